@@ -1,0 +1,3 @@
+//! Models and the engines that run them.
+
+pub mod tensor;

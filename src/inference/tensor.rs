@@ -1,0 +1,40 @@
+//! What goes into a session and what comes out of it.
+
+/// A dense f32 tensor in row-major order; `data.len()` is the product of `shape`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// The graph's name of this input or output.
+    pub name: String,
+    /// Dimensions, the batch first.
+    pub shape: Vec<usize>,
+    /// The values.
+    pub data: Vec<f32>,
+}
+
+impl Tensor {
+    /// The values of one row of the batch; empty when the row does not exist.
+    pub fn row(&self, row: usize) -> &[f32] {
+        let len: usize = self.shape.iter().skip(1).product();
+        self.data.get(row * len..(row + 1) * len).unwrap_or(&[])
+    }
+}
+
+/// A graph's declared inputs and outputs, read back from a loaded session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// Inputs in graph order.
+    pub inputs: Vec<Port>,
+    /// Outputs in graph order.
+    pub outputs: Vec<Port>,
+}
+
+/// One input or output of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// The graph's name for it.
+    pub name: String,
+    /// Dimensions; `None` where the graph leaves one open.
+    pub dims: Vec<Option<usize>>,
+    /// Whether its elements are f32.
+    pub is_f32: bool,
+}

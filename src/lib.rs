@@ -1,0 +1,17 @@
+//! facescan: an async server that finds, embeds, grades and enhances faces.
+//!
+//! The crate is layered, and dependencies point one way:
+//! `http, cli → pipeline → inference, imaging, store`.
+
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod error;
+pub mod http;
+pub mod imaging;
+pub mod inference;
+pub mod ingest;
+pub mod lifecycle;
+pub mod pipeline;
+pub mod store;
+pub mod telemetry;

@@ -1,0 +1,3 @@
+//! The `facescan` binary.
+
+fn main() {}
