@@ -1,1 +1,135 @@
-//! The application: what every entry shares.
+//! The application: what every entry shares, put together once.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+
+use crate::{
+    clock::Clock,
+    config::Config,
+    imaging::{decode::DecodeOptions, limits::Limits, pool::CpuPool},
+    inference::{
+        backend::Backend,
+        device::Devices,
+        engine::Engine,
+        registry::{ModelSpec, Registry, Role},
+    },
+    lifecycle::Lifecycle,
+    pipeline::{Pipeline, detect::Detector, embed::Embedder},
+    store::{self, Store, StoreSettings},
+};
+
+/// A running application.
+pub struct App {
+    /// The effective settings.
+    pub config: Config,
+    /// The models that are known.
+    pub registry: Registry,
+    /// Everything an image passes through.
+    pub pipeline: Pipeline,
+    /// Whether it is on its way out.
+    pub lifecycle: Lifecycle,
+}
+
+impl App {
+    /// Loads the models, opens the database and starts the workers.
+    ///
+    /// A database that is away does not stop the start: its tables are made when it is back.
+    ///
+    /// # Errors
+    /// A model that is missing or does not fit its registry entry, or a database that cannot be used.
+    pub async fn start(config: Config, backend: &dyn Backend, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let store = open_store(&config).await?;
+        Self::with_store(config, backend, store, clock).await
+    }
+
+    /// The same over a store that is open already.
+    ///
+    /// # Errors
+    /// A model that is missing or does not fit its registry entry.
+    pub async fn with_store(
+        config: Config,
+        backend: &dyn Backend,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
+        let registry = Registry::load(config.models.registry.as_deref())?;
+        let loader = Loader {
+            config: &config,
+            registry: &registry,
+            backend,
+            clock: &clock,
+        };
+        let (detector_spec, detector_engine) = loader.load(&config.models.detector, Role::Detector)?;
+        let (embedder_spec, embedder_engine) = loader.load(&config.models.embedder, Role::Embedder)?;
+        let pool = CpuPool::start(config.imaging.workers(), config.imaging.queue).context("starting the CPU pool")?;
+        let devices = Devices::from_config(&config.devices);
+        for (operation, state) in devices.iter() {
+            if let Some(reason) = &state.reason {
+                tracing::warn!(operation = operation.name(), requested = %state.requested, active = %state.active, reason, "falling back");
+            }
+        }
+        let limits = &config.limits;
+        let pipeline = Pipeline {
+            detector: Detector::new(detector_spec, detector_engine, pool.clone()),
+            embedder: Embedder::new(embedder_spec, embedder_engine, config.devices.batch_size),
+            pool,
+            decoding: DecodeOptions {
+                limits: Limits {
+                    max_bytes: limits.max_image_bytes,
+                    max_width: limits.max_width,
+                    max_height: limits.max_height,
+                    max_pixels: limits.max_pixels,
+                },
+                background: config.imaging.background,
+            },
+            devices: Arc::new(devices),
+            store,
+            tenant: config.store.tenant.as_str().into(),
+            clock,
+        };
+        Ok(Self {
+            config,
+            registry,
+            pipeline,
+            lifecycle: Lifecycle::default(),
+        })
+    }
+}
+
+/// Opens the database that the settings name.
+///
+/// # Errors
+/// A URL that cannot be used.
+pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let settings = StoreSettings {
+        url: config.database_url(),
+        max_connections: config.database.max_connections,
+        acquire_timeout: Duration::from_millis(config.database.acquire_timeout_ms),
+    };
+    let store = store::connect(&settings).await.context("opening the database")?;
+    Ok(store)
+}
+
+struct Loader<'a> {
+    config: &'a Config,
+    registry: &'a Registry,
+    backend: &'a dyn Backend,
+    clock: &'a Arc<dyn Clock>,
+}
+
+impl Loader<'_> {
+    /// Checks a model's file and graph against the registry and starts its engine.
+    fn load(&self, id: &str, role: Role) -> anyhow::Result<(Arc<ModelSpec>, Engine)> {
+        let spec = self.registry.get(id)?;
+        anyhow::ensure!(spec.role == role, "model {id}, field role: is {}, and models.{role} names it", spec.role);
+        let dir = &self.config.models.dir;
+        spec.verify_file(dir)?;
+        let session = self.backend.open(&spec.path(dir))?;
+        spec.check_signature(session.signature())?;
+        let engine = Engine::start(id, session, spec.batch.fixed(), Arc::clone(self.clock))
+            .with_context(|| format!("starting the engine of {id}"))?;
+        tracing::info!(model = id, %role, backend = self.backend.name(), device = "cpu", "model loaded");
+        Ok((Arc::new(spec.clone()), engine))
+    }
+}

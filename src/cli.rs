@@ -1,1 +1,109 @@
 //! The command line.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    config::{Config, Provenance, Sources},
+    http,
+    inference::registry::Registry,
+};
+
+pub mod config;
+pub mod healthcheck;
+pub mod models;
+pub mod runtime;
+pub mod scan;
+pub mod serve;
+
+const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (a picture, a check, a shutdown that had to cut \
+                          requests off) · 2 wrong usage or settings, or the start failed";
+
+/// Finds, embeds, grades and enhances faces: an HTTP server and a command-line tool.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Cli {
+    /// A settings file over the built-in defaults; environment variables win over it.
+    #[arg(long, short, global = true, value_name = "FILE", env = "FACESCAN_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the HTTP API until a signal comes; a second signal does not wait for requests.
+    Serve,
+    /// Find the faces of pictures, one JSON line a picture, or a table on a terminal.
+    ///
+    /// Folders are searched for files whose name ends in .jpg, .jpeg, .png, .webp, .gif, .bmp, .tif or .tiff.
+    #[command(after_help = "Examples:\n  facescan scan photo.jpg\n  facescan scan --quality --draw out/ archive/ > faces.jsonl\n\n\
+                            Exit codes: 0 every picture was scanned · 1 at least one failed")]
+    Scan(scan::ScanArgs),
+    /// Find the faces of pictures and turn each into a vector.
+    #[command(after_help = "Examples:\n  facescan embed photo.jpg\n  facescan embed --aligned --embedding-format base64-f32 crops/ > vectors.jsonl\n\n\
+                            Exit codes: 0 every picture was scanned · 1 at least one failed")]
+    Embed(scan::ScanArgs),
+    /// List, prepare and verify the models.
+    #[command(subcommand)]
+    Models(models::ModelsCommand),
+    /// Create or upgrade the database's tables.
+    Migrate,
+    /// Print the effective settings and where each came from; secrets are hidden.
+    Config {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the OpenAPI document.
+    Openapi,
+    /// Ask the server at the configured address whether it is ready; for containers.
+    Healthcheck {
+        /// Another address than the configured one.
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+    },
+}
+
+impl Cli {
+    /// Runs the command and says how it went. Errors go to standard error.
+    pub fn run(self) -> ExitCode {
+        match self.dispatch() {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    fn dispatch(self) -> anyhow::Result<ExitCode> {
+        if matches!(self.command, Command::Openapi) {
+            println!("{}", http::openapi_document().to_pretty_json()?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (config, provenance) = Config::load(&Sources::of_process(self.config)?)?;
+        match self.command {
+            Command::Serve => serve::run(config),
+            Command::Scan(args) => scan::run(config, args, scan::Output::Faces),
+            Command::Embed(args) => scan::run(config, args, scan::Output::Vectors),
+            Command::Models(command) => models_command(&config, command),
+            Command::Migrate => serve::migrate(&config),
+            Command::Config { json } => print_config(&config, &provenance, json),
+            Command::Healthcheck { url } => healthcheck::run(&config, url),
+            Command::Openapi => unreachable!("answered above, before any settings are read"),
+        }
+    }
+}
+
+fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Result<ExitCode> {
+    let registry = Registry::load(config.models.registry.as_deref())?;
+    models::run(command, &registry, &config.models.dir, &config.runtime.shipped_dir)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_config(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Result<ExitCode> {
+    config::run(config, provenance, json)?;
+    Ok(ExitCode::SUCCESS)
+}

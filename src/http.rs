@@ -1,1 +1,77 @@
-//! The HTTP layer.
+//! The HTTP layer: thin handlers over the pipeline.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware::{from_fn, from_fn_with_state},
+    response::Redirect,
+    routing::get,
+};
+use tokio::net::TcpListener;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{app::App, error::Error};
+
+pub mod extract;
+pub mod handlers;
+pub mod middleware;
+pub mod openapi;
+pub mod problem;
+pub mod respond;
+
+/// What every handler can reach.
+pub type AppState = Arc<App>;
+
+/// The whole service.
+pub fn router(app: AppState) -> Router {
+    let body_limit = app.config.server.max_body_bytes;
+    let (routes, document) = api().split_for_parts();
+    let document = Arc::new(document);
+    routes
+        .merge(handlers::docs::routes(&document))
+        .route("/", get(|| async { Redirect::to("/docs/") }))
+        .fallback(|| async { Error::NotFound("there is nothing at this address; see /docs".to_owned()) })
+        .method_not_allowed_fallback(|| async { Error::MethodNotAllowed })
+        .layer(DefaultBodyLimit::max(body_limit))
+        .layer(from_fn_with_state(Arc::clone(&app), middleware::deadline::enforce))
+        .layer(CatchPanicLayer::custom(middleware::panics::answer))
+        .layer(from_fn(problem::describe))
+        .layer(from_fn_with_state(Arc::clone(&app), middleware::access_log::log))
+        .layer(from_fn_with_state(Arc::clone(&app), middleware::request_id::assign))
+        .with_state(app)
+}
+
+/// Serves until `stopped` resolves and nothing is in flight.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    app: AppState,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(app)).with_graceful_shutdown(stopped).await
+}
+
+/// The documented routes.
+fn api() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(handlers::scan::detect))
+        .routes(routes!(handlers::scan::embed))
+        .routes(routes!(handlers::scan::quality))
+        .routes(routes!(handlers::enhance::enhance))
+        .routes(routes!(handlers::images::list))
+        .routes(routes!(handlers::images::read, handlers::images::erase))
+        .routes(routes!(handlers::faces::read, handlers::faces::erase))
+        .routes(routes!(handlers::models::list))
+        .routes(routes!(handlers::health::livez))
+        .routes(routes!(handlers::health::readyz))
+}
+
+/// The OpenAPI document of every documented route.
+pub fn openapi_document() -> utoipa::openapi::OpenApi {
+    api().into_openapi()
+}

@@ -1,0 +1,36 @@
+# Build output lives outside the clone, so that a fresh clone reuses it.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/facescan/target
+FACESCAN = $(CARGO_TARGET_DIR)/release/facescan
+
+.DEFAULT_GOAL := help
+.PHONY: help run setup models build test lint doc accuracy
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: models ## set up what is missing, build and serve on 127.0.0.1:8080
+	$(FACESCAN) serve
+
+setup: ## fetch the pinned ONNX Runtime, models and a picture into .runtime/
+	scripts/setup
+
+build: ## build in release
+	cargo build --release --locked
+
+models: setup build ## rewrite the shipped models into .runtime/models/
+	$(FACESCAN) models prepare
+
+test: ## run the whole suite, Postgres included
+	scripts/setup --tests
+	cargo run --locked --quiet -- models prepare --all
+	scripts/postgres run cargo test --locked
+
+lint: ## check the formatting, clippy and the scripts
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+doc: ## build the documentation; a warning is an error
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+
+accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the folder with lfw_fold1/
+	scripts/accuracy $(FACESCAN)

@@ -1,0 +1,50 @@
+//! `facescan healthcheck`.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context;
+
+use super::runtime::tokio_runtime;
+use crate::config::Config;
+
+/// Longest that a server may take to say whether it is ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks `/readyz`.
+///
+/// # Errors
+/// When the request cannot be made at all.
+pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
+    let url = url.unwrap_or_else(|| format!("http://{}:{}", reachable(&config.server.host), config.server.port));
+    let url = format!("{}/readyz", url.trim_end_matches('/'));
+    let client = reqwest::Client::builder()
+        .timeout(PATIENCE)
+        .no_proxy()
+        .build()
+        .context("building the HTTP client")?;
+    let answered = tokio_runtime()?.block_on(async {
+        let response = client.get(&url).send().await?;
+        let status = response.status();
+        Ok::<_, reqwest::Error>((status, response.text().await?))
+    });
+    match answered {
+        Ok((status, body)) => {
+            println!("{body}");
+            Ok(if status.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Err(error) => {
+            eprintln!("error: {url} does not answer: {error}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// A server that listens on every address is asked on the loopback one.
+fn reachable(host: &str) -> String {
+    match host {
+        "0.0.0.0" => "127.0.0.1".to_owned(),
+        "::" => "[::1]".to_owned(),
+        host if host.contains(':') => format!("[{host}]"),
+        host => host.to_owned(),
+    }
+}

@@ -1,0 +1,44 @@
+//! What `serve`, `scan` and `embed` start alike: logs, the async runtime and the application.
+
+use std::{io::IsTerminal, sync::Arc};
+
+use anyhow::Context;
+
+use crate::{
+    app::App,
+    clock::SystemClock,
+    config::Config,
+    inference::backend::ort::{OrtBackend, OrtSettings},
+    telemetry::logging,
+};
+
+/// Starts the logs as the settings say.
+///
+/// # Errors
+/// When the filter cannot be read.
+pub fn start_logs(config: &Config) -> anyhow::Result<()> {
+    logging::init(&config.log_filter(), config.log.format, std::io::stderr().is_terminal())
+}
+
+/// The async runtime.
+///
+/// # Errors
+/// When its threads cannot be started.
+pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the async runtime")
+}
+
+/// Loads ONNX Runtime and starts the application on it.
+///
+/// # Errors
+/// A missing runtime, a model that does not fit, or a database that cannot be used.
+pub async fn start_app(config: Config) -> anyhow::Result<App> {
+    let backend = OrtBackend::load(&OrtSettings {
+        library: config.runtime.library.clone(),
+        intra_threads: config.runtime.intra_threads(),
+    })?;
+    App::start(config, &backend, Arc::new(SystemClock::start())).await
+}

@@ -1,0 +1,262 @@
+//! `facescan scan` and `facescan embed`: the pipeline on files, in constant memory.
+
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use futures::{StreamExt, stream};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use super::runtime::{start_app, start_logs, tokio_runtime};
+use crate::{
+    app::App,
+    config::Config,
+    error::Error,
+    pipeline::{
+        answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
+        options::{EmbeddingFormat, ScanKind, ScanOptions, ScanRequest},
+        scan::Scan,
+    },
+};
+
+mod draw;
+mod files;
+mod table;
+
+/// What to scan and how to print it.
+#[derive(Debug, Args)]
+pub struct ScanArgs {
+    /// Pictures, or folders of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// How to print the results.
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    format: Format,
+    /// Write a copy of every picture with its faces drawn in to this folder.
+    #[arg(long, value_name = "DIR")]
+    draw: Option<PathBuf>,
+    /// Measure the faces too.
+    #[arg(long)]
+    quality: bool,
+    /// Lowest detection score of a face, 0 to 1.
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f32>,
+    /// Side of the square that pictures are fitted into for detection, a multiple of 32.
+    #[arg(long, value_name = "PIXELS")]
+    det_size: Option<u32>,
+    /// A second such side, for faces that fill the frame.
+    #[arg(long, value_name = "PIXELS")]
+    second_det_size: Option<u32>,
+    /// How many faces at most, the largest first; 0 for all.
+    #[arg(long, value_name = "COUNT")]
+    max_faces: Option<u32>,
+    /// Drop faces whose box has a shorter side below this.
+    #[arg(long, value_name = "PIXELS")]
+    min_face_size: Option<f32>,
+    /// The pictures are aligned 112×112 crops (embed only).
+    #[arg(long)]
+    aligned: bool,
+    /// How vectors are written: float, base64-f32 or base64-f16.
+    #[arg(long, value_name = "FORMAT", value_parser = embedding_format)]
+    embedding_format: Option<EmbeddingFormat>,
+    /// Keep the results in the database, and answer from it what was scanned before.
+    #[arg(long)]
+    store: bool,
+    /// Add the milliseconds by stage.
+    #[arg(long)]
+    timings: bool,
+    /// Pictures in work at a time; 0 for one more than there are CPU workers.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    jobs: usize,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table on a terminal, JSON lines elsewhere.
+    Auto,
+    /// One JSON object a picture.
+    Jsonl,
+    /// One row a face.
+    Table,
+}
+
+/// Which command it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// `scan`.
+    Faces,
+    /// `embed`.
+    Vectors,
+}
+
+fn embedding_format(text: &str) -> Result<EmbeddingFormat, String> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned()))
+        .map_err(|_| "is one of float, base64-f32 and base64-f16".to_owned())
+}
+
+/// A line of the output: what HTTP answers for the picture, and its path.
+#[derive(Serialize)]
+struct Line<'a> {
+    path: String,
+    #[serde(flatten)]
+    result: &'a ImageResult<ScanResult>,
+}
+
+impl ScanArgs {
+    fn options(&self, config: &Config, output: Output) -> Result<ScanOptions, Error> {
+        let kind = match output {
+            Output::Faces => ScanKind::Detect,
+            Output::Vectors => ScanKind::Embed,
+        };
+        ScanRequest {
+            min_score: self.min_score,
+            det_size: self.det_size,
+            second_det_size: self.second_det_size,
+            max_faces: self.max_faces,
+            min_face_size: self.min_face_size,
+            quality: Some(self.quality),
+            aligned: Some(self.aligned),
+            embedding_format: self.embedding_format,
+            store: Some(self.store),
+            timings: Some(self.timings),
+            ..ScanRequest::default()
+        }
+        .resolve(kind, config)
+    }
+}
+
+/// Scans every picture and prints its result, in order.
+///
+/// # Errors
+/// When the start fails or the output cannot be written; a picture that fails is a result.
+pub fn run(config: Config, args: ScanArgs, output: Output) -> anyhow::Result<ExitCode> {
+    start_logs(&config)?;
+    let options = args.options(&config, output)?;
+    for path in &args.paths {
+        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
+    }
+    tokio_runtime()?.block_on(async {
+        let app = start_app(config).await?;
+        if options.store && app.config.database.migrate_on_start {
+            app.pipeline.store.migrate().await.context("making the tables")?;
+        }
+        let failed = scan_all(&app, &args, &options).await?;
+        app.pipeline.store.close().await;
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}
+
+/// Scans the files as they are found and returns how many failed.
+async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::Result<usize> {
+    let jobs = match args.jobs {
+        0 => app.config.imaging.workers() + 1,
+        jobs => jobs,
+    };
+    let progress = progress_bar(&args.paths);
+    let mut printer = Printer::new(args.format);
+    let mut failed = 0;
+    let mut results = stream::iter(files::pictures(&args.paths).enumerate())
+        .map(|(index, found)| async move {
+            let scanned = scan_file(app, &found, args.draw.as_deref(), options).await;
+            (index, found, scanned)
+        })
+        .buffered(jobs);
+    while let Some((index, found, scanned)) = results.next().await {
+        let outcome = match scanned {
+            Ok(scan) => Outcome::Ok(ScanResult::new(scan, options)),
+            Err(error) => {
+                failed += 1;
+                Outcome::Error { error: ErrorEntry { code: error.kind().code, detail: error.to_string() } }
+            }
+        };
+        let result = ImageResult { index, id: None, outcome };
+        progress.suspend(|| printer.print(&found.path, &result))?;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    printer.finish()?;
+    Ok(failed)
+}
+
+async fn scan_file(
+    app: &App,
+    found: &files::Found,
+    drawings: Option<&Path>,
+    options: &ScanOptions,
+) -> Result<Scan, Error> {
+    let pipeline = &app.pipeline;
+    let unreadable = |error: std::io::Error| Error::InvalidBody(format!("{}: {error}", found.path.display()));
+    if let Some(reason) = &found.unreadable {
+        return Err(Error::InvalidBody(reason.clone()));
+    }
+    // The limit is checked before the file is read, so that a huge one costs nothing.
+    let size = tokio::fs::metadata(&found.path).await.map_err(unreadable)?.len();
+    let limit = pipeline.decoding.limits.max_bytes;
+    if size > limit {
+        return Err(Error::ImageTooLarge(format!("the file has {size} bytes, more than {limit}")));
+    }
+    let bytes: bytes::Bytes = tokio::fs::read(&found.path).await.map_err(unreadable)?.into();
+    let scan = pipeline.scan_stored(bytes.clone(), options).await?;
+    if let Some(folder) = drawings {
+        let target = draw::target(folder, &found.relative);
+        draw::write(pipeline, bytes, &scan.faces, target).await?;
+    }
+    Ok(scan)
+}
+
+/// A bar on a terminal's standard error; nothing elsewhere.
+fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} pictures  {per_sec}  {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(files::pictures(paths).count() as u64).with_style(style)
+}
+
+/// Writes results to standard output as they come.
+struct Printer {
+    table: Option<table::Table>,
+}
+
+impl Printer {
+    fn new(format: Format) -> Self {
+        let as_table = match format {
+            Format::Auto => std::io::stdout().is_terminal(),
+            Format::Jsonl => false,
+            Format::Table => true,
+        };
+        Self {
+            table: as_table.then(table::Table::default),
+        }
+    }
+
+    fn print(&mut self, path: &Path, result: &ImageResult<ScanResult>) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        match &mut self.table {
+            Some(table) => table.print(&mut out, path, result),
+            None => {
+                let line = Line {
+                    path: path.display().to_string(),
+                    result,
+                };
+                serde_json::to_writer(&mut out, &line).context("writing a result")?;
+                writeln!(out)
+            }
+        }
+        .context("writing to standard output")
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self.table {
+            Some(table) => table.finish(&mut std::io::stdout().lock()).context("writing to standard output"),
+            None => Ok(()),
+        }
+    }
+}

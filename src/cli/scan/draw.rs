@@ -1,0 +1,52 @@
+//! Copies of pictures with their faces drawn in.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::{
+    error::Error,
+    imaging::{
+        decode::decode,
+        draw::{Annotation, annotate},
+        encode::{OutputFormat, encode},
+    },
+    pipeline::{Pipeline, scan::Face},
+};
+
+/// Where the drawing of a picture goes: the same path below `folder`, as a JPEG.
+pub fn target(folder: &Path, relative: &Path) -> PathBuf {
+    // The ending is added, not replaced, so that a.png and a.jpg do not meet.
+    let mut name = folder.join(relative).into_os_string();
+    name.push(".faces.jpg");
+    name.into()
+}
+
+/// Draws the faces and writes the file.
+///
+/// # Errors
+/// [`Error::Internal`] when the file cannot be written.
+pub async fn write(pipeline: &Pipeline, bytes: Bytes, faces: &[Face], target: PathBuf) -> Result<(), Error> {
+    let decoding = pipeline.decoding.clone();
+    let annotations: Vec<Annotation> = faces
+        .iter()
+        .map(|face| Annotation {
+            bbox: face.bbox,
+            landmarks: face.landmarks,
+            score: face.score,
+        })
+        .collect();
+    pipeline
+        .pool
+        .run(move || {
+            let mut picture = decode(&bytes, &decoding)?.pixels;
+            annotate(&mut picture, &annotations);
+            let jpeg = encode(&picture, OutputFormat::Jpeg { quality: 90 })?;
+            let failed = |error: std::io::Error| Error::Internal(format!("writing {}: {error}", target.display()));
+            if let Some(folder) = target.parent() {
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            std::fs::write(&target, jpeg).map_err(failed)
+        })
+        .await?
+}

@@ -1,0 +1,81 @@
+//! Which files are scanned.
+
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+/// Endings of the accepted formats.
+const ENDINGS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"];
+
+/// A file to scan.
+#[derive(Debug, PartialEq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Where it is below the folder that was named; its own name for a file that was.
+    pub relative: PathBuf,
+    /// Why it cannot be read, where looking for it already failed.
+    pub unreadable: Option<String>,
+}
+
+/// The named files whatever their ending, and the pictures in the named folders, by name. Found
+/// as they are asked for, so that any number of files takes no memory.
+pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
+    paths.iter().flat_map(|root| {
+        WalkDir::new(root)
+            .sort_by_file_name()
+            .into_iter()
+            .filter_map(move |entry| match entry {
+                Ok(entry) if entry.file_type().is_dir() => None,
+                Ok(entry) if entry.depth() > 0 && !is_picture(entry.path()) => None,
+                Ok(entry) => Some(Found {
+                    relative: relative(root, entry.path()),
+                    path: entry.into_path(),
+                    unreadable: None,
+                }),
+                Err(error) => Some(Found {
+                    path: error.path().unwrap_or(root).to_owned(),
+                    relative: PathBuf::new(),
+                    unreadable: Some(error.to_string()),
+                }),
+            })
+    })
+}
+
+fn is_picture(path: &Path) -> bool {
+    path.extension()
+        .and_then(|ending| ending.to_str())
+        .is_some_and(|ending| ENDINGS.contains(&ending.to_ascii_lowercase().as_str()))
+}
+
+fn relative(root: &Path, path: &Path) -> PathBuf {
+    match path.strip_prefix(root) {
+        Ok(below) if !below.as_os_str().is_empty() => below.to_owned(),
+        _ => path.file_name().map(PathBuf::from).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_give_their_pictures_in_order_and_files_are_taken_as_named() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        for name in ["b.JPG", "a.png", "notes.txt", "sub/c.webp"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let named = [folder.path().to_owned(), folder.path().join("notes.txt")];
+        let relative: Vec<_> = pictures(&named).map(|found| found.relative).collect();
+        let expected: Vec<PathBuf> = ["a.png", "b.JPG", "sub/c.webp", "notes.txt"].map(PathBuf::from).into();
+        assert_eq!(relative, expected);
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_is_a_result_with_its_reason() {
+        let found: Vec<_> = pictures(&["/no/such/folder".into()]).collect();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].unreadable.is_some());
+    }
+}

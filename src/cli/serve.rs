@@ -1,0 +1,124 @@
+//! `facescan serve` and `facescan migrate`.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+
+use super::runtime::{start_app, start_logs, tokio_runtime};
+use crate::{
+    app::{App, open_store},
+    config::Config,
+    http,
+    lifecycle::{self, Ending},
+    store::Store,
+};
+
+/// How long to wait before the tables of a database that was away are tried again.
+const MIGRATION_RETRY: Duration = Duration::from_secs(5);
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// When the start fails, or the listener does.
+pub fn run(config: Config) -> anyhow::Result<ExitCode> {
+    start_logs(&config)?;
+    tokio_runtime()?.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    let address = (config.server.host.clone(), config.server.port);
+    let deadline = config.server.shutdown_timeout();
+    let app = Arc::new(start_app(config).await?);
+    let listener = TcpListener::bind(&address).await.with_context(|| {
+        format!("listening on {}:{}; is another server running there? set server.port to another", address.0, address.1)
+    })?;
+    let bound = listener.local_addr().context("reading the listener's address")?;
+    if app.config.database.migrate_on_start {
+        tokio::spawn(migrate_until_done(Arc::clone(&app.pipeline.store)));
+    }
+    announce(&app, &bound.to_string());
+
+    let lifecycle = app.lifecycle.clone();
+    let (forced_sender, forced) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn({
+        let lifecycle = lifecycle.clone();
+        async move {
+            if let Err(error) = lifecycle::signal().await {
+                tracing::error!(error = %error, "cannot listen for signals");
+                return;
+            }
+            tracing::info!("shutting down: finishing what is in flight");
+            lifecycle.stop();
+            if lifecycle::signal().await.is_ok() {
+                drop(forced_sender.send(()));
+            }
+        }
+    });
+    let server = http::serve(listener, Arc::clone(&app), lifecycle.stopped());
+    let ending = lifecycle
+        .drive(server, deadline, async {
+            // Without a signal listener nothing can force the end.
+            if forced.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+        .await
+        .context("serving")?;
+    app.pipeline.store.close().await;
+    match ending {
+        Ending::Clean => {
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        Ending::Cut => {
+            tracing::warn!("stopped with requests still in flight");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn announce(app: &App, bound: &str) {
+    tracing::info!(
+        address = %bound,
+        detector = %app.pipeline.detector.spec.id,
+        embedder = %app.pipeline.embedder.spec.id,
+        "listening"
+    );
+    eprintln!("facescan listens on http://{bound} (its pages: http://{bound}/docs/)");
+    let picture = std::path::Path::new(".runtime/pictures/t1.jpg");
+    let picture = if picture.exists() { picture.display().to_string() } else { "photo.jpg".to_owned() };
+    eprintln!("try:  curl -s -F image=@{picture} 'http://{bound}/detect?timings=true'");
+}
+
+/// Makes the tables, as soon as the database is there.
+async fn migrate_until_done(store: Arc<dyn Store>) {
+    loop {
+        match store.migrate().await {
+            Ok(()) => return,
+            Err(error) if error.is_unavailable() => {
+                tracing::warn!(error = %error, "the database is away; its tables are made when it is back");
+                tokio::time::sleep(MIGRATION_RETRY).await;
+            }
+            Err(error) => {
+                tracing::error!(error = %error, "the tables cannot be made; requests with store=false are served");
+                return;
+            }
+        }
+    }
+}
+
+/// Creates or upgrades the tables.
+///
+/// # Errors
+/// When the database is away or the tables cannot be made.
+pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
+    start_logs(config)?;
+    tokio_runtime()?.block_on(async {
+        let store = open_store(config).await?;
+        store.migrate().await.context("making the tables")?;
+        store.close().await;
+        eprintln!("the database is up to date");
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,298 @@
+//! Reads the four request forms into the same thing: images and options.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Multipart, Request},
+    http::{HeaderMap, header::CONTENT_TYPE},
+};
+use mime::Mime;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    error::Error,
+    http::AppState,
+    ingest::source::{ImageEntry, ImageInput},
+};
+
+/// What a request asks for, whatever its form.
+#[derive(Debug)]
+pub struct ImageRequest<O> {
+    /// At least one image.
+    pub images: Vec<ImageInput>,
+    /// The options as sent.
+    pub options: O,
+}
+
+/// A JSON or msgpack body. The options stay a tree until they are read by name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    images: Vec<ImageEntry>,
+    #[serde(default)]
+    options: Option<Value>,
+}
+
+/// The four forms of the contract.
+enum Form {
+    Raw,
+    Multipart,
+    Json,
+    Msgpack,
+}
+
+impl Form {
+    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+        let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
+                        application/msgpack";
+        let Some(value) = headers.get(CONTENT_TYPE) else {
+            return Err(Error::UnsupportedMediaType(format!("the request has no content-type; {accepted}")));
+        };
+        let parsed = value.to_str().ok().and_then(|text| text.parse::<Mime>().ok());
+        let Some(parsed) = parsed else {
+            return Err(Error::UnsupportedMediaType(format!("the content-type cannot be read; {accepted}")));
+        };
+        match (parsed.type_().as_str(), parsed.subtype().as_str()) {
+            ("image", _) | ("application", "octet-stream") => Ok(Self::Raw),
+            ("multipart", "form-data") => Ok(Self::Multipart),
+            ("application", "json") => Ok(Self::Json),
+            ("application", "msgpack" | "x-msgpack" | "vnd.msgpack") => Ok(Self::Msgpack),
+            _ => Err(Error::UnsupportedMediaType(format!(
+                "the content-type {} is not accepted; {accepted}",
+                parsed.essence_str()
+            ))),
+        }
+    }
+}
+
+impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Error> {
+        let limits = &state.config.server;
+        let form = Form::of(request.headers())?;
+        let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let (images, in_body) = match form {
+            Form::Raw => (vec![raw(request, state).await?], None),
+            Form::Multipart => multipart(request, state).await?,
+            Form::Json => {
+                let body = body(request, state).await?;
+                tree(state, move || {
+                    serde_json::from_slice(&body).map_err(|error| Error::InvalidBody(error.to_string()))
+                })
+                .await?
+            }
+            Form::Msgpack => {
+                let body = body(request, state).await?;
+                tree(state, move || {
+                    rmp_serde::from_slice(&body).map_err(|error| Error::InvalidBody(error.to_string()))
+                })
+                .await?
+            }
+        };
+        if images.is_empty() {
+            return Err(Error::MissingImage("send at least one"));
+        }
+        if images.len() > limits.max_images_per_request {
+            return Err(Error::TooManyImages {
+                limit: limits.max_images_per_request,
+            });
+        }
+        Ok(Self {
+            images,
+            options: read_options(query, in_body)?,
+        })
+    }
+}
+
+async fn body(request: Request, state: &AppState) -> Result<Bytes, Error> {
+    let limit = state.config.server.max_body_bytes;
+    Bytes::from_request(request, state).await.map_err(|rejection| {
+        if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+            Error::BodyTooLarge { limit }
+        } else {
+            Error::InvalidBody("the connection broke off".to_owned())
+        }
+    })
+}
+
+async fn raw(request: Request, state: &AppState) -> Result<ImageInput, Error> {
+    let bytes = body(request, state).await?;
+    if bytes.is_empty() {
+        return Err(Error::MissingImage("the body is empty"));
+    }
+    Ok(ImageInput::from_bytes(bytes))
+}
+
+/// Parses a whole body and its base64 on the CPU pool.
+async fn tree(
+    state: &AppState,
+    parse: impl FnOnce() -> Result<Body, Error> + Send + 'static,
+) -> Result<(Vec<ImageInput>, Option<Value>), Error> {
+    let limit = state.config.server.max_images_per_request;
+    state
+        .pipeline
+        .pool
+        .run(move || {
+            let body = parse()?;
+            if body.images.len() > limit {
+                return Err(Error::TooManyImages { limit });
+            }
+            Ok((body.images.into_iter().map(ImageInput::from).collect(), body.options))
+        })
+        .await?
+}
+
+async fn multipart(request: Request, state: &AppState) -> Result<(Vec<ImageInput>, Option<Value>), Error> {
+    let server = &state.config.server;
+    let broken = |error: axum::extract::multipart::MultipartError| {
+        if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+            Error::BodyTooLarge {
+                limit: server.max_body_bytes,
+            }
+        } else {
+            Error::InvalidBody(error.body_text())
+        }
+    };
+    let mut parts = Multipart::from_request(request, state)
+        .await
+        .map_err(|rejection| Error::InvalidBody(rejection.body_text()))?;
+    let mut images = Vec::new();
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    let mut tree = None;
+    while let Some(part) = parts.next_field().await.map_err(broken)? {
+        let name = part.name().unwrap_or_default().to_owned();
+        match name.as_str() {
+            "image" => {
+                if images.len() == server.max_images_per_request {
+                    return Err(Error::TooManyImages {
+                        limit: server.max_images_per_request,
+                    });
+                }
+                let id = part.file_name().map(str::to_owned);
+                let bytes = part.bytes().await.map_err(broken)?;
+                images.push(ImageInput {
+                    id,
+                    ..ImageInput::from_bytes(bytes)
+                });
+            }
+            "options" => {
+                let text = part.text().await.map_err(broken)?;
+                let parsed = serde_json::from_str(&text)
+                    .map_err(|error| Error::invalid_option("options", format!("is not JSON: {error}")))?;
+                tree = Some(parsed);
+            }
+            _ => {
+                let text = part.text().await.map_err(broken)?;
+                texts.insert(name, text);
+            }
+        }
+    }
+    if images.is_empty() {
+        return Err(Error::MissingImage("no part is named `image`"));
+    }
+    let pairs: Vec<(String, String)> = texts.into_iter().collect();
+    Ok((images, merge(options_from_pairs(&pairs), tree)?))
+}
+
+fn pairs(query: &str) -> Result<Vec<(String, String)>, Error> {
+    serde_html_form::from_str(query).map_err(|error| Error::invalid_option("query", error.to_string()))
+}
+
+/// Text options as a tree. A text that is a JSON number or boolean becomes one, so that one set
+/// of rules reads the options of every form.
+fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
+    if pairs.is_empty() {
+        return None;
+    }
+    let tree = pairs
+        .iter()
+        .map(|(name, text)| {
+            let value = match serde_json::from_str(text) {
+                Ok(value @ (Value::Bool(_) | Value::Number(_))) if !TEXT_OPTIONS.contains(&name.as_str()) => value,
+                _ => Value::String(text.clone()),
+            };
+            (name.clone(), value)
+        })
+        .collect();
+    Some(Value::Object(tree))
+}
+
+/// Options whose value is any text, even one that looks like a number.
+const TEXT_OPTIONS: [&str; 3] = ["after", "source", "source_url"];
+
+/// The options of both places; the body wins.
+fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Error> {
+    match (query, body) {
+        (Some(Value::Object(mut query)), Some(Value::Object(body))) => {
+            query.extend(body);
+            Ok(Some(Value::Object(query)))
+        }
+        (query, None | Some(Value::Null)) => Ok(query),
+        (_, Some(body @ Value::Object(_))) => Ok(Some(body)),
+        (_, Some(_)) => Err(Error::invalid_option("options", "must be an object")),
+    }
+}
+
+/// Reads the options of a query string.
+///
+/// # Errors
+/// [`Error::InvalidOption`] naming the option.
+pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, Error> {
+    read_options(options_from_pairs(&pairs(query)?), None)
+}
+
+fn read_options<O: DeserializeOwned>(query: Option<Value>, body: Option<Value>) -> Result<O, Error> {
+    let tree = merge(query, body)?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    serde_path_to_error::deserialize(&tree).map_err(|error| {
+        let path = error.path().to_string();
+        let detail = error.into_inner().to_string();
+        match detail.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
+            Some((name, rest)) => Error::invalid_option(name, format!("is unknown{rest}")),
+            None => Error::invalid_option(path, detail),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::options::ScanRequest;
+
+    fn read(query: &str) -> Result<ScanRequest, Error> {
+        read_query(query)
+    }
+
+    #[test]
+    fn text_options_read_as_their_types() {
+        let options = read("det_size=320&min_score=0.5&quality=true&embedding_format=base64-f16&source=42").unwrap();
+        assert_eq!(options.det_size, Some(320));
+        assert_eq!(options.min_score, Some(0.5));
+        assert_eq!(options.quality, Some(true));
+        assert_eq!(options.source.as_deref(), Some("42"));
+    }
+
+    #[test]
+    fn booleans_are_strict_and_the_error_names_the_option() {
+        for query in ["quality=1", "quality=yes", "quality=True", "quality="] {
+            let error = read(query).unwrap_err().to_string();
+            assert!(error.starts_with("option `quality`: "), "{query}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_option_is_named() {
+        let error = read("det_sise=320").unwrap_err().to_string();
+        assert!(error.starts_with("option `det_sise`: is unknown, expected one of `min_score`"), "{error}");
+    }
+
+    #[test]
+    fn the_body_wins_over_the_query() {
+        let query = options_from_pairs(&pairs("det_size=320&crops=true").unwrap());
+        let merged: ScanRequest = read_options(query, Some(serde_json::json!({"det_size": 640}))).unwrap();
+        assert_eq!((merged.det_size, merged.crops), (Some(640), Some(true)));
+        assert!(read_options::<ScanRequest>(None, Some(serde_json::json!([1]))).is_err());
+    }
+}

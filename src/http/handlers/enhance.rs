@@ -1,0 +1,93 @@
+//! `POST /enhance`.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+
+use super::several;
+use crate::{
+    error::Error,
+    http::{
+        AppState,
+        extract::ImageRequest,
+        middleware::request_id::RequestId,
+        problem::Problem,
+        respond::{Accepted, respond},
+    },
+    pipeline::{
+        answer::{Answer, ImageResult, Outcome},
+        enhance::{EnhanceRequest, EnhanceResult},
+    },
+};
+
+const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
+const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
+
+/// Makes poor pictures better for detection.
+///
+/// With `Accept: image/*` the answer is the picture itself; `x-facescan-scale` and
+/// `x-facescan-steps` then say what was done.
+#[utoipa::path(
+    post, path = "/enhance", tag = "scan",
+    request_body(
+        content(
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
+            (super::ImagesBody<EnhanceRequest> = "application/json"), (super::ImagesBody<EnhanceRequest> = "application/msgpack")
+        ),
+    ),
+    responses(
+        (status = 200, content(
+            (Answer<EnhanceResult> = "application/json"), (Answer<EnhanceResult> = "application/msgpack"), (Vec<u8> = "image/*")
+        )),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn enhance(
+    State(state): State<AppState>,
+    id: RequestId,
+    headers: HeaderMap,
+    request: ImageRequest<EnhanceRequest>,
+) -> Result<Response, Error> {
+    let accepted = Accepted::of(&headers);
+    if accepted == Accepted::Picture && request.images.len() > 1 {
+        return Err(Error::InvalidBody(
+            "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
+        ));
+    }
+    let plan = request.options.resolve(&state.config)?;
+    let operations = plan.operations();
+    let pipeline = &state.pipeline;
+    pipeline.check_strict(plan.strict_device, &operations)?;
+    let results = several::each(request.images, &id.to_string(), |image| {
+        let plan = &plan;
+        async move { pipeline.enhance(image.bytes?, plan).await }
+    })
+    .await?;
+    if accepted == Accepted::Picture
+        && let [ImageResult { outcome: Outcome::Ok(result), .. }] = results.as_slice()
+    {
+        return Ok(picture(result));
+    }
+    let answer = Answer {
+        request_id: id.to_string(),
+        operation: "enhance",
+        models: pipeline.models_used(&operations),
+        devices: pipeline.devices_of(&operations),
+        results,
+    };
+    respond(accepted, &pipeline.pool, answer).await
+}
+
+fn picture(result: &EnhanceResult) -> Response {
+    let enhanced = &result.enhanced;
+    let steps = serde_json::to_string(&enhanced.steps).unwrap_or_default();
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(enhanced.format.media_type())),
+        (SCALE, HeaderValue::from_str(&enhanced.scale.to_string()).unwrap_or(HeaderValue::from_static(""))),
+        (STEPS, HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static(""))),
+    ];
+    (headers, enhanced.data.clone()).into_response()
+}

@@ -1,0 +1,53 @@
+//! `GET` and `DELETE /faces/{id}`.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use uuid::Uuid;
+
+use super::images::{StoredFaceAnswer, parse_id};
+use crate::{
+    error::Error,
+    http::{AppState, problem::Problem},
+};
+
+fn missing(id: Uuid) -> Error {
+    Error::NotFound(format!("there is no face {id}, or it was erased"))
+}
+
+/// A stored face with its vector.
+#[utoipa::path(
+    get, path = "/faces/{id}", tag = "store",
+    params(("id" = Uuid, Path, description = "The face's `face_id`")),
+    responses(
+        (status = 200, body = StoredFaceAnswer),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Result<Json<StoredFaceAnswer>, Error> {
+    let id = parse_id(&id)?;
+    let pipeline = &state.pipeline;
+    let face = pipeline.store.face(&pipeline.tenant, id).await?.ok_or_else(|| missing(id))?;
+    Ok(Json(face.into()))
+}
+
+/// Erases a face and its vector, and the same face where other scans of the picture found it.
+#[utoipa::path(
+    delete, path = "/faces/{id}", tag = "store",
+    params(("id" = Uuid, Path, description = "The face's `face_id`")),
+    responses(
+        (status = 204, description = "Erased"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn erase(State(state): State<AppState>, Path(id): Path<String>) -> Result<StatusCode, Error> {
+    let id = parse_id(&id)?;
+    let pipeline = &state.pipeline;
+    if pipeline.store.delete_face(&pipeline.tenant, id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(missing(id))
+    }
+}

@@ -1,0 +1,53 @@
+//! `GET /livez` and `GET /readyz`.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State, http::StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{http::AppState, inference::device::DeviceState};
+
+/// Whether the server can take work.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Readiness {
+    /// Whether nothing holds it back.
+    ready: bool,
+    /// What holds it back; empty when ready.
+    reasons: Vec<String>,
+    /// The device of each operation.
+    #[schema(value_type = BTreeMap<String, DeviceState>)]
+    devices: BTreeMap<&'static str, DeviceState>,
+}
+
+/// Whether the process answers.
+#[utoipa::path(get, path = "/livez", tag = "service", responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn livez() -> &'static str {
+    "ok"
+}
+
+/// Whether the server can take work: its models are loaded before it listens, so what can hold it
+/// back is the database, where results are stored by default, and a shutdown under way.
+#[utoipa::path(
+    get, path = "/readyz", tag = "service",
+    responses((status = 200, body = Readiness), (status = 503, body = Readiness))
+)]
+pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
+    let mut reasons = Vec::new();
+    if state.lifecycle.is_stopping() {
+        reasons.push("the server is shutting down".to_owned());
+    }
+    if state.config.store.enabled
+        && let Err(error) = state.pipeline.store.ping().await
+    {
+        tracing::warn!(error = %error, "the database does not answer");
+        reasons.push("the database does not answer; requests with store=false are served".to_owned());
+    }
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let readiness = Readiness {
+        ready: reasons.is_empty(),
+        reasons,
+        devices: state.pipeline.devices.iter().map(|(operation, state)| (operation.name(), state.clone())).collect(),
+    };
+    (status, Json(readiness))
+}

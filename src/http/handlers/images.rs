@@ -1,0 +1,294 @@
+//! `GET /images`, and `GET` and `DELETE /images/{id}`.
+
+use axum::{
+    Json,
+    extract::{Path, RawQuery, State},
+    http::StatusCode,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::{
+    error::Error,
+    http::{AppState, problem::Problem},
+    imaging::geometry::Landmarks,
+    pipeline::scan::hex,
+    store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan},
+};
+
+/// Images on a page when the request does not say.
+const PAGE: u32 = 50;
+/// Images on a page at most.
+const LARGEST_PAGE: u32 = 500;
+
+/// Which images to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// Only images that were seen at this source.
+    source: Option<String>,
+    /// The `next` of the page before.
+    after: Option<Uuid>,
+    /// Images on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// A page of images, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ImagePage {
+    /// The images.
+    images: Vec<ImageSummaryAnswer>,
+    /// Pass it as `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// A stored image.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ImageSummaryAnswer {
+    image_id: Uuid,
+    /// The sha256 of the bytes, in hex.
+    sha256: String,
+    /// Length of the bytes.
+    byte_size: u64,
+    /// Width of the upright picture, in pixels.
+    width: u32,
+    /// Height of the upright picture, in pixels.
+    height: u32,
+    /// The format found from the bytes.
+    format: String,
+    /// The EXIF orientation found, 1 to 8.
+    orientation: u8,
+    /// A hint for near-duplicates, 16 hex digits; absent for flat pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perceptual_hash: Option<String>,
+    /// When the bytes were first stored.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+}
+
+/// A stored image with everything derived from it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ImageAnswer {
+    #[serde(flatten)]
+    summary: ImageSummaryAnswer,
+    /// Where it was seen.
+    sources: Vec<SourceAnswer>,
+    /// Its scans, oldest first.
+    scans: Vec<ScanAnswer>,
+}
+
+/// Where an image was seen.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SourceAnswer {
+    /// The caller's name for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// The address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_url: Option<String>,
+    /// The last time.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    seen_at: OffsetDateTime,
+}
+
+/// A stored scan of an image.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ScanAnswer {
+    scan_id: Uuid,
+    /// `detect`, `embed` or `quality`.
+    operation: String,
+    /// The detector's id; absent for aligned crops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detector: Option<String>,
+    /// The embedder's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedder: Option<String>,
+    /// The whole picture's quality.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    picture_quality: Option<Value>,
+    /// When it was made.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+    /// The faces, largest first.
+    faces: Vec<StoredFaceAnswer>,
+}
+
+/// A stored face.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StoredFaceAnswer {
+    face_id: Uuid,
+    image_id: Uuid,
+    scan_id: Uuid,
+    /// `[x1, y1, x2, y2]` in pixels of the upright picture.
+    bbox: [f32; 4],
+    /// The detection score; absent for aligned crops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f32>,
+    /// The five points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    landmarks: Option<Landmarks>,
+    /// How good the face is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    quality: Option<Value>,
+    /// The L2-normalised vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<Vec<f32>>,
+    /// The vector's length before normalisation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding_norm: Option<f32>,
+    /// What the vector may be compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contract: Option<String>,
+}
+
+impl From<ImageSummary> for ImageSummaryAnswer {
+    fn from(image: ImageSummary) -> Self {
+        Self {
+            image_id: image.id,
+            sha256: hex(&image.sha256),
+            byte_size: image.byte_size,
+            width: image.width,
+            height: image.height,
+            format: image.format,
+            orientation: image.orientation,
+            perceptual_hash: image.perceptual_hash.map(|hash| format!("{hash:016x}")),
+            created_at: image.created_at,
+        }
+    }
+}
+
+impl From<StoredImage> for ImageAnswer {
+    fn from(image: StoredImage) -> Self {
+        let sources = image.sources.into_iter().map(|source| SourceAnswer {
+            source: source.id,
+            source_url: source.url,
+            seen_at: source.seen_at,
+        });
+        Self {
+            summary: image.summary.into(),
+            sources: sources.collect(),
+            scans: image.scans.into_iter().map(ScanAnswer::from).collect(),
+        }
+    }
+}
+
+impl From<StoredScan> for ScanAnswer {
+    fn from(scan: StoredScan) -> Self {
+        Self {
+            scan_id: scan.id,
+            operation: scan.operation,
+            detector: scan.detector.map(|model| model.id),
+            embedder: scan.embedder.map(|model| model.id),
+            picture_quality: scan.picture_quality,
+            created_at: scan.created_at,
+            faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
+        }
+    }
+}
+
+impl From<StoredFace> for StoredFaceAnswer {
+    fn from(face: StoredFace) -> Self {
+        let (embedding, embedding_norm, contract) = match face.embedding {
+            Some(stored) => (Some(stored.vector), Some(stored.norm), Some(stored.contract)),
+            None => (None, None, None),
+        };
+        Self {
+            face_id: face.id,
+            image_id: face.image_id,
+            scan_id: face.scan_id,
+            bbox: face.bbox.to_array(),
+            score: face.score,
+            landmarks: face.landmarks,
+            quality: face.quality,
+            embedding,
+            embedding_norm,
+            contract,
+        }
+    }
+}
+
+/// Reads an id from a path; what is no id names nothing that is stored.
+pub(super) fn parse_id(text: &str) -> Result<Uuid, Error> {
+    text.parse().map_err(|_| Error::NotFound(format!("`{text}` is not an id; ids are UUIDs")))
+}
+
+fn missing(id: Uuid) -> Error {
+    Error::NotFound(format!("there is no image {id}, or it was erased"))
+}
+
+/// Stored images, newest first.
+#[utoipa::path(
+    get, path = "/images", tag = "store", params(ListQuery),
+    responses(
+        (status = 200, body = ImagePage),
+        (status = 422, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn list(State(state): State<AppState>, RawQuery(query): RawQuery) -> Result<Json<ImagePage>, Error> {
+    let query: ListQuery = crate::http::extract::read_query(query.as_deref().unwrap_or_default())?;
+    let limit = query.limit.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        return Err(Error::invalid_option("limit", format!("must be from 1 to {LARGEST_PAGE}")));
+    }
+    let pipeline = &state.pipeline;
+    // One more than asked for tells whether there is a next page.
+    let page = PageRequest {
+        after: query.after,
+        limit: limit + 1,
+    };
+    let filter = ImageFilter { source: query.source };
+    let mut images = pipeline.store.list_images(&pipeline.tenant, &filter, page).await?;
+    let more = images.len() > limit as usize;
+    images.truncate(limit as usize);
+    let next = images.last().filter(|_| more).map(|image| image.id);
+    Ok(Json(ImagePage {
+        images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
+        next,
+    }))
+}
+
+/// A stored image with its sources, scans, faces and vectors.
+#[utoipa::path(
+    get, path = "/images/{id}", tag = "store",
+    params(("id" = Uuid, Path, description = "The image's `image_id`")),
+    responses(
+        (status = 200, body = ImageAnswer),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Result<Json<ImageAnswer>, Error> {
+    let id = parse_id(&id)?;
+    let pipeline = &state.pipeline;
+    let image = pipeline.store.image(&pipeline.tenant, id).await?.ok_or_else(|| missing(id))?;
+    Ok(Json(image.into()))
+}
+
+/// Erases an image with everything derived from it.
+#[utoipa::path(
+    delete, path = "/images/{id}", tag = "store",
+    params(("id" = Uuid, Path, description = "The image's `image_id`")),
+    responses(
+        (status = 204, description = "Erased"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn erase(State(state): State<AppState>, Path(id): Path<String>) -> Result<StatusCode, Error> {
+    let id = parse_id(&id)?;
+    let pipeline = &state.pipeline;
+    if pipeline.store.delete_image(&pipeline.tenant, id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(missing(id))
+    }
+}

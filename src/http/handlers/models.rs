@@ -1,0 +1,60 @@
+//! `GET /models`.
+
+use axum::{Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::http::AppState;
+
+/// A model of the registry.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ModelEntry {
+    /// The registry's id.
+    id: String,
+    /// `detector` or `embedder`.
+    #[schema(example = "detector")]
+    role: String,
+    /// How its inputs and outputs are laid out.
+    #[schema(example = "yunet")]
+    family: String,
+    /// The file's sha256.
+    sha256: String,
+    /// The weights' licence.
+    licence: String,
+    /// Whether the licence allows commercial use.
+    commercial_use: bool,
+    /// Where the weights come from.
+    source: String,
+    /// Length of an embedder's vectors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dim: Option<usize>,
+    /// What an embedder's vectors can be compared with: those of the same contract.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contract: Option<String>,
+    /// Whether this server runs it.
+    loaded: bool,
+}
+
+/// The models this server knows.
+#[utoipa::path(get, path = "/models", tag = "service", responses((status = 200, body = Vec<ModelEntry>)))]
+pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
+    let pipeline = &state.pipeline;
+    let loaded = [&pipeline.detector.spec.id, &pipeline.embedder.spec.id];
+    let entries = state
+        .registry
+        .iter()
+        .map(|spec| ModelEntry {
+            id: spec.id.clone(),
+            role: spec.role.to_string(),
+            family: spec.family.to_string(),
+            sha256: spec.sha256.clone(),
+            licence: spec.licence.clone(),
+            commercial_use: spec.commercial_use,
+            source: spec.source.clone(),
+            dim: spec.dim,
+            contract: spec.dim.map(|_| spec.contract()),
+            loaded: loaded.contains(&&spec.id),
+        })
+        .collect();
+    Json(entries)
+}

@@ -1,0 +1,125 @@
+//! `POST /detect`, `/embed` and `/quality`.
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    error::Error,
+    http::{
+        AppState,
+        extract::ImageRequest,
+        middleware::request_id::RequestId,
+        problem::Problem,
+        respond::{Accepted, respond},
+    },
+    ingest::source::ImageInput,
+    pipeline::{
+        answer::{Answer, ScanResult},
+        options::{ScanKind, ScanOptions, ScanRequest},
+    },
+};
+
+use super::several;
+
+/// Finds the faces of pictures.
+#[utoipa::path(
+    post, path = "/detect", tag = "scan",
+    request_body(
+        content(
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
+            (super::ImagesBody<ScanRequest> = "application/json"), (super::ImagesBody<ScanRequest> = "application/msgpack")
+        ),
+    ),
+    responses(
+        (status = 200, content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn detect(
+    State(state): State<AppState>,
+    id: RequestId,
+    headers: HeaderMap,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Response, Error> {
+    scan(&state, ScanKind::Detect, id, &headers, request).await
+}
+
+/// Finds the faces of pictures and turns each into a vector.
+#[utoipa::path(
+    post, path = "/embed", tag = "scan",
+    request_body(
+        content(
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
+            (super::ImagesBody<ScanRequest> = "application/json"), (super::ImagesBody<ScanRequest> = "application/msgpack")
+        ),
+    ),
+    responses(
+        (status = 200, content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn embed(
+    State(state): State<AppState>,
+    id: RequestId,
+    headers: HeaderMap,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Response, Error> {
+    scan(&state, ScanKind::Embed, id, &headers, request).await
+}
+
+/// Measures pictures and their faces.
+#[utoipa::path(
+    post, path = "/quality", tag = "scan",
+    request_body(
+        content(
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
+            (super::ImagesBody<ScanRequest> = "application/json"), (super::ImagesBody<ScanRequest> = "application/msgpack")
+        ),
+    ),
+    responses(
+        (status = 200, content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn quality(
+    State(state): State<AppState>,
+    id: RequestId,
+    headers: HeaderMap,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Response, Error> {
+    scan(&state, ScanKind::Quality, id, &headers, request).await
+}
+
+async fn scan(
+    state: &AppState,
+    kind: ScanKind,
+    id: RequestId,
+    headers: &HeaderMap,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Response, Error> {
+    let options = request.options.resolve(kind, &state.config)?;
+    let operations = options.operations();
+    let pipeline = &state.pipeline;
+    pipeline.check_strict(options.strict_device, &operations)?;
+    let results = several::each(request.images, &id.to_string(), |image| one(state, image, &options)).await?;
+    let answer = Answer {
+        request_id: id.to_string(),
+        operation: kind.name(),
+        models: pipeline.models_used(&operations),
+        devices: pipeline.devices_of(&operations),
+        results,
+    };
+    Ok(respond(Accepted::of(headers), &pipeline.pool, answer).await?.into_response())
+}
+
+async fn one(state: &AppState, image: ImageInput, options: &ScanOptions) -> Result<ScanResult, Error> {
+    let options = options.for_image(image.source, image.source_url)?;
+    let scan = state.pipeline.scan_stored(image.bytes?, &options).await?;
+    Ok(ScanResult::new(scan, &options))
+}

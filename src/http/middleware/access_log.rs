@@ -1,0 +1,31 @@
+//! One line a request. Never a body, a query value or a credential.
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::Response,
+};
+
+use crate::http::{AppState, middleware::request_id::RequestId};
+
+/// Logs the request when its answer is ready.
+pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let id = RequestId::of(&request);
+    let method = request.method().clone();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
+    let started = state.pipeline.clock.monotonic();
+    let response = next.run(request).await;
+    let elapsed = state.pipeline.clock.monotonic().saturating_sub(started);
+    tracing::info!(
+        request_id = %id,
+        method = %method,
+        route,
+        status = response.status().as_u16(),
+        elapsed_ms = elapsed.as_secs_f64() * 1e3,
+        "request"
+    );
+    response
+}

@@ -1,0 +1,17 @@
+//! A panic in a handler is that request's 500, not a dropped connection.
+
+use std::any::Any;
+
+use axum::response::{IntoResponse, Response};
+
+use crate::error::Error;
+
+/// Turns a caught panic into an internal error.
+pub fn answer(payload: Box<dyn Any + Send + 'static>) -> Response {
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
+    Error::Internal(format!("a handler panicked: {message}")).into_response()
+}

@@ -1,0 +1,79 @@
+//! Errors as `application/problem+json` (RFC 9457).
+//!
+//! A handler's error travels in the response's extensions; [`describe`] is the one place that
+//! writes its body, adds the request id, and logs a 5xx.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::Request,
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{error::Error, http::middleware::request_id::RequestId};
+
+/// The body of an error.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// Always `about:blank`: the code says what kind it is.
+    #[serde(rename = "type")]
+    #[schema(example = "about:blank")]
+    pub kind: &'static str,
+    /// The kind in words.
+    #[schema(example = "invalid option")]
+    pub title: &'static str,
+    /// The HTTP status.
+    #[schema(example = 422)]
+    pub status: u16,
+    /// What is wrong and what to do.
+    pub detail: String,
+    /// The stable code.
+    #[schema(example = "invalid_option")]
+    pub code: &'static str,
+    /// The request's id, as in the log.
+    pub request_id: String,
+}
+
+#[derive(Clone)]
+struct Carried(Arc<Error>);
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        response.extensions_mut().insert(Carried(Arc::new(self)));
+        response
+    }
+}
+
+/// Writes the body of a response that carries an error.
+pub async fn describe(request: Request, next: Next) -> Response {
+    let request_id = RequestId::of(&request);
+    let mut response = next.run(request).await;
+    let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() else {
+        return response;
+    };
+    let kind = error.kind();
+    if kind.status >= 500 {
+        tracing::error!(request_id = %request_id, code = kind.code, error = %error, "request failed");
+    }
+    let problem = Problem {
+        kind: "about:blank",
+        title: kind.title,
+        status: kind.status,
+        detail: error.public_detail(),
+        code: kind.code,
+        request_id: request_id.to_string(),
+    };
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(axum::http::header::CONTENT_LENGTH);
+    parts
+        .headers
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    Response::from_parts(parts, body.into())
+}

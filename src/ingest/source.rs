@@ -1,0 +1,179 @@
+//! One image as a caller sent it.
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, de};
+
+use crate::error::Error;
+
+/// Standard base64, with or without its padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// An image, or why there is none: an image that cannot be read never fails its siblings.
+#[derive(Debug)]
+pub struct ImageInput {
+    /// The caller's id for it.
+    pub id: Option<String>,
+    /// The caller's name for where it came from; overrides the request's.
+    pub source: Option<String>,
+    /// The address it was found at; overrides the request's.
+    pub source_url: Option<String>,
+    /// The encoded bytes.
+    pub bytes: Result<Bytes, Error>,
+}
+
+impl ImageInput {
+    /// An image of which only the bytes are known.
+    pub fn from_bytes(bytes: Bytes) -> Self {
+        Self {
+            id: None,
+            source: None,
+            source_url: None,
+            bytes: Ok(bytes),
+        }
+    }
+}
+
+/// An image in a JSON or msgpack body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageEntry {
+    /// The caller's id for it.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The bytes: base64 text, or binary in msgpack.
+    #[serde(default)]
+    pub data: Option<Payload>,
+    /// An address to fetch it from.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// The caller's name for where it came from.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// The address it was found at.
+    #[serde(default)]
+    pub source_url: Option<String>,
+}
+
+impl From<ImageEntry> for ImageInput {
+    fn from(entry: ImageEntry) -> Self {
+        let bytes = match (entry.data, entry.url) {
+            (Some(_), Some(_)) => Err(Error::InvalidBody("an image has both `data` and `url`; send one".to_owned())),
+            (Some(payload), None) => payload.into_bytes(),
+            (None, Some(_)) => Err(Error::UrlForbidden),
+            (None, None) => Err(Error::MissingImage("an entry of `images` has no `data`")),
+        };
+        Self {
+            id: entry.id,
+            source: entry.source,
+            source_url: entry.source_url,
+            bytes,
+        }
+    }
+}
+
+/// Bytes as a body carries them.
+#[derive(Debug)]
+pub enum Payload {
+    /// Base64, perhaps with a `data:` prefix.
+    Text(String),
+    /// The bytes themselves.
+    Binary(Vec<u8>),
+}
+
+impl Payload {
+    /// The bytes. CPU work when they are base64.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBody`] when the text is not base64.
+    pub fn into_bytes(self) -> Result<Bytes, Error> {
+        let text = match self {
+            Self::Binary(bytes) => return Ok(bytes.into()),
+            Self::Text(text) => text,
+        };
+        let encoded = match text.strip_prefix("data:") {
+            Some(rest) => rest
+                .split_once(";base64,")
+                .map(|(_, encoded)| encoded)
+                .ok_or_else(|| Error::InvalidBody("a `data:` text without `;base64,`".to_owned()))?,
+            None => &text,
+        };
+        let decoded = if encoded.bytes().any(|byte| byte.is_ascii_whitespace()) {
+            let joined: Vec<u8> = encoded.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            BASE64.decode(joined)
+        } else {
+            BASE64.decode(encoded)
+        };
+        decoded
+            .map(Bytes::from)
+            .map_err(|error| Error::InvalidBody(format!("`data` is not base64: {error}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Payload;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("base64 text or binary data")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
+                Ok(Payload::Text(text.to_owned()))
+            }
+
+            fn visit_string<E: de::Error>(self, text: String) -> Result<Payload, E> {
+                Ok(Payload::Text(text))
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Payload, E> {
+                Ok(Payload::Binary(bytes.to_vec()))
+            }
+
+            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Payload, E> {
+                Ok(Payload::Binary(bytes))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(text: &str) -> Result<Bytes, Error> {
+        Payload::Text(text.to_owned()).into_bytes()
+    }
+
+    #[test]
+    fn base64_may_have_a_prefix_line_breaks_and_no_padding() {
+        for text in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "aGVs\r\nbG8=\n"] {
+            assert_eq!(decoded(text).unwrap(), "hello", "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_base64_is_an_error_of_its_own_image() {
+        for text in ["no base64!", "data:image/png,abc"] {
+            assert!(matches!(decoded(text), Err(Error::InvalidBody(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_entry_has_bytes_or_a_reason() {
+        let entry = |json: &str| ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).bytes;
+        assert_eq!(entry(r#"{"data":"aGVsbG8="}"#).unwrap(), "hello");
+        assert!(matches!(entry(r#"{"url":"https://example.org/a.jpg"}"#), Err(Error::UrlForbidden)));
+        assert!(matches!(entry("{}"), Err(Error::MissingImage(_))));
+        assert!(matches!(entry(r#"{"data":"","url":"x"}"#), Err(Error::InvalidBody(_))));
+    }
+}

@@ -1,0 +1,331 @@
+//! Making a poor picture better for detection.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use image::RgbImage;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    config::Config,
+    error::Error,
+    imaging::{
+        decode::decode,
+        encode::{OutputFormat, encode},
+        enhance::{EnhanceOptions, Step, enhance},
+        warp::align_face,
+    },
+    inference::operation::Operation,
+    pipeline::{
+        Pipeline,
+        answer::{ImageInfo, Timings},
+        detect::DetectedFace,
+        embed::{Embedding, cosine},
+        options::DetectOptions,
+        scan::{content_hash, image_info, millis},
+    },
+};
+
+/// How an enhanced picture is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PictureFormat {
+    /// Small, lossy.
+    Jpeg,
+    /// Lossless.
+    Png,
+    /// Lossless WebP.
+    Webp,
+}
+
+impl PictureFormat {
+    /// The media type of the encoded picture.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Jpeg => "image/jpeg",
+            Self::Png => "image/png",
+            Self::Webp => "image/webp",
+        }
+    }
+}
+
+/// Options of `/enhance`; what is absent has its default from the settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnhanceRequest {
+    /// The format of the picture that comes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<PictureFormat>,
+    /// The quality of a JPEG, 1 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub jpeg_quality: Option<u8>,
+    /// How many times larger, 1 to 4; absent for the rule by the picture's size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 4)]
+    pub upscale: Option<u32>,
+    /// Whether contrast, sharpness and unsharp mask are applied; absent for low-resolution pictures only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharpen: Option<bool>,
+    /// Whether the luma's contrast is equalised tile by tile (CLAHE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clahe: Option<bool>,
+    /// A gamma that brightens dark pictures (above 1) or darkens bright ones, 0.2 to 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0.2, maximum = 5)]
+    pub gamma: Option<f32>,
+    /// Whether noise is removed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denoise: Option<bool>,
+    /// Whether the best face is embedded before and after, to see that it is still the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<bool>,
+    /// Fail when an operation would not run on the device that the settings ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_device: Option<bool>,
+    /// Whether results carry `timings_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<bool>,
+}
+
+/// A request's options with every default filled in and every range checked.
+#[derive(Clone, Debug)]
+pub struct EnhancePlan {
+    /// The format of the picture that comes back.
+    pub format: PictureFormat,
+    /// The quality of a JPEG.
+    pub jpeg_quality: u8,
+    /// The steps asked for.
+    pub options: EnhanceOptions,
+    /// Whether the best face's identity is compared, and how its face is found.
+    pub identity: Option<IdentityCheck>,
+    /// Whether falling back to another device is an error.
+    pub strict_device: bool,
+    /// Whether results carry timings.
+    pub timings: bool,
+}
+
+/// How identity is compared before and after.
+#[derive(Clone, Debug)]
+pub struct IdentityCheck {
+    /// How the best face is found.
+    pub detect: DetectOptions,
+    /// Below this cosine the result is flagged.
+    pub threshold: f32,
+}
+
+/// The result of `/enhance` for one image.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct EnhanceResult {
+    /// The picture that was sent.
+    pub image: ImageInfo,
+    /// The picture that comes back.
+    pub enhanced: EnhancedPicture,
+    /// What became of the best face; with `identity=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Milliseconds by stage; with `timings=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings_ms: Option<Timings>,
+}
+
+/// An enhanced picture.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct EnhancedPicture {
+    /// Its encoding.
+    pub format: PictureFormat,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Coordinates found in it are divided by this to get the original's.
+    pub scale: f32,
+    /// What was done, in order.
+    #[schema(value_type = Vec<Object>)]
+    pub steps: Vec<Step>,
+    /// The encoded picture, base64.
+    #[serde(serialize_with = "as_base64")]
+    #[schema(value_type = String)]
+    pub data: Bytes,
+}
+
+/// The best face before and after.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Identity {
+    /// The cosine of the two vectors; absent when a face was missing on one side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<f32>,
+    /// Below this cosine the result is flagged.
+    pub threshold: f32,
+    /// Whether the face is no longer safely the same.
+    pub identity_drift: bool,
+}
+
+fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64_STANDARD.encode(data))
+}
+
+impl EnhanceRequest {
+    /// Fills in the defaults and checks the ranges.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] naming the option.
+    pub fn resolve(self, config: &Config) -> Result<EnhancePlan, Error> {
+        let jpeg_quality = self.jpeg_quality.unwrap_or(config.enhancement.jpeg_quality);
+        if !(1..=100).contains(&jpeg_quality) {
+            return Err(Error::invalid_option("jpeg_quality", "must be from 1 to 100"));
+        }
+        if let Some(factor) = self.upscale
+            && !(1..=4).contains(&factor)
+        {
+            return Err(Error::invalid_option("upscale", "must be from 1 to 4"));
+        }
+        if let Some(gamma) = self.gamma
+            && !(0.2..=5.0).contains(&gamma)
+        {
+            return Err(Error::invalid_option("gamma", "must be from 0.2 to 5"));
+        }
+        let detection = &config.detection;
+        let identity = self.identity.unwrap_or(false).then(|| IdentityCheck {
+            detect: DetectOptions {
+                min_score: detection.min_score,
+                nms_iou: detection.nms_iou,
+                det_size: detection.det_size,
+                second_det_size: detection.second_det_size,
+                max_faces: None,
+                min_face_size: 0.0,
+            },
+            threshold: config.enhancement.identity_threshold,
+        });
+        Ok(EnhancePlan {
+            format: self.format.unwrap_or(config.enhancement.format),
+            jpeg_quality,
+            options: EnhanceOptions {
+                upscale: self.upscale,
+                sharpen: self.sharpen,
+                clahe: self.clahe.unwrap_or(false),
+                gamma: self.gamma,
+                denoise: self.denoise.unwrap_or(false),
+            },
+            identity,
+            strict_device: self.strict_device.unwrap_or(false),
+            timings: self.timings.unwrap_or(false),
+        })
+    }
+}
+
+impl EnhancePlan {
+    /// The operations that take part.
+    pub fn operations(&self) -> Vec<Operation> {
+        let mut operations = vec![Operation::ImageEnhancement];
+        if self.identity.is_some() {
+            operations.extend([Operation::FaceDetection, Operation::FaceEmbedding]);
+        }
+        operations
+    }
+
+    fn output(&self) -> OutputFormat {
+        match self.format {
+            PictureFormat::Jpeg => OutputFormat::Jpeg { quality: self.jpeg_quality },
+            PictureFormat::Png => OutputFormat::Png,
+            PictureFormat::Webp => OutputFormat::Webp,
+        }
+    }
+}
+
+impl Pipeline {
+    /// Enhances one image. It is encoded once, at the end.
+    ///
+    /// # Errors
+    /// What is wrong with the image, or a fault of ours.
+    pub async fn enhance(&self, bytes: Bytes, plan: &EnhancePlan) -> Result<EnhanceResult, Error> {
+        let started = self.clock.monotonic();
+        let decoding = self.decoding.clone();
+        let (info, before) = self
+            .pool
+            .run(move || {
+                let picture = decode(&bytes, &decoding)?;
+                let info = image_info(&picture, content_hash(&bytes));
+                Ok::<_, Error>((info, Arc::new(picture.pixels)))
+            })
+            .await??;
+        let decoded = self.clock.monotonic();
+        let (picture, options, output) = (Arc::clone(&before), plan.options.clone(), plan.output());
+        let (after, scale, steps, data) = self
+            .pool
+            .run(move || {
+                let enhanced = enhance(&picture, &options);
+                let data = encode(&enhanced.picture, output)?;
+                Ok::<_, Error>((Arc::new(enhanced.picture), enhanced.scale, enhanced.steps, data))
+            })
+            .await??;
+        let identity = match &plan.identity {
+            Some(check) => Some(self.compare(&before, &after, check).await?),
+            None => None,
+        };
+        let timings = Timings {
+            decode: millis(decoded - started),
+            total: millis(self.clock.monotonic() - started),
+            ..Timings::default()
+        };
+        Ok(EnhanceResult {
+            image: info,
+            enhanced: EnhancedPicture {
+                format: plan.format,
+                width: after.width(),
+                height: after.height(),
+                scale,
+                steps,
+                data: data.into(),
+            },
+            identity,
+            timings_ms: plan.timings.then_some(timings),
+        })
+    }
+
+    async fn compare(
+        &self,
+        before: &Arc<RgbImage>,
+        after: &Arc<RgbImage>,
+        check: &IdentityCheck,
+    ) -> Result<Identity, Error> {
+        let first = self.best_face(before, &check.detect).await?;
+        let second = self.best_face(after, &check.detect).await?;
+        let cosine = match (&first, &second) {
+            (Some(first), Some(second)) => Some(cosine(&first.vector, &second.vector)),
+            _ => None,
+        };
+        // A face that enhancement brought to light has nothing to drift from.
+        let identity_drift = match cosine {
+            Some(cosine) => cosine < check.threshold,
+            None => first.is_some(),
+        };
+        Ok(Identity {
+            cosine,
+            threshold: check.threshold,
+            identity_drift,
+        })
+    }
+
+    /// The vector of the face with the highest score.
+    async fn best_face(
+        &self,
+        picture: &Arc<RgbImage>,
+        options: &DetectOptions,
+    ) -> Result<Option<Embedding>, Error> {
+        let found = self.detector.detect(picture, options).await?.faces;
+        let best = found.into_iter().max_by(|a: &DetectedFace, b| a.score.total_cmp(&b.score));
+        let Some(points) = best.and_then(|face| face.landmarks) else {
+            return Ok(None);
+        };
+        let (picture, embedder) = (Arc::clone(picture), self.embedder.clone());
+        let batches = self
+            .pool
+            .run(move || embedder.batches(align_face(&picture, &points).as_ref()))
+            .await?;
+        let embeddings = self.embedder.embed(batches).await?;
+        Ok(embeddings.rows.into_iter().next().flatten())
+    }
+}

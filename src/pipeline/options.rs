@@ -1,0 +1,243 @@
+//! What a request asks for: the options as sent, and the same with the defaults filled in.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    config::Config,
+    error::Error,
+    imaging::quality::Preset,
+};
+
+/// Which operation a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScanKind {
+    /// Find faces.
+    Detect,
+    /// Find faces and turn each into a vector.
+    Embed,
+    /// Find faces and measure them and the picture.
+    Quality,
+}
+
+impl ScanKind {
+    /// The name used in answers and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Detect => "detect",
+            Self::Embed => "embed",
+            Self::Quality => "quality",
+        }
+    }
+}
+
+/// How a vector is written in an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum EmbeddingFormat {
+    /// A list of numbers.
+    #[default]
+    #[serde(rename = "float")]
+    Float,
+    /// Little-endian f32, base64.
+    #[serde(rename = "base64-f32")]
+    Base64F32,
+    /// Little-endian f16, base64: half the size, cosine within 1e-3.
+    #[serde(rename = "base64-f16")]
+    Base64F16,
+}
+
+/// Options of `/detect`, `/embed` and `/quality`; what is absent has its default from the settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScanRequest {
+    /// Lowest detection score of a face, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub min_score: Option<f32>,
+    /// Boxes that overlap a better one by more than this IoU are dropped, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub nms_iou: Option<f32>,
+    /// Side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub det_size: Option<u32>,
+    /// A second such side, for faces that fill the frame; 0 for none. One NMS covers both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_det_size: Option<u32>,
+    /// How many faces at most, the largest first; 0 for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_faces: Option<u32>,
+    /// Faces whose box has a shorter side below this are dropped, in pixels of the picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_face_size: Option<f32>,
+    /// Whether faces carry their five points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub landmarks: Option<bool>,
+    /// Whether faces carry their quality.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quality: Option<bool>,
+    /// The thresholds that `acceptable` is judged by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    /// Whether faces carry their aligned 112×112 crop (PNG, base64).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crops: Option<bool>,
+    /// The pictures are aligned 112×112 crops already: no detection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligned: Option<bool>,
+    /// How vectors are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_format: Option<EmbeddingFormat>,
+    /// Whether results are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<bool>,
+    /// Whether a stored result of the same bytes, models and options may answer; needs `store`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<bool>,
+    /// The caller's name for where the pictures came from, at most 512 bytes; kept when stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The address a picture was found at, at most 4096 bytes; kept when stored, never fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_url: Option<String>,
+    /// Fail when an operation would not run on the device that the settings ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_device: Option<bool>,
+    /// Whether results carry `timings_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<bool>,
+}
+
+/// How faces are found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DetectOptions {
+    /// Lowest score, 0..=1.
+    pub min_score: f32,
+    /// NMS threshold, 0..=1.
+    pub nms_iou: f32,
+    /// Side of the detector's input, a multiple of 32.
+    pub det_size: u32,
+    /// A second side, for faces that fill the frame.
+    pub second_det_size: Option<u32>,
+    /// How many faces at most, the largest first.
+    pub max_faces: Option<usize>,
+    /// Shortest side of a face's box, in pixels.
+    pub min_face_size: f32,
+}
+
+/// A request's options with every default filled in and every range checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScanOptions {
+    /// The operation.
+    pub kind: ScanKind,
+    /// How faces are found.
+    pub detect: DetectOptions,
+    /// Whether faces carry their points.
+    pub landmarks: bool,
+    /// Whether faces are measured.
+    pub quality: bool,
+    /// The thresholds faces are judged by.
+    pub preset: Preset,
+    /// Whether faces carry their crop.
+    pub crops: bool,
+    /// Whether the pictures are aligned crops.
+    pub aligned: bool,
+    /// How vectors are written.
+    pub embedding_format: EmbeddingFormat,
+    /// Whether results are stored.
+    pub store: bool,
+    /// Whether stored results may answer.
+    pub cache: bool,
+    /// The caller's name for where the pictures came from.
+    pub source: Option<String>,
+    /// The address a picture was found at.
+    pub source_url: Option<String>,
+    /// Whether falling back to another device is an error.
+    pub strict_device: bool,
+    /// Whether results carry timings.
+    pub timings: bool,
+}
+
+impl ScanRequest {
+    /// Fills in the defaults and checks the ranges.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] naming the option.
+    pub fn resolve(self, kind: ScanKind, config: &Config) -> Result<ScanOptions, Error> {
+        let detection = &config.detection;
+        let det_size = self.det_size.unwrap_or(detection.det_size);
+        let second_det_size = self.second_det_size.or(detection.second_det_size).filter(|&size| size != 0);
+        check_det_size("det_size", det_size)?;
+        if let Some(size) = second_det_size {
+            check_det_size("second_det_size", size)?;
+        }
+        let detect = DetectOptions {
+            min_score: unit_range("min_score", self.min_score.unwrap_or(detection.min_score))?,
+            nms_iou: unit_range("nms_iou", self.nms_iou.unwrap_or(detection.nms_iou))?,
+            det_size,
+            second_det_size,
+            max_faces: match self.max_faces.unwrap_or(detection.max_faces) {
+                0 => None,
+                count => Some(count as usize),
+            },
+            min_face_size: self.min_face_size.unwrap_or(detection.min_face_size),
+        };
+        if !(detect.min_face_size >= 0.0 && detect.min_face_size.is_finite()) {
+            return Err(Error::invalid_option("min_face_size", "must be 0 or more pixels"));
+        }
+        let aligned = self.aligned.unwrap_or(false);
+        if aligned && kind == ScanKind::Detect {
+            return Err(Error::invalid_option("aligned", "an aligned crop has nothing to detect; use /embed or /quality"));
+        }
+        let crops = self.crops.unwrap_or(false);
+        let store = self.store.unwrap_or(config.store.enabled);
+        Ok(ScanOptions {
+            kind,
+            detect,
+            landmarks: self.landmarks.unwrap_or(detection.landmarks),
+            quality: self.quality.unwrap_or(false) || kind == ScanKind::Quality,
+            preset: self.preset.unwrap_or(config.quality.preset),
+            crops,
+            aligned,
+            embedding_format: self.embedding_format.unwrap_or(config.embedding.format),
+            store,
+            // Crops are pixels, and pixels are never stored.
+            cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
+            source: bounded_text("source", self.source, 512)?,
+            source_url: bounded_text("source_url", self.source_url, 4096)?,
+            strict_device: self.strict_device.unwrap_or(false),
+            timings: self.timings.unwrap_or(false),
+        })
+    }
+}
+
+fn check_det_size(option: &str, size: u32) -> Result<(), Error> {
+    if size.is_multiple_of(32) && (64..=4096).contains(&size) {
+        Ok(())
+    } else {
+        Err(Error::invalid_option(option, format!("{size} is not a multiple of 32 from 64 to 4096")))
+    }
+}
+
+fn unit_range(option: &str, value: f32) -> Result<f32, Error> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Error::invalid_option(option, format!("{value} is not from 0 to 1")))
+    }
+}
+
+/// Checks the length of a text that will be stored.
+///
+/// # Errors
+/// [`Error::InvalidOption`] when it is longer than `limit` bytes or has a NUL, which Postgres cannot keep.
+pub fn bounded_text(option: &str, text: Option<String>, limit: usize) -> Result<Option<String>, Error> {
+    match text {
+        Some(text) if text.len() > limit => {
+            Err(Error::invalid_option(option, format!("is longer than {limit} bytes")))
+        }
+        Some(text) if text.contains('\0') => Err(Error::invalid_option(option, "has a NUL character")),
+        text => Ok(text.filter(|text| !text.is_empty())),
+    }
+}

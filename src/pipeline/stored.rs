@@ -1,0 +1,277 @@
+//! A scan with the database around it: answered from it when it can be, written to it when done.
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    error::Error,
+    inference::registry::ModelSpec,
+    pipeline::{
+        Pipeline,
+        answer::ImageInfo,
+        embed::Embedding,
+        options::{ScanKind, ScanOptions, bounded_text},
+        scan::{ContentHash, Face, Scan, content_hash, hex, millis},
+    },
+    store::{self, CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, StoredFace},
+};
+
+/// Changes whenever the same bytes, models and options could give another answer than before, so
+/// that older stored scans no longer answer.
+const PIPELINE_VERSION: u32 = 1;
+
+impl ScanOptions {
+    /// The options of one image, which may name its own source.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when a source is too long.
+    pub fn for_image(&self, source: Option<String>, source_url: Option<String>) -> Result<Self, Error> {
+        let mut options = self.clone();
+        if source.is_some() {
+            options.source = bounded_text("source", source, 512)?;
+        }
+        if source_url.is_some() {
+            options.source_url = bounded_text("source_url", source_url, 4096)?;
+        }
+        Ok(options)
+    }
+}
+
+impl Pipeline {
+    /// Scans one image, with the database where the options ask for it.
+    ///
+    /// # Errors
+    /// What is wrong with the image, [`Error::StoreUnavailable`] before any inference when the
+    /// database is away, or a fault of ours.
+    pub async fn scan_stored(&self, bytes: Bytes, options: &ScanOptions) -> Result<Scan, Error> {
+        let started = self.clock.monotonic();
+        let hashed = bytes.clone();
+        let hash = self.pool.run(move || content_hash(&hashed)).await?;
+        if !options.store {
+            return self.scan(bytes, hash, options).await;
+        }
+        let key = self.scan_key(options);
+        if options.cache {
+            if let Some(mut scan) = self.stored_answer(&hash, &key, options).await? {
+                scan.timings.cache = millis(self.clock.monotonic() - started);
+                scan.timings.total = scan.timings.cache;
+                return Ok(scan);
+            }
+        } else {
+            self.store.ping().await?;
+        }
+        let looked_up = self.clock.monotonic();
+        let byte_size = bytes.len() as u64;
+        let scanned = self.scan(bytes, hash, options).await?;
+        let saving = self.clock.monotonic();
+        let mut scan = self.save(scanned, hash, key, byte_size, options).await?;
+        scan.timings.cache = millis(looked_up - started);
+        scan.timings.store = millis(self.clock.monotonic() - saving);
+        scan.timings.total = millis(self.clock.monotonic() - started);
+        Ok(scan)
+    }
+
+    /// A digest of everything that decides a scan's content, besides the bytes.
+    fn scan_key(&self, options: &ScanOptions) -> ContentHash {
+        let detector = (!options.aligned).then_some(&self.detector.spec.sha256);
+        let contract = (options.kind == ScanKind::Embed).then_some(&self.embedder.contract);
+        let preset = options.quality.then_some(options.preset);
+        let key = json!({
+            "version": PIPELINE_VERSION,
+            "operation": options.kind,
+            "detector": detector,
+            "contract": contract,
+            "detect": detector.map(|_| &options.detect),
+            "preset": preset,
+            "aligned": options.aligned,
+            "background": self.decoding.background,
+        });
+        Sha256::digest(key.to_string()).into()
+    }
+
+    async fn stored_answer(
+        &self,
+        hash: &ContentHash,
+        key: &ContentHash,
+        options: &ScanOptions,
+    ) -> Result<Option<Scan>, Error> {
+        let Some(found) = self.store.find_scan(&self.tenant, hash, key).await? else {
+            return Ok(None);
+        };
+        let image_id = found.image.id;
+        let scan = Scan::from_stored(found);
+        if let (Some(_), Some(source)) = (&scan, self.source(options)) {
+            self.store.add_source(&self.tenant, image_id, &source).await?;
+        }
+        Ok(scan)
+    }
+
+    fn source(&self, options: &ScanOptions) -> Option<Source> {
+        (options.source.is_some() || options.source_url.is_some()).then(|| Source {
+            id: options.source.clone(),
+            url: options.source_url.clone(),
+            seen_at: self.clock.now(),
+        })
+    }
+
+    async fn save(
+        &self,
+        mut scan: Scan,
+        hash: ContentHash,
+        scan_key: ContentHash,
+        byte_size: u64,
+        options: &ScanOptions,
+    ) -> Result<Scan, Error> {
+        let faces: Vec<NewFace> = scan.faces.iter().map(|face| self.new_face(face)).collect::<Result<_, _>>()?;
+        let ids: Vec<_> = faces.iter().map(|face| face.id).collect();
+        let saved = self
+            .store
+            .save_scan(NewScan {
+                tenant: self.tenant.to_string(),
+                image: NewImage {
+                    id: self.clock.new_id(),
+                    sha256: hash,
+                    byte_size,
+                    width: scan.image.width,
+                    height: scan.image.height,
+                    format: scan.image.format.to_string(),
+                    orientation: scan.image.orientation,
+                    perceptual_hash: scan.perceptual_hash,
+                },
+                source: self.source(options),
+                id: self.clock.new_id(),
+                scan_key,
+                operation: options.kind.name().to_owned(),
+                detector: (!options.aligned).then(|| model_file(&self.detector.spec)).transpose()?,
+                embedder: (options.kind == ScanKind::Embed).then(|| store::Embedder {
+                    id: self.embedder.spec.id.clone(),
+                    contract: self.embedder.contract.clone(),
+                }),
+                picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
+                answers_cache: true,
+                created_at: self.clock.now(),
+                faces,
+            })
+            .await?;
+        scan.image_id = Some(saved.image_id());
+        // Another request stored the same scan first: its faces are the ones in the database.
+        let stored_ids = match saved {
+            SavedScan::Written { .. } => ids,
+            SavedScan::Kept(kept) => kept.faces.iter().map(|face| face.id).collect(),
+        };
+        for (face, id) in scan.faces.iter_mut().zip(stored_ids) {
+            face.id = Some(id);
+        }
+        Ok(scan)
+    }
+
+    fn new_face(&self, face: &Face) -> Result<NewFace, Error> {
+        Ok(NewFace {
+            id: self.clock.new_id(),
+            bbox: face.bbox,
+            score: face.score,
+            landmarks: face.landmarks,
+            quality: face.quality.as_ref().map(to_value).transpose()?,
+            embedding: face.embedding.as_ref().map(|embedding| store::Embedding {
+                contract: self.embedder.contract.clone(),
+                norm: embedding.norm,
+                vector: embedding.vector.clone(),
+            }),
+        })
+    }
+}
+
+/// The registry's models as the database keeps them.
+///
+/// # Errors
+/// [`Error::Internal`] when the registry's sha256 is not hex, which its own checks rule out.
+pub fn model_file(spec: &ModelSpec) -> Result<store::ModelFile, Error> {
+    Ok(store::ModelFile {
+        id: spec.id.clone(),
+        sha256: hash_from_hex(&spec.sha256)?,
+    })
+}
+
+/// Reads a sha256 in hex.
+///
+/// # Errors
+/// [`Error::Internal`] when it is none.
+pub fn hash_from_hex(text: &str) -> Result<ContentHash, Error> {
+    let wrong = || Error::Internal(format!("{text} is not a sha256"));
+    let mut hash = ContentHash::default();
+    if text.len() != 2 * hash.len() || !text.is_ascii() {
+        return Err(wrong());
+    }
+    for (byte, at) in hash.iter_mut().zip((0..text.len()).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(hash)
+}
+
+fn to_value(value: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string()))
+}
+
+impl Scan {
+    /// Reads a stored scan back; `None` when it was written by a version that kept other fields.
+    fn from_stored(found: CachedScan) -> Option<Self> {
+        let CachedScan { image, scan } = found;
+        Some(Self {
+            image_id: Some(image.id),
+            cached: true,
+            image: ImageInfo {
+                width: image.width,
+                height: image.height,
+                format: image.format.parse().ok()?,
+                sha256: hex(&image.sha256),
+                orientation: image.orientation,
+            },
+            perceptual_hash: image.perceptual_hash,
+            picture_quality: read_back(scan.picture_quality)?,
+            faces: scan.faces.into_iter().map(Face::from_stored).collect::<Option<_>>()?,
+            timings: Default::default(),
+        })
+    }
+}
+
+impl Face {
+    /// Reads a stored face back; `None` when its quality has other fields than ours.
+    pub fn from_stored(face: StoredFace) -> Option<Self> {
+        Some(Self {
+            id: Some(face.id),
+            bbox: face.bbox,
+            score: face.score,
+            landmarks: face.landmarks,
+            quality: read_back(face.quality)?,
+            embedding: face.embedding.map(|embedding| Embedding {
+                vector: embedding.vector,
+                norm: embedding.norm,
+            }),
+            crop: None,
+        })
+    }
+}
+
+/// `Some(None)` for what was never stored, `None` for what no longer reads.
+fn read_back<T: DeserializeOwned>(stored: Option<Value>) -> Option<Option<T>> {
+    match stored {
+        None => Some(None),
+        Some(value) => serde_json::from_value(value).ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_survive_hex() {
+        let hash = content_hash(b"facescan");
+        assert_eq!(hash_from_hex(&hex(&hash)).unwrap(), hash);
+        for wrong in ["", "abc", &"g".repeat(64), &"é".repeat(32)] {
+            assert!(hash_from_hex(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The four request forms, both answer forms and the command line give the same results.
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header::{ACCEPT, CONTENT_TYPE}},
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::{TestApp, picture, runtime_dir},
+    cli::facescan,
+};
+
+const BOUNDARY: &str = "facescan-test-boundary";
+
+/// A multipart body of named parts; a part with a filename is a file.
+fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
+    let mut body = Vec::new();
+    for (name, file, bytes) in parts {
+        let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
+        body.extend(format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n").bytes());
+        body.extend(*bytes);
+        body.extend(b"\r\n");
+    }
+    body.extend(format!("--{BOUNDARY}--\r\n").bytes());
+    (format!("multipart/form-data; boundary={BOUNDARY}"), body)
+}
+
+fn msgpack(picture: &[u8]) -> Vec<u8> {
+    #[derive(serde::Serialize)]
+    struct Image<'a> {
+        id: &'a str,
+        #[serde(with = "serde_bytes_as_binary")]
+        data: &'a [u8],
+    }
+    mod serde_bytes_as_binary {
+        pub fn serialize<S: serde::Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(data)
+        }
+    }
+    #[derive(serde::Serialize)]
+    struct Body<'a> {
+        images: [Image<'a>; 1],
+        options: Value,
+    }
+    let body = Body {
+        images: [Image { id: "t1.jpg", data: picture }],
+        options: json!({"quality": true, "store": false}),
+    };
+    rmp_serde::to_vec_named(&body).unwrap()
+}
+
+/// What must be the same whatever the form.
+fn essence(result: &Value) -> Value {
+    json!({"image": result["image"], "faces": result["faces"], "status": result["status"]})
+}
+
+#[tokio::test]
+async fn every_form_gives_the_same_answer() {
+    let app = TestApp::start().await;
+    let picture = picture("t1.jpg");
+    for operation in ["detect", "embed"] {
+        let uri = format!("/{operation}");
+        let raw = app.post_as(&format!("{uri}?quality=true&store=false"), "image/jpeg", picture.clone()).await.result();
+        assert_eq!(raw["faces"].as_array().unwrap().len(), 6);
+
+        let fields: [(&str, Option<&str>, &[u8]); 3] =
+            [("image", Some("t1.jpg"), &picture), ("quality", None, b"true"), ("store", None, b"false")];
+        let (media_type, body) = multipart(&fields);
+        let by_fields = app.post_as(&uri, &media_type, body).await.result();
+        assert_eq!(by_fields["id"], "t1.jpg");
+
+        let options = br#"{"quality": true, "store": false}"#;
+        let (media_type, body) = multipart(&[("options", None, options), ("image", Some("t1.jpg"), &picture)]);
+        let by_options = app.post_as(&uri, &media_type, body).await.result();
+
+        let prefixed = format!("data:image/jpeg;base64,{}", BASE64_STANDARD.encode(&picture));
+        let body = json!({"images": [{"id": "t1.jpg", "data": prefixed}], "options": {"quality": true, "store": false}});
+        let by_json = app.post_as(&uri, "application/json", body.to_string()).await.result();
+
+        let by_msgpack = app.post_as(&uri, "application/msgpack", msgpack(&picture)).await.result();
+
+        for other in [&by_fields, &by_options, &by_json, &by_msgpack] {
+            assert_eq!(essence(&raw), essence(other), "{operation}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_command_line_gives_the_same_answer() {
+    let app = TestApp::start().await;
+    for (operation, command) in [("detect", "scan"), ("embed", "embed")] {
+        let over_http = app.post(&format!("/{operation}?quality=true&store=false"), picture("t1.jpg")).await.result();
+        let path = runtime_dir().join("pictures/t1.jpg");
+        // One thread, as the test's own sessions have: the sums of several differ in the last bit.
+        let output = facescan([command, "--quality", path.to_str().unwrap()])
+            .env("FACESCAN__RUNTIME__INTRA_THREADS", "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(line["path"], path.to_str().unwrap());
+        assert_eq!(essence(&line), essence(&over_http), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn msgpack_answers_hold_what_json_answers_hold() {
+    let app = TestApp::start().await;
+    let request = |accept: &str| {
+        Request::post("/embed?store=false&max_faces=1")
+            .header(CONTENT_TYPE, "image/jpeg")
+            .header(ACCEPT, accept)
+            .body(Body::from(picture("t1.jpg")))
+            .unwrap()
+    };
+    let json = app.send(request("application/json")).await;
+    let msgpack = app.send(request("application/msgpack")).await;
+    assert_eq!(msgpack.headers[CONTENT_TYPE], "application/msgpack");
+    let mut decoded: Value = rmp_serde::from_slice(&msgpack.body).unwrap();
+    let mut expected = json.json();
+    for answer in [&mut decoded, &mut expected] {
+        answer["request_id"].take();
+        // f32 in msgpack, shortest decimal in JSON: compared as vectors below.
+        let face = &mut answer["results"][0]["faces"][0];
+        for field in ["bbox", "landmarks", "embedding", "score", "embedding_norm"] {
+            assert!(!face[field].take().is_null(), "{field}");
+        }
+    }
+    assert_eq!(decoded, expected);
+}
+
+#[tokio::test]
+async fn vectors_in_base64_are_the_same_vectors() {
+    let app = TestApp::start().await;
+    let embedding = async |format: &str| {
+        let uri = format!("/embed?store=false&max_faces=1&embedding_format={format}");
+        app.post(&uri, picture("obama.jpg")).await.result()["faces"][0]["embedding"].clone()
+    };
+    let float = crate::support::app::numbers(&embedding("float").await);
+    let f32s: Vec<f32> = decode(&embedding("base64-f32").await)
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert_eq!(float, f32s);
+    let f16s: Vec<f32> = decode(&embedding("base64-f16").await)
+        .chunks_exact(2)
+        .map(|bytes| half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f32())
+        .collect();
+    assert_eq!(f16s.len(), 128);
+    assert!(float.iter().zip(&f16s).all(|(a, b)| (a - b).abs() < 1e-3));
+}
+
+fn decode(value: &Value) -> Vec<u8> {
+    BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_bad_image_among_several_does_not_fail_the_rest() {
+    let app = TestApp::start().await;
+    let picture = picture("t1.jpg");
+    let parts: [(&str, Option<&str>, &[u8]); 5] = [
+        ("image", Some("cut.jpg"), &picture[..40_000]),
+        ("image", Some("t1.jpg"), &picture),
+        ("image", Some("text.jpg"), b"this is no picture"),
+        ("store", None, b"false"),
+        ("landmarks", None, b"false"),
+    ];
+    let (media_type, body) = multipart(&parts);
+    let reply = app.post_as("/detect", &media_type, body).await;
+    assert_eq!(reply.status, StatusCode::OK);
+    let results = reply.json()["results"].clone();
+    assert_eq!(results[0]["status"], "error");
+    assert_eq!(results[0]["error"]["code"], "image_truncated");
+    assert_eq!((&results[1]["index"], &results[1]["id"]), (&json!(1), &json!("t1.jpg")));
+    assert_eq!(results[1]["faces"].as_array().unwrap().len(), 6);
+    assert!(results[1]["faces"][0].get("landmarks").is_none());
+    assert_eq!(results[2]["error"]["code"], "unsupported_media_type");
+}
+
+#[tokio::test]
+async fn an_aligned_crop_gives_the_vector_of_its_face() {
+    let app = TestApp::start().await;
+    let uncut = app.post("/embed?store=false&crops=true", picture("obama.jpg")).await.result();
+    let face = &uncut["faces"][0];
+    let crop = decode(&face["crop"]);
+    let aligned = app.post("/embed?store=false&aligned=true", crop.into()).await.result();
+    assert_eq!(aligned["faces"][0]["embedding"], face["embedding"]);
+    assert_eq!(aligned["faces"][0]["bbox"], json!([0.0, 0.0, 112.0, 112.0]));
+    assert!(aligned["faces"][0].get("score").is_none());
+
+    let refused = app.post("/embed?store=false&aligned=true", picture("obama.jpg")).await;
+    assert_eq!((refused.status, refused.code().as_str()), (StatusCode::UNPROCESSABLE_ENTITY, "invalid_option"));
+}

@@ -1,0 +1,107 @@
+//! The recorded answers of the reference: boxes, points, scores, vectors and cosines of public pictures.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::support::app::{TestApp, numbers, picture};
+
+#[derive(Deserialize)]
+struct Golden {
+    images: BTreeMap<String, GoldenImage>,
+    cosine: BTreeMap<String, BTreeMap<String, f32>>,
+}
+
+#[derive(Deserialize)]
+struct GoldenImage {
+    faces: usize,
+    size: [u32; 2],
+    sha256: String,
+    list: Vec<GoldenFace>,
+}
+
+#[derive(Deserialize)]
+struct GoldenFace {
+    #[serde(rename = "box")]
+    bbox: [f32; 4],
+    score: f32,
+    kps: [[f32; 2]; 5],
+    sface_norm: f32,
+    sface8: [f32; 8],
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(include_str!("../fixtures/golden.json")).unwrap()
+}
+
+/// The pictures of golden.json that a newcomer's machine can fetch.
+const PICTURES: [(&str, &str); 5] = [
+    ("t1.jpg", "t1.jpg"),
+    ("obama", "obama.jpg"),
+    ("obama2", "obama2.jpg"),
+    ("obama3", "obama3.jpg"),
+    ("biden", "biden.jpg"),
+];
+
+fn worst(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+fn nearest<'a>(faces: &'a [Value], expected: &GoldenFace) -> &'a Value {
+    faces
+        .iter()
+        .min_by(|a, b| {
+            let distance = |face: &Value| worst(&numbers(&face["bbox"]), &expected.bbox);
+            distance(a).total_cmp(&distance(b))
+        })
+        .unwrap()
+}
+
+#[tokio::test]
+async fn faces_and_vectors_equal_the_reference() {
+    let app = TestApp::start().await;
+    for (key, file) in PICTURES {
+        let expected = &golden().images[key];
+        let result = app.post("/embed", picture(file)).await.result();
+        assert_eq!(result["image"]["sha256"], expected.sha256, "{file}");
+        assert_eq!([&result["image"]["width"], &result["image"]["height"]], expected.size, "{file}");
+        let faces = result["faces"].as_array().unwrap();
+        assert_eq!(faces.len(), expected.faces, "{file}");
+        let mut distances = [0.0_f32; 5];
+        for golden in &expected.list {
+            let face = nearest(faces, golden);
+            let points: Vec<f32> = face["landmarks"].as_array().unwrap().iter().flat_map(numbers).collect();
+            let norm = face["embedding_norm"].as_f64().unwrap() as f32;
+            let found = [
+                worst(&numbers(&face["bbox"]), &golden.bbox),
+                worst(&points, golden.kps.as_flattened()),
+                (face["score"].as_f64().unwrap() as f32 - golden.score).abs(),
+                worst(&numbers(&face["embedding"])[..8], &golden.sface8),
+                (norm / golden.sface_norm - 1.0).abs(),
+            ];
+            for (distance, found) in distances.iter_mut().zip(found) {
+                *distance = distance.max(found);
+            }
+        }
+        println!("{file}: box {:.3} px, points {:.3} px, score {:.4}, vector {:.4}, norm {:.4}", distances[0], distances[1], distances[2], distances[3], distances[4]);
+        let [bbox, points, score, vector, norm] = distances;
+        assert!(bbox <= 1.0 && points <= 1.0 && score <= 0.01 && vector <= 0.01 && norm <= 0.01, "{file}: {distances:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_person_is_told_from_another_as_by_the_reference() {
+    let app = TestApp::start().await;
+    let mut vectors = BTreeMap::new();
+    for (key, file) in &PICTURES[1..] {
+        let result = app.post("/embed?max_faces=1", picture(file)).await.result();
+        vectors.insert(*key, numbers(&result["faces"][0]["embedding"]));
+    }
+    for (pair, cosines) in &golden().cosine {
+        let (a, b) = pair.split_once('|').unwrap();
+        let found: f32 = vectors[a].iter().zip(&vectors[b]).map(|(a, b)| a * b).sum();
+        assert!((found - cosines["sface"]).abs() <= 0.01, "{pair}: {found} for {}", cosines["sface"]);
+    }
+}

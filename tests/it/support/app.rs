@@ -1,0 +1,167 @@
+//! The real application in-process: real models, a SQLite file of its own, the router driven directly.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, Request, StatusCode, header::CONTENT_TYPE},
+};
+use bytes::Bytes;
+use facescan::{
+    app::App,
+    clock::SystemClock,
+    config::{Config, Sources},
+    http,
+    inference::backend::ort::{OrtBackend, OrtSettings},
+};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+/// Where `scripts/setup` put the runtime, the models and the pictures.
+pub fn runtime_dir() -> PathBuf {
+    match std::env::var_os("FACESCAN_RUNTIME") {
+        Some(path) => path.into(),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".runtime"),
+    }
+}
+
+/// A picture that `scripts/setup --tests` fetched.
+pub fn picture(name: &str) -> Bytes {
+    let path = runtime_dir().join("pictures").join(name);
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()));
+    bytes.into()
+}
+
+/// The accuracy and torture data, when it is at hand. A test without it says so and ends.
+pub fn testdata(folder: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("FACESCAN_TESTDATA").map(|root| PathBuf::from(root).join(folder));
+    if path.is_none() {
+        println!("skipped: FACESCAN_TESTDATA is not set");
+    }
+    path
+}
+
+/// Every file below a folder, by name.
+pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
+    walkdir::WalkDir::new(folder)
+        .sort_by_file_name()
+        .into_iter()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().is_file())
+        .map(|entry| entry.into_path())
+        .collect()
+}
+
+/// The runtime is loaded once for the whole test binary.
+fn backend() -> &'static OrtBackend {
+    static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
+    BACKEND.get_or_init(|| {
+        let name = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        OrtBackend::load(&OrtSettings {
+            library: Some(runtime_dir().join("onnxruntime").join(name)),
+            intra_threads: 1,
+        })
+        .unwrap()
+    })
+}
+
+/// An application and its router.
+pub struct TestApp {
+    pub app: Arc<App>,
+    router: Router,
+    _data: TempDir,
+}
+
+impl TestApp {
+    /// With the default settings.
+    pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// With some settings given as environment variables.
+    pub async fn with(settings: &[(&str, &str)]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let models = runtime_dir().join("models");
+        let mut environment: HashMap<String, String> = HashMap::from([
+            ("FACESCAN__DATA_DIR".to_owned(), data.path().display().to_string()),
+            ("FACESCAN__MODELS__DIR".to_owned(), models.display().to_string()),
+        ]);
+        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let (config, _) = Config::load(&Sources::of_variables(environment)).unwrap();
+        let app = App::start(config, backend(), Arc::new(SystemClock::start())).await.unwrap();
+        app.pipeline.store.migrate().await.ok();
+        let app = Arc::new(app);
+        Self {
+            router: http::router(Arc::clone(&app)),
+            app,
+            _data: data,
+        }
+    }
+
+    /// Sends a request and reads its whole answer.
+    pub async fn send(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Reply {
+            status: parts.status,
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    /// Posts one picture as a raw body.
+    pub async fn post(&self, uri: &str, picture: Bytes) -> Reply {
+        self.post_as(uri, "application/octet-stream", picture).await
+    }
+
+    /// Posts a body of any type.
+    pub async fn post_as(&self, uri: &str, media_type: &str, body: impl Into<Body>) -> Reply {
+        let request = Request::post(uri).header(CONTENT_TYPE, media_type).body(body.into()).unwrap();
+        self.send(request).await
+    }
+
+    pub async fn get(&self, uri: &str) -> Reply {
+        self.send(Request::get(uri).body(Body::empty()).unwrap()).await
+    }
+
+    pub async fn delete(&self, uri: &str) -> Reply {
+        self.send(Request::delete(uri).body(Body::empty()).unwrap()).await
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    /// The result of the only image; the answer must be a 200.
+    pub fn result(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{:?}", self.body);
+        self.json()["results"][0].clone()
+    }
+
+    /// The error's code.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A list of numbers in an answer.
+pub fn numbers(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+}

@@ -1,0 +1,19 @@
+//! The built binary, with the fetched runtime and models and no settings of the machine's own.
+
+use std::{ffi::OsStr, process::Command};
+
+use super::app::runtime_dir;
+
+/// A command of the binary in an empty environment; its working directory has no `.env`.
+pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_facescan"));
+    let library = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    command
+        .args(args)
+        .env_clear()
+        .env("FACESCAN__MODELS__DIR", runtime_dir().join("models"))
+        .env("FACESCAN__RUNTIME__LIBRARY", runtime_dir().join("onnxruntime").join(library))
+        .env("LOG_LEVEL", "warn")
+        .current_dir(env!("CARGO_TARGET_TMPDIR"));
+    command
+}
