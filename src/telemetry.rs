@@ -1,1 +1,3 @@
-//! Logs.
+//! What the server says about itself.
+
+pub mod logging;

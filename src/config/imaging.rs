@@ -1,0 +1,37 @@
+//! The pool of threads that work on pixels.
+
+use serde::{Deserialize, Serialize};
+
+use super::rule::{Kind, Rule};
+
+/// Section `imaging`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Imaging {
+    /// Colour that transparent pixels are composited on: red, green, blue.
+    pub background: [u8; 3],
+    /// Threads that decode, resize and encode; 0 is one per core.
+    pub workers: usize,
+    /// Images that may wait for such a thread.
+    pub queue: usize,
+}
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::typed(
+        "imaging.background",
+        Kind::Yaml,
+        "three whole numbers from 0 to 255",
+    ),
+    Rule::checked(
+        "imaging.workers",
+        Kind::Yaml,
+        "a whole number from 0 to 1024 (0 = one per core)",
+        |c| c.imaging.workers <= 1024,
+    ),
+    Rule::checked(
+        "imaging.queue",
+        Kind::Yaml,
+        "a whole number from 1 to 65536",
+        |c| (1..=65_536).contains(&c.imaging.queue),
+    ),
+];

@@ -1,0 +1,103 @@
+//! What is logged, and in what form.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use tracing_subscriber::EnvFilter;
+
+use super::rule::{Kind, Rule};
+
+/// Section `log`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// A level, or the directives of [`EnvFilter`], with level names in `tracing`'s lower case.
+    #[serde(deserialize_with = "directives")]
+    pub level: String,
+    /// Form of a log line.
+    pub format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// [`LogFormat::Pretty`] on a terminal, [`LogFormat::Json`] otherwise.
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// One line of text for people.
+    Pretty,
+}
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::checked(
+        "log.level",
+        Kind::Text,
+        "off, error, warn, info, debug, trace, or directives such as `info,facescan=debug`",
+        |c| is_filter(&c.log.level),
+    ),
+    Rule::typed("log.format", Kind::Choice, "auto, json or pretty"),
+];
+
+/// `EnvFilter` takes a bare word that is no level for the name of a target, so that `verbose` would
+/// silence everything else without a word. Here each directive must be a level or have a level.
+fn is_filter(text: &str) -> bool {
+    text.split(',')
+        .all(|directive| directive.contains('=') || level_name(directive) == Some(directive))
+        && EnvFilter::try_new(text).is_ok()
+}
+
+fn directives<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let normal: Vec<String> = text.split(',').map(directive).collect();
+    Ok(normal.join(","))
+}
+
+/// Writes the level of one directive as `tracing` does, and leaves what is no level alone.
+fn directive(text: &str) -> String {
+    let text = text.trim();
+    match text.rsplit_once('=') {
+        Some((target, level)) => format!("{target}={}", level_name(level).unwrap_or(level)),
+        None => level_name(text).unwrap_or(text).to_owned(),
+    }
+}
+
+/// `tracing`'s name for a level in any case, with the names that other logging systems use.
+fn level_name(text: &str) -> Option<&'static str> {
+    Some(match text.to_ascii_lowercase().as_str() {
+        "off" => "off",
+        "error" | "critical" | "fatal" => "error",
+        "warn" | "warning" => "warn",
+        "info" => "info",
+        "debug" => "debug",
+        "trace" => "trace",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_names_are_accepted_in_any_case() {
+        assert_eq!(directive("WARNING"), "warn");
+        assert_eq!(directive(" Critical "), "error");
+        assert_eq!(directive("sqlx=WARNING"), "sqlx=warn");
+        assert_eq!(directive("verbose"), "verbose");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_no_filter() {
+        for good in [
+            "off",
+            "info",
+            "info,facescan=debug",
+            "facescan[request]=trace",
+        ] {
+            assert!(is_filter(good), "{good}");
+        }
+        for bad in ["", "verbose", "info,", "info,verbose", "facescan=loud"] {
+            assert!(!is_filter(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Where each value came from.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The defaults built into the binary.
+    Default,
+    /// The configuration file.
+    File(PathBuf),
+    /// A variable in `.env`, by its name.
+    Dotenv(String),
+    /// A variable of the environment, by its name.
+    Env(String),
+    /// Another setting, which decides this one where nothing sets it.
+    Implied(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Dotenv(name) => write!(f, ".env:{name}"),
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::Implied(key) => write!(f, "implied by {key}"),
+        }
+    }
+}
+
+/// Where the value of every setting came from.
+#[derive(Debug, Clone, Default)]
+pub struct Provenance {
+    pub(super) origins: BTreeMap<String, Origin>,
+}
+
+impl Provenance {
+    /// The origin of a setting, by its full key such as `detection.min_score`.
+    pub fn of(&self, key: &str) -> Option<&Origin> {
+        self.origins.get(key)
+    }
+
+    /// Every key with its origin, by the key's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
+        self.origins
+            .iter()
+            .map(|(key, origin)| (key.as_str(), origin))
+    }
+}

@@ -1,0 +1,191 @@
+//! Log lines on standard error: JSON for machines, text for people, timestamps in UTC.
+
+use std::env;
+
+use anyhow::Context;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+use crate::config::LogFormat;
+
+/// Libraries whose detail rarely matters; they log at `warn` unless a directive names them.
+const QUIET: [&str; 7] = [
+    "ort",
+    "sqlx",
+    "h2",
+    "hyper",
+    "hyper_util",
+    "reqwest",
+    "rustls",
+];
+
+/// Starts logging for the whole process.
+///
+/// `filter` is `log.level`: a level or the directives of [`EnvFilter`]. `is_terminal` says whether
+/// standard error is a terminal: it decides what [`LogFormat::Auto`] means, and whether there are colours
+/// (never when the variable `NO_COLOR` is set).
+///
+/// # Errors
+///
+/// When `filter` cannot be parsed, or logging has been started before.
+pub fn init(filter: &str, format: LogFormat, is_terminal: bool) -> anyhow::Result<()> {
+    let colours = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let shape = Shape::of(format, is_terminal, colours);
+    tracing_subscriber::registry()
+        .with(layer(shape, std::io::stderr).with_filter(env_filter(filter)?))
+        .try_init()
+        .context("logging can be started only once")
+}
+
+/// The form of a line, with nothing left to decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Json,
+    Text { colours: bool },
+}
+
+impl Shape {
+    fn of(format: LogFormat, is_terminal: bool, colours: bool) -> Self {
+        match format {
+            LogFormat::Json => Self::Json,
+            LogFormat::Auto if !is_terminal => Self::Json,
+            LogFormat::Auto | LogFormat::Pretty => Self::Text { colours },
+        }
+    }
+}
+
+/// The layer that writes lines. JSON lines have the event's fields at the top and those of the innermost
+/// span, such as the request id, under `span`.
+fn layer<W>(shape: Shape, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let layer = fmt::layer().with_writer(writer);
+    match shape {
+        Shape::Json => layer
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .boxed(),
+        Shape::Text { colours } => layer.compact().with_ansi(colours).boxed(),
+    }
+}
+
+/// The filter of a setting, with the quiet libraries held to `warn`.
+fn env_filter(text: &str) -> anyhow::Result<EnvFilter> {
+    let chatty = text.split(',').any(|directive| {
+        directive
+            .trim()
+            .parse()
+            .is_ok_and(|level: LevelFilter| level > LevelFilter::WARN)
+    });
+    // In front, as of two directives for one target the later one counts. Where the level is `warn` or
+    // less anyway, holding a library to `warn` would only make it louder.
+    let quiet: String = if chatty {
+        QUIET.map(|target| format!("{target}=warn,")).concat()
+    } else {
+        String::new()
+    };
+    EnvFilter::try_new(format!("{quiet}{text}"))
+        .with_context(|| format!("log.level {text:?} is no level and no list of directives"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::{Arc, Mutex, PoisonError},
+    };
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What `log` writes under a filter and in a shape.
+    fn lines(filter: &str, shape: Shape, log: impl FnOnce()) -> String {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let layer = layer(shape, move || writer.clone());
+        let subscriber =
+            tracing_subscriber::registry().with(layer.with_filter(env_filter(filter).unwrap()));
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = captured.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_json_line_has_the_fields_at_its_top_and_a_utc_time() {
+        let text = lines("info", Shape::Json, || {
+            let _request = tracing::info_span!("request", request_id = "r-1").entered();
+            tracing::info!(faces = 6, "found");
+        });
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["message"], "found");
+        assert_eq!(line["faces"], 6);
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["span"]["request_id"], "r-1");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+
+    #[test]
+    fn text_has_colours_only_when_asked_for() {
+        let log = || tracing::info!("found");
+        let plain = lines("info", Shape::Text { colours: false }, log);
+        assert!(plain.contains("INFO") && plain.contains("found"));
+        assert!(!plain.contains('\u{1b}'));
+        let coloured = lines("info", Shape::Text { colours: true }, log);
+        assert!(coloured.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn libraries_are_quiet_unless_named() {
+        let log = || {
+            tracing::info!(target: "sqlx::query", "query");
+            tracing::warn!(target: "sqlx::query", "slow");
+            tracing::info!(target: "facescan::http", "served");
+        };
+        let messages = |filter: &str| {
+            let text = lines(filter, Shape::Json, log);
+            let message = |line: &str| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                line["message"].as_str().unwrap().to_owned()
+            };
+            text.lines().map(message).collect::<Vec<_>>()
+        };
+        assert_eq!(messages("info"), ["slow", "served"]);
+        assert_eq!(messages("info,sqlx=info"), ["query", "slow", "served"]);
+        assert_eq!(messages("facescan=info"), ["served"]);
+        assert!(messages("error").is_empty());
+    }
+
+    #[test]
+    fn auto_is_text_on_a_terminal_and_json_elsewhere() {
+        let text = Shape::Text { colours: true };
+        assert_eq!(Shape::of(LogFormat::Auto, true, true), text);
+        assert_eq!(Shape::of(LogFormat::Auto, false, false), Shape::Json);
+        assert_eq!(Shape::of(LogFormat::Json, true, true), Shape::Json);
+        assert_eq!(
+            Shape::of(LogFormat::Pretty, false, false),
+            Shape::Text { colours: false }
+        );
+    }
+}

@@ -1,0 +1,465 @@
+//! Configuration from its four layers, and the errors that it gives.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use facescan::{
+    cli,
+    config::{
+        Backend, CONFIG_FILE, Config, ConfigError, Origin, PREFIX, Problem, Provenance,
+        SHORT_NAMES, Sources, Toggles,
+    },
+};
+use secrecy::ExposeSecret;
+use tempfile::TempDir;
+
+/// The layers of one test, in a folder of its own.
+struct Setup {
+    folder: TempDir,
+    sources: Sources,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            sources: Sources::default(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(mut self, yaml: &str) -> Self {
+        let path = self.path("facescan.yaml");
+        fs::write(&path, yaml).unwrap();
+        self.sources.file = Some(path);
+        self
+    }
+
+    fn dotenv(mut self, text: &str) -> Self {
+        let path = self.path(".env");
+        fs::write(&path, text).unwrap();
+        self.sources.dotenv = Some(path);
+        self
+    }
+
+    fn env(mut self, name: &str, value: &str) -> Self {
+        let environment = &mut self.sources.environment;
+        environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn load(&self) -> Result<(Config, Provenance), ConfigError> {
+        Config::load(&self.sources)
+    }
+
+    fn config(&self) -> Config {
+        self.load().unwrap().0
+    }
+
+    /// The error's text, with the test's folder cut from its paths.
+    fn error(&self) -> String {
+        let error = self.load().unwrap_err().to_string();
+        let folder = format!("{}/", self.folder.path().display());
+        error.replace(&folder, "")
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        match self.load().unwrap_err() {
+            ConfigError::Invalid(problems) => problems,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_later_layer_wins_and_each_value_knows_its_origin() {
+    let setup = Setup::new()
+        .file("server: {port: 1, max_images_per_request: 1, request_timeout_ms: 1}")
+        .dotenv(
+            "FACESCAN__SERVER__MAX_IMAGES_PER_REQUEST=2\nFACESCAN__SERVER__REQUEST_TIMEOUT_MS=2\n",
+        )
+        .env("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "3");
+    let (config, provenance) = setup.load().unwrap();
+
+    assert_eq!(config.server.host, "127.0.0.1");
+    assert_eq!(config.server.port, 1);
+    assert_eq!(config.server.max_images_per_request, 2);
+    assert_eq!(config.server.request_timeout_ms, 3);
+    assert_eq!(provenance.of("server.host"), Some(&Origin::Default));
+    assert_eq!(
+        provenance.of("server.port"),
+        Some(&Origin::File(setup.path("facescan.yaml")))
+    );
+    let origin = |key: &str| provenance.of(key).unwrap().to_string();
+    assert_eq!(
+        origin("server.max_images_per_request"),
+        ".env:FACESCAN__SERVER__MAX_IMAGES_PER_REQUEST"
+    );
+    assert_eq!(
+        origin("server.request_timeout_ms"),
+        "env:FACESCAN__SERVER__REQUEST_TIMEOUT_MS"
+    );
+    assert_eq!(
+        provenance.of("server"),
+        None,
+        "only settings have an origin"
+    );
+    assert_eq!(provenance.iter().count(), config.settings().unwrap().len());
+}
+
+#[test]
+fn no_sources_give_the_defaults() {
+    let (config, provenance) = Config::load(&Sources::default()).unwrap();
+    assert_eq!(config.detection.det_size, 640);
+    assert_eq!(config.imaging.background, [255, 255, 255]);
+    assert!(
+        provenance
+            .iter()
+            .all(|(_, origin)| *origin == Origin::Default)
+    );
+}
+
+#[test]
+fn the_process_gives_only_the_variables_that_matter() {
+    let file = Some(PathBuf::from("own.yaml"));
+    let sources = Sources::from_process(file.clone()).unwrap();
+    assert_eq!(sources.file, file);
+    assert_eq!(sources.dotenv, Some(PathBuf::from(".env")));
+    assert!(std::env::var_os("PATH").is_some());
+    assert!(!sources.environment.contains_key("PATH"));
+}
+
+#[test]
+fn every_short_name_sets_its_setting() {
+    let config = Setup::new()
+        .env("ALL_GPU", "1")
+        .env("FACE_DETECTION_GPU", "no")
+        .env("FACE_EMBEDDING_GPU", "False")
+        .env("IMAGE_PROCESSING_GPU", "off")
+        .env("IMAGE_ENHANCEMENT_GPU", "0")
+        .env("QUALITY_CHECKS_GPU", "Yes")
+        .env("GPU_BACKEND", "MIGraphX")
+        .env("GPU_DEVICE_ID", "3")
+        .env("GPU_MEMORY_LIMIT_GB", "1.5")
+        .env("GPU_BATCH_SIZE", "16")
+        .env("LOG_LEVEL", "WARNING")
+        .env("DEBUG", "on")
+        .env("DATABASE_URL", "postgres://ann@db/faces")
+        .config();
+    let devices = &config.devices;
+    assert!(devices.all_gpu);
+    assert_eq!(devices.face_detection, Some(false));
+    assert_eq!(devices.face_embedding, Some(false));
+    assert_eq!(devices.image_processing, Some(false));
+    assert_eq!(devices.image_enhancement, Some(false));
+    assert_eq!(devices.quality_checks, Some(true));
+    assert_eq!(devices.backend, Backend::Migraphx);
+    assert_eq!(devices.device_id, 3);
+    assert_eq!(devices.memory_limit_bytes(), Some(3 << 29));
+    assert_eq!(devices.batch_size, 16);
+    assert_eq!(config.log.level, "warn");
+    assert!(config.debug);
+    assert_eq!(
+        config.database_url().expose_secret(),
+        "postgres://ann@db/faces"
+    );
+}
+
+#[test]
+fn an_empty_variable_takes_back_what_a_lower_layer_set() {
+    let setup = Setup::new()
+        .file("devices: {memory_limit_gb: 8}")
+        .dotenv("DATABASE_URL=postgres://ann@db/faces")
+        .env("GPU_MEMORY_LIMIT_GB", "")
+        .env("DATABASE_URL", "null");
+    let config = setup.config();
+    assert_eq!(config.devices.memory_limit_gb, None);
+    assert!(config.database.url.is_none());
+}
+
+#[test]
+fn all_gpu_is_the_toggle_of_operations_without_one() {
+    let all = |on| Toggles {
+        face_detection: on,
+        face_embedding: on,
+        image_processing: on,
+        image_enhancement: on,
+        quality_checks: on,
+    };
+    assert_eq!(Setup::new().config().devices.toggles(), all(false));
+    let setup = Setup::new().env("ALL_GPU", "true");
+    assert_eq!(setup.config().devices.toggles(), all(true));
+
+    // A toggle of a lower layer still wins over ALL_GPU of a higher one.
+    let setup = setup.file("devices: {quality_checks: false}");
+    assert_eq!(
+        setup.config().devices.toggles(),
+        Toggles {
+            quality_checks: false,
+            ..all(true)
+        }
+    );
+    let setup = Setup::new()
+        .env("ALL_GPU", "false")
+        .env("FACE_DETECTION_GPU", "true");
+    assert_eq!(
+        setup.config().devices.toggles(),
+        Toggles {
+            face_detection: true,
+            ..all(false)
+        }
+    );
+}
+
+#[test]
+fn debug_sets_the_level_where_nothing_else_does() {
+    let (config, provenance) = Setup::new().env("DEBUG", "true").load().unwrap();
+    assert_eq!(config.log.level, "debug");
+    assert_eq!(provenance.of("log.level"), Some(&Origin::Implied("debug")));
+
+    let set = Setup::new().env("DEBUG", "true").file("log: {level: INFO}");
+    assert_eq!(set.config().log.level, "info");
+    let set = Setup::new().file("debug: true").env("LOG_LEVEL", "error");
+    assert_eq!(set.config().log.level, "error");
+    let off = Setup::new().env("DEBUG", "false");
+    assert_eq!(off.config().log.level, "info");
+}
+
+#[test]
+fn the_file_may_be_named_by_a_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, port: u16| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("server: {{port: {port}}}")).unwrap();
+        path.display().to_string()
+    };
+    let setup = Setup::new().dotenv(&format!("{CONFIG_FILE}='{}'", write("a.yaml", 1)));
+    assert_eq!(setup.config().server.port, 1);
+    let setup = setup.env(CONFIG_FILE, &write("b.yaml", 2));
+    assert_eq!(setup.config().server.port, 2);
+    let setup = setup.file("server: {port: 3}");
+    assert_eq!(setup.config().server.port, 3, "the command line wins");
+}
+
+#[test]
+fn what_is_absent_or_empty_sets_nothing() {
+    let mut setup = Setup::new().file("# nothing\nserver:\n  # port: 1\n");
+    setup.sources.dotenv = Some(setup.path("no.env"));
+    assert_eq!(setup.config().server.port, 8080);
+    let setup = Setup::new()
+        .file("")
+        .dotenv("\u{feff}# nothing\n\nOTHER=1\n");
+    assert_eq!(setup.config().server.port, 8080);
+}
+
+#[test]
+fn everything_wrong_is_reported_at_once() {
+    let setup = Setup::new()
+        .file(
+            "server:\n  port: 99999\n  prot: 1\nport: 1\nlimits: 7\nzebra: 1\n\
+             imaging:\n  background: [0, 0, 300]\nembedding: {format: {a: 1}}\n\
+             store: {tenant: no}\nquality: {preset: {ingest: 1}}\nmodels: {detector: 5}\n",
+        )
+        .dotenv("FACESCAN__DETECTION__MIN_SCORE=1.5\nLOG_LEVEL=verbose\n")
+        .env("DEBUG", "maybe")
+        .env("FACESCAN__DETECTION__MIN_SCOR", "1")
+        .env("FACESCAN__ZEBRA", "1")
+        .env("FACESCAN__LIMITS__MAX_PIXELS", "lots")
+        .env("FACESCAN__SERVER__HOST", "")
+        .env("FACESCAN__URLS__ENABLED", "true");
+    insta::assert_snapshot!(setup.error(), @r#"
+    the configuration is not valid:
+      server.prot (in facescan.yaml) is no setting; did you mean server.port?
+      port (in facescan.yaml) is no setting; did you mean server.port?
+      limits (in facescan.yaml) is a section; put its settings under it
+      zebra (in facescan.yaml) is no setting; configs/config.yaml lists them all
+      FACESCAN__DETECTION__MIN_SCOR (in the environment) is no setting; did you mean FACESCAN__DETECTION__MIN_SCORE?
+      FACESCAN__ZEBRA (in the environment) is no setting; configs/config.yaml lists them all
+      debug is "maybe" (from env:DEBUG); allowed: true or false
+      server.host is null (from env:FACESCAN__SERVER__HOST); allowed: an IP address or a host name
+      server.port is 99999 (from facescan.yaml); allowed: a whole number from 0 to 65535 (0 = any free port)
+      limits.max_pixels is "lots" (from env:FACESCAN__LIMITS__MAX_PIXELS); allowed: a whole number from 1 to 1000000000
+      imaging.background is [0,0,300] (from facescan.yaml); allowed: three whole numbers from 0 to 255
+      models.detector is 5 (from facescan.yaml); allowed: the id of a model in the registry
+      embedding.format is {"a":1} (from facescan.yaml); allowed: float, base64-f32 or base64-f16
+      quality.preset is {"ingest":1} (from facescan.yaml); allowed: ingest, enrol, verify or search
+      log.level is "verbose" (from .env:LOG_LEVEL); allowed: off, error, warn, info, debug, trace, or directives such as `info,facescan=debug`
+      detection.min_score is 1.5 (from .env:FACESCAN__DETECTION__MIN_SCORE); allowed: a number from 0 to 1
+      urls.enabled is true (from env:FACESCAN__URLS__ENABLED); allowed: false (url intake is not available in this version)
+    "#);
+}
+
+#[test]
+fn two_names_of_one_setting_must_agree_within_a_layer() {
+    let setup = Setup::new()
+        .env("GPU_BATCH_SIZE", "8")
+        .env("FACESCAN__DEVICES__BATCH_SIZE", "16");
+    insta::assert_snapshot!(setup.error(), @r#"
+    the configuration is not valid:
+      env:FACESCAN__DEVICES__BATCH_SIZE and env:GPU_BATCH_SIZE both set devices.batch_size, to different values; keep one of them
+    "#);
+
+    let agree = Setup::new()
+        .env("ALL_GPU", "1")
+        .env("FACESCAN__DEVICES__ALL_GPU", "true");
+    assert!(agree.config().devices.all_gpu);
+    let apart = Setup::new()
+        .dotenv("GPU_BATCH_SIZE=8")
+        .env("FACESCAN__DEVICES__BATCH_SIZE", "16");
+    assert_eq!(apart.config().devices.batch_size, 16);
+}
+
+#[test]
+fn names_of_others_are_left_alone() {
+    let setup = Setup::new()
+        .env("FACESCAN_PORT", "tcp://10.0.0.1:80")
+        .env("PATH", "/bin")
+        .dotenv("POSTGRES_PASSWORD=pw");
+    assert!(setup.load().is_ok());
+    let setup = Setup::new().env("FACESCAN__server__port", "1");
+    assert!(matches!(
+        &setup.problems()[..],
+        [Problem::Unknown { suggestion: Some(name), .. }] if name == "FACESCAN__SERVER__PORT"
+    ));
+}
+
+#[test]
+fn files_that_cannot_be_read_or_parsed_are_named() {
+    let mut setup = Setup::new();
+    setup.sources.file = Some(setup.path("gone.yaml"));
+    insta::assert_snapshot!(setup.error(), @r#"cannot read gone.yaml: No such file or directory (os error 2); name a file that exists and can be read"#);
+    insta::assert_snapshot!(Setup::new().file("- 1\n").error(), @r#"facescan.yaml is not a YAML mapping: expected mapping start at line 1, column 1"#);
+    insta::assert_snapshot!(Setup::new().file("server: {port: 1}\nserver: {port: 2}\n").error(), @r#"facescan.yaml is not a YAML mapping: duplicate mapping key: server not allowed here at line 2, column 1"#);
+    insta::assert_snapshot!(
+        Setup::new().dotenv("DEBUG=true\nDATABASE_URL='hush\nLOG_LEVEL=info\n").error(),
+        @r#".env: cannot parse the line after DEBUG; write NAME=value, with quotes around a value with spaces"#
+    );
+}
+
+#[test]
+fn no_secret_is_ever_shown() {
+    const SECRET: &str = "hush";
+    let url = format!("postgres://ann:{SECRET}@db/faces?password={SECRET}");
+    let setup = Setup::new().env("DATABASE_URL", &url);
+    let (config, provenance) = setup.load().unwrap();
+    assert_eq!(config.database_url().expose_secret(), url);
+    let mut shown = vec![
+        format!("{config:?}"),
+        format!("{provenance:?}"),
+        format!("{:?}", setup.sources),
+        serde_json::to_string(&config).unwrap(),
+        cli::config::render_yaml(&config, &provenance).unwrap(),
+        cli::config::render_json(&config, &provenance).unwrap(),
+    ];
+    assert!(
+        shown[4].contains("postgres://ann:***@db/faces"),
+        "{}",
+        shown[4]
+    );
+
+    let wrong = [
+        Setup::new().env("DATABASE_URL", &format!("mysql://ann:{SECRET}@db/faces")),
+        Setup::new().file(&format!("database: {{url: [{SECRET}]}}")),
+        Setup::new().file(&format!("database: {{url: '{SECRET}}}")),
+        Setup::new().file(&format!("database:\n  url: a: {SECRET}\n")),
+        Setup::new().dotenv(&format!("DATABASE_URL='{SECRET}")),
+        Setup::new()
+            .env("DATABASE_URL", &url)
+            .env("FACESCAN__DATABASE__URL", &format!("{url}2")),
+    ];
+    for setup in wrong {
+        let error = setup.load().unwrap_err();
+        shown.extend([error.to_string(), format!("{error:?}")]);
+    }
+    for text in shown {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+#[test]
+fn the_database_is_a_file_in_the_data_folder_by_default() {
+    let url = |data_dir: &str| {
+        let config = Setup::new().env("FACESCAN__DATA_DIR", data_dir).config();
+        config.database_url().expose_secret().to_owned()
+    };
+    assert_eq!(
+        url("/var/faces"),
+        "sqlite:///var/faces/facescan.sqlite?mode=rwc"
+    );
+    assert_eq!(url("50%?"), "sqlite://50%25%3F/facescan.sqlite?mode=rwc");
+}
+
+#[test]
+fn the_printed_configuration_says_where_values_came_from_and_can_be_loaded() {
+    let setup = Setup::new()
+        .env("FACESCAN__SERVER__PORT", "9000")
+        .env("LOG_LEVEL", "info,facescan=debug")
+        .file("detection: {min_score: 0.7}");
+    let (config, provenance) = setup.load().unwrap();
+    let yaml = cli::config::render_yaml(&config, &provenance).unwrap();
+    let line = |name: &str| {
+        let line = yaml
+            .lines()
+            .find(|line| line.trim_start().starts_with(name));
+        line.unwrap()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("port:"), "port: 9000 # env:FACESCAN__SERVER__PORT");
+    assert_eq!(
+        line("level:"),
+        "level: \"info,facescan=debug\" # env:LOG_LEVEL"
+    );
+    assert_eq!(line("nms_iou:"), "nms_iou: 0.3 # default");
+    assert!(line("min_score:").starts_with("min_score: 0.7 # "));
+    assert!(line("min_score:").ends_with("facescan.yaml"));
+
+    let again = Setup::new().file(&yaml).config();
+    assert_eq!(again.settings().unwrap(), config.settings().unwrap());
+
+    let json = cli::config::render_json(&config, &provenance).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["server.port"]["value"], 9000);
+    assert_eq!(json["server.port"]["origin"], "env:FACESCAN__SERVER__PORT");
+    assert_eq!(json["devices.backend"]["value"], "auto");
+}
+
+/// `.env.example` with its settings in effect.
+#[test]
+fn every_name_in_the_example_is_known_and_its_value_allowed() {
+    let example = include_str!("../../.env.example");
+    let settings: Vec<&str> = example
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()))
+        .collect();
+    let names: BTreeSet<&str> = settings
+        .iter()
+        .filter_map(|line| line.split('=').next())
+        .collect();
+    for (short, _) in SHORT_NAMES {
+        assert!(names.contains(short), "{short} is missing");
+    }
+    for name in &names {
+        let known = name.starts_with(PREFIX) || SHORT_NAMES.iter().any(|(short, _)| short == name);
+        assert!(known || *name == CONFIG_FILE, "{name} is unknown");
+    }
+    // The file that the example names does not exist here; the one of the command line takes its place.
+    let setup = Setup::new().dotenv(&settings.join("\n")).file("");
+    let (_, provenance) = setup.load().unwrap();
+    let set = provenance
+        .iter()
+        .filter(|(_, origin)| matches!(origin, Origin::Dotenv(_)))
+        .count();
+    assert_eq!(set, names.len() - 1, "all but {CONFIG_FILE} set something");
+
+    let untouched = Setup::new().dotenv(example).load().unwrap().1;
+    assert!(
+        untouched
+            .iter()
+            .all(|(_, origin)| *origin == Origin::Default)
+    );
+}
