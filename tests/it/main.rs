@@ -1,1 +1,4 @@
 //! One integration binary, one file per area.
+
+mod store;
+mod support;
