@@ -1,0 +1,181 @@
+//! Reading scans, pictures and faces. To be run in a transaction that sees one state.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::StoreError;
+use super::dialect::Statements;
+use super::records::{
+    ImageFilter, ImageSummary, PageRequest, Source, StoredFace, StoredImage, StoredScan,
+};
+use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow};
+use super::values::Digest;
+
+/// Writes a query out of column lists, so that each list exists once.
+macro_rules! sql {
+    (image_columns) => {
+        "i.id, i.sha256, i.byte_size, i.width, i.height, i.format, i.orientation, \
+         i.perceptual_hash, i.created_at"
+    };
+    (scans) => {
+        "SELECT s.id, s.image_id, s.scan_key, s.operation, s.detector_id, s.detector_sha256, \
+         s.embedder_id, s.embedder_contract, s.picture_quality, s.answers_cache, s.created_at \
+         FROM scans s "
+    };
+    (faces) => {
+        "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
+         f.landmarks, f.quality, e.contract, e.dim, e.norm, e.vector \
+         FROM faces f LEFT JOIN embeddings e ON e.face_id = f.id "
+    };
+}
+
+const IMAGE: &str = concat!(
+    "SELECT ",
+    sql!(image_columns),
+    " FROM images i WHERE i.tenant = $1 AND i.id = $2"
+);
+const SOURCES: &str =
+    "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = $1";
+const SCANS: &str = concat!(sql!(scans), "WHERE s.image_id = $1 ORDER BY s.id");
+const SCAN_BY_KEY: &str = concat!(sql!(scans), "WHERE s.image_id = $1 AND s.scan_key = $2");
+const FIND_SCAN: &str = concat!(
+    sql!(scans),
+    "JOIN images i ON i.id = s.image_id \
+     WHERE i.tenant = $1 AND i.sha256 = $2 AND s.scan_key = $3 AND s.answers_cache"
+);
+const FACES_OF_IMAGE: &str = concat!(sql!(faces), "WHERE f.image_id = $1 ORDER BY f.position");
+const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = $1 ORDER BY f.position");
+const FACE: &str = concat!(
+    sql!(faces),
+    "JOIN images i ON i.id = f.image_id WHERE i.tenant = $1 AND f.id = $2"
+);
+const LIST: &str = concat!(
+    "SELECT ",
+    sql!(image_columns),
+    " FROM images i WHERE i.tenant = $1 AND i.id < $2 ORDER BY i.id DESC LIMIT $3"
+);
+const LIST_OF_SOURCE: &str = concat!(
+    "SELECT ",
+    sql!(image_columns),
+    " FROM images i WHERE i.tenant = $1 AND i.id IN \
+     (SELECT image_id FROM image_sources WHERE source_id = $4 AND image_id < $2) \
+     ORDER BY i.id DESC LIMIT $3"
+);
+
+/// The scan that may answer for this content.
+pub(super) async fn find_scan(
+    connection: &mut impl Statements,
+    tenant: &str,
+    sha256: &[u8; 32],
+    scan_key: &[u8; 32],
+) -> Result<Option<StoredScan>, StoreError> {
+    let (sha256, scan_key) = (Digest(*sha256), Digest(*scan_key));
+    match connection
+        .fetch_optional(FIND_SCAN, &[&tenant, &sha256, &scan_key])
+        .await?
+    {
+        Some(row) => with_faces(connection, row).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The scan of a picture under a key, whether or not it may answer.
+pub(super) async fn scan_by_key(
+    connection: &mut impl Statements,
+    image_id: Uuid,
+    scan_key: &[u8; 32],
+) -> Result<Option<ScanRow>, StoreError> {
+    Ok(connection
+        .fetch_optional(SCAN_BY_KEY, &[&image_id, &Digest(*scan_key)])
+        .await?)
+}
+
+/// A scan with its faces.
+pub(super) async fn with_faces(
+    connection: &mut impl Statements,
+    scan: ScanRow,
+) -> Result<StoredScan, StoreError> {
+    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCAN, &[&scan.id]).await?;
+    let faces = rows
+        .into_iter()
+        .map(StoredFace::try_from)
+        .collect::<Result<_, _>>()?;
+    Ok(scan.with_faces(faces))
+}
+
+/// A picture with all that is stored of it.
+pub(super) async fn image(
+    connection: &mut impl Statements,
+    tenant: &str,
+    id: Uuid,
+) -> Result<Option<StoredImage>, StoreError> {
+    let Some(row) = connection
+        .fetch_optional::<ImageRow>(IMAGE, &[&tenant, &id])
+        .await?
+    else {
+        return Ok(None);
+    };
+    let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, &[&id]).await?;
+    let mut sources: Vec<_> = sources.into_iter().map(Source::from).collect();
+    // Not by SQL: SQLite's times are texts, with fractions of any length.
+    sources.sort_by_key(|source| source.seen_at);
+    let scans: Vec<ScanRow> = connection.fetch_all(SCANS, &[&id]).await?;
+    let mut faces_of_scan: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
+    for face in faces_of_image(connection, id).await? {
+        faces_of_scan.entry(face.scan_id).or_default().push(face);
+    }
+    let scans = scans.into_iter().map(|scan| {
+        let faces = faces_of_scan.remove(&scan.id).unwrap_or_default();
+        scan.with_faces(faces)
+    });
+    Ok(Some(StoredImage {
+        summary: row.try_into()?,
+        sources,
+        scans: scans.collect(),
+    }))
+}
+
+/// The faces of all scans of a picture.
+pub(super) async fn faces_of_image(
+    connection: &mut impl Statements,
+    image_id: Uuid,
+) -> Result<Vec<StoredFace>, StoreError> {
+    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_IMAGE, &[&image_id]).await?;
+    rows.into_iter().map(StoredFace::try_from).collect()
+}
+
+/// One face.
+pub(super) async fn face(
+    connection: &mut impl Statements,
+    tenant: &str,
+    id: Uuid,
+) -> Result<Option<StoredFace>, StoreError> {
+    let row: Option<FaceRow> = connection.fetch_optional(FACE, &[&tenant, &id]).await?;
+    row.map(StoredFace::try_from).transpose()
+}
+
+/// One page of pictures, newest first.
+pub(super) async fn list_images(
+    connection: &mut impl Statements,
+    tenant: &str,
+    filter: &ImageFilter,
+    page: PageRequest,
+) -> Result<Vec<ImageSummary>, StoreError> {
+    // No id of a picture is as high as the highest.
+    let before = page.after.unwrap_or(Uuid::max());
+    let limit = i64::from(page.limit);
+    let rows: Vec<ImageRow> = match &filter.source {
+        None => {
+            connection
+                .fetch_all(LIST, &[&tenant, &before, &limit])
+                .await?
+        }
+        Some(source) => {
+            connection
+                .fetch_all(LIST_OF_SOURCE, &[&tenant, &before, &limit, source])
+                .await?
+        }
+    };
+    rows.into_iter().map(ImageSummary::try_from).collect()
+}

@@ -1,0 +1,246 @@
+//! Saving a scan.
+
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::StoreError;
+use super::dialect::{Statements, insert_rows};
+use super::read;
+use super::records::{Model, NewImage, NewScan, SavedScan, Source};
+use super::rows::{FaceRow, IdRow, ScanRow, to_the_microsecond};
+use super::values::{Digest, Value};
+
+/// Longest source id in bytes: an index entry of Postgres holds it, and may not pass 2704.
+const MAX_SOURCE_ID: usize = 1024;
+
+/// Inserts the picture or finds it. The update also locks the row until the transaction ends, so
+/// that writers of the same picture wait for each other.
+const UPSERT_IMAGE: &str = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
+     format, orientation, perceptual_hash, created_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+     ON CONFLICT (tenant, sha256) DO UPDATE \
+     SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
+     RETURNING id";
+
+const UPSERT_SOURCE: &str = "INSERT INTO image_sources \
+     (image_id, source_key, source_id, source_url, seen_at) VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at";
+
+/// Locks the picture, so that it is not erased meanwhile.
+const LOCK_IMAGE: &str =
+    "UPDATE images SET tenant = tenant WHERE tenant = $1 AND id = $2 RETURNING id";
+
+const INSERT_MODEL: &str = "INSERT INTO models \
+     (id, role, family, sha256, contract, dim, first_seen) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+     ON CONFLICT DO NOTHING";
+
+/// Saves a scan; [`super::Store::save_scan`] says how. To be run in a transaction.
+pub(super) async fn save_scan(
+    connection: &mut impl Statements,
+    scan: &NewScan,
+) -> Result<SavedScan, StoreError> {
+    let image_id = upsert_image(connection, scan).await?;
+    if let Some(source) = &scan.source {
+        add_source(connection, image_id, source).await?;
+    }
+    if let Some(stored) = read::scan_by_key(connection, image_id, &scan.scan_key).await? {
+        if stored.answers_cache {
+            let kept = read::with_faces(connection, stored).await?;
+            return Ok(SavedScan::Kept(Box::new(kept)));
+        }
+        connection
+            .execute("DELETE FROM scans WHERE id = $1", &[&stored.id])
+            .await?;
+    }
+    let scan_row = ScanRow::new(image_id, scan);
+    insert_rows(connection, ScanRow::INSERT, &[scan_row.values()]).await?;
+    let faces: Vec<_> = (0..)
+        .zip(&scan.faces)
+        .map(|(position, face)| FaceRow::new(&scan_row, position, face))
+        .collect();
+    let rows: Vec<_> = faces.iter().map(FaceRow::values).collect();
+    insert_rows(connection, FaceRow::INSERT, &rows).await?;
+    let rows: Vec<_> = faces.iter().filter_map(FaceRow::embedding_values).collect();
+    insert_rows(connection, FaceRow::INSERT_EMBEDDING, &rows).await?;
+    Ok(SavedScan::Written { image_id })
+}
+
+async fn upsert_image(
+    connection: &mut impl Statements,
+    scan: &NewScan,
+) -> Result<Uuid, StoreError> {
+    let image = &scan.image;
+    let Sizes {
+        byte_size,
+        width,
+        height,
+    } = sizes(image)?;
+    let values: [&dyn Value; 10] = [
+        &image.id,
+        &scan.tenant,
+        &Digest(image.sha256),
+        &byte_size,
+        &width,
+        &height,
+        &image.format,
+        &i16::from(image.orientation),
+        &image.perceptual_hash.map(u64::cast_signed),
+        &to_the_microsecond(scan.created_at),
+    ];
+    let row: Option<IdRow> = connection.fetch_optional(UPSERT_IMAGE, &values).await?;
+    row.map(|row| row.id)
+        .ok_or_else(|| StoreError::Refused("an upsert gave no row".into()))
+}
+
+/// Adds a source to a tenant's picture, if it is there.
+pub(super) async fn add_source_of(
+    connection: &mut impl Statements,
+    tenant: &str,
+    image_id: Uuid,
+    source: &Source,
+) -> Result<bool, StoreError> {
+    let image: Option<IdRow> = connection
+        .fetch_optional(LOCK_IMAGE, &[&tenant, &image_id])
+        .await?;
+    if image.is_some() {
+        add_source(connection, image_id, source).await?;
+    }
+    Ok(image.is_some())
+}
+
+/// Adds a source to a picture, or the time to a source it has.
+async fn add_source(
+    connection: &mut impl Statements,
+    image_id: Uuid,
+    source: &Source,
+) -> Result<(), StoreError> {
+    let present = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let (id, url) = (present(&source.id), present(&source.url));
+    if id.is_none() && url.is_none() {
+        return Ok(());
+    }
+    let key = source_key(id.as_deref(), url.as_deref());
+    let seen_at = to_the_microsecond(source.seen_at);
+    connection
+        .execute(UPSERT_SOURCE, &[&image_id, &key, &id, &url, &seen_at])
+        .await?;
+    Ok(())
+}
+
+/// A digest of both parts; the length keeps them apart.
+fn source_key(id: Option<&str>, url: Option<&str>) -> Digest {
+    let id = id.unwrap_or_default();
+    let mut hasher = Sha256::new();
+    hasher.update((id.len() as u64).to_le_bytes());
+    hasher.update(id);
+    hasher.update(url.unwrap_or_default());
+    Digest(hasher.finalize().into())
+}
+
+/// Records the models that are not known yet.
+pub(super) async fn register_models(
+    connection: &mut impl Statements,
+    models: &[Model],
+    first_seen: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let first_seen = to_the_microsecond(first_seen);
+    for model in models {
+        let values: [&dyn Value; 7] = [
+            &model.id,
+            &model.role,
+            &model.family,
+            &Digest(model.sha256),
+            &model.contract,
+            &model.dim.map(i64::from),
+            &first_seen,
+        ];
+        connection.execute(INSERT_MODEL, &values).await?;
+    }
+    Ok(())
+}
+
+/// A picture's sizes in the databases' types.
+struct Sizes {
+    byte_size: i64,
+    width: i32,
+    height: i32,
+}
+
+fn sizes(image: &NewImage) -> Result<Sizes, StoreError> {
+    let too_large = |_| StoreError::Invalid("the picture is too large to be stored".into());
+    Ok(Sizes {
+        byte_size: image.byte_size.try_into().map_err(too_large)?,
+        width: image.width.try_into().map_err(too_large)?,
+        height: image.height.try_into().map_err(too_large)?,
+    })
+}
+
+/// Refuses, before the database is asked, what only one of the two would store.
+pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
+    check_text("tenant", &scan.tenant)?;
+    check_text("format", &scan.image.format)?;
+    check_text("operation", &scan.operation)?;
+    if let Some(source) = &scan.source {
+        check_source(source)?;
+    }
+    for (index, face) in scan.faces.iter().enumerate() {
+        let mut numbers = face.bbox.to_array().to_vec();
+        numbers.push(face.score);
+        numbers.extend(face.landmarks.iter().flatten().flatten());
+        if let Some(embedding) = &face.embedding {
+            numbers.push(embedding.norm);
+            numbers.extend(&embedding.vector);
+        }
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Err(StoreError::Invalid(format!(
+                "face {index} has a number that is not finite"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// As [`check_scan`], for a source alone.
+pub(super) fn check_source(source: &Source) -> Result<(), StoreError> {
+    let id = source.id.as_deref().unwrap_or_default();
+    check_text("source id", id)?;
+    check_text("source URL", source.url.as_deref().unwrap_or_default())?;
+    if id.len() > MAX_SOURCE_ID {
+        let length = id.len();
+        return Err(StoreError::Invalid(format!(
+            "the source id has {length} bytes, and may have {MAX_SOURCE_ID}"
+        )));
+    }
+    Ok(())
+}
+
+fn check_text(name: &str, text: &str) -> Result<(), StoreError> {
+    if text.contains('\0') {
+        return Err(StoreError::Invalid(format!(
+            "the {name} holds a NUL character"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_key_tells_id_from_url() {
+        let keys = [
+            source_key(Some("a"), Some("b")),
+            source_key(Some("ab"), None),
+            source_key(None, Some("ab")),
+            source_key(Some("b"), Some("a")),
+        ];
+        for (index, key) in keys.iter().enumerate() {
+            assert!(
+                keys[..index].iter().all(|other| other.0 != key.0),
+                "{index}"
+            );
+        }
+    }
+}

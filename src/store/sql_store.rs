@@ -1,0 +1,130 @@
+//! The store over either database: which call is which transaction.
+
+use async_trait::async_trait;
+use sqlx::{Pool, Transaction};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::dialect::{Dialect, Statements};
+use super::records::{
+    ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source, StoredFace,
+    StoredImage, StoredScan,
+};
+use super::{Store, StoreError, erase, read, save};
+
+/// A store in a database that speaks `DB`.
+pub(super) struct SqlStore<DB: Dialect> {
+    reads: Pool<DB>,
+    writes: Pool<DB>,
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    /// A store that reads over one pool and writes over the other, which may be the same.
+    pub(super) fn new(reads: Pool<DB>, writes: Pool<DB>) -> Self {
+        Self { reads, writes }
+    }
+
+    async fn read(&self) -> Result<Transaction<'static, DB>, StoreError> {
+        Ok(self.reads.begin_with(DB::BEGIN_READ).await?)
+    }
+
+    async fn write(&self) -> Result<Transaction<'static, DB>, StoreError> {
+        Ok(self.writes.begin_with(DB::BEGIN_WRITE).await?)
+    }
+}
+
+#[async_trait]
+impl<DB: Dialect> Store for SqlStore<DB> {
+    async fn migrate(&self) -> Result<(), StoreError> {
+        Ok(DB::migrator().run(&self.writes).await?)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.reads.acquire().await?.execute("SELECT 1", &[]).await?;
+        Ok(())
+    }
+
+    async fn register_models(
+        &self,
+        models: &[Model],
+        first_seen: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        let mut transaction = self.write().await?;
+        save::register_models(&mut *transaction, models, first_seen).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError> {
+        save::check_scan(&scan)?;
+        let mut transaction = self.write().await?;
+        let saved = save::save_scan(&mut *transaction, &scan).await?;
+        transaction.commit().await?;
+        Ok(saved)
+    }
+
+    async fn find_scan(
+        &self,
+        tenant: &str,
+        sha256: &[u8; 32],
+        scan_key: &[u8; 32],
+    ) -> Result<Option<StoredScan>, StoreError> {
+        let mut transaction = self.read().await?;
+        let scan = read::find_scan(&mut *transaction, tenant, sha256, scan_key).await?;
+        transaction.commit().await?;
+        Ok(scan)
+    }
+
+    async fn add_source(
+        &self,
+        tenant: &str,
+        image_id: Uuid,
+        source: &Source,
+    ) -> Result<bool, StoreError> {
+        save::check_source(source)?;
+        let mut transaction = self.write().await?;
+        let found = save::add_source_of(&mut *transaction, tenant, image_id, source).await?;
+        transaction.commit().await?;
+        Ok(found)
+    }
+
+    async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError> {
+        let mut transaction = self.read().await?;
+        let image = read::image(&mut *transaction, tenant, id).await?;
+        transaction.commit().await?;
+        Ok(image)
+    }
+
+    async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError> {
+        let mut connection = self.reads.acquire().await?;
+        read::face(&mut *connection, tenant, id).await
+    }
+
+    async fn list_images(
+        &self,
+        tenant: &str,
+        filter: &ImageFilter,
+        page: PageRequest,
+    ) -> Result<Vec<ImageSummary>, StoreError> {
+        let mut connection = self.reads.acquire().await?;
+        read::list_images(&mut *connection, tenant, filter, page).await
+    }
+
+    async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
+        let mut transaction = self.write().await?;
+        let found = erase::delete_image(&mut *transaction, tenant, id).await?;
+        transaction.commit().await?;
+        Ok(found)
+    }
+
+    async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
+        let mut transaction = self.write().await?;
+        let found = erase::delete_face(&mut *transaction, tenant, id).await?;
+        transaction.commit().await?;
+        Ok(found)
+    }
+
+    async fn close(&self) {
+        self.reads.close().await;
+        self.writes.close().await;
+    }
+}

@@ -1,0 +1,405 @@
+//! The store: one story, told by both databases; `outage` is about databases that are away.
+
+mod erasing;
+mod fixtures;
+mod outage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use facescan::store::{
+    Embedding, ImageFilter, Model, NewScan, PageRequest, SavedScan, Source, Store, StoreError,
+    StoredFace,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::support::database::{Database, on_postgres, on_sqlite};
+use fixtures::{face_at, find, new_scan, noon, source};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_story_on_sqlite() {
+    on_sqlite(story).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_story_on_postgres() {
+    on_postgres(story).await;
+}
+
+/// Each step has a tenant of its own, so the others' rows are always there to be left alone.
+async fn story(database: Database) {
+    let store = database.open().await;
+    // Again, as the next process does.
+    store.migrate().await.unwrap();
+    store.ping().await.unwrap();
+    register_models(&store, &database).await;
+    save_and_look_up(&store).await;
+    see_again(&store).await;
+    save_at_once(&store, &database).await;
+    list_pages(&store).await;
+    keep_tenants_apart(&store).await;
+    erasing::erase_a_face(&store).await;
+    refuse_what_cannot_be_stored(&store, &database).await;
+    save_a_crowd(&store).await;
+    erasing::erase_an_image(&store, &database).await;
+    store.close().await;
+    assert!(store.ping().await.unwrap_err().is_unavailable());
+}
+
+async fn register_models(store: &Arc<dyn Store>, database: &Database) {
+    let embedder = Model {
+        id: "sface".into(),
+        role: "embedder".into(),
+        family: "sface".into(),
+        sha256: [7; 32],
+        contract: Some("c1".into()),
+        dim: Some(128),
+    };
+    let detector = Model {
+        id: "yunet".into(),
+        role: "detector".into(),
+        family: "yunet".into(),
+        sha256: [8; 32],
+        contract: None,
+        dim: None,
+    };
+    let prepared_anew = Model {
+        contract: Some("c2".into()),
+        ..embedder.clone()
+    };
+    store
+        .register_models(&[detector.clone(), embedder.clone()], noon())
+        .await
+        .unwrap();
+    store
+        .register_models(&[detector, embedder, prepared_anew], noon())
+        .await
+        .unwrap();
+    assert_eq!(database.count("SELECT count(*) FROM models").await, 3);
+    let query = "SELECT count(*) FROM models WHERE dim = 128 AND contract IN ('c1', 'c2')";
+    assert_eq!(database.count(query).await, 2);
+}
+
+async fn save_and_look_up(store: &Arc<dyn Store>) {
+    let mut scan = new_scan("save", 1);
+    scan.faces = vec![face_at(10.0), face_at(200.0)];
+    // Values that a text, a rounding or a wider type on the way would change.
+    let vector = vec![0.1, -0.0, f32::MIN_POSITIVE, 1e-45, f32::MAX, 1.0 / 3.0];
+    let embedding = Embedding {
+        contract: "c1".into(),
+        norm: 11.2,
+        vector: vector.clone(),
+    };
+    scan.faces[0].embedding = Some(embedding);
+    scan.faces[0].quality = Some(json!({"sharpness": 0.5, "nested": [1, null, "ü"]}));
+    scan.faces[1].landmarks = None;
+
+    assert_eq!(find(store, &scan).await, None);
+    let saved = store.save_scan(scan.clone()).await.unwrap();
+    assert_eq!(
+        saved,
+        SavedScan::Written {
+            image_id: scan.image.id
+        }
+    );
+
+    let found = find(store, &scan).await.unwrap();
+    assert_eq!((found.id, found.image_id), (scan.id, scan.image.id));
+    assert_eq!(
+        (found.scan_key, &found.operation),
+        (scan.scan_key, &scan.operation)
+    );
+    assert_eq!(
+        (&found.detector, &found.embedder),
+        (&scan.detector, &scan.embedder)
+    );
+    assert_eq!(found.picture_quality, scan.picture_quality);
+    assert_eq!(found.created_at, noon());
+    assert_eq!(found.faces.len(), 2);
+    for (position, (found, new)) in found.faces.iter().zip(&scan.faces).enumerate() {
+        assert_eq!((found.id, found.position as usize), (new.id, position));
+        assert_eq!((found.scan_id, found.image_id), (scan.id, scan.image.id));
+        assert_eq!((found.bbox, found.score), (new.bbox, new.score));
+        assert_eq!(
+            (found.landmarks, &found.quality),
+            (new.landmarks, &new.quality)
+        );
+        assert_eq!(found.embedding, new.embedding);
+    }
+    let bits = |vector: &[f32]| vector.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let stored = found.faces[0].embedding.as_ref().unwrap();
+    assert_eq!(bits(&stored.vector), bits(&vector));
+
+    let face = store.face("save", scan.faces[0].id).await.unwrap().unwrap();
+    assert_eq!(face, found.faces[0]);
+
+    let image = store.image("save", scan.image.id).await.unwrap().unwrap();
+    let (summary, new) = (&image.summary, &scan.image);
+    assert_eq!((summary.id, summary.sha256), (new.id, new.sha256));
+    assert_eq!((summary.width, summary.height), (new.width, new.height));
+    assert_eq!(
+        (summary.byte_size, &summary.format),
+        (new.byte_size, &new.format)
+    );
+    assert_eq!(summary.orientation, new.orientation);
+    assert_eq!(summary.perceptual_hash, Some(u64::MAX - 1));
+    assert_eq!(summary.created_at, noon());
+    assert_eq!(image.sources, [scan.source.clone().unwrap()]);
+    assert_eq!(image.scans, [found.clone()]);
+
+    // The same scan once more is answered with what is there.
+    let again = NewScan {
+        id: Uuid::now_v7(),
+        faces: vec![face_at(10.0)],
+        ..scan.clone()
+    };
+    assert_eq!(
+        store.save_scan(again).await.unwrap(),
+        SavedScan::Kept(Box::new(found.clone()))
+    );
+    // Other options are another scan of the same picture; one that may not answer is not found.
+    let mut other = NewScan {
+        id: Uuid::now_v7(),
+        scan_key: [99; 32],
+        ..scan.clone()
+    };
+    other.faces = vec![];
+    other.image.id = Uuid::now_v7();
+    other.answers_cache = false;
+    let saved = store.save_scan(other.clone()).await.unwrap();
+    assert_eq!(saved.image_id(), scan.image.id);
+    assert_eq!(find(store, &other).await, None);
+    // The next that may answer takes its place.
+    let fresh = NewScan {
+        id: Uuid::now_v7(),
+        answers_cache: true,
+        ..other.clone()
+    };
+    store.save_scan(fresh.clone()).await.unwrap();
+    assert_eq!(find(store, &fresh).await.unwrap().id, fresh.id);
+    let image = store.image("save", scan.image.id).await.unwrap().unwrap();
+    let ids: Vec<_> = image.scans.iter().map(|scan| scan.id).collect();
+    assert_eq!(ids, [scan.id, fresh.id]);
+}
+
+async fn see_again(store: &Arc<dyn Store>) {
+    let mut scan = new_scan("seen", 1);
+    let first = source("cam-1", Some("https://a.example/1"), noon());
+    scan.source = Some(first.clone());
+    let image_id = store.save_scan(scan.clone()).await.unwrap().image_id();
+    // A URL longer than an index entry may be.
+    let long = format!("https://a.example/{}", "x".repeat(10_000));
+    let second = source("cam-2", Some(&long), noon() + Duration::from_secs(1));
+    scan.source = Some(second.clone());
+    scan.id = Uuid::now_v7();
+    scan.image.id = Uuid::now_v7();
+    let saved = store.save_scan(scan).await.unwrap();
+    assert!(matches!(saved, SavedScan::Kept(_)) && saved.image_id() == image_id);
+    // An answer from the cache adds its source too; the same place has one entry, the last time.
+    let later = Source {
+        seen_at: noon() + Duration::from_secs(2),
+        ..first
+    };
+    assert!(store.add_source("seen", image_id, &later).await.unwrap());
+    let nowhere = Source {
+        id: Some(String::new()),
+        url: None,
+        seen_at: noon(),
+    };
+    assert!(store.add_source("seen", image_id, &nowhere).await.unwrap());
+    let image = store.image("seen", image_id).await.unwrap().unwrap();
+    assert_eq!(image.sources, [second, later.clone()]);
+    assert!(
+        !store
+            .add_source("seen", Uuid::now_v7(), &later)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .add_source("not-mine", image_id, &later)
+            .await
+            .unwrap()
+    );
+}
+
+/// Several writers of one picture and one key: one writes, the others are given its scan.
+async fn save_at_once(store: &Arc<dyn Store>, database: &Database) {
+    let writers: Vec<_> = (0..12)
+        .map(|_| {
+            let mut scan = new_scan("at-once", 1);
+            scan.faces = vec![face_at(10.0), face_at(200.0)];
+            let store = Arc::clone(store);
+            tokio::spawn(async move { (store.save_scan(scan.clone()).await.unwrap(), scan) })
+        })
+        .collect();
+    let (mut written, mut kept) = (vec![], vec![]);
+    for writer in writers {
+        match writer.await.unwrap() {
+            (SavedScan::Written { image_id }, scan) => written.push((image_id, scan)),
+            (SavedScan::Kept(scan), _) => kept.push(scan),
+        }
+    }
+    let [(image_id, scan)] = &written[..] else {
+        panic!("{} writers wrote", written.len());
+    };
+    assert_eq!((*image_id, kept.len()), (scan.image.id, 11));
+    let stored = find(store, scan).await.unwrap();
+    assert!(kept.iter().all(|kept| **kept == stored));
+    assert_eq!(stored.id, scan.id);
+    let query = "SELECT count(*) FROM images WHERE tenant = 'at-once'";
+    assert_eq!(database.count(query).await, 1);
+}
+
+async fn list_pages(store: &Arc<dyn Store>) {
+    let mut ids = vec![];
+    for number in 0..5 {
+        let mut scan = new_scan("list", number);
+        let name = if number % 2 == 0 { "even" } else { "odd" };
+        scan.source = Some(source(name, None, noon()));
+        store.save_scan(scan.clone()).await.unwrap();
+        // A second place of the same name is no second picture.
+        let elsewhere = source(name, Some("https://a.example/2"), noon());
+        store
+            .add_source("list", scan.image.id, &elsewhere)
+            .await
+            .unwrap();
+        ids.insert(0, scan.image.id);
+    }
+    let all = ImageFilter::default();
+    let (mut pages, mut after) = (vec![], None);
+    loop {
+        let page = PageRequest { after, limit: 2 };
+        let images = store.list_images("list", &all, page).await.unwrap();
+        let Some(last) = images.last() else { break };
+        after = Some(last.id);
+        pages.push(images.iter().map(|image| image.id).collect::<Vec<_>>());
+    }
+    assert_eq!(
+        pages,
+        ids.chunks(2).map(<[Uuid]>::to_vec).collect::<Vec<_>>()
+    );
+
+    let even = ImageFilter {
+        source: Some("even".into()),
+    };
+    let first = PageRequest {
+        after: None,
+        limit: 2,
+    };
+    let images = store.list_images("list", &even, first).await.unwrap();
+    assert_eq!(
+        images.iter().map(|image| image.id).collect::<Vec<_>>(),
+        [ids[0], ids[2]]
+    );
+    let rest = PageRequest {
+        after: Some(ids[2]),
+        limit: 2,
+    };
+    let images = store.list_images("list", &even, rest).await.unwrap();
+    assert_eq!(
+        images.iter().map(|image| image.id).collect::<Vec<_>>(),
+        [ids[4]]
+    );
+    let nowhere = ImageFilter {
+        source: Some("nowhere".into()),
+    };
+    assert_eq!(
+        store.list_images("list", &nowhere, first).await.unwrap(),
+        []
+    );
+}
+
+async fn keep_tenants_apart(store: &Arc<dyn Store>) {
+    let mut mine = new_scan("mine", 1);
+    mine.faces = vec![face_at(10.0)];
+    let mut theirs = NewScan {
+        tenant: "theirs".into(),
+        id: Uuid::now_v7(),
+        ..mine.clone()
+    };
+    theirs.image.id = Uuid::now_v7();
+    theirs.faces = vec![face_at(10.0)];
+    store.save_scan(mine.clone()).await.unwrap();
+    assert!(
+        store
+            .image("theirs", mine.image.id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(find(store, &theirs).await, None);
+    // The same content is a picture of its own to each.
+    let saved = store.save_scan(theirs.clone()).await.unwrap();
+    assert_eq!(
+        saved,
+        SavedScan::Written {
+            image_id: theirs.image.id
+        }
+    );
+    assert!(
+        store
+            .face("theirs", mine.faces[0].id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(!store.delete_face("theirs", mine.faces[0].id).await.unwrap());
+    assert!(!store.delete_image("theirs", mine.image.id).await.unwrap());
+    let page = PageRequest {
+        after: None,
+        limit: 10,
+    };
+    let listed = store
+        .list_images("mine", &ImageFilter::default(), page)
+        .await
+        .unwrap();
+    assert_eq!(
+        listed.iter().map(|image| image.id).collect::<Vec<_>>(),
+        [mine.image.id]
+    );
+    // Nor does erasing at one reach the other.
+    assert!(
+        store
+            .delete_face("theirs", theirs.faces[0].id)
+            .await
+            .unwrap()
+    );
+    assert!(store.delete_image("theirs", theirs.image.id).await.unwrap());
+    assert_eq!(find(store, &mine).await.unwrap().faces.len(), 1);
+}
+
+async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Database) {
+    let mut not_finite = new_scan("refuse", 1);
+    not_finite.faces = vec![face_at(f32::NAN)];
+    let mut nul = new_scan("refuse", 1);
+    nul.source = Some(source("a\0b", None, noon()));
+    let mut long = new_scan("refuse", 1);
+    long.source = Some(source(&"x".repeat(1025), None, noon()));
+    for scan in [not_finite, nul, long] {
+        let error = store.save_scan(scan).await.unwrap_err();
+        assert!(matches!(error, StoreError::Invalid(_)), "{error}");
+    }
+    // One bad row takes the whole transaction with it.
+    let mut twice = new_scan("refuse", 1);
+    let face = face_at(10.0);
+    twice.faces = vec![face.clone(), face];
+    let error = store.save_scan(twice).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused(_)), "{error}");
+    let query = "SELECT count(*) FROM images WHERE tenant = 'refuse'";
+    assert_eq!(database.count(query).await, 0);
+}
+
+/// More faces than one statement has parameters for.
+async fn save_a_crowd(store: &Arc<dyn Store>) {
+    let mut scan = new_scan("crowd", 1);
+    scan.faces = (0..200).map(|x| face_at(x as f32)).collect();
+    store.save_scan(scan.clone()).await.unwrap();
+    let found = find(store, &scan).await.unwrap();
+    let ids = |faces: &[StoredFace]| faces.iter().map(|face| face.id).collect::<Vec<_>>();
+    assert_eq!(
+        ids(&found.faces),
+        scan.faces.iter().map(|face| face.id).collect::<Vec<_>>()
+    );
+}

@@ -1,0 +1,98 @@
+//! What is erased is gone, with all that came from it.
+
+use std::sync::Arc;
+
+use facescan::store::{NewScan, SavedScan, Store, StoredFace};
+use uuid::Uuid;
+
+use super::fixtures::{face_at, find, new_scan};
+use crate::support::database::Database;
+
+pub async fn erase_a_face(store: &Arc<dyn Store>) {
+    let mut first = new_scan("erase", 1);
+    // The third overlaps the first by 0.54, in the same scan: another person, cheek to cheek.
+    first.faces = vec![face_at(10.0), face_at(200.0), face_at(40.0)];
+    let other_key = |key: u8| NewScan {
+        id: Uuid::now_v7(),
+        scan_key: [key; 32],
+        faces: vec![],
+        ..first.clone()
+    };
+    // The same face 20 px further on (IoU 0.67), and one that is merely near it (IoU 0.43).
+    let mut second = other_key(2);
+    second.faces = vec![face_at(30.0), face_at(200.0)];
+    let mut third = other_key(3);
+    third.faces = vec![face_at(50.0)];
+    for scan in [&first, &second, &third] {
+        store.save_scan(scan.clone()).await.unwrap();
+    }
+    let erased = first.faces[0].id;
+    assert!(store.delete_face("erase", erased).await.unwrap());
+    assert!(!store.delete_face("erase", erased).await.unwrap());
+    assert!(store.face("erase", erased).await.unwrap().is_none());
+
+    let left = |faces: &[StoredFace]| faces.iter().map(|face| face.id).collect::<Vec<_>>();
+    let image = store.image("erase", first.image.id).await.unwrap().unwrap();
+    assert_eq!(
+        left(&image.scans[0].faces),
+        [first.faces[1].id, first.faces[2].id]
+    );
+    assert_eq!(left(&image.scans[1].faces), [second.faces[1].id]);
+    assert_eq!(left(&image.scans[2].faces), [third.faces[0].id]);
+    // What it was taken out of answers no more; what it was never in still does.
+    assert_eq!(find(store, &first).await, None);
+    assert_eq!(find(store, &second).await, None);
+    assert_eq!(find(store, &third).await.unwrap().id, third.id);
+
+    // A new scan takes the place of the one that no longer tells all.
+    let mut anew = NewScan {
+        id: Uuid::now_v7(),
+        ..first.clone()
+    };
+    anew.faces = vec![face_at(200.0)];
+    let saved = store.save_scan(anew.clone()).await.unwrap();
+    assert_eq!(
+        saved,
+        SavedScan::Written {
+            image_id: first.image.id
+        }
+    );
+    assert_eq!(find(store, &first).await.unwrap().id, anew.id);
+    assert!(
+        store
+            .face("erase", first.faces[1].id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+pub async fn erase_an_image(store: &Arc<dyn Store>, database: &Database) {
+    let tables = ["images", "image_sources", "scans", "faces", "embeddings"];
+    let counts = async || {
+        let mut counts = vec![];
+        for table in tables {
+            counts.push(
+                database
+                    .count(&format!("SELECT count(*) FROM {table}"))
+                    .await,
+            );
+        }
+        counts
+    };
+    let before = counts().await;
+    let mut scan = new_scan("gone", 1);
+    scan.faces = vec![face_at(10.0), face_at(200.0)];
+    store.save_scan(scan.clone()).await.unwrap();
+    let added: Vec<_> = counts()
+        .await
+        .iter()
+        .zip(&before)
+        .map(|(now, then)| now - then)
+        .collect();
+    assert_eq!(added, [1, 1, 1, 2, 2]);
+    assert!(store.delete_image("gone", scan.image.id).await.unwrap());
+    assert_eq!(counts().await, before);
+    assert!(store.image("gone", scan.image.id).await.unwrap().is_none());
+    assert!(!store.delete_image("gone", scan.image.id).await.unwrap());
+}

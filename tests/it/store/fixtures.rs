@@ -1,0 +1,87 @@
+//! Scans to save.
+
+use std::sync::Arc;
+
+use facescan::imaging::geometry::BBox;
+use facescan::store::{
+    Embedder, Embedding, ModelFile, NewFace, NewImage, NewScan, Source, Store, StoredScan,
+};
+use serde_json::json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A time with all the digits that are kept.
+pub fn noon() -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp_nanos(1_748_779_200_123_456_000).unwrap()
+}
+
+/// The scan that may answer for this one.
+pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> {
+    store
+        .find_scan(&scan.tenant, &scan.image.sha256, &scan.scan_key)
+        .await
+        .unwrap()
+}
+
+/// A source.
+pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {
+    Source {
+        id: Some(id.into()),
+        url: url.map(Into::into),
+        seen_at,
+    }
+}
+
+/// A scan without faces of the tenant's picture `number`.
+pub fn new_scan(tenant: &str, number: u8) -> NewScan {
+    NewScan {
+        tenant: tenant.into(),
+        image: NewImage {
+            id: Uuid::now_v7(),
+            sha256: [number; 32],
+            byte_size: 5_000_000_000,
+            width: 1280,
+            height: 886,
+            format: "jpeg".into(),
+            orientation: 6,
+            perceptual_hash: Some(u64::MAX - 1),
+        },
+        source: Some(source("cam", None, noon())),
+        id: Uuid::now_v7(),
+        scan_key: [number.wrapping_add(100); 32],
+        operation: "embed".into(),
+        detector: Some(ModelFile {
+            id: "yunet".into(),
+            sha256: [8; 32],
+        }),
+        embedder: Some(Embedder {
+            id: "sface".into(),
+            contract: "c1".into(),
+        }),
+        picture_quality: Some(json!({"brightness": 0.25})),
+        answers_cache: true,
+        created_at: noon(),
+        faces: vec![],
+    }
+}
+
+/// A face of 100 × 100 px.
+pub fn face_at(x: f32) -> NewFace {
+    NewFace {
+        id: Uuid::now_v7(),
+        bbox: BBox {
+            x1: x,
+            y1: 20.25,
+            x2: x + 100.0,
+            y2: 120.25,
+        },
+        score: 0.93,
+        landmarks: Some([[x, 0.1], [1.5, 2.5], [3.25, 4.125], [5.0, 6.0], [7.0, 1e-7]]),
+        quality: None,
+        embedding: Some(Embedding {
+            contract: "c1".into(),
+            norm: 9.5,
+            vector: vec![0.6, 0.8],
+        }),
+    }
+}

@@ -1,0 +1,138 @@
+//! Databases that are away, damaged or not what they should be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use facescan::store::{NewScan, StoreError, StoreSettings, connect};
+use sqlx::ConnectOptions;
+use uuid::Uuid;
+
+use super::fixtures::{find, new_scan};
+use crate::support::chaos_proxy::ChaosProxy;
+use crate::support::database::{Database, execute, on_postgres, settings};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
+    on_postgres(|database| async move {
+        let Database::Postgres { options } = &database else {
+            unreachable!()
+        };
+        let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
+        proxy.cut().await;
+        // Away at the start: opening succeeds, and the tables are made later.
+        let store = connect(&settings(&database.url_through(proxy.address())))
+            .await
+            .unwrap();
+        assert_unavailable(store.migrate().await);
+        proxy.restore();
+        // Back, but the tables are not made yet.
+        let scan = new_scan("away", 1);
+        let error = store.save_scan(scan.clone()).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotMigrated(_)), "{error}");
+        assert!(error.is_unavailable());
+        store.migrate().await.unwrap();
+        store.save_scan(scan.clone()).await.unwrap();
+
+        proxy.cut().await;
+        assert_unavailable(store.ping().await);
+        assert_unavailable(store.save_scan(new_scan("away", 2)).await);
+        assert_unavailable(
+            store
+                .find_scan("away", &scan.image.sha256, &scan.scan_key)
+                .await,
+        );
+        assert_unavailable(store.delete_image("away", scan.image.id).await);
+        proxy.restore();
+        store.ping().await.unwrap();
+        assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
+
+        // Cut in the middle of saving: it waits for the picture, which another holds.
+        let mut holder = options.connect().await.unwrap();
+        execute(&mut holder, "BEGIN").await;
+        execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
+        let half = NewScan {
+            id: Uuid::now_v7(),
+            scan_key: [9; 32],
+            ..scan.clone()
+        };
+        let saving = tokio::spawn({
+            let (store, half) = (Arc::clone(&store), half.clone());
+            async move { store.save_scan(half).await }
+        });
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while database.count(waiting).await == 0 {}
+        proxy.cut().await;
+        assert_unavailable(saving.await.unwrap());
+        execute(&mut holder, "ROLLBACK").await;
+        proxy.restore();
+        assert_eq!(find(&store, &half).await, None);
+        // The lock went with the connection, so the same call now succeeds.
+        store.save_scan(half.clone()).await.unwrap();
+        assert_eq!(find(&store, &half).await.unwrap().id, half.id);
+    })
+    .await;
+}
+
+fn assert_unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) {
+    assert!(
+        matches!(result, Err(StoreError::Unavailable(_))),
+        "{result:?}"
+    );
+}
+
+#[tokio::test]
+async fn no_message_tells_the_password() {
+    let fast = |url: &str| StoreSettings {
+        acquire_timeout: Duration::from_millis(100),
+        ..settings(url)
+    };
+    for url in [
+        "mysql://u:hunter2@db/x",
+        "hunter2",
+        "postgres://u:hunter2@db:port/x",
+        "postgres://u:hunter2@db/x?sslmode=sometimes",
+    ] {
+        let error = connect(&fast(url)).await.err().unwrap();
+        assert!(matches!(error, StoreError::Invalid(_)), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    }
+    // No server listens on port 1.
+    let settings = fast("postgres://u:hunter2@127.0.0.1:1/x");
+    let store = connect(&settings).await.unwrap();
+    let error = store.ping().await.unwrap_err();
+    assert!(error.is_unavailable());
+    assert!(!format!("{error} {error:?} {settings:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_store_in_memory_lives_as_long_as_the_store() {
+    let store = connect(&settings("sqlite::memory:")).await.unwrap();
+    store.migrate().await.unwrap();
+    let scan = new_scan("memory", 1);
+    store.save_scan(scan.clone()).await.unwrap();
+    assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
+    let other = connect(&settings("sqlite::memory:")).await.unwrap();
+    other.migrate().await.unwrap();
+    assert_eq!(find(&other, &scan).await, None);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_named_as_such() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("notes.txt");
+    std::fs::write(
+        &file,
+        "no database, but long enough to be one. ".repeat(100),
+    )
+    .unwrap();
+    let store = connect(&settings(&format!("sqlite://{}", file.display())))
+        .await
+        .unwrap();
+    let error = store.migrate().await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    // Nor is a file a directory.
+    let below = format!("sqlite://{}/below/facescan.sqlite?mode=rwc", file.display());
+    let error = connect(&settings(&below)).await.err().unwrap();
+    assert!(matches!(error, StoreError::Invalid(_)), "{error}");
+}
