@@ -1,6 +1,6 @@
 //! The application: what every entry shares, put together once.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use anyhow::Context;
 
@@ -15,8 +15,8 @@ use crate::{
         registry::{ModelSpec, Registry, Role},
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, detect::Detector, embed::Embedder},
-    store::{self, Store, StoreSettings},
+    pipeline::{Pipeline, detect::Detector, embed::Embedder, stored::model_file},
+    store::{self, Model, Store, StoreError, StoreSettings},
 };
 
 /// A running application.
@@ -62,7 +62,8 @@ impl App {
         };
         let (detector_spec, detector_engine) = loader.load(&config.models.detector, Role::Detector)?;
         let (embedder_spec, embedder_engine) = loader.load(&config.models.embedder, Role::Embedder)?;
-        let pool = CpuPool::start(config.imaging.workers(), config.imaging.queue).context("starting the CPU pool")?;
+        let queue = NonZeroUsize::new(config.imaging.queue).unwrap_or(NonZeroUsize::MIN);
+        let pool = Arc::new(CpuPool::new(config.imaging.worker_threads(), queue).context("starting the CPU pool")?);
         let devices = Devices::from_config(&config.devices);
         for (operation, state) in devices.iter() {
             if let Some(reason) = &state.reason {
@@ -71,7 +72,7 @@ impl App {
         }
         let limits = &config.limits;
         let pipeline = Pipeline {
-            detector: Detector::new(detector_spec, detector_engine, pool.clone()),
+            detector: Detector::new(detector_spec, detector_engine, Arc::clone(&pool)).context("the detector has no known head")?,
             embedder: Embedder::new(embedder_spec, embedder_engine, config.devices.batch_size),
             pool,
             decoding: DecodeOptions {
@@ -97,6 +98,34 @@ impl App {
     }
 }
 
+impl App {
+    /// Makes the tables, where the settings allow it, and records which models answer from now on.
+    ///
+    /// # Errors
+    /// A database that is away, or tables of another version.
+    pub async fn prepare_store(&self) -> Result<(), StoreError> {
+        let store = &self.pipeline.store;
+        if self.config.database.migrate_on_start {
+            store.migrate().await?;
+        }
+        let specs = [&self.pipeline.detector.spec, &self.pipeline.embedder.spec];
+        let models: Vec<Model> = specs.into_iter().map(|spec| stored_model(spec)).collect::<Result<_, _>>()?;
+        store.register_models(&models, self.pipeline.clock.now()).await
+    }
+}
+
+fn stored_model(spec: &ModelSpec) -> Result<Model, StoreError> {
+    let file = model_file(spec).map_err(|error| StoreError::Invalid(error.to_string()))?;
+    Ok(Model {
+        id: file.id,
+        role: spec.role.to_string(),
+        family: spec.family.to_string(),
+        sha256: file.sha256,
+        contract: spec.dim.map(|_| spec.contract()),
+        dim: spec.dim.and_then(|dim| u32::try_from(dim).ok()),
+    })
+}
+
 /// Opens the database that the settings name.
 ///
 /// # Errors
@@ -105,7 +134,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let settings = StoreSettings {
         url: config.database_url(),
         max_connections: config.database.max_connections,
-        acquire_timeout: Duration::from_millis(config.database.acquire_timeout_ms),
+        acquire_timeout: config.database.acquire_timeout(),
     };
     let store = store::connect(&settings).await.context("opening the database")?;
     Ok(store)

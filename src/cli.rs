@@ -24,8 +24,9 @@ const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (a picture
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
-    /// A settings file over the built-in defaults; environment variables win over it.
-    #[arg(long, short, global = true, value_name = "FILE", env = "FACESCAN_CONFIG")]
+    /// A settings file over the built-in defaults; `.env` and the environment win over it. Without
+    /// this, the file that FACESCAN_CONFIG names.
+    #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -83,7 +84,7 @@ impl Cli {
             println!("{}", http::openapi_document().to_pretty_json()?);
             return Ok(ExitCode::SUCCESS);
         }
-        let (config, provenance) = Config::load(&Sources::of_process(self.config)?)?;
+        let (config, provenance) = Config::load(&Sources::from_process(self.config)?)?;
         match self.command {
             Command::Serve => serve::run(config),
             Command::Scan(args) => scan::run(config, args, scan::Output::Faces),

@@ -28,7 +28,7 @@ mod tests;
 mod urls;
 mod variables;
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,13 @@ const RULES: &[Rule] = &[
     Rule::checked("data_dir", Kind::Text, "a path", |c| is_path(&c.data_dir)),
     Rule::typed("debug", Kind::Flag, "true or false"),
 ];
+
+/// A number of threads as set, or as many as there are cores for 0.
+fn or_one_per_core(threads: usize) -> NonZeroUsize {
+    NonZeroUsize::new(threads)
+        .or_else(|| std::thread::available_parallelism().ok())
+        .unwrap_or(NonZeroUsize::MIN)
+}
 
 /// The rules of all settings, in the order of the sections.
 fn rules() -> impl Iterator<Item = &'static Rule> {

@@ -34,7 +34,7 @@ pub mod stored;
 #[derive(Clone)]
 pub struct Pipeline {
     /// Where pixels are worked on.
-    pub pool: CpuPool,
+    pub pool: Arc<CpuPool>,
     /// Finds faces.
     pub detector: Detector,
     /// Makes vectors.

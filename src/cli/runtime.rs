@@ -17,7 +17,7 @@ use crate::{
 /// # Errors
 /// When the filter cannot be read.
 pub fn start_logs(config: &Config) -> anyhow::Result<()> {
-    logging::init(&config.log_filter(), config.log.format, std::io::stderr().is_terminal())
+    logging::init(&config.log.level, config.log.format, std::io::stderr().is_terminal())
 }
 
 /// The async runtime.
@@ -38,7 +38,7 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
     let backend = OrtBackend::load(&OrtSettings {
         library: config.runtime.library.clone(),
-        intra_threads: config.runtime.intra_threads(),
+        intra_threads: config.runtime.threads(),
     })?;
     App::start(config, &backend, Arc::new(SystemClock::start())).await
 }

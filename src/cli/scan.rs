@@ -15,11 +15,11 @@ use serde::Serialize;
 use super::runtime::{start_app, start_logs, tokio_runtime};
 use crate::{
     app::App,
-    config::Config,
+    config::{Config, EmbeddingFormat},
     error::Error,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
-        options::{EmbeddingFormat, ScanKind, ScanOptions, ScanRequest},
+        options::{ScanKind, ScanOptions, ScanRequest},
         scan::Scan,
     },
 };
@@ -54,7 +54,7 @@ pub struct ScanArgs {
     second_det_size: Option<u32>,
     /// How many faces at most, the largest first; 0 for all.
     #[arg(long, value_name = "COUNT")]
-    max_faces: Option<u32>,
+    max_faces: Option<usize>,
     /// Drop faces whose box has a shorter side below this.
     #[arg(long, value_name = "PIXELS")]
     min_face_size: Option<f32>,
@@ -143,8 +143,8 @@ pub fn run(config: Config, args: ScanArgs, output: Output) -> anyhow::Result<Exi
     }
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
-        if options.store && app.config.database.migrate_on_start {
-            app.pipeline.store.migrate().await.context("making the tables")?;
+        if options.store {
+            app.prepare_store().await.context("making the tables")?;
         }
         let failed = scan_all(&app, &args, &options).await?;
         app.pipeline.store.close().await;
@@ -155,7 +155,7 @@ pub fn run(config: Config, args: ScanArgs, output: Output) -> anyhow::Result<Exi
 /// Scans the files as they are found and returns how many failed.
 async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::Result<usize> {
     let jobs = match args.jobs {
-        0 => app.config.imaging.workers() + 1,
+        0 => app.config.imaging.worker_threads().get() + 1,
         jobs => jobs,
     };
     let progress = progress_bar(&args.paths);

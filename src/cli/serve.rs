@@ -11,11 +11,10 @@ use crate::{
     config::Config,
     http,
     lifecycle::{self, Ending},
-    store::Store,
 };
 
 /// How long to wait before the tables of a database that was away are tried again.
-const MIGRATION_RETRY: Duration = Duration::from_secs(5);
+const STORE_RETRY: Duration = Duration::from_secs(5);
 
 /// Serves until a signal comes.
 ///
@@ -34,9 +33,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         format!("listening on {}:{}; is another server running there? set server.port to another", address.0, address.1)
     })?;
     let bound = listener.local_addr().context("reading the listener's address")?;
-    if app.config.database.migrate_on_start {
-        tokio::spawn(migrate_until_done(Arc::clone(&app.pipeline.store)));
-    }
+    tokio::spawn(prepare_store_until_done(Arc::clone(&app)));
     announce(&app, &bound.to_string());
 
     let lifecycle = app.lifecycle.clone();
@@ -92,13 +89,13 @@ fn announce(app: &App, bound: &str) {
 }
 
 /// Makes the tables, as soon as the database is there.
-async fn migrate_until_done(store: Arc<dyn Store>) {
+async fn prepare_store_until_done(app: Arc<App>) {
     loop {
-        match store.migrate().await {
+        match app.prepare_store().await {
             Ok(()) => return,
             Err(error) if error.is_unavailable() => {
                 tracing::warn!(error = %error, "the database is away; its tables are made when it is back");
-                tokio::time::sleep(MIGRATION_RETRY).await;
+                tokio::time::sleep(STORE_RETRY).await;
             }
             Err(error) => {
                 tracing::error!(error = %error, "the tables cannot be made; requests with store=false are served");

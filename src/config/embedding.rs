@@ -1,6 +1,7 @@
 //! Defaults of the embedding options.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::rule::{Kind, Rule};
 
@@ -13,7 +14,7 @@ pub struct Embedding {
 }
 
 /// Form of an embedding in an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum EmbeddingFormat {
     /// A list of numbers.
     #[serde(rename = "float")]

@@ -1,6 +1,7 @@
 //! Defaults of the enhancement options.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::rule::{Kind, Rule};
 
@@ -17,7 +18,7 @@ pub struct Enhancement {
 }
 
 /// Format of an enhanced picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EnhancedFormat {
     /// JPEG, at `enhancement.jpeg_quality`.
@@ -26,6 +27,17 @@ pub enum EnhancedFormat {
     Png,
     /// WebP, lossless.
     Webp,
+}
+
+impl EnhancedFormat {
+    /// The media type of a picture encoded so.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Jpeg => "image/jpeg",
+            Self::Png => "image/png",
+            Self::Webp => "image/webp",
+        }
+    }
 }
 
 pub(super) const RULES: &[Rule] = &[

@@ -1,8 +1,13 @@
 //! The pool of threads that work on pixels.
 
+use std::num::NonZeroUsize;
+
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Kind, Rule};
+use super::{
+    or_one_per_core,
+    rule::{Kind, Rule},
+};
 
 /// Section `imaging`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -14,6 +19,13 @@ pub struct Imaging {
     pub workers: usize,
     /// Images that may wait for such a thread.
     pub queue: usize,
+}
+
+impl Imaging {
+    /// How many threads that is: at least one.
+    pub fn worker_threads(&self) -> NonZeroUsize {
+        or_one_per_core(self.workers)
+    }
 }
 
 pub(super) const RULES: &[Rule] = &[

@@ -1,10 +1,13 @@
 //! ONNX Runtime.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Kind, Rule, is_path};
+use super::{
+    or_one_per_core,
+    rule::{Kind, Rule, is_path},
+};
 
 /// Section `runtime`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,6 +20,13 @@ pub struct Runtime {
     pub intra_threads: usize,
     /// Folder of the model files as `scripts/setup` fetched them.
     pub shipped_dir: PathBuf,
+}
+
+impl Runtime {
+    /// How many threads one inference has: at least one.
+    pub fn threads(&self) -> NonZeroUsize {
+        or_one_per_core(self.intra_threads)
+    }
 }
 
 pub(super) const RULES: &[Rule] = &[

@@ -9,11 +9,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
+    config::EmbeddingFormat,
     error::Error,
     imaging::{format::Format, quality::PictureQuality},
     inference::device::DeviceState,
     pipeline::{
-        options::{EmbeddingFormat, ScanOptions},
+        options::ScanOptions,
         quality::FaceQuality,
         scan::{Face, Scan},
     },
@@ -234,6 +235,8 @@ pub struct Timings {
     pub align: f64,
     /// Embedder runs.
     pub embed: f64,
+    /// Enhancing and encoding.
+    pub enhance: f64,
     /// Writing to the database.
     pub store: f64,
     /// All of it.

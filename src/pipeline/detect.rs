@@ -13,13 +13,10 @@ use crate::{
     },
     inference::{backend::Batch, engine::Engine, registry::ModelSpec},
     pipeline::{
-        heads::{Candidate, Head, nms::nms},
+        heads::{Candidate, Head, MAX_CANDIDATES, nms},
         options::DetectOptions,
     },
 };
-
-/// Candidates that go into NMS at most, the best ones; OpenCV's `top_k` for the same model.
-const MAX_CANDIDATES: usize = 5000;
 
 /// The detector's engine and how to read its answers.
 #[derive(Clone)]
@@ -29,7 +26,7 @@ pub struct Detector {
     engine: Engine,
     head: Head,
     normalisation: Normalisation,
-    pool: CpuPool,
+    pool: Arc<CpuPool>,
 }
 
 /// A face in pixels of the upright picture.
@@ -54,14 +51,16 @@ pub struct Detections {
 
 impl Detector {
     /// A detector that runs `spec` on `engine`.
-    pub fn new(spec: Arc<ModelSpec>, engine: Engine, pool: CpuPool) -> Self {
-        Self {
-            head: Head::for_family(spec.family),
+    ///
+    /// `None` when the model is no detector.
+    pub fn new(spec: Arc<ModelSpec>, engine: Engine, pool: Arc<CpuPool>) -> Option<Self> {
+        Some(Self {
+            head: Head::of(spec.family)?,
             normalisation: spec.input.normalisation(),
             spec,
             engine,
             pool,
-        }
+        })
     }
 
     /// Finds the faces of a picture.
@@ -108,7 +107,7 @@ impl Detector {
             ));
         }
         let picture = Arc::clone(picture);
-        let normalisation = self.normalisation.clone();
+        let normalisation = self.normalisation;
         let (batch, letterbox) = self
             .pool
             .run(move || letterboxed(&picture, size, &normalisation))
@@ -137,7 +136,7 @@ struct Found {
 fn letterboxed(picture: &RgbImage, size: u32, normalisation: &Normalisation) -> (Batch, Letterbox) {
     let side = size as usize;
     let mut data = vec![0.0; 3 * side * side];
-    let letterbox = letterbox_into(picture, size, size, normalisation, &mut data);
+    let letterbox = letterbox_into(picture, (size, size), normalisation, &mut data);
     let batch = Batch {
         row_shape: vec![3, side, side],
         data,

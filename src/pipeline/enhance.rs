@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    config::Config,
+    config::{Config, EnhancedFormat},
     error::Error,
     imaging::{
         decode::decode,
         encode::{OutputFormat, encode},
-        enhance::{EnhanceOptions, Step, enhance},
+        enhance::{Apply, EnhanceOptions, Gamma, Step, Upscale, enhance},
         warp::align_face,
     },
     inference::operation::Operation,
@@ -28,36 +28,13 @@ use crate::{
     },
 };
 
-/// How an enhanced picture is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum PictureFormat {
-    /// Small, lossy.
-    Jpeg,
-    /// Lossless.
-    Png,
-    /// Lossless WebP.
-    Webp,
-}
-
-impl PictureFormat {
-    /// The media type of the encoded picture.
-    pub fn media_type(self) -> &'static str {
-        match self {
-            Self::Jpeg => "image/jpeg",
-            Self::Png => "image/png",
-            Self::Webp => "image/webp",
-        }
-    }
-}
-
 /// Options of `/enhance`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnhanceRequest {
     /// The format of the picture that comes back.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub format: Option<PictureFormat>,
+    pub format: Option<EnhancedFormat>,
     /// The quality of a JPEG, 1 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
@@ -66,16 +43,19 @@ pub struct EnhanceRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub upscale: Option<u32>,
-    /// Whether contrast, sharpness and unsharp mask are applied; absent for low-resolution pictures only.
+    /// Whether contrast is raised; absent for low-resolution pictures only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contrast: Option<bool>,
+    /// Whether sharpness is raised and unsharp mask applied; absent for low-resolution pictures only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharpen: Option<bool>,
     /// Whether the luma's contrast is equalised tile by tile (CLAHE).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clahe: Option<bool>,
-    /// A gamma that brightens dark pictures (above 1) or darkens bright ones, 0.2 to 5.
+    /// An exponent that brightens (below 1) or darkens (above 1) the picture, 0.1 to 10, or `auto` to brighten dark
+    /// pictures only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0.2, maximum = 5)]
-    pub gamma: Option<f32>,
+    pub gamma: Option<GammaRequest>,
     /// Whether noise is removed first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denoise: Option<bool>,
@@ -90,11 +70,37 @@ pub struct EnhanceRequest {
     pub timings: Option<bool>,
 }
 
+/// The `gamma` option.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum GammaRequest {
+    /// Brighten dark pictures only.
+    Auto(Automatic),
+    /// The exponent.
+    Value(f32),
+}
+
+/// The word `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Automatic {
+    /// As the picture needs it.
+    Auto,
+}
+
+fn apply(asked: Option<bool>) -> Apply {
+    match asked {
+        None => Apply::Auto,
+        Some(true) => Apply::Always,
+        Some(false) => Apply::Never,
+    }
+}
+
 /// A request's options with every default filled in and every range checked.
 #[derive(Clone, Debug)]
 pub struct EnhancePlan {
     /// The format of the picture that comes back.
-    pub format: PictureFormat,
+    pub format: EnhancedFormat,
     /// The quality of a JPEG.
     pub jpeg_quality: u8,
     /// The steps asked for.
@@ -135,7 +141,7 @@ pub struct EnhanceResult {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EnhancedPicture {
     /// Its encoding.
-    pub format: PictureFormat,
+    pub format: EnhancedFormat,
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
@@ -182,11 +188,12 @@ impl EnhanceRequest {
         {
             return Err(Error::invalid_option("upscale", "must be from 1 to 4"));
         }
-        if let Some(gamma) = self.gamma
-            && !(0.2..=5.0).contains(&gamma)
-        {
-            return Err(Error::invalid_option("gamma", "must be from 0.2 to 5"));
-        }
+        let gamma = match self.gamma {
+            None => Gamma::Off,
+            Some(GammaRequest::Auto(Automatic::Auto)) => Gamma::Auto,
+            Some(GammaRequest::Value(value)) if (0.1..=10.0).contains(&value) => Gamma::Value(value),
+            Some(GammaRequest::Value(_)) => return Err(Error::invalid_option("gamma", "must be from 0.1 to 10, or auto")),
+        };
         let detection = &config.detection;
         let identity = self.identity.unwrap_or(false).then(|| IdentityCheck {
             detect: DetectOptions {
@@ -203,10 +210,11 @@ impl EnhanceRequest {
             format: self.format.unwrap_or(config.enhancement.format),
             jpeg_quality,
             options: EnhanceOptions {
-                upscale: self.upscale,
-                sharpen: self.sharpen,
+                upscale: self.upscale.map_or(Upscale::Auto, |factor| Upscale::Factor(factor as f32)),
+                contrast: apply(self.contrast),
+                sharpen: apply(self.sharpen),
                 clahe: self.clahe.unwrap_or(false),
-                gamma: self.gamma,
+                gamma,
                 denoise: self.denoise.unwrap_or(false),
             },
             identity,
@@ -228,9 +236,9 @@ impl EnhancePlan {
 
     fn output(&self) -> OutputFormat {
         match self.format {
-            PictureFormat::Jpeg => OutputFormat::Jpeg { quality: self.jpeg_quality },
-            PictureFormat::Png => OutputFormat::Png,
-            PictureFormat::Webp => OutputFormat::Webp,
+            EnhancedFormat::Jpeg => OutputFormat::Jpeg { quality: self.jpeg_quality },
+            EnhancedFormat::Png => OutputFormat::Png,
+            EnhancedFormat::Webp => OutputFormat::Webp,
         }
     }
 }
@@ -242,7 +250,7 @@ impl Pipeline {
     /// What is wrong with the image, or a fault of ours.
     pub async fn enhance(&self, bytes: Bytes, plan: &EnhancePlan) -> Result<EnhanceResult, Error> {
         let started = self.clock.monotonic();
-        let decoding = self.decoding.clone();
+        let decoding = self.decoding;
         let (info, before) = self
             .pool
             .run(move || {
@@ -252,7 +260,7 @@ impl Pipeline {
             })
             .await??;
         let decoded = self.clock.monotonic();
-        let (picture, options, output) = (Arc::clone(&before), plan.options.clone(), plan.output());
+        let (picture, options, output) = (Arc::clone(&before), plan.options, plan.output());
         let (after, scale, steps, data) = self
             .pool
             .run(move || {
@@ -261,12 +269,14 @@ impl Pipeline {
                 Ok::<_, Error>((Arc::new(enhanced.picture), enhanced.scale, enhanced.steps, data))
             })
             .await??;
+        let enhanced = self.clock.monotonic();
         let identity = match &plan.identity {
             Some(check) => Some(self.compare(&before, &after, check).await?),
             None => None,
         };
         let timings = Timings {
             decode: millis(decoded - started),
+            enhance: millis(enhanced - decoded),
             total: millis(self.clock.monotonic() - started),
             ..Timings::default()
         };

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    config::Config,
+    config::{Config, EmbeddingFormat},
     error::Error,
-    imaging::quality::Preset,
+    imaging::quality::acceptance::Preset,
 };
 
 /// Which operation a request is for.
@@ -32,21 +32,6 @@ impl ScanKind {
     }
 }
 
-/// How a vector is written in an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub enum EmbeddingFormat {
-    /// A list of numbers.
-    #[default]
-    #[serde(rename = "float")]
-    Float,
-    /// Little-endian f32, base64.
-    #[serde(rename = "base64-f32")]
-    Base64F32,
-    /// Little-endian f16, base64: half the size, cosine within 1e-3.
-    #[serde(rename = "base64-f16")]
-    Base64F16,
-}
-
 /// Options of `/detect`, `/embed` and `/quality`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -67,7 +52,7 @@ pub struct ScanRequest {
     pub second_det_size: Option<u32>,
     /// How many faces at most, the largest first; 0 for all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_faces: Option<u32>,
+    pub max_faces: Option<usize>,
     /// Faces whose box has a shorter side below this are dropped, in pixels of the picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_face_size: Option<f32>,
@@ -179,9 +164,9 @@ impl ScanRequest {
             second_det_size,
             max_faces: match self.max_faces.unwrap_or(detection.max_faces) {
                 0 => None,
-                count => Some(count as usize),
+                count => Some(count),
             },
-            min_face_size: self.min_face_size.unwrap_or(detection.min_face_size),
+            min_face_size: self.min_face_size.unwrap_or(detection.min_face_size as f32),
         };
         if !(detect.min_face_size >= 0.0 && detect.min_face_size.is_finite()) {
             return Err(Error::invalid_option("min_face_size", "must be 0 or more pixels"));

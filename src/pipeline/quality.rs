@@ -5,7 +5,11 @@ use utoipa::ToSchema;
 
 use crate::imaging::{
     geometry::{BBox, Landmarks},
-    quality::{self, FaceMeasurements, PictureQuality, Pose, Preset, Reason},
+    quality::{
+        self, PictureQuality,
+        acceptance::{FaceMeasurements, Preset, Reason, judge},
+        pose::{Pose, pose},
+    },
 };
 
 /// How good a face is.
@@ -50,12 +54,12 @@ impl FaceQuality {
     pub fn judge(subject: Subject<'_>, preset: Preset) -> Self {
         let overall = quality::overall(&subject.measures, None);
         let face_size = subject.bbox.width().min(subject.bbox.height());
-        let pose = subject.landmarks.map(quality::pose);
-        let reasons = quality::judge(
+        let pose = subject.landmarks.map(pose);
+        let reasons = judge(
             &FaceMeasurements {
-                face_size,
+                size_px: face_size,
                 score: subject.score,
-                measures: subject.measures,
+                quality: subject.measures,
                 overall,
                 pose,
                 embedding_norm: subject.embedding_norm,

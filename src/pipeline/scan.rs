@@ -15,7 +15,7 @@ use crate::{
         geometry::{BBox, Landmarks},
         phash::perceptual_hash,
         quality::{self, PictureQuality},
-        warp::align_face,
+        warp::{ALIGNED_SIDE, align_face},
     },
     inference::{backend::Batch, operation::Operation},
     pipeline::{
@@ -27,9 +27,6 @@ use crate::{
         quality::{FaceQuality, Subject},
     },
 };
-
-/// Side of an aligned crop, in pixels.
-const CROP_SIDE: u32 = 112;
 
 /// What a scan found, before it is written as an answer.
 #[derive(Clone, Debug)]
@@ -174,7 +171,7 @@ impl Pipeline {
         hash: ContentHash,
         options: &ScanOptions,
     ) -> Result<Opened, Error> {
-        let decoding = self.decoding.clone();
+        let decoding = self.decoding;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
         let hint = options.store;
         let opened = self
@@ -296,16 +293,16 @@ struct AlignedCrop;
 impl AlignedCrop {
     fn check(picture: &RgbImage) -> Result<Self, Error> {
         match picture.dimensions() {
-            (CROP_SIDE, CROP_SIDE) => Ok(Self),
+            (ALIGNED_SIDE, ALIGNED_SIDE) => Ok(Self),
             (width, height) => Err(Error::invalid_option(
                 "aligned",
-                format!("takes crops of {CROP_SIDE}×{CROP_SIDE}, and this picture is {width}×{height}"),
+                format!("takes crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, and this picture is {width}×{height}"),
             )),
         }
     }
 
     fn into_face(self) -> Face {
-        let side = CROP_SIDE as f32;
+        let side = ALIGNED_SIDE as f32;
         Face {
             id: None,
             bbox: [0.0, 0.0, side, side].into(),

@@ -1,4 +1,6 @@
 //! What the areas' tests share.
 
+pub mod app;
 pub mod chaos_proxy;
+pub mod cli;
 pub mod database;

@@ -27,7 +27,7 @@ pub fn target(folder: &Path, relative: &Path) -> PathBuf {
 /// # Errors
 /// [`Error::Internal`] when the file cannot be written.
 pub async fn write(pipeline: &Pipeline, bytes: Bytes, faces: &[Face], target: PathBuf) -> Result<(), Error> {
-    let decoding = pipeline.decoding.clone();
+    let decoding = pipeline.decoding;
     let annotations: Vec<Annotation> = faces
         .iter()
         .map(|face| Annotation {

@@ -1,6 +1,9 @@
 //! ONNX Runtime through the `ort` crate, loaded at run time from a shared library.
 
-use std::path::{Path, PathBuf};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use ort::{
     environment::Environment,
@@ -19,8 +22,8 @@ use crate::inference::tensor::{Port, Signature, Tensor};
 pub struct OrtSettings {
     /// The library named in the settings; searched for when `None`.
     pub library: Option<PathBuf>,
-    /// Threads within one run; at least 1.
-    pub intra_threads: usize,
+    /// Threads within one run.
+    pub intra_threads: NonZeroUsize,
 }
 
 /// The runtime, loaded once for the process.
@@ -50,7 +53,7 @@ impl OrtBackend {
             .map_err(|error| library(error.to_string()))?;
         Ok(Self {
             environment,
-            intra_threads: settings.intra_threads.max(1),
+            intra_threads: settings.intra_threads.get(),
         })
     }
 

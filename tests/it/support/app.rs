@@ -1,7 +1,7 @@
 //! The real application in-process: real models, a SQLite file of its own, the router driven directly.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -66,7 +66,7 @@ fn backend() -> &'static OrtBackend {
         let name = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         OrtBackend::load(&OrtSettings {
             library: Some(runtime_dir().join("onnxruntime").join(name)),
-            intra_threads: 1,
+            intra_threads: std::num::NonZeroUsize::MIN,
         })
         .unwrap()
     })
@@ -89,14 +89,17 @@ impl TestApp {
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let models = runtime_dir().join("models");
-        let mut environment: HashMap<String, String> = HashMap::from([
+        let mut environment: BTreeMap<String, String> = BTreeMap::from([
             ("FACESCAN__DATA_DIR".to_owned(), data.path().display().to_string()),
             ("FACESCAN__MODELS__DIR".to_owned(), models.display().to_string()),
         ]);
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let (config, _) = Config::load(&Sources::of_variables(environment)).unwrap();
+        let (config, _) = Config::load(&Sources {
+            environment,
+            ..Sources::default()
+        }).unwrap();
         let app = App::start(config, backend(), Arc::new(SystemClock::start())).await.unwrap();
-        app.pipeline.store.migrate().await.ok();
+        app.prepare_store().await.unwrap();
         let app = Arc::new(app);
         Self {
             router: http::router(Arc::clone(&app)),

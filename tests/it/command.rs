@@ -1,0 +1,132 @@
+//! The binary: output, exit codes, and a server that is stopped by a signal.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::Stdio,
+};
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::support::{
+    app::picture,
+    cli::facescan,
+};
+
+fn stderr(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn help_is_worth_reading() {
+    let help = |args: &[&str]| String::from_utf8(facescan(args).output().unwrap().stdout).unwrap();
+    assert_snapshot!("help", help(&["--help"]));
+    assert_snapshot!("help_scan", help(&["scan", "--help"]));
+}
+
+#[test]
+fn a_bad_setting_stops_the_start_with_key_value_and_what_is_allowed() {
+    let output = facescan(["serve"]).env("FACESCAN__DETECTION__MIN_SCORE", "1.5").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_snapshot!(stderr(&output));
+}
+
+#[test]
+fn a_missing_runtime_or_model_stops_the_start_with_what_to_do() {
+    let output = facescan(["serve"]).env("FACESCAN__RUNTIME__LIBRARY", "/no/such/libonnxruntime.so").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("/no/such/libonnxruntime.so") && text.contains("scripts/setup"), "{text}");
+
+    let output = facescan(["scan", "."]).env("FACESCAN__MODELS__DIR", "/no/such/models").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("yunet-2023mar") && text.contains("facescan models prepare"), "{text}");
+}
+
+#[test]
+fn a_folder_is_scanned_drawn_and_one_failure_is_told_by_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.jpg"), picture("t1.jpg")).unwrap();
+    std::fs::write(folder.path().join("b.jpg"), "no picture").unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "not looked at").unwrap();
+    let drawings = folder.path().join("drawn");
+    let output = facescan(["scan", "--draw"]).arg(&drawings).arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let lines: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["faces"].as_array().unwrap().len(), 6);
+    assert_eq!(lines[1]["error"]["code"], "unsupported_media_type");
+    let drawn = image::open(drawings.join("a.jpg.faces.jpg")).unwrap().to_rgb8();
+    assert_eq!(drawn.dimensions(), (1280, 886));
+
+    let table = facescan(["scan", "--format", "table"]).arg(folder.path().join("a.jpg")).output().unwrap();
+    assert_eq!(table.status.code(), Some(0));
+    let text = String::from_utf8(table.stdout).unwrap();
+    assert_eq!(text.lines().count(), 8, "{text}");
+    assert!(text.ends_with("1 pictures, 6 faces, 0 failed\n"), "{text}");
+}
+
+#[test]
+fn the_document_is_printed_without_any_settings() {
+    let output = facescan(["openapi"]).env("FACESCAN__SERVER__PORT", "none").output().unwrap();
+    assert!(output.status.success());
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["paths"]["/embed"]["post"].is_object());
+}
+
+/// Sends a request with its body held back at the last byte, so that it is in flight.
+fn begin(address: &str, picture: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /detect?store=false HTTP/1.1\r\nhost: {address}\r\ncontent-type: image/jpeg\r\ncontent-length: {}\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n",
+        picture.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // The interim answer proves that the handler has the request and waits for its body.
+    let mut line = [0; 25];
+    stream.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(&picture[..picture.len() - 1]).unwrap();
+    stream
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_lets_requests_finish_and_takes_no_more() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = facescan(["serve"])
+        .env("FACESCAN__SERVER__PORT", "0")
+        .env("FACESCAN__DATA_DIR", data.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let address = lines
+        .find_map(|line| {
+            let line = line.unwrap();
+            let rest = line.split("listens on http://").nth(1)?;
+            rest.split_whitespace().next().map(str::to_owned)
+        })
+        .unwrap();
+    let health = facescan(["healthcheck", "--url", &format!("http://{address}")]).output().unwrap();
+    assert!(health.status.success(), "{}", stderr(&health));
+
+    let picture = picture("t1.jpg");
+    let mut in_flight = begin(&address, &picture);
+    let signalled = std::process::Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    // The listener is closed as soon as the signal is seen.
+    while TcpStream::connect(&address).is_ok() {
+        std::thread::yield_now();
+    }
+    in_flight.write_all(&picture[picture.len() - 1..]).unwrap();
+    let mut answer = String::new();
+    in_flight.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+
+    let health = facescan(["healthcheck", "--url", &format!("http://{address}")]).output().unwrap();
+    assert_eq!(health.status.code(), Some(1));
+}

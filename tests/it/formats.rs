@@ -1,0 +1,55 @@
+//! Every file of the torture set is answered, with a result or with a typed error of the caller's.
+
+use std::{collections::BTreeMap, io::Cursor};
+
+use axum::http::StatusCode;
+use image::{DynamicImage, ImageFormat};
+
+use crate::support::app::{TestApp, files, picture, testdata};
+
+#[tokio::test]
+async fn every_accepted_format_gives_the_same_faces() {
+    let app = TestApp::start().await;
+    let original = image::load_from_memory(&picture("t1.jpg")).unwrap();
+    let grey = DynamicImage::ImageLuma8(original.to_luma8());
+    let deep = DynamicImage::ImageRgb16(original.to_rgb16());
+    let clear = DynamicImage::ImageRgba8(original.to_rgba8());
+    let cases = [
+        ("png", &original, ImageFormat::Png, "png"),
+        ("16-bit png", &deep, ImageFormat::Png, "png"),
+        ("png with alpha", &clear, ImageFormat::Png, "png"),
+        ("grey jpeg", &grey, ImageFormat::Jpeg, "jpeg"),
+        ("lossless webp", &clear, ImageFormat::WebP, "webp"),
+        ("bmp", &original, ImageFormat::Bmp, "bmp"),
+        ("tiff", &original, ImageFormat::Tiff, "tiff"),
+        ("gif", &original, ImageFormat::Gif, "gif"),
+    ];
+    for (what, picture, format, name) in cases {
+        let mut bytes = Vec::new();
+        picture.write_to(&mut Cursor::new(&mut bytes), format).unwrap();
+        let result = app.post("/detect?store=false", bytes.into()).await.result();
+        assert_eq!(result["image"]["format"], name, "{what}");
+        assert_eq!(result["faces"].as_array().unwrap().len(), 6, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn every_file_of_the_torture_set_is_answered() {
+    let Some(folder) = testdata("formats") else { return };
+    let app = TestApp::start().await;
+    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
+    for path in files(&folder) {
+        let bytes = std::fs::read(&path).unwrap();
+        for uri in ["/detect", "/enhance"] {
+            let reply = app.post(uri, bytes.clone().into()).await;
+            let outcome = match reply.status {
+                StatusCode::OK => "ok".to_owned(),
+                status if status.is_client_error() => reply.code(),
+                status => panic!("{uri} {}: {status} {:?}", path.display(), reply.body),
+            };
+            *outcomes.entry(outcome).or_default() += 1;
+        }
+    }
+    println!("{outcomes:?}");
+    assert!(outcomes["ok"] > 300, "{outcomes:?}");
+}

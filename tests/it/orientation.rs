@@ -1,0 +1,104 @@
+//! A picture is the same picture whatever its EXIF orientation.
+
+use std::io::Cursor;
+
+use image::{ImageFormat, RgbImage, imageops};
+use serde_json::Value;
+
+use crate::support::app::{TestApp, files, numbers, picture, testdata};
+
+/// The picture as a camera that was held in another way would have stored it: turned so that
+/// `orientation` turns it back.
+fn turned(upright: &RgbImage, orientation: u8) -> RgbImage {
+    match orientation {
+        2 => imageops::flip_horizontal(upright),
+        3 => imageops::rotate180(upright),
+        4 => imageops::flip_vertical(upright),
+        5 => imageops::rotate270(&imageops::flip_horizontal(upright)),
+        6 => imageops::rotate270(upright),
+        7 => imageops::rotate90(&imageops::flip_horizontal(upright)),
+        8 => imageops::rotate90(upright),
+        _ => upright.clone(),
+    }
+}
+
+/// A TIFF header with the one tag 0x0112 in it (EXIF 2.32, 4.6.4).
+fn exif(orientation: u8) -> Vec<u8> {
+    let mut tiff = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+    tiff.extend([orientation, 0, 0, 0, 0, 0, 0]);
+    tiff
+}
+
+fn jpeg(picture: &RgbImage, orientation: u8) -> Vec<u8> {
+    let mut plain = Vec::new();
+    picture.write_to(&mut Cursor::new(&mut plain), ImageFormat::Jpeg).unwrap();
+    let payload = [b"Exif\0\0".as_slice(), &exif(orientation)].concat();
+    let length = u16::try_from(payload.len() + 2).unwrap().to_be_bytes();
+    [&plain[..2], &[0xff, 0xe1], &length, &payload, &plain[2..]].concat()
+}
+
+fn png(picture: &RgbImage, orientation: u8) -> Vec<u8> {
+    use image::{ImageEncoder, codecs::png::PngEncoder};
+    let mut bytes = Vec::new();
+    let mut encoder = PngEncoder::new(&mut bytes);
+    encoder.set_exif_metadata(exif(orientation)).unwrap();
+    let (width, height) = picture.dimensions();
+    encoder.write_image(picture, width, height, image::ExtendedColorType::Rgb8).unwrap();
+    bytes
+}
+
+fn boxes(result: &Value) -> Vec<Vec<f32>> {
+    result["faces"].as_array().unwrap().iter().map(|face| numbers(&face["bbox"])).collect()
+}
+
+fn assert_same_faces(found: &Value, expected: &Value, tolerance: f32, what: &str) {
+    let (found, expected) = (boxes(found), boxes(expected));
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (found, expected) in found.iter().zip(&expected) {
+        let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst <= tolerance, "{what}: {found:?} for {expected:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_orientation_gives_the_same_upright_faces() {
+    let app = TestApp::start().await;
+    let upright = image::load_from_memory(&picture("t1.jpg")).unwrap().to_rgb8();
+    let expected = app.post("/detect?store=false", png(&upright, 1).into()).await.result();
+    assert_eq!(boxes(&expected).len(), 6);
+    for orientation in 1..=8 {
+        let stored = turned(&upright, orientation);
+        for (format, bytes, tolerance) in [("png", png(&stored, orientation), 0.0), ("jpeg", jpeg(&stored, orientation), 2.0)] {
+            let found = app.post("/detect?store=false", bytes.into()).await.result();
+            assert_eq!(found["image"]["orientation"], orientation);
+            assert_eq!((&found["image"]["width"], &found["image"]["height"]), (&Value::from(1280), &Value::from(886)));
+            assert_same_faces(&found, &expected, tolerance, &format!("{format} {orientation}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_example_files_of_every_orientation_are_the_same_picture() {
+    let Some(folder) = testdata("exif_orientation") else { return };
+    let app = TestApp::start().await;
+    for kind in ["Landscape", "Portrait"] {
+        let mut first: Option<Value> = None;
+        let named: Vec<_> = files(&folder)
+            .into_iter()
+            .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(kind))
+            .collect();
+        assert_eq!(named.len(), 9);
+        for path in named {
+            let bytes = std::fs::read(&path).unwrap();
+            let found = app.post("/quality?store=false", bytes.into()).await.result();
+            let expected = first.get_or_insert_with(|| found.clone());
+            for side in ["width", "height"] {
+                assert_eq!(found["image"][side], expected["image"][side], "{path:?}");
+            }
+            assert_same_faces(&found, expected, 4.0, &path.display().to_string());
+            // The files were compressed one by one, so their pixels are only nearly the same.
+            let brightness = |result: &Value| result["picture_quality"]["brightness"].as_f64().unwrap();
+            assert!((brightness(&found) - brightness(expected)).abs() < 1.0, "{path:?}");
+        }
+    }
+}
