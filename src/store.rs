@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 pub use error::StoreError;
 pub use records::{
-    Embedder, Embedding, ImageFilter, ImageSummary, Model, ModelFile, NewFace, NewImage, NewScan,
+    CachedScan, Embedder, Embedding, ImageFilter, ImageSummary, Model, ModelFile, NewFace, NewImage, NewScan,
     PageRequest, SavedScan, Source, StoredFace, StoredImage, StoredScan,
 };
 
@@ -93,7 +93,7 @@ pub trait Store: Send + Sync {
         tenant: &str,
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
-    ) -> Result<Option<StoredScan>, StoreError>;
+    ) -> Result<Option<CachedScan>, StoreError>;
 
     /// Records that a stored picture was seen at a source, for an answer from the cache. False
     /// when the tenant has no such picture.

@@ -64,7 +64,7 @@ CREATE TABLE faces (
     y1        real    NOT NULL,
     x2        real    NOT NULL,
     y2        real    NOT NULL,
-    score     real    NOT NULL,
+    score     real,            -- NULL for a crop that came aligned
     landmarks real[],           -- five points: x, y, x, y, …; NULL when the detector gives none
     quality   jsonb,
     UNIQUE (scan_id, position)

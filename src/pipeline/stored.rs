@@ -156,13 +156,20 @@ impl Pipeline {
             })
             .await?;
         scan.image_id = Some(saved.image_id());
-        // Another request stored the same scan first: its faces are the ones in the database.
-        let stored_ids = match saved {
-            SavedScan::Written { .. } => ids,
-            SavedScan::Kept(kept) => kept.faces.iter().map(|face| face.id).collect(),
-        };
-        for (face, id) in scan.faces.iter_mut().zip(stored_ids) {
-            face.id = Some(id);
+        match saved {
+            SavedScan::Written { .. } => {
+                for (face, id) in scan.faces.iter_mut().zip(ids) {
+                    face.id = Some(id);
+                }
+            }
+            // The same scan was stored already: its faces are the ones that can be read and erased.
+            SavedScan::Kept(kept) => {
+                let crops: Vec<_> = scan.faces.into_iter().map(|face| face.crop).collect();
+                scan.faces = kept.faces.into_iter().filter_map(Face::from_stored).collect();
+                for (face, crop) in scan.faces.iter_mut().zip(crops) {
+                    face.crop = crop;
+                }
+            }
         }
         Ok(scan)
     }

@@ -6,8 +6,9 @@ use sqlx::migrate::MigrateError;
 /// Why a call to the store failed. Texts never hold the database's URL or its password.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database is away, overloaded or full. Nothing was changed; the same call may succeed
-    /// later.
+    /// The database is away, overloaded or full. The same call may succeed later, and may be
+    /// repeated safely: only when the connection broke during the commit was the change perhaps
+    /// made, and then the call finds it.
     #[error("the database is unavailable, try again later: {0}")]
     Unavailable(String),
 
@@ -94,11 +95,11 @@ fn postgres(code: &str, text: String) -> StoreError {
         // Serialisation failure and deadlock, lock or statement timeout, a standby that only reads,
         // and a database that does not exist (yet).
         "40001" | "40P01" | "55P03" | "57014" | "25006" | "3D000" => StoreError::Unavailable(text),
+        // Corrupted data, corrupted index.
+        "XX001" | "XX002" => StoreError::Corrupt(text),
         _ => match code.get(..2) {
             // Connection, log-in, insufficient resources, operator intervention, system error.
             Some("08" | "28" | "53" | "57" | "58") => StoreError::Unavailable(text),
-            // Corrupted data or index.
-            Some("XX") => StoreError::Corrupt(text),
             _ => StoreError::Refused(text),
         },
     }

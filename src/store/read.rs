@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::StoreError;
 use super::dialect::Statements;
 use super::records::{
-    ImageFilter, ImageSummary, PageRequest, Source, StoredFace, StoredImage, StoredScan,
+    CachedScan, ImageFilter, ImageSummary, PageRequest, Source, StoredFace, StoredImage, StoredScan,
 };
 use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow};
 use super::values::Digest;
@@ -69,15 +69,20 @@ pub(super) async fn find_scan(
     tenant: &str,
     sha256: &[u8; 32],
     scan_key: &[u8; 32],
-) -> Result<Option<StoredScan>, StoreError> {
+) -> Result<Option<CachedScan>, StoreError> {
     let (sha256, scan_key) = (Digest(*sha256), Digest(*scan_key));
-    match connection
-        .fetch_optional(FIND_SCAN, &[&tenant, &sha256, &scan_key])
+    let Some(row) = connection
+        .fetch_optional::<ScanRow>(FIND_SCAN, &[&tenant, &sha256, &scan_key])
         .await?
-    {
-        Some(row) => with_faces(connection, row).await.map(Some),
-        None => Ok(None),
-    }
+    else {
+        return Ok(None);
+    };
+    let scan = with_faces(connection, row).await?;
+    let image = connection
+        .fetch_optional::<ImageRow>(IMAGE, &[&tenant, &scan.image_id])
+        .await?;
+    let image = image.map(ImageSummary::try_from).transpose()?;
+    Ok(image.map(|image| CachedScan { image, scan }))
 }
 
 /// The scan of a picture under a key, whether or not it may answer.

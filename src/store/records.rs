@@ -112,8 +112,8 @@ pub struct NewFace {
     pub id: Uuid,
     /// Where it is.
     pub bbox: BBox,
-    /// Detection score, 0..1.
-    pub score: f32,
+    /// Detection score, 0..1; none of a crop that came aligned.
+    pub score: Option<f32>,
     /// The five points; none from a detector without them.
     pub landmarks: Option<Landmarks>,
     /// Quality of the face, when asked for.
@@ -214,6 +214,15 @@ pub struct StoredScan {
     pub faces: Vec<StoredFace>,
 }
 
+/// A stored scan with the picture it is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedScan {
+    /// The picture.
+    pub image: ImageSummary,
+    /// The scan.
+    pub scan: StoredScan,
+}
+
 /// A stored face.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredFace {
@@ -227,8 +236,8 @@ pub struct StoredFace {
     pub position: u32,
     /// Where it is.
     pub bbox: BBox,
-    /// Detection score, 0..1.
-    pub score: f32,
+    /// Detection score, 0..1; none of a crop that came aligned.
+    pub score: Option<f32>,
     /// The five points; none from a detector without them.
     pub landmarks: Option<Landmarks>,
     /// Quality of the face, when it was asked for.

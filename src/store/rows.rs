@@ -154,7 +154,7 @@ pub(super) struct FaceRow {
     y1: f32,
     x2: f32,
     y2: f32,
-    score: f32,
+    score: Option<f32>,
     landmarks: Option<Floats>,
     quality: Option<JsonValue>,
     #[sqlx(flatten)]

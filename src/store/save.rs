@@ -186,7 +186,7 @@ pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
     }
     for (index, face) in scan.faces.iter().enumerate() {
         let mut numbers = face.bbox.to_array().to_vec();
-        numbers.push(face.score);
+        numbers.extend(face.score);
         numbers.extend(face.landmarks.iter().flatten().flatten());
         if let Some(embedding) = &face.embedding {
             numbers.push(embedding.norm);

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::dialect::{Dialect, Statements};
 use super::records::{
-    ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source, StoredFace,
-    StoredImage, StoredScan,
+    CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
+    StoredFace, StoredImage,
 };
 use super::{Store, StoreError, erase, read, save};
 
@@ -67,7 +67,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         tenant: &str,
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
-    ) -> Result<Option<StoredScan>, StoreError> {
+    ) -> Result<Option<CachedScan>, StoreError> {
         let mut transaction = self.read().await?;
         let scan = read::find_scan(&mut *transaction, tenant, sha256, scan_key).await?;
         transaction.commit().await?;

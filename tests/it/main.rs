@@ -1,4 +1,5 @@
 //! One integration binary, one file per area.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command;
 mod config;

@@ -17,10 +17,13 @@ pub fn noon() -> OffsetDateTime {
 
 /// The scan that may answer for this one.
 pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> {
-    store
+    let found = store
         .find_scan(&scan.tenant, &scan.image.sha256, &scan.scan_key)
         .await
-        .unwrap()
+        .unwrap()?;
+    assert_eq!(found.image.id, found.scan.image_id);
+    assert_eq!(found.image.sha256, scan.image.sha256);
+    Some(found.scan)
 }
 
 /// A source.
@@ -75,7 +78,7 @@ pub fn face_at(x: f32) -> NewFace {
             x2: x + 100.0,
             y2: 120.25,
         },
-        score: 0.93,
+        score: Some(0.93),
         landmarks: Some([[x, 0.1], [1.5, 2.5], [3.25, 4.125], [5.0, 6.0], [7.0, 1e-7]]),
         quality: None,
         embedding: Some(Embedding {

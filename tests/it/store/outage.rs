@@ -61,7 +61,9 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         });
         let waiting = "SELECT count(*) FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while database.count(waiting).await == 0 {}
+        while database.count(waiting).await == 0 {
+            assert!(!saving.is_finished(), "nothing held the picture");
+        }
         proxy.cut().await;
         assert_unavailable(saving.await.unwrap());
         execute(&mut holder, "ROLLBACK").await;
