@@ -61,7 +61,7 @@ CREATE TABLE faces (
     y1        REAL    NOT NULL,
     x2        REAL    NOT NULL,
     y2        REAL    NOT NULL,
-    score     REAL    NOT NULL,
+    score     REAL,            -- NULL for a crop that came aligned
     landmarks BLOB,
     quality   TEXT,
     UNIQUE (scan_id, position)
