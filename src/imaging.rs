@@ -1,3 +1,18 @@
 //! Pixels: decoding, geometry, resizing, warping, quality, enhancement and encoding. No inference, no I/O.
 
+pub mod decode;
+pub mod draw;
+pub mod encode;
+pub mod enhance;
+pub mod format;
 pub mod geometry;
+pub mod limits;
+pub mod phash;
+pub mod pool;
+pub mod quality;
+pub mod resize;
+pub mod tensor;
+pub mod warp;
+
+#[cfg(test)]
+mod synthetic;

@@ -1,0 +1,124 @@
+"""Writes tests/fixtures/imaging: what Pillow, OpenCV and numpy answer for synthetic pictures.
+
+Needs numpy, Pillow and opencv-python-headless; their versions are recorded in reference.json.
+Run it from the repository root. The tests read only its output.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import PIL
+from PIL import Image, ImageEnhance, ImageFilter
+
+OUT = Path("tests/fixtures/imaging")
+TEMPLATE = np.array(
+    [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
+)
+
+
+def synthetic(width, height):
+    """The picture the Rust tests compute by the same integer formula."""
+    y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
+    ramp = abs(2 * ((x * 5 + y * 3 + c * 40) % 256) - 255)
+    texture = ((x * x + 7 * y * (c + 1)) >> 2) & 63
+    return (ramp * 3 // 4 + texture).astype(np.uint8)
+
+
+def save(name, pixels):
+    Image.fromarray(pixels).save(OUT / name, optimize=True)
+
+
+def umeyama(src, dst):
+    ms, md = src.mean(0), dst.mean(0)
+    a, b = src - ms, dst - md
+    u, d, vt = np.linalg.svd(b.T @ a / len(src))
+    s = np.diag([1.0, np.sign(np.linalg.det(u) * np.linalg.det(vt))])
+    r = u @ s @ vt
+    k = (d * np.diag(s)).sum() / a.var(0).sum()
+    return np.hstack([k * r, (md - k * r @ ms)[:, None]])
+
+
+def quality(pixels):
+    grey = pixels.astype(np.float64) @ [0.299, 0.587, 0.114]
+    border = {"borderType": cv2.BORDER_REFLECT_101}
+    sx = cv2.Sobel(grey, cv2.CV_64F, 1, 0, ksize=3, **border)
+    sy = cv2.Sobel(grey, cv2.CV_64F, 0, 1, ksize=3, **border)
+    return {
+        "blur_score": cv2.Laplacian(grey, cv2.CV_64F, ksize=1, **border).var(),
+        "brightness": grey.mean(),
+        "contrast": grey.std(),
+        "sharpness": np.sqrt(sx**2 + sy**2).mean(),
+    }
+
+
+def resizes():
+    source = synthetic(97, 61)
+    for width, height in ((40, 25), (150, 100)):
+        pil = Image.fromarray(source)
+        save(f"bilinear_{width}.png", np.array(pil.resize((width, height), Image.BILINEAR)))
+        save(f"bicubic_{width}.png", np.array(pil.resize((width, height), Image.BICUBIC)))
+        save(f"bilinear_point_{width}.png", cv2.resize(source, (width, height), interpolation=cv2.INTER_LINEAR))
+    save("area_40.png", cv2.resize(source, (40, 25), interpolation=cv2.INTER_AREA))
+
+
+def aligned():
+    points = np.array([[70.0, 60.0], [128.5, 75.25], [92.0, 105.0], [60.5, 130.0], [109.0, 143.0]])
+    matrix = umeyama(points, TEMPLATE)
+    save("aligned.png", cv2.warpAffine(synthetic(200, 180), matrix, (112, 112), flags=cv2.INTER_LINEAR, borderValue=0))
+    edge = points + [-75.0, -60.0]
+    save(
+        "aligned_edge.png",
+        cv2.warpAffine(synthetic(200, 180), umeyama(edge, TEMPLATE), (112, 112), flags=cv2.INTER_LINEAR, borderValue=0),
+    )
+    return {"points": points.tolist(), "edge": edge.tolist(), "matrix": matrix.tolist()}
+
+
+def enhanced():
+    source = Image.fromarray(synthetic(48, 36))
+    contrast = ImageEnhance.Contrast(source).enhance(1.15)
+    save("contrast.png", np.array(contrast))
+    save("sharpness.png", np.array(ImageEnhance.Sharpness(source).enhance(1.1)))
+    save("unsharp.png", np.array(source.filter(ImageFilter.UnsharpMask(1, 120, 3))))
+    whole = source.resize((48 * 4, 36 * 4), Image.BICUBIC)
+    whole = ImageEnhance.Sharpness(ImageEnhance.Contrast(whole).enhance(1.15)).enhance(1.1)
+    save("enhanced.png", np.array(whole.filter(ImageFilter.UnsharpMask(1, 120, 3))))
+    luma = cv2.cvtColor(synthetic(131, 90), cv2.COLOR_RGB2YCrCb)[:, :, 0].copy()
+    save("clahe_luma.png", cv2.createCLAHE(2.0, (8, 8)).apply(luma))
+
+
+def cmyk():
+    ink = np.dstack([synthetic(40, 32), synthetic(32, 40).transpose(1, 0, 2)[:, :, 1] // 2])
+    buffer = io.BytesIO()
+    Image.fromarray(ink, "CMYK").save(buffer, "JPEG", quality=92)
+    adobe = buffer.getvalue()
+    at = adobe.index(b"Adobe") - 4
+    ycck = bytearray(adobe)
+    ycck[at + 15] = 2  # the transform flag: the same numbers, read as YCCK
+    plain = adobe[:at] + adobe[at + 16 :]
+    for name, data in (("cmyk", adobe), ("ycck", bytes(ycck)), ("cmyk_plain", plain)):
+        (OUT / f"{name}.jpg").write_bytes(data)
+        save(f"{name}.png", np.array(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    resizes()
+    enhanced()
+    cmyk()
+    dark = (synthetic(112, 112) // 6).astype(np.uint8)
+    reference = {
+        "versions": {"opencv": cv2.__version__, "pillow": PIL.__version__, "numpy": np.__version__},
+        "align": aligned(),
+        "quality": {
+            "112x112": quality(synthetic(112, 112)),
+            "97x61": quality(synthetic(97, 61)),
+            "dark": quality(dark),
+        },
+    }
+    (OUT / "reference.json").write_text(json.dumps(reference, indent=1) + "\n")
+
+
+main()

@@ -1,0 +1,120 @@
+//! The one EXIF entry that matters here.
+
+/// Tag 0x0112, Orientation, in IFD 0.
+const ORIENTATION: u16 = 0x0112;
+
+/// The orientation, 1..=8, in an EXIF block (a TIFF header and its IFD 0, with or without the `Exif\0\0`
+/// that JPEG puts in front). Anything missing or malformed is `None`: metadata never fails a picture.
+pub(super) fn orientation(block: &[u8]) -> Option<u8> {
+    let block = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
+    let reader = Reader {
+        block,
+        big_endian: match block.get(..4)? {
+            b"II*\0" => false,
+            b"MM\0*" => true,
+            _ => return None,
+        },
+    };
+    let ifd = reader.u32(4)? as usize;
+    let entries = usize::from(reader.u16(ifd)?);
+    let entry = (0..entries)
+        .map(|i| ifd + 2 + 12 * i)
+        .find(|at| reader.u16(*at) == Some(ORIENTATION))?;
+    // The standard says SHORT; some writers use BYTE or LONG.
+    let value = match reader.u16(entry + 2)? {
+        1 => u32::from(*block.get(entry + 8)?),
+        3 => u32::from(reader.u16(entry + 8)?),
+        4 => reader.u32(entry + 8)?,
+        _ => return None,
+    };
+    u8::try_from(value).ok().filter(|v| (1..=8).contains(v))
+}
+
+struct Reader<'a> {
+    block: &'a [u8],
+    big_endian: bool,
+}
+
+impl Reader<'_> {
+    fn u16(&self, at: usize) -> Option<u16> {
+        let bytes = self.block.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if self.big_endian {
+            u16::from_be_bytes(bytes)
+        } else {
+            u16::from_le_bytes(bytes)
+        })
+    }
+
+    fn u32(&self, at: usize) -> Option<u32> {
+        let bytes = self.block.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if self.big_endian {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(big_endian: bool, kind: u16, value: u32) -> Vec<u8> {
+        let short = |v: u16| {
+            if big_endian {
+                v.to_be_bytes()
+            } else {
+                v.to_le_bytes()
+            }
+        };
+        let long = |v: u32| {
+            if big_endian {
+                v.to_be_bytes()
+            } else {
+                v.to_le_bytes()
+            }
+        };
+        let mut block = if big_endian {
+            b"MM\0*".to_vec()
+        } else {
+            b"II*\0".to_vec()
+        };
+        block.extend(long(8));
+        block.extend(short(2));
+        // An unrelated entry first: ImageWidth.
+        block.extend([&short(0x100)[..], &short(4), &long(1), &long(7)].concat());
+        block.extend([&short(ORIENTATION)[..], &short(kind), &long(1)].concat());
+        match kind {
+            1 => block.extend([value as u8, 0, 0, 0]),
+            3 => block.extend([short(value as u16), [0, 0]].concat()),
+            _ => block.extend(long(value)),
+        }
+        block
+    }
+
+    #[test]
+    fn both_byte_orders_and_three_types() {
+        for big_endian in [false, true] {
+            for kind in [1, 3, 4] {
+                assert_eq!(orientation(&block(big_endian, kind, 6)), Some(6), "{kind}");
+            }
+        }
+        let prefixed = [&b"Exif\0\0"[..], &block(true, 3, 8)].concat();
+        assert_eq!(orientation(&prefixed), Some(8));
+    }
+
+    #[test]
+    fn nonsense_is_no_orientation() {
+        assert_eq!(orientation(&block(false, 3, 0)), None);
+        assert_eq!(orientation(&block(false, 3, 9)), None);
+        assert_eq!(orientation(&block(false, 4, 0x1_0006)), None);
+        assert_eq!(orientation(&block(false, 2, 6)), None);
+        let whole = block(false, 3, 6);
+        for end in 0..whole.len() - 2 {
+            assert_eq!(orientation(&whole[..end]), None, "{end}");
+        }
+        let mut far = whole;
+        far[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(orientation(&far), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! JPEG: grey, YCbCr, RGB, CMYK and YCCK; baseline and progressive.
+//!
+//! Four-channel files are taken as inverted, as Adobe writes them and as Pillow reads them, with or without the
+//! Adobe marker: R = C·K / 255 on the stored values.
+//!
+//! The decoder fills what a short file lacks with grey and says nothing. So the markers are walked first
+//! ([`walk`]). A file that reaches its end mark is decoded strictly. One that does not is decoded twice, with
+//! two different continuations: equal pixels mean that the scans were complete and only the mark is missing.
+
+mod walk;
+
+use image::RgbImage;
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::errors::DecodeErrors;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use self::walk::Walk;
+use super::{DecodeError, DecodeOptions, Stored};
+use crate::imaging::format::Format;
+
+const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
+
+/// What stands in for missing scan data the second time; the first time it is the decoder's zeros.
+const OTHER_CONTINUATION: [u8; 8] = [0x6B, 0xD3, 0x94, 0x2E, 0xB5, 0x5A, 0xC9, 0x37];
+
+const TRUNCATED: DecodeError = DecodeError::Truncated {
+    format: Format::Jpeg,
+};
+
+pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
+    let walk = Walk::over(bytes)?;
+    let (width, height) = (u32::from(walk.width), u32::from(walk.height));
+    options.limits.check_size(width, height)?;
+    // Every 8×8 block costs at least one bit, so a header alone makes nobody allocate.
+    let blocks = u64::from(width.div_ceil(8)) * u64::from(height.div_ceil(8));
+    if blocks > bytes.len() as u64 * 8 {
+        return Err(TRUNCATED);
+    }
+    let samples = if walk.ended {
+        // Junk between segments is an error to the strict decoder, though it harms no pixel.
+        samples(bytes, !walk.junk).map_err(|error| sort(&error))?
+    } else if walk.all_scans_seen() {
+        without_end_mark(bytes)?
+    } else {
+        return Err(TRUNCATED);
+    };
+    let pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
+        DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size")
+    })?;
+    Ok(Stored {
+        pixels,
+        orientation: walk.orientation.unwrap_or(1),
+    })
+}
+
+/// Decodes a file that lacks its end mark, if that is all it lacks.
+fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    // A trailing 0xFF is half a mark or half a stuffed byte; either way it holds no pixels.
+    let kept = bytes.iter().rposition(|b| *b != 0xFF).map_or(0, |i| i + 1);
+    let kept = &bytes[..kept];
+    let first = [kept, &END_OF_IMAGE].concat();
+    let second = [kept, &OTHER_CONTINUATION.repeat(8), &END_OF_IMAGE].concat();
+    let decoded = samples(&first, true).map_err(|_| TRUNCATED)?;
+    match samples(&second, true) {
+        Ok(other) if other == decoded => Ok(decoded),
+        _ => Err(TRUNCATED),
+    }
+}
+
+fn samples(bytes: &[u8], strict: bool) -> Result<Vec<u8>, DecodeErrors> {
+    let options = DecoderOptions::default()
+        .set_strict_mode(strict)
+        .set_max_width(usize::from(u16::MAX))
+        .set_max_height(usize::from(u16::MAX))
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode()
+}
+
+fn sort(error: &DecodeErrors) -> DecodeError {
+    match error {
+        DecodeErrors::Unsupported(_) => {
+            DecodeError::unsupported(Format::Jpeg, "its coding process cannot be decoded")
+        }
+        DecodeErrors::ExhaustedData => TRUNCATED,
+        _ => DecodeError::corrupt(Format::Jpeg, "its scan data cannot be decoded"),
+    }
+}

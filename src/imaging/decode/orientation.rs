@@ -1,0 +1,61 @@
+//! EXIF orientation applied to pixels.
+
+use image::RgbImage;
+use image::imageops::{
+    flip_horizontal_in_place, flip_vertical_in_place, rotate90, rotate180_in_place, rotate270,
+};
+
+/// Turns stored pixels upright. Values outside 2..=8 change nothing.
+pub(super) fn upright(mut pixels: RgbImage, orientation: u8) -> RgbImage {
+    // 5 and 7 are the transposes: a quarter turn of the stored picture, then a mirror.
+    let mut pixels = match orientation {
+        5 | 6 => rotate90(&pixels),
+        7 | 8 => rotate270(&pixels),
+        _ => std::mem::take(&mut pixels),
+    };
+    match orientation {
+        2 | 5 | 7 => flip_horizontal_in_place(&mut pixels),
+        3 => rotate180_in_place(&mut pixels),
+        4 => flip_vertical_in_place(&mut pixels),
+        _ => {}
+    }
+    pixels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use image::Rgb;
+
+    /// Where the stored corners A B / C D stand in the upright picture, from the EXIF 2.3 table.
+    #[test]
+    fn corners_follow_the_standard() {
+        let stored = |letters: [u8; 6]| {
+            RgbImage::from_fn(3, 2, |x, y| Rgb([letters[(y * 3 + x) as usize]; 3]))
+        };
+        let rows = |picture: RgbImage| -> Vec<String> {
+            picture
+                .rows()
+                .map(|row| row.map(|p| char::from(p[0])).collect())
+                .collect()
+        };
+        let cases: [(u8, &[&str]); 9] = [
+            (0, &["abc", "def"]),
+            (1, &["abc", "def"]),
+            (2, &["cba", "fed"]),
+            (3, &["fed", "cba"]),
+            (4, &["def", "abc"]),
+            (5, &["ad", "be", "cf"]),
+            (6, &["da", "eb", "fc"]),
+            (7, &["fc", "eb", "da"]),
+            (8, &["cf", "be", "ad"]),
+        ];
+        for (orientation, expected) in cases {
+            assert_eq!(
+                rows(upright(stored(*b"abcdef"), orientation)),
+                expected,
+                "orientation {orientation}"
+            );
+        }
+    }
+}

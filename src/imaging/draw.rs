@@ -1,0 +1,119 @@
+//! Boxes and points drawn into a picture, for people to look at.
+
+use image::{Rgb, RgbImage};
+use imageproc::drawing::{draw_filled_circle_mut, draw_filled_rect_mut};
+use imageproc::rect::Rect;
+
+use super::geometry::{BBox, Landmarks};
+
+/// A face to draw.
+#[derive(Clone, Copy, Debug)]
+pub struct Annotation {
+    /// The box in pixels.
+    pub bbox: BBox,
+    /// The five points in pixels.
+    pub landmarks: Option<Landmarks>,
+    /// The detector's score, 0..=1: the box is the greener the surer, the redder the less.
+    pub score: f32,
+}
+
+const POINT_COLOURS: [Rgb<u8>; 5] = [
+    Rgb([0, 160, 255]),
+    Rgb([0, 255, 255]),
+    Rgb([255, 220, 0]),
+    Rgb([255, 0, 200]),
+    Rgb([255, 140, 200]),
+];
+
+/// Draws boxes and points. Lines are 1/400 of the long side thick, at least 1 px, and lie inside their box.
+/// What is outside the picture or not a number is left out.
+pub fn annotate(picture: &mut RgbImage, faces: &[Annotation]) {
+    let thick = (picture.width().max(picture.height()) / 400).max(1) as i32;
+    for face in faces {
+        let sure = (face.score.clamp(0.0, 1.0) * 255.0) as u8;
+        draw_box(picture, &face.bbox, thick, Rgb([255 - sure, sure, 0]));
+        for (point, colour) in face.landmarks.iter().flatten().zip(POINT_COLOURS) {
+            draw_point(picture, *point, thick + 1, colour);
+        }
+    }
+}
+
+fn draw_box(picture: &mut RgbImage, bbox: &BBox, thick: i32, colour: Rgb<u8>) {
+    // Clipping by clamp keeps NaN, which casts to 0 and is caught as an empty box.
+    let clipped = bbox.clipped(picture.width(), picture.height());
+    let [x1, y1, x2, y2] = clipped.to_array().map(|v| v.round() as i32);
+    let (width, height) = (x2 - x1, y2 - y1);
+    let (down, across) = (thick.min(height), thick.min(width));
+    let lines = [
+        (x1, y1, width, down),
+        (x1, y2 - down, width, down),
+        (x1, y1, across, height),
+        (x2 - across, y1, across, height),
+    ];
+    for (x, y, width, height) in lines {
+        if width > 0 && height > 0 {
+            let line = Rect::at(x, y).of_size(width.unsigned_abs(), height.unsigned_abs());
+            draw_filled_rect_mut(picture, line, colour);
+        }
+    }
+}
+
+fn draw_point(picture: &mut RgbImage, [x, y]: [f32; 2], radius: i32, colour: Rgb<u8>) {
+    let inside = |v: f32, side: u32| (0.0..side as f32).contains(&v);
+    if inside(x, picture.width()) && inside(y, picture.height()) {
+        let centre = (x.round() as i32, y.round() as i32);
+        draw_filled_circle_mut(picture, centre, radius, colour);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLACK: Rgb<u8> = Rgb([0; 3]);
+
+    fn face(bbox: [f32; 4]) -> Annotation {
+        Annotation {
+            bbox: bbox.into(),
+            landmarks: None,
+            score: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_box_is_an_outline_and_points_are_discs() {
+        let mut picture = RgbImage::new(100, 80);
+        let mut annotation = face([10.0, 20.0, 50.0, 60.0]);
+        annotation.landmarks = Some([[20.0, 30.0], [40.0, 30.0], [30.0, 40.0], [22.0, 50.0], [38.0, 50.0]]);
+        annotate(&mut picture, &[annotation]);
+        let green = Rgb([0, 255, 0]);
+        for (x, y) in [(10, 20), (49, 20), (10, 59), (49, 59), (30, 20), (10, 40)] {
+            assert_eq!(*picture.get_pixel(x, y), green, "{x} {y}");
+        }
+        for (x, y) in [(9, 20), (50, 20), (30, 19), (30, 60), (15, 25)] {
+            assert_eq!(*picture.get_pixel(x, y), BLACK, "{x} {y}");
+        }
+        assert_eq!(*picture.get_pixel(30, 40), POINT_COLOURS[2]);
+        assert_eq!(*picture.get_pixel(32, 40), POINT_COLOURS[2]);
+    }
+
+    #[test]
+    fn lines_grow_with_the_picture() {
+        let mut picture = RgbImage::new(2000, 100);
+        annotate(&mut picture, &[face([100.0, 10.0, 300.0, 90.0])]);
+        assert_ne!(*picture.get_pixel(104, 50), BLACK);
+        assert_eq!(*picture.get_pixel(105, 50), BLACK);
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out() {
+        let mut picture = RgbImage::new(20, 20);
+        let mut nan = face([f32::NAN; 4]);
+        nan.landmarks = Some([[f32::NAN; 2], [-5.0, 3.0], [f32::INFINITY; 2], [1e30, 1.0], [20.0, 20.0]]);
+        nan.score = f32::NAN;
+        annotate(&mut picture, &[nan, face([30.0, 30.0, 40.0, 40.0]), face([5.0, 5.0, 5.0, 9.0])]);
+        assert!(picture.pixels().all(|p| *p == BLACK));
+        annotate(&mut picture, &[face([-1e9, -1e9, 1e9, 1e9])]);
+        assert_ne!(*picture.get_pixel(0, 19), BLACK);
+    }
+}

@@ -1,0 +1,239 @@
+//! Which format a file has, from its bytes alone.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The formats that are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// JPEG, baseline and progressive.
+    Jpeg,
+    /// PNG; the default picture of an animated one.
+    Png,
+    /// WebP; the first frame of an animated one.
+    Webp,
+    /// GIF; its first frame.
+    Gif,
+    /// Windows and OS/2 bitmaps.
+    Bmp,
+    /// TIFF and BigTIFF; the first page.
+    Tiff,
+}
+
+impl Format {
+    /// The lower-case name, as answers carry it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpeg",
+            Self::Png => "png",
+            Self::Webp => "webp",
+            Self::Gif => "gif",
+            Self::Bmp => "bmp",
+            Self::Tiff => "tiff",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sniffed {
+    /// A format that is decoded.
+    Accepted(Format),
+    /// A known format that is not decoded, by name.
+    Other(&'static str),
+    /// Nothing that is recognised.
+    Unknown,
+}
+
+/// Signatures at the start of a file. Longer ones stand before those that they begin with.
+const ACCEPTED: &[(&[u8], Format)] = &[
+    (b"\xFF\xD8\xFF", Format::Jpeg),
+    (b"\x89PNG\r\n\x1A\n", Format::Png),
+    (b"GIF87a", Format::Gif),
+    (b"GIF89a", Format::Gif),
+    (b"BM", Format::Bmp),
+    (b"II*\0", Format::Tiff),
+    (b"MM\0*", Format::Tiff),
+    (b"II+\0", Format::Tiff),
+    (b"MM\0+", Format::Tiff),
+];
+
+const OTHER: &[(&[u8], &str)] = &[
+    (b"\xFF\x0A", "jpeg xl"),
+    (b"\0\0\0\x0CJXL \r\n\x87\n", "jpeg xl"),
+    (b"\0\0\0\x0CjP  \r\n\x87\n", "jpeg 2000"),
+    (b"\xFF\x4F\xFF\x51", "jpeg 2000"),
+    (b"II\xBC\x01", "jpeg xr"),
+    (b"\0\0\x01\0", "ico"),
+    (b"\0\0\x02\0", "cur"),
+    (b"8BPS", "psd"),
+    (b"qoif", "qoi"),
+    (b"\x76\x2F\x31\x01", "openexr"),
+    (b"#?RADIANCE", "radiance hdr"),
+    (b"#?RGBE", "radiance hdr"),
+    (b"DDS ", "dds"),
+    (b"farbfeld", "farbfeld"),
+    (b"%PDF-", "pdf"),
+    (b"%!PS", "postscript"),
+    (b"\x89MNG\r\n\x1A\n", "mng"),
+    (b"\x8BJNG\r\n\x1A\n", "jng"),
+    (b"gimp xcf", "xcf"),
+    (b"BPG\xFB", "bpg"),
+    (b"FLIF", "flif"),
+    (b"\x1A\x45\xDF\xA3", "webm or matroska"),
+    (b"PK\x03\x04", "zip"),
+    (b"\x1F\x8B", "gzip"),
+];
+
+/// Finds the format of `bytes` from its signature.
+pub fn sniff(bytes: &[u8]) -> Sniffed {
+    if let Some((_, format)) = ACCEPTED.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Sniffed::Accepted(*format);
+    }
+    if bytes.starts_with(b"RIFF") {
+        return match bytes.get(8..12) {
+            Some(b"WEBP") => Sniffed::Accepted(Format::Webp),
+            Some(b"AVI ") => Sniffed::Other("avi"),
+            _ => Sniffed::Unknown,
+        };
+    }
+    if let Some((_, name)) = OTHER.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Sniffed::Other(name);
+    }
+    boxed_media(bytes)
+        .or_else(|| netpbm(bytes))
+        .or_else(|| markup(bytes))
+        .map_or(Sniffed::Unknown, Sniffed::Other)
+}
+
+/// ISO base media files name themselves by the brands of their `ftyp` box.
+fn boxed_media(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.get(4..8)? != b"ftyp" {
+        return None;
+    }
+    let length = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+    let brands = bytes.get(8..length.clamp(12, 256).min(bytes.len()))?;
+    // The major brand may be the generic `mif1`; the compatible ones then say what it is.
+    let has = |names: &[&[u8; 4]]| {
+        brands
+            .chunks_exact(4)
+            .any(|brand| names.iter().any(|name| *name == brand))
+    };
+    if has(&[b"avif", b"avis"]) {
+        Some("avif")
+    } else if has(&[b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"]) {
+        Some("heic")
+    } else if has(&[b"mif1", b"msf1"]) {
+        Some("heif")
+    } else if has(&[b"crx "]) {
+        Some("canon cr3")
+    } else {
+        Some("mp4")
+    }
+}
+
+fn netpbm(bytes: &[u8]) -> Option<&'static str> {
+    match bytes.get(..3)? {
+        [b'P', b'1'..=b'7', space] if space.is_ascii_whitespace() => Some("pnm"),
+        [b'P', b'f' | b'F', space] if space.is_ascii_whitespace() => Some("pfm"),
+        _ => None,
+    }
+}
+
+fn markup(bytes: &[u8]) -> Option<&'static str> {
+    let head = &bytes[..bytes.len().min(1024)];
+    let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
+    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let text = text.trim_start();
+    if !text.starts_with('<') {
+        None
+    } else if text.contains("<svg") {
+        Some("svg")
+    } else if text.starts_with("<!doctype html") || text.starts_with("<html") {
+        Some("html")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_formats() {
+        let cases: &[(&[u8], Format)] = &[
+            (b"\xFF\xD8\xFF\xE0", Format::Jpeg),
+            (b"\x89PNG\r\n\x1A\n", Format::Png),
+            (b"RIFF\x10\0\0\0WEBPVP8 ", Format::Webp),
+            (b"GIF89a", Format::Gif),
+            (b"BM\0\0", Format::Bmp),
+            (b"II*\0\x08\0\0\0", Format::Tiff),
+            (b"MM\0+\0\x08\0\0", Format::Tiff),
+        ];
+        for (bytes, format) in cases {
+            assert_eq!(sniff(bytes), Sniffed::Accepted(*format), "{format}");
+        }
+    }
+
+    #[test]
+    fn others_are_named() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"\0\0\0\x1Cftypavif\0\0\0\0mif1miaf", "avif"),
+            (b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif", "avif"),
+            (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", "heic"),
+            (b"\0\0\0\x10ftypmif1\0\0\0\0", "heif"),
+            (b"\0\0\0\x18ftypisom\0\0\0\0isomavc1", "mp4"),
+            (b"\xFF\x0A\xFA", "jpeg xl"),
+            (b"\0\0\0\x0CJXL \r\n\x87\n", "jpeg xl"),
+            (b"\0\0\0\x0CjP  \r\n\x87\n", "jpeg 2000"),
+            (b"\0\0\x01\0\x01\0", "ico"),
+            (b"8BPS\0\x01", "psd"),
+            (b"P6\n2 2\n", "pnm"),
+            (b"qoif\0\0", "qoi"),
+            (b"\x76\x2F\x31\x01", "openexr"),
+            (b"#?RADIANCE\n", "radiance hdr"),
+            (b"DDS |", "dds"),
+            (b"farbfeld", "farbfeld"),
+            (b"%PDF-1.7", "pdf"),
+            (
+                b"\xEF\xBB\xBF <?xml version=\"1.0\"?>\n<SVG xmlns=\"\">",
+                "svg",
+            ),
+            (b"<!DOCTYPE html><p>", "html"),
+        ];
+        for (bytes, name) in cases {
+            assert_eq!(sniff(bytes), Sniffed::Other(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_unknown() {
+        for bytes in [
+            &b""[..],
+            b"P",
+            b"RIFF",
+            b"RIFF\0\0\0\0WAVE",
+            b"hello",
+            b"\0\0\0\x08ftyp",
+            b"\xFF\xD8",
+        ] {
+            assert_eq!(sniff(bytes), Sniffed::Unknown, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_what_serde_writes() {
+        let json = serde_json::to_string(&Format::Webp).unwrap();
+        assert_eq!(json, "\"webp\"");
+        assert_eq!(Format::Webp.to_string(), "webp");
+    }
+}

@@ -1,0 +1,135 @@
+//! What a picture may cost: checked from its header, before any pixel is allocated.
+
+use std::fmt;
+
+/// Upper bounds for one encoded picture and its pixels. Each bound is inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the encoded file.
+    pub max_bytes: u64,
+    /// Width in pixels, as stored (before EXIF orientation).
+    pub max_width: u32,
+    /// Height in pixels, as stored (before EXIF orientation).
+    pub max_height: u32,
+    /// Width × height.
+    pub max_pixels: u64,
+}
+
+impl Default for Limits {
+    /// 20 MiB, 16384 × 16384, 100 megapixels.
+    fn default() -> Self {
+        Self {
+            max_bytes: 20 << 20,
+            max_width: 16_384,
+            max_height: 16_384,
+            max_pixels: 100_000_000,
+        }
+    }
+}
+
+/// The bound that a picture broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// [`Limits::max_bytes`].
+    Bytes,
+    /// [`Limits::max_width`].
+    Width,
+    /// [`Limits::max_height`].
+    Height,
+    /// [`Limits::max_pixels`].
+    Pixels,
+    /// [`Limits::decode_bytes`].
+    Memory,
+}
+
+impl fmt::Display for LimitKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::Width => "pixels wide",
+            Self::Height => "pixels high",
+            Self::Pixels => "pixels in all",
+            Self::Memory => "bytes of decoded samples",
+        })
+    }
+}
+
+/// A bound that does not hold: which, what it is, and what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    /// The bound.
+    pub limit: LimitKind,
+    /// Its value.
+    pub max: u64,
+    /// What the picture asks for.
+    pub found: u64,
+}
+
+impl Limits {
+    /// The most that the decoded samples may take: 8 bytes a pixel, which is 16-bit RGBA.
+    /// Only floating-point TIFFs near the pixel limit need more, and they are refused.
+    pub fn decode_bytes(&self) -> u64 {
+        self.max_pixels.saturating_mul(8)
+    }
+
+    pub(super) fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
+        within(LimitKind::Bytes, self.max_bytes, found)
+    }
+
+    pub(super) fn check_size(&self, width: u32, height: u32) -> Result<(), Exceeded> {
+        within(LimitKind::Width, self.max_width.into(), width.into())?;
+        within(LimitKind::Height, self.max_height.into(), height.into())?;
+        let pixels = u64::from(width) * u64::from(height);
+        within(LimitKind::Pixels, self.max_pixels, pixels)
+    }
+
+    pub(super) fn check_memory(&self, found: u64) -> Result<(), Exceeded> {
+        within(LimitKind::Memory, self.decode_bytes(), found)
+    }
+}
+
+fn within(limit: LimitKind, max: u64, found: u64) -> Result<(), Exceeded> {
+    if found <= max {
+        Ok(())
+    } else {
+        Err(Exceeded { limit, max, found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_inclusive_and_named() {
+        let limits = Limits {
+            max_bytes: 10,
+            max_width: 20,
+            max_height: 30,
+            max_pixels: 400,
+        };
+        assert_eq!(limits.check_bytes(10), Ok(()));
+        assert_eq!(limits.check_size(20, 20), Ok(()));
+        let limit = |outcome: Result<(), Exceeded>| outcome.map_err(|e| (e.limit, e.max, e.found));
+        assert_eq!(
+            limit(limits.check_bytes(11)),
+            Err((LimitKind::Bytes, 10, 11))
+        );
+        assert_eq!(
+            limit(limits.check_size(21, 1)),
+            Err((LimitKind::Width, 20, 21))
+        );
+        assert_eq!(
+            limit(limits.check_size(1, 31)),
+            Err((LimitKind::Height, 30, 31))
+        );
+        assert_eq!(
+            limit(limits.check_size(20, 21)),
+            Err((LimitKind::Pixels, 400, 420))
+        );
+        assert_eq!(
+            limit(limits.check_memory(3201)),
+            Err((LimitKind::Memory, 3200, 3201))
+        );
+    }
+}

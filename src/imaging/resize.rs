@@ -1,0 +1,92 @@
+//! Resizing of 8-bit RGB, by named definitions. All use half-pixel centres.
+
+mod area;
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use image::RgbImage;
+
+/// How samples are weighted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Bilinear, the triangle widened by the scale when shrinking: Pillow's `BILINEAR`, torchvision with antialias.
+    Bilinear,
+    /// Bilinear between the four nearest samples, whatever the scale: OpenCV's `INTER_LINEAR`.
+    BilinearPoint,
+    /// Bicubic with a = −0.5, widened when shrinking: Pillow's `BICUBIC`.
+    Bicubic,
+    /// The mean over the area that a pixel covers: OpenCV's `INTER_AREA`. An axis that grows repeats samples.
+    Area,
+}
+
+/// Resizes to exactly `width` × `height`, without regard to the aspect. A side of 0 becomes 1; a picture without
+/// pixels becomes black.
+pub fn resize(picture: &RgbImage, width: u32, height: u32, filter: Filter) -> RgbImage {
+    let (width, height) = (width.max(1), height.max(1));
+    if picture.dimensions() == (width, height) {
+        return picture.clone();
+    }
+    if picture.width() == 0 || picture.height() == 0 {
+        return RgbImage::new(width, height);
+    }
+    let algorithm = match filter {
+        Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+        Filter::BilinearPoint => ResizeAlg::Interpolation(FilterType::Bilinear),
+        Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+        Filter::Area => return area::resize(picture, width, height),
+    };
+    let source = ImageRef::new(
+        picture.width(),
+        picture.height(),
+        picture.as_raw(),
+        PixelType::U8x3,
+    )
+    .expect("an RGB picture holds three bytes a pixel");
+    let mut target = Image::new(width, height, PixelType::U8x3);
+    Resizer::new()
+        .resize(
+            &source,
+            &mut target,
+            &ResizeOptions::new().resize_alg(algorithm),
+        )
+        .expect("both pictures have pixels of one type");
+    RgbImage::from_raw(width, height, target.into_vec())
+        .expect("the target has three bytes a pixel")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::imaging::synthetic::{assert_within, picture, synthetic};
+
+    #[test]
+    fn every_filter_equals_its_reference() {
+        let source = synthetic(97, 61);
+        let cases = [
+            ("bilinear", Filter::Bilinear),
+            ("bilinear_point", Filter::BilinearPoint),
+            ("bicubic", Filter::Bicubic),
+        ];
+        for (width, height) in [(40, 25), (150, 100)] {
+            for (name, filter) in cases {
+                let name = format!("{name}_{width}.png");
+                let ours = resize(&source, width, height, filter);
+                assert_within(&ours, &picture(&name), 1, &name);
+            }
+        }
+        let ours = resize(&source, 40, 25, Filter::Area);
+        assert_within(&ours, &picture("area_40.png"), 1, "area");
+    }
+
+    #[test]
+    fn sizes_without_pixels_are_harmless() {
+        let source = synthetic(5, 4);
+        for filter in [Filter::Bilinear, Filter::BilinearPoint, Filter::Bicubic, Filter::Area] {
+            assert_eq!(resize(&source, 0, 0, filter).dimensions(), (1, 1));
+            assert_eq!(resize(&source, 9, 1, filter).dimensions(), (9, 1));
+            assert_eq!(resize(&source, 5, 4, filter), source);
+            let none = resize(&RgbImage::new(0, 7), 2, 2, filter);
+            assert_eq!(none.as_raw(), &[0; 12]);
+        }
+    }
+}
