@@ -9,6 +9,7 @@ mod tone;
 
 use image::RgbImage;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::resize::{Filter, resize};
 
@@ -69,7 +70,7 @@ pub struct EnhanceOptions {
 }
 
 /// A step that was taken, with its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum Step {
     /// A median filter.

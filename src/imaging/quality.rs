@@ -6,7 +6,8 @@ pub mod pose;
 use std::borrow::Cow;
 
 use image::RgbImage;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::resize::{Filter, resize};
 
@@ -16,7 +17,7 @@ pub const CANONICAL_SIDE: u32 = 640;
 /// The four measures of a picture and the size they were taken at.
 ///
 /// Grey is BT.601, `0.299 R + 0.587 G + 0.114 B`, not rounded. Borders are reflected without repeating the edge.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PictureQuality {
     /// Population variance of the Laplacian (0 1 0 / 1 −4 1 / 0 1 0); 0 is flat, below about 30 is blurry.
     pub blur_score: f32,

@@ -149,7 +149,6 @@ pub struct EnhancedPicture {
     /// Coordinates found in it are divided by this to get the original's.
     pub scale: f32,
     /// What was done, in order.
-    #[schema(value_type = Vec<Object>)]
     pub steps: Vec<Step>,
     /// The encoded picture, base64.
     #[serde(serialize_with = "as_base64")]

@@ -1,12 +1,13 @@
 //! Whether a face is good enough for a purpose, with reasons a program can read.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::PictureQuality;
 use super::pose::Pose;
 
 /// What a face is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
     /// Filling a collection from unknown sources: the strictest.
@@ -116,7 +117,7 @@ pub struct FaceMeasurements {
 }
 
 /// Why a face is not acceptable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Under `min_face_px`.

@@ -1,6 +1,7 @@
 //! Head pose from five points: an estimate, as good as the points are.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::imaging::geometry::Landmarks;
 
@@ -19,7 +20,7 @@ const NOSE_HEIGHT: f32 = 0.57;
 ///
 /// Yaw is trustworthy to about 10°, and good for telling profiles apart. Pitch is weak: five points hardly change
 /// while a head nods, and an open mouth moves it by several degrees.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Pose {
     /// Positive: the face is turned to the image's right. −90..=90.
     pub yaw: f32,
