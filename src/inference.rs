@@ -1,3 +1,6 @@
 //! Models and the engines that run them.
 
+mod onnx;
+pub mod prepare;
+pub mod registry;
 pub mod tensor;

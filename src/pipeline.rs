@@ -1,1 +1,3 @@
 //! The way of an image.
+
+pub mod heads;
