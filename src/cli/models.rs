@@ -230,7 +230,8 @@ fn info(
 
 /// The entry as JSON, with its file's path and state and, for an embedder, its contract.
 fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
-    let mut all = serde_json::to_value(model)?;
+    // By way of text, where an f32 keeps its short form: 0.6, not 0.6000000238418579.
+    let mut all: Value = serde_json::from_str(&serde_json::to_string(model)?)?;
     let state = state(model, models_dir)?;
     all["path"] = json!(model.path(models_dir));
     all["state"] = word(model, &state).into();
@@ -239,6 +240,9 @@ fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
     }
     if model.role == Role::Embedder {
         all["contract"] = model.contract().into();
+        if let Some(thresholds) = all["thresholds"].as_object_mut() {
+            thresholds.retain(|key, _| key.starts_with("cosine"));
+        }
     }
     Ok(all)
 }
@@ -303,6 +307,7 @@ mod tests {
             ("input.channel_order", "rgb"),
             ("input.mean", "[0.0,0.0,0.0]"),
             ("batch", "dynamic"),
+            ("thresholds.cosine_far_1e3", "0.359"),
             ("state", "different"),
             ("contract", &sface.contract()),
         ] {
@@ -310,6 +315,7 @@ mod tests {
             assert!(text.lines().any(|l| line(&l)), "{key} {value} in {text}");
         }
         assert!(text.contains("found_sha256"));
+        assert!(!text.contains("nms_iou"));
     }
 
     #[test]
