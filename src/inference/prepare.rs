@@ -1,0 +1,257 @@
+//! Turning model files as shipped into files that ONNX Runtime loads, runs fast and batches.
+//!
+//! The default models come with blockwise int8 weights and fixed shapes. A [`Recipe`] rewrites the graph: weights
+//! become f32 ([`fold`]), batch and size become free ([`shapes`]), PRelu becomes cheaper operations ([`prelu`]) and
+//! what nothing reads goes ([`prune`]). The same input gives the same bytes, so the registry can hold their sha256.
+
+mod fold;
+mod initializer;
+mod prelu;
+mod prune;
+mod shapes;
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use prost::Message;
+
+pub use super::onnx::OnnxError;
+use super::{
+    onnx::{self, GraphProto},
+    registry::{FileState, ModelSpec, Recipe, digest},
+};
+
+/// Why a model could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The registry entry has no `prepare` section: its file is used as it is.
+    #[error("model `{model}` has no `prepare` section in the registry: its file is used as it is")]
+    NoRecipe {
+        /// The registry id.
+        model: String,
+    },
+    /// The shipped file is not there.
+    #[error("model `{model}`: there is no {}: {hint}", path.display())]
+    ShippedMissing {
+        /// The registry id.
+        model: String,
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The command that fetches it.
+        hint: &'static str,
+    },
+    /// The shipped file is not the one the recipe was written for.
+    #[error(
+        "model `{model}`: field `prepare.sha256`: {} has {found}, the registry says {expected}; remove the file and fetch it again",
+        path.display()
+    )]
+    ShippedHash {
+        /// The registry id.
+        model: String,
+        /// The file.
+        path: PathBuf,
+        /// The registry's sha256.
+        expected: String,
+        /// The file's sha256.
+        found: String,
+    },
+    /// The rewritten file is not the one the registry knows.
+    #[error(
+        "model `{model}`: field `sha256`: preparing gave {found}, the registry says {expected}"
+    )]
+    PreparedHash {
+        /// The registry id.
+        model: String,
+        /// The registry's sha256.
+        expected: String,
+        /// What the rewriting gave.
+        found: String,
+    },
+    /// The bytes are not a model these structs hold completely.
+    #[error(transparent)]
+    Onnx(#[from] OnnxError),
+    /// The graph is not as the recipe expects.
+    #[error("the graph does not fit the recipe: {0}")]
+    Graph(String),
+    /// Reading or writing a file failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A model file that is ready to load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreparedModel {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its sha256, lower-case hex; equal to the registry's.
+    pub sha256: String,
+    /// Whether it had to be written: false when the right file was there already.
+    pub written: bool,
+}
+
+/// Prepares one model: checks the shipped file, rewrites it, checks the result and puts it in its place in one step.
+///
+/// A file that already has the registry's sha256 is left alone, and the shipped one is not needed then.
+pub fn prepare(
+    spec: &ModelSpec,
+    shipped_dir: &Path,
+    models_dir: &Path,
+) -> Result<PreparedModel, PrepareError> {
+    let recipe = spec
+        .prepare
+        .as_ref()
+        .ok_or_else(|| PrepareError::NoRecipe {
+            model: spec.id.clone(),
+        })?;
+    let path = spec.path(models_dir);
+    let state = spec
+        .file_state(models_dir)
+        .map_err(|source| PrepareError::Io {
+            path: path.clone(),
+            source,
+        })?;
+    if state == FileState::Ready {
+        let bytes = fs::metadata(&path)
+            .map_err(|source| PrepareError::Io {
+                path: path.clone(),
+                source,
+            })?
+            .len();
+        return Ok(PreparedModel {
+            path,
+            bytes,
+            sha256: spec.sha256.clone(),
+            written: false,
+        });
+    }
+    let shipped = shipped_dir.join(&recipe.file);
+    let bytes = fs::read(&shipped).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            PrepareError::ShippedMissing {
+                model: spec.id.clone(),
+                path: shipped.clone(),
+                hint: if recipe.opt_in {
+                    "`scripts/setup --tests` fetches it"
+                } else {
+                    "`scripts/setup` fetches it"
+                },
+            }
+        } else {
+            PrepareError::Io {
+                path: shipped.clone(),
+                source,
+            }
+        }
+    })?;
+    let found = digest::sha256(&bytes);
+    if found != recipe.sha256 {
+        return Err(PrepareError::ShippedHash {
+            model: spec.id.clone(),
+            path: shipped,
+            expected: recipe.sha256.clone(),
+            found,
+        });
+    }
+    let prepared = rewrite(&bytes, recipe.recipe)?;
+    let found = digest::sha256(&prepared);
+    if found != spec.sha256 {
+        return Err(PrepareError::PreparedHash {
+            model: spec.id.clone(),
+            expected: spec.sha256.clone(),
+            found,
+        });
+    }
+    write_in_one_step(&path, &prepared).map_err(|source| PrepareError::Io {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(PreparedModel {
+        path,
+        bytes: prepared.len() as u64,
+        sha256: found,
+        written: true,
+    })
+}
+
+/// Applies a recipe to the bytes of a shipped model. Pure: the same bytes give the same bytes.
+///
+/// # Errors
+/// When the bytes are not an ONNX model, would lose fields, or the graph is not what the recipe expects.
+pub fn rewrite(bytes: &[u8], recipe: Recipe) -> Result<Vec<u8>, PrepareError> {
+    let mut model = onnx::decode(bytes)?;
+    let graph = model
+        .graph
+        .as_mut()
+        .ok_or_else(|| PrepareError::Graph("the model has no graph".into()))?;
+    refuse_subgraphs(graph)?;
+    match recipe {
+        Recipe::Yunet => {
+            fold::fold_weights(graph)?;
+            shapes::free_batch_in_reshapes(graph)?;
+            prune::drop_unused(graph);
+            shapes::free_dims(graph, &shapes::BATCH_AND_SIZE)?;
+        }
+        Recipe::Centerface => {
+            prune::drop_unused(graph);
+            shapes::free_dims(graph, &shapes::BATCH_AND_SIZE)?;
+        }
+        Recipe::Sface => {
+            fold::fold_weights(graph)?;
+            prelu::split(graph)?;
+            prune::drop_unused(graph);
+            shapes::free_dims(graph, &shapes::BATCH)?;
+        }
+    }
+    Ok(model.encode_to_vec())
+}
+
+/// An inner graph may read names of the outer one, which the recipes do not look for.
+fn refuse_subgraphs(graph: &GraphProto) -> Result<(), PrepareError> {
+    let inner = graph.node.iter().find(|node| {
+        node.attribute
+            .iter()
+            .any(|attribute| attribute.g.is_some() || !attribute.graphs.is_empty())
+    });
+    match inner {
+        Some(node) => Err(PrepareError::Graph(format!(
+            "node `{}` ({}) has an inner graph",
+            node.name(),
+            node.op_type()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Writes beside the target and renames, so that a reader sees the whole file or none.
+fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = PathBuf::from(part);
+    let written = fs::File::create(&part)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // The first error is the one to report; a leftover part is overwritten by the next try.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

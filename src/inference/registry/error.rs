@@ -1,0 +1,93 @@
+//! What can be wrong with a registry, a model's file or its graph.
+
+use std::path::PathBuf;
+
+/// Why a model cannot be used. Every variant about a model names it and the field at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// A file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A registry file is not YAML of the expected form.
+    #[error("{}: {reason}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the place where the parser knows it.
+        reason: String,
+    },
+    /// An entry has a value that cannot be.
+    #[error("model `{model}`: field `{field}`: {reason}")]
+    Invalid {
+        /// The registry id, or the entry's number when it has none.
+        model: String,
+        /// The field's path, such as `input.mean`.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No model has this id.
+    #[error("model `{model}` is not in the registry; there are {}", known.join(", "))]
+    Unknown {
+        /// The id asked for.
+        model: String,
+        /// The ids there are.
+        known: Vec<String>,
+    },
+    /// The model's file is not there.
+    #[error("model `{model}`: field `file`: there is no {}; {hint}", path.display())]
+    Missing {
+        /// The registry id.
+        model: String,
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The model's file is another one.
+    #[error(
+        "model `{model}`: field `sha256`: {} has {found}, the registry says {expected}; {hint}",
+        path.display()
+    )]
+    Hash {
+        /// The registry id.
+        model: String,
+        /// The file.
+        path: PathBuf,
+        /// The registry's sha256.
+        expected: String,
+        /// The file's sha256.
+        found: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The loaded graph does not take or give what the entry says.
+    #[error(
+        "model `{model}`: field `{field}`: the registry expects {expected}, the file has {found}"
+    )]
+    Signature {
+        /// The registry id.
+        model: String,
+        /// The field's path.
+        field: &'static str,
+        /// What the entry implies.
+        expected: String,
+        /// What the graph declares.
+        found: String,
+    },
+}
+
+impl RegistryError {
+    pub(super) fn invalid(model: &str, field: &str, reason: impl Into<String>) -> Self {
+        Self::Invalid {
+            model: model.to_owned(),
+            field: field.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! One entry of the registry.
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Everything the registry says about a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSpec {
+    /// Its name in settings, requests and answers: lower-case letters, digits, `.`, `_` and `-`.
+    pub id: String,
+    /// What it is for.
+    pub role: Role,
+    /// How its inputs and outputs are laid out.
+    pub family: Family,
+    /// Its file, absolute or relative to the models directory.
+    pub file: PathBuf,
+    /// The file's sha256, lower-case hex.
+    pub sha256: String,
+    /// The licence of the weights.
+    pub licence: String,
+    /// Whether that licence allows commercial use.
+    pub commercial_use: bool,
+    /// Where the weights come from.
+    pub source: String,
+    /// What it takes.
+    pub input: InputSpec,
+    /// Length of the embedding; embedders only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dim: Option<usize>,
+    /// How many rows a run takes.
+    #[serde(default)]
+    pub batch: Batch,
+    /// Default thresholds.
+    #[serde(default)]
+    pub thresholds: Thresholds,
+    /// How the file is made from a shipped one; absent when it is used as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<PrepareSpec>,
+}
+
+/// What a model is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Finds faces and their five points.
+    Detector,
+    /// Turns an aligned 112×112 crop into a vector.
+    Embedder,
+}
+
+/// How a model's inputs and outputs are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// YuNet: twelve outputs, class, objectness, box and points at strides 8, 16 and 32.
+    Yunet,
+    /// SCRFD: scores, distances and, in nine-output files, points at strides 8, 16 and 32, two anchors a cell.
+    Scrfd,
+    /// CenterFace: heatmap, log-size, offset and points at stride 4.
+    Centerface,
+    /// SFace: one vector.
+    Sface,
+    /// ArcFace and its relatives: one vector.
+    Arcface,
+}
+
+impl Family {
+    /// The role that models of this family have.
+    pub fn role(self) -> Role {
+        match self {
+            Self::Yunet | Self::Scrfd | Self::Centerface => Role::Detector,
+            Self::Sface | Self::Arcface => Role::Embedder,
+        }
+    }
+
+    /// Its name in the registry.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Yunet => "yunet",
+            Self::Scrfd => "scrfd",
+            Self::Centerface => "centerface",
+            Self::Sface => "sface",
+            Self::Arcface => "arcface",
+        }
+    }
+}
+
+/// What a model takes: one f32 tensor `[N, 3, height, width]` with `x' = (x − mean) · scale`, x in 0..255.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputSpec {
+    /// The graph's name of the input; whatever the only input is called when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Width in pixels; the default one where sizes are free.
+    pub width: u32,
+    /// Height in pixels; the default one where sizes are free.
+    pub height: u32,
+    /// When set, any width and height that are multiples of it are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_multiple: Option<u32>,
+    /// Which channel comes first.
+    pub channel_order: ChannelOrder,
+    /// Subtracted from each channel, in `channel_order`.
+    pub mean: [f32; 3],
+    /// Multiplied after that, in `channel_order`.
+    pub scale: [f32; 3],
+}
+
+/// Which channel comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelOrder {
+    /// Red first.
+    Rgb,
+    /// Blue first.
+    Bgr,
+}
+
+/// How many rows a run takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batch {
+    /// Any number.
+    #[default]
+    Dynamic,
+    /// Always this many: such a model runs as several sessions instead of in batches.
+    Fixed(NonZeroUsize),
+}
+
+impl Serialize for Batch {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Dynamic => serializer.serialize_str("dynamic"),
+            Self::Fixed(rows) => rows.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Batch {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected `dynamic` or a number from 1")]
+        enum Written {
+            Word(Dynamic),
+            Rows(NonZeroUsize),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Dynamic {
+            Dynamic,
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Word(Dynamic::Dynamic) => Self::Dynamic,
+            Written::Rows(rows) => Self::Fixed(rows),
+        })
+    }
+}
+
+/// Thresholds that suit a model, unless a request says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Thresholds {
+    /// Lowest score of a face, 0..1; detectors.
+    pub score: f32,
+    /// Largest overlap of two faces as intersection over union, 0..1; detectors.
+    pub nms_iou: f32,
+    /// Cosine above which two faces are one person with one false match in 1,000; embedders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cosine_far_1e3: Option<f32>,
+    /// The same with one false match in 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cosine_far_1e4: Option<f32>,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            score: 0.6,
+            nms_iou: 0.3,
+            cosine_far_1e3: None,
+            cosine_far_1e4: None,
+        }
+    }
+}
+
+/// How a model's file is made from a shipped one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrepareSpec {
+    /// The shipped file, relative to the directory of shipped files.
+    pub file: PathBuf,
+    /// Its sha256, lower-case hex.
+    pub sha256: String,
+    /// What is done to it.
+    pub recipe: Recipe,
+    /// Whether preparing all models passes this one by when its shipped file is absent.
+    #[serde(default)]
+    pub opt_in: bool,
+}
+
+/// What is done to a shipped file; [`crate::inference::prepare`] has the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recipe {
+    /// Weights to f32, batch and size free, Reshapes that keep the batch.
+    Yunet,
+    /// Weights to f32, batch free, PRelu split.
+    Sface,
+    /// Batch and size free.
+    Centerface,
+}

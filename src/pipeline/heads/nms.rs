@@ -1,0 +1,110 @@
+//! Non-maximum suppression.
+
+use super::Candidate;
+
+/// How many candidates are looked at, the best ones: the same limit that OpenCV's face detector has by default.
+/// It bounds the time when a request asks for a minimum score of 0.
+pub const MAX_CANDIDATES: usize = 5000;
+
+/// Keeps the best candidate of each face: greedy by score, dropping those whose intersection over union with a
+/// kept one is above `iou`.
+///
+/// The answer is sorted by falling score and holds at most `max`; equal scores keep the order they came in. Of more than
+/// [`MAX_CANDIDATES`], the best are looked at.
+pub fn nms(mut candidates: Vec<Candidate>, iou: f32, max: Option<usize>) -> Vec<Candidate> {
+    candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+    candidates.truncate(MAX_CANDIDATES);
+    let mut kept: Vec<Candidate> = Vec::new();
+    for candidate in candidates {
+        if max.is_some_and(|max| kept.len() >= max) {
+            break;
+        }
+        if kept
+            .iter()
+            .all(|better| better.bbox.iou(&candidate.bbox) <= iou)
+        {
+            kept.push(candidate);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn candidate(bbox: [f32; 4], score: f32) -> Candidate {
+        Candidate {
+            bbox: bbox.into(),
+            score,
+            landmarks: None,
+        }
+    }
+
+    #[test]
+    fn the_best_of_each_face_stays() {
+        let weak = candidate([1.0, 0.0, 11.0, 10.0], 0.7);
+        let best = candidate([0.0, 0.0, 10.0, 10.0], 0.9);
+        let far = candidate([20.0, 0.0, 30.0, 10.0], 0.8);
+        let all = vec![weak, best.clone(), far.clone()];
+        assert_eq!(nms(all.clone(), 0.3, None), [best.clone(), far]);
+        assert_eq!(nms(all, 0.3, Some(1)), [best]);
+    }
+
+    #[test]
+    fn an_overlap_equal_to_the_limit_stays() {
+        // 5 of 15 shared: 1/3.
+        let one = candidate([0.0, 0.0, 10.0, 1.0], 0.9);
+        let two = candidate([5.0, 0.0, 15.0, 1.0], 0.8);
+        let both = vec![one.clone(), two.clone()];
+        assert_eq!(nms(both.clone(), 5.0 / 15.0, None), [one.clone(), two]);
+        assert_eq!(nms(both, 0.33, None), [one]);
+    }
+
+    #[test]
+    fn of_equal_scores_the_first_stays() {
+        let first = candidate([0.0, 0.0, 10.0, 10.0], 0.5);
+        let second = candidate([1.0, 0.0, 11.0, 10.0], 0.5);
+        let both = vec![first.clone(), second.clone()];
+        assert_eq!(nms(both, 0.3, None), [first.clone()]);
+        assert_eq!(nms(vec![second.clone(), first], 0.3, None), [second]);
+    }
+
+    fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
+        let one = (0..60u8, 0..60u8, 0..40u8, 0..40u8, 0..20u8).prop_map(|(x, y, w, h, score)| {
+            let [x, y, w, h] = [x, y, w, h].map(f32::from);
+            candidate([x, y, x + w, y + h], f32::from(score) / 20.0)
+        });
+        prop::collection::vec(one, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn kept_ones_do_not_overlap_and_dropped_ones_overlap_a_better_kept_one(
+            all in any_candidates(),
+            iou in 0.0f32..1.0,
+        ) {
+            let kept = nms(all.clone(), iou, None);
+            for (i, a) in kept.iter().enumerate() {
+                for b in &kept[i + 1..] {
+                    prop_assert!(a.bbox.iou(&b.bbox) <= iou);
+                    prop_assert!(a.score >= b.score);
+                }
+            }
+            for one in &all {
+                let covered = kept.contains(one)
+                    || kept.iter().any(|k| k.score >= one.score && k.bbox.iou(&one.bbox) > iou);
+                prop_assert!(covered, "{one:?} was dropped for nothing");
+            }
+        }
+
+        #[test]
+        fn a_limit_keeps_the_best_of_what_stays(all in any_candidates(), max in 0..10usize) {
+            let kept = nms(all.clone(), 0.3, None);
+            let limited = nms(all, 0.3, Some(max));
+            prop_assert_eq!(&limited[..], &kept[..max.min(kept.len())]);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Preparing the real shipped models, without running them. `scripts/setup --tests` fetches the files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use facescan::inference::{
+    prepare::{PrepareError, prepare, rewrite},
+    registry::{Batch, ModelSpec, Registry},
+    tensor::{Port, Signature},
+};
+
+/// Where `scripts/setup` put the shipped files.
+fn shipped() -> PathBuf {
+    let runtime = std::env::var_os("FACESCAN_RUNTIME").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join(".runtime"),
+        PathBuf::from,
+    );
+    let shipped = runtime.join("shipped");
+    assert!(
+        shipped.is_dir(),
+        "there is no {}: run `scripts/setup --tests`",
+        shipped.display()
+    );
+    shipped
+}
+
+fn model(id: &str) -> ModelSpec {
+    Registry::embedded().unwrap().get(id).unwrap().clone()
+}
+
+#[test]
+fn each_shipped_model_prepares_to_the_sha256_of_the_registry() {
+    let folder = tempfile::tempdir().unwrap();
+    let models_dir = folder.path().join("models");
+    let registry = Registry::embedded().unwrap();
+    for model in registry.iter() {
+        let first = prepare(model, &shipped(), &models_dir).unwrap();
+        assert!(first.written);
+        assert_eq!(first.sha256, model.sha256);
+        assert_eq!(first.bytes, fs::metadata(&first.path).unwrap().len());
+        model.verify_file(&models_dir).unwrap();
+        // A second time there is nothing to do, and nothing is needed for it.
+        let second = prepare(model, Path::new("nowhere"), &models_dir).unwrap();
+        assert!(!second.written);
+    }
+    let files = fs::read_dir(&models_dir).unwrap().count();
+    assert_eq!(files, registry.iter().count(), "no partial file is left");
+}
+
+#[test]
+fn a_damaged_prepared_file_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let yunet = model("yunet-2023mar");
+    fs::write(yunet.path(folder.path()), b"half a file").unwrap();
+    assert!(yunet.verify_file(folder.path()).is_err());
+    assert!(prepare(&yunet, &shipped(), folder.path()).unwrap().written);
+    yunet.verify_file(folder.path()).unwrap();
+}
+
+#[test]
+fn a_damaged_shipped_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let yunet = model("yunet-2023mar");
+    let name = &yunet.prepare.as_ref().unwrap().file;
+    let mut bytes = fs::read(shipped().join(name)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(folder.path().join(name), &bytes).unwrap();
+    let error = prepare(&yunet, folder.path(), &folder.path().join("models")).unwrap_err();
+    assert!(matches!(error, PrepareError::ShippedHash { .. }));
+    let text = error.to_string();
+    assert!(
+        text.starts_with("model `yunet-2023mar`: field `prepare.sha256`: "),
+        "{text}"
+    );
+    // Cut short, it is not even a model.
+    let recipe = yunet.prepare.as_ref().unwrap().recipe;
+    let cut = rewrite(&bytes[..middle], recipe);
+    assert!(matches!(cut, Err(PrepareError::Onnx(_))));
+}
+
+#[test]
+fn a_result_the_registry_does_not_know_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut yunet = model("yunet-2023mar");
+    yunet.sha256 = "0".repeat(64);
+    let error = prepare(&yunet, &shipped(), folder.path()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("model `yunet-2023mar`: field `sha256`: preparing gave "),
+        "{text}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_shipped_file_that_is_not_there_says_how_to_fetch_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = prepare(&model("sface-2021dec"), folder.path(), folder.path()).unwrap_err();
+    assert!(error.to_string().ends_with("`scripts/setup` fetches it"));
+}
+
+#[test]
+fn a_graph_unlike_its_entry_names_the_model_and_the_field() {
+    let sface = model("sface-2021dec");
+    let port = |name: &str, dims: &[Option<usize>]| Port {
+        name: name.into(),
+        dims: dims.to_vec(),
+        is_f32: true,
+    };
+    let signature = Signature {
+        inputs: vec![port("data", &[None, Some(3), Some(112), Some(112)])],
+        outputs: vec![port("fc1", &[None, Some(512)])],
+    };
+    assert_eq!(
+        sface.check_signature(&signature).unwrap_err().to_string(),
+        "model `sface-2021dec`: field `dim`: the registry expects 128, the file has 512"
+    );
+    assert_eq!(sface.batch, Batch::Dynamic);
+}
