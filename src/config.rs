@@ -46,7 +46,7 @@ pub use self::{
     log::{Log, LogFormat},
     models::Models,
     origin::{Origin, Provenance},
-    quality::{Quality, QualityPreset},
+    quality::Quality,
     runtime::Runtime,
     server::Server,
     sources::Sources,

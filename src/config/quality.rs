@@ -3,27 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Kind, Rule};
+use crate::imaging::quality::acceptance::Preset;
 
 /// Section `quality`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
     /// Thresholds that a face must meet to be acceptable.
-    pub preset: QualityPreset,
-}
-
-/// A named set of thresholds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum QualityPreset {
-    /// Pictures that are taken in at scale.
-    Ingest,
-    /// The picture that a person is enrolled with.
-    Enrol,
-    /// A picture that is compared with one enrolled.
-    Verify,
-    /// A picture that is searched for: the most lenient.
-    Search,
+    pub preset: Preset,
 }
 
 pub(super) const RULES: &[Rule] = &[Rule::typed(

@@ -14,7 +14,7 @@ pub struct Annotation {
     /// The five points in pixels.
     pub landmarks: Option<Landmarks>,
     /// The detector's score, 0..=1: the box is the greener the surer, the redder the less.
-    pub score: f32,
+    pub score: Option<f32>,
 }
 
 const POINT_COLOURS: [Rgb<u8>; 5] = [
@@ -30,7 +30,7 @@ const POINT_COLOURS: [Rgb<u8>; 5] = [
 pub fn annotate(picture: &mut RgbImage, faces: &[Annotation]) {
     let thick = (picture.width().max(picture.height()) / 400).max(1) as i32;
     for face in faces {
-        let sure = (face.score.clamp(0.0, 1.0) * 255.0) as u8;
+        let sure = (face.score.unwrap_or(1.0).clamp(0.0, 1.0) * 255.0) as u8;
         draw_box(picture, &face.bbox, thick, Rgb([255 - sure, sure, 0]));
         for (point, colour) in face.landmarks.iter().flatten().zip(POINT_COLOURS) {
             draw_point(picture, *point, thick + 1, colour);
@@ -76,7 +76,7 @@ mod tests {
         Annotation {
             bbox: bbox.into(),
             landmarks: None,
-            score: 1.0,
+            score: Some(1.0),
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
         let mut picture = RgbImage::new(20, 20);
         let mut nan = face([f32::NAN; 4]);
         nan.landmarks = Some([[f32::NAN; 2], [-5.0, 3.0], [f32::INFINITY; 2], [1e30, 1.0], [20.0, 20.0]]);
-        nan.score = f32::NAN;
+        nan.score = Some(f32::NAN);
         annotate(&mut picture, &[nan, face([30.0, 30.0, 40.0, 40.0]), face([5.0, 5.0, 5.0, 9.0])]);
         assert!(picture.pixels().all(|p| *p == BLACK));
         annotate(&mut picture, &[face([-1e9, -1e9, 1e9, 1e9])]);

@@ -1,6 +1,6 @@
 //! Which format a file has, from its bytes alone.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -36,6 +36,23 @@ impl Format {
         }
     }
 }
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    /// Reads a name that [`Format::name`] gave.
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        [Self::Jpeg, Self::Png, Self::Webp, Self::Gif, Self::Bmp, Self::Tiff]
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or(UnknownFormat)
+    }
+}
+
+/// A name that is no [`Format`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of an accepted format")]
+pub struct UnknownFormat;
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

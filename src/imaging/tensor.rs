@@ -1,11 +1,13 @@
 //! Pixels to network input: normalised, planar, written straight into a batch row.
 
 use image::RgbImage;
+use serde::{Deserialize, Serialize};
 
 use super::resize::{Filter, resize};
 
 /// The order of the channel planes in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChannelOrder {
     /// Red, green, blue.
     Rgb,

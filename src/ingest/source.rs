@@ -6,6 +6,7 @@ use base64::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de};
+use utoipa::ToSchema;
 
 use crate::error::Error;
 
@@ -41,7 +42,7 @@ impl ImageInput {
 }
 
 /// An image in a JSON or msgpack body.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
     /// The caller's id for it.
@@ -49,6 +50,7 @@ pub struct ImageEntry {
     pub id: Option<String>,
     /// The bytes: base64 text, or binary in msgpack.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub data: Option<Payload>,
     /// An address to fetch it from.
     #[serde(default)]

@@ -98,12 +98,15 @@ impl Detector {
         size: u32,
         min_score: f32,
     ) -> Result<Found, Error> {
-        if let Some(fixed) = self.spec.input.fixed_side()
-            && fixed != size
-        {
+        let input = &self.spec.input;
+        if !input.takes_square(size) {
+            let allowed = match input.size_multiple {
+                Some(multiple) => format!("multiples of {multiple}"),
+                None => format!("{} only", input.width),
+            };
             return Err(Error::invalid_option(
                 "det_size",
-                format!("the detector {} runs at {fixed} only, not at {size}", self.spec.id),
+                format!("the detector {} takes {allowed}, not {size}", self.spec.id),
             ));
         }
         let picture = Arc::clone(picture);

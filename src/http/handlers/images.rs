@@ -136,6 +136,7 @@ pub struct StoredFaceAnswer {
     score: Option<f32>,
     /// The five points.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<[f32; 2]>>)]
     landmarks: Option<Landmarks>,
     /// How good the face is.
     #[serde(skip_serializing_if = "Option::is_none")]

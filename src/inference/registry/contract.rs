@@ -1,6 +1,7 @@
 //! Which embeddings may be compared.
 
-use super::{ChannelOrder, ModelSpec, digest};
+use super::{ModelSpec, digest};
+use crate::imaging::tensor::ChannelOrder;
 
 /// The template faces are aligned to: the five ArcFace points on a 112×112 crop, by a similarity transform.
 pub const ALIGNMENT: &str = "arcface-112-5pt";

@@ -1,8 +1,10 @@
 //! One entry of the registry.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{fmt, num::NonZeroUsize, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::imaging::tensor::{ChannelOrder, Normalisation};
 
 /// Everything the registry says about a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +52,15 @@ pub enum Role {
     Embedder,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Detector => "detector",
+            Self::Embedder => "embedder",
+        })
+    }
+}
+
 /// How a model's inputs and outputs are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -87,6 +98,12 @@ impl Family {
     }
 }
 
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What a model takes: one f32 tensor `[N, 3, height, width]` with `x' = (x − mean) · scale`, x in 0..255.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,14 +126,23 @@ pub struct InputSpec {
     pub scale: [f32; 3],
 }
 
-/// Which channel comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ChannelOrder {
-    /// Red first.
-    Rgb,
-    /// Blue first.
-    Bgr,
+impl InputSpec {
+    /// How pixels become this input's values.
+    pub fn normalisation(&self) -> Normalisation {
+        Normalisation {
+            order: self.channel_order,
+            mean: self.mean,
+            scale: self.scale,
+        }
+    }
+
+    /// Whether the model takes squares of `side` pixels.
+    pub fn takes_square(&self, side: u32) -> bool {
+        match self.size_multiple {
+            Some(multiple) => side.is_multiple_of(multiple),
+            None => self.width == side && self.height == side,
+        }
+    }
 }
 
 /// How many rows a run takes.
@@ -127,6 +153,16 @@ pub enum Batch {
     Dynamic,
     /// Always this many: such a model runs as several sessions instead of in batches.
     Fixed(NonZeroUsize),
+}
+
+impl Batch {
+    /// The number of rows, where it is fixed.
+    pub fn fixed(self) -> Option<usize> {
+        match self {
+            Self::Dynamic => None,
+            Self::Fixed(rows) => Some(rows.get()),
+        }
+    }
 }
 
 impl Serialize for Batch {
