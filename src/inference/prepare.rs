@@ -1,8 +1,8 @@
 //! Turning model files as shipped into files that ONNX Runtime loads, runs fast and batches.
 //!
 //! The default models come with blockwise int8 weights and fixed shapes. A [`Recipe`] rewrites the graph: weights
-//! become f32 ([`fold`]), batch and size become free ([`shapes`]), PRelu becomes cheaper operations ([`prelu`]) and
-//! what nothing reads goes ([`prune`]). The same input gives the same bytes, so the registry can hold their sha256.
+//! become f32 (`fold`), batch and size become free (`shapes`), PRelu becomes cheaper operations (`prelu`) and
+//! what nothing reads goes (`prune`). The same input gives the same bytes, so the registry can hold their sha256.
 
 mod fold;
 mod initializer;

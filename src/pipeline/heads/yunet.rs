@@ -29,8 +29,8 @@ pub fn decode(
         let (boxes, _) = values("bbox", 4)?.as_chunks::<4>();
         let (points, _) = values("kps", 10)?.as_chunks::<10>();
         let s = stride as f32;
-        for cell in 0..columns * rows {
-            let score = (class[cell].clamp(0.0, 1.0) * object[cell].clamp(0.0, 1.0)).sqrt();
+        for (cell, (class, object)) in class.iter().zip(object).enumerate() {
+            let score = (class.clamp(0.0, 1.0) * object.clamp(0.0, 1.0)).sqrt();
             if score.is_nan() || score < min_score {
                 continue;
             }
