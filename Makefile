@@ -22,7 +22,6 @@ models: setup build ## rewrite the shipped models into .runtime/models/
 
 test: ## run the whole suite, Postgres included
 	scripts/setup --tests
-	cargo run --locked --quiet -- models prepare
 	scripts/postgres run cargo test --locked
 
 lint: ## check the formatting, clippy and the scripts

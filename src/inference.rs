@@ -6,7 +6,7 @@
 pub mod backend;
 pub mod device;
 pub mod engine;
-pub mod onnx;
+mod onnx;
 pub mod operation;
 pub mod prepare;
 pub mod registry;

@@ -48,7 +48,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             tracing::info!("shutting down: finishing what is in flight");
             lifecycle.stop();
             if lifecycle::signal().await.is_ok() {
-                drop(forced_sender.send(()));
+                forced_sender.send(()).ok();
             }
         }
     });

@@ -1,4 +1,5 @@
 use super::*;
+use crate::imaging::tensor::ChannelOrder;
 use crate::inference::tensor::{Port, Signature};
 
 fn entry(id: &str, change: impl FnOnce(&mut Value)) -> Value {

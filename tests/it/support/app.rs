@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
@@ -17,7 +17,11 @@ use facescan::{
     clock::SystemClock,
     config::{Config, Sources},
     http,
-    inference::backend::ort::{OrtBackend, OrtSettings},
+    inference::{
+        backend::ort::{OrtBackend, OrtSettings},
+        prepare::prepare,
+        registry::Registry,
+    },
 };
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -30,6 +34,18 @@ pub fn runtime_dir() -> PathBuf {
         Some(path) => path.into(),
         None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".runtime"),
     }
+}
+
+/// Where the models are; they are made from the shipped files when they are not there yet.
+pub fn models_dir() -> &'static Path {
+    static MODELS: OnceLock<PathBuf> = OnceLock::new();
+    MODELS.get_or_init(|| {
+        let (models, shipped) = (runtime_dir().join("models"), runtime_dir().join("shipped"));
+        for spec in Registry::embedded().unwrap().iter() {
+            prepare(spec, &shipped, &models).unwrap_or_else(|error| panic!("{error}; run `make test`"));
+        }
+        models
+    })
 }
 
 /// A picture that `scripts/setup --tests` fetched.
@@ -88,10 +104,9 @@ impl TestApp {
     /// With some settings given as environment variables.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let models = runtime_dir().join("models");
         let mut environment: BTreeMap<String, String> = BTreeMap::from([
             ("FACESCAN__DATA_DIR".to_owned(), data.path().display().to_string()),
-            ("FACESCAN__MODELS__DIR".to_owned(), models.display().to_string()),
+            ("FACESCAN__MODELS__DIR".to_owned(), models_dir().display().to_string()),
         ]);
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let (config, _) = Config::load(&Sources {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, process::Command};
 
-use super::app::runtime_dir;
+use super::app::{models_dir, runtime_dir};
 
 /// A command of the binary in an empty environment; its working directory has no `.env`.
 pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
@@ -11,7 +11,7 @@ pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
         .args(args)
         .env_clear()
-        .env("FACESCAN__MODELS__DIR", runtime_dir().join("models"))
+        .env("FACESCAN__MODELS__DIR", models_dir())
         .env("FACESCAN__RUNTIME__LIBRARY", runtime_dir().join("onnxruntime").join(library))
         .env("LOG_LEVEL", "warn")
         .current_dir(env!("CARGO_TARGET_TMPDIR"));
