@@ -204,7 +204,7 @@ impl Enhanced {
             Upscale::Off => 1.0,
             Upscale::Auto => automatic_factor(width, height) as f32,
             // `max` takes the number where the factor is none.
-            Upscale::Factor(factor) => factor.min(most).max(1.0),
+            Upscale::Factor(factor) => factor.max(1.0).min(most),
         };
         let scaled = |side: u32| (side as f32 * factor).round() as u32;
         if scaled(long) > long {
@@ -237,12 +237,7 @@ mod tests {
         let enhanced = enhance(&synthetic(48, 36), &EnhanceOptions::default());
         assert_eq!(enhanced.scale, 4.0);
         assert_eq!(names(&enhanced.steps), ["upscale", "contrast", "sharpness", "unsharp_mask"]);
-        // Each step is within one level of Pillow's; the unsharp mask may double a level that it is handed.
-        assert_within(&enhanced.picture, &picture("enhanced.png"), 3, "whole chain");
-        let theirs = picture("enhanced.png");
-        let samples = enhanced.picture.as_raw().iter().zip(theirs.as_raw());
-        let over = samples.filter(|(a, b)| a.abs_diff(**b) > 1).count();
-        assert!(over * 200 <= theirs.as_raw().len(), "{over} of {}", theirs.as_raw().len());
+        assert_within(&enhanced.picture, &picture("enhanced.png"), 1, "whole chain");
     }
 
     #[test]

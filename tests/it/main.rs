@@ -1,1 +1,3 @@
 //! One integration binary, one file per area.
+
+mod imaging;
