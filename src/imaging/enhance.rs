@@ -229,15 +229,25 @@ mod tests {
     fn names(steps: &[Step]) -> Vec<String> {
         let steps = serde_json::to_value(steps).unwrap();
         let steps = steps.as_array().unwrap().iter();
-        steps.map(|s| s["name"].as_str().unwrap().to_owned()).collect()
+        steps
+            .map(|s| s["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
     fn the_default_chain_equals_pillow() {
         let enhanced = enhance(&synthetic(48, 36), &EnhanceOptions::default());
         assert_eq!(enhanced.scale, 4.0);
-        assert_eq!(names(&enhanced.steps), ["upscale", "contrast", "sharpness", "unsharp_mask"]);
-        assert_within(&enhanced.picture, &picture("enhanced.png"), 1, "whole chain");
+        assert_eq!(
+            names(&enhanced.steps),
+            ["upscale", "contrast", "sharpness", "unsharp_mask"]
+        );
+        assert_within(
+            &enhanced.picture,
+            &picture("enhanced.png"),
+            1,
+            "whole chain",
+        );
     }
 
     #[test]
@@ -272,7 +282,10 @@ mod tests {
     #[test]
     fn low_resolution_is_judged_before_upscaling() {
         let enhanced = enhance(&synthetic(499, 601), &EnhanceOptions::default());
-        assert_eq!(names(&enhanced.steps), ["upscale", "contrast", "sharpness", "unsharp_mask"]);
+        assert_eq!(
+            names(&enhanced.steps),
+            ["upscale", "contrast", "sharpness", "unsharp_mask"]
+        );
         let options = EnhanceOptions {
             contrast: Apply::Never,
             sharpen: Apply::Never,
@@ -290,7 +303,10 @@ mod tests {
                 ..EnhanceOptions::default()
             };
             let enhanced = enhance(&synthetic(width, 10), &options);
-            assert_eq!(enhanced.scale, enhanced.picture.width() as f32 / width as f32);
+            assert_eq!(
+                enhanced.scale,
+                enhanced.picture.width() as f32 / width as f32
+            );
             enhanced.scale
         };
         assert_eq!(scale(2.5, 40), 2.5);
@@ -309,7 +325,15 @@ mod tests {
             ..EnhanceOptions::default()
         };
         let enhanced = enhance(&synthetic(30, 20), &options);
-        let expected = ["denoise", "upscale", "gamma", "clahe", "contrast", "sharpness", "unsharp_mask"];
+        let expected = [
+            "denoise",
+            "upscale",
+            "gamma",
+            "clahe",
+            "contrast",
+            "sharpness",
+            "unsharp_mask",
+        ];
         assert_eq!(names(&enhanced.steps), expected);
         let gamma = serde_json::to_value(enhanced.steps[2]).unwrap();
         assert_eq!(gamma, serde_json::json!({"name": "gamma", "gamma": 0.5}));

@@ -91,7 +91,12 @@ mod tests {
     #[test]
     fn sizes_without_pixels_are_harmless() {
         let source = synthetic(5, 4);
-        for filter in [Filter::Bilinear, Filter::BilinearPoint, Filter::Bicubic, Filter::Area] {
+        for filter in [
+            Filter::Bilinear,
+            Filter::BilinearPoint,
+            Filter::Bicubic,
+            Filter::Area,
+        ] {
             assert_eq!(resize(&source, 0, 0, filter).dimensions(), (1, 1));
             assert_eq!(resize(&source, 9, 1, filter).dimensions(), (9, 1));
             assert_eq!(resize(&source, 5, 4, filter), source);

@@ -161,7 +161,10 @@ mod tests {
         };
         let mut row = vec![f32::NAN; 3 * 2 * 4];
         let fit = letterbox_into(&picture, (4, 2), &normalisation, &mut row);
-        assert_eq!((fit.width, fit.height, fit.scale_x, fit.scale_y), (4, 2, 2.0, 2.0));
+        assert_eq!(
+            (fit.width, fit.height, fit.scale_x, fit.scale_y),
+            (4, 2, 2.0, 2.0)
+        );
         assert_eq!(row[..8], [14.5; 8]);
         assert_eq!(row[8..16], [18.0; 8]);
         assert_eq!(row[16..], [14.0; 8]);
@@ -179,7 +182,12 @@ mod tests {
     fn a_narrow_picture_is_padded_at_the_right() {
         let picture = RgbImage::from_pixel(1, 2, Rgb([7, 8, 9]));
         let mut row = vec![f32::NAN; 3 * 4 * 4];
-        letterbox_into(&picture, (4, 4), &Normalisation::identity(ChannelOrder::Rgb), &mut row);
+        letterbox_into(
+            &picture,
+            (4, 4),
+            &Normalisation::identity(ChannelOrder::Rgb),
+            &mut row,
+        );
         assert_eq!(row[..8], [7.0, 7.0, 0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
     }
 
@@ -188,7 +196,10 @@ mod tests {
         for size in [(3000, 2171), (970, 2204), (17, 1999), (1, 1), (20_000, 3)] {
             let fit = Letterbox::fit(size, (640, 640));
             assert!(fit.width <= 640 && fit.height <= 640);
-            assert!(fit.width == 640 || fit.height == 640, "{size:?} fills a side");
+            assert!(
+                fit.width == 640 || fit.height == 640,
+                "{size:?} fills a side"
+            );
             let [x, y] = fit.to_picture([fit.width as f32, fit.height as f32]);
             assert!((x - size.0 as f32).abs() < 1e-2, "{size:?} {x}");
             assert!((y - size.1 as f32).abs() < 1e-2, "{size:?} {y}");
@@ -199,7 +210,11 @@ mod tests {
     fn fill_row_is_the_picture() {
         let picture = synthetic(5, 3);
         let mut row = vec![0.0; 45];
-        fill_row(&picture, &Normalisation::identity(ChannelOrder::Rgb), &mut row);
+        fill_row(
+            &picture,
+            &Normalisation::identity(ChannelOrder::Rgb),
+            &mut row,
+        );
         for (x, y, pixel) in picture.enumerate_pixels() {
             for c in 0..3 {
                 let at = c * 15 + (y * 5 + x) as usize;

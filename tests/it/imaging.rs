@@ -56,9 +56,16 @@ fn every_file_of_the_collections_is_an_answer() {
         let result = decode_file(&path);
         let outcome = outcome(&result);
         // What a caught panic is reported as: none of these files should get that far.
-        assert!(!outcome.contains("no decoder expects"), "{}", path.display());
+        assert!(
+            !outcome.contains("no decoder expects"),
+            "{}",
+            path.display()
+        );
         if !outcome.starts_with("ok") {
-            println!("{outcome:60} {}", path.strip_prefix(&folder).unwrap().display());
+            println!(
+                "{outcome:60} {}",
+                path.strip_prefix(&folder).unwrap().display()
+            );
         }
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let in_suite = path.parent().is_some_and(|p| p.ends_with("pngsuite"));
@@ -101,7 +108,12 @@ fn valid_files_cut_short_are_truncated() {
             let result = decode(cut, &DecodeOptions::default());
             if let Ok(picture) = &result {
                 // Metadata, further frames and padding may follow the pixels.
-                assert_eq!(picture.pixels, whole.pixels, "{} at {percent} %", path.display());
+                assert_eq!(
+                    picture.pixels,
+                    whole.pixels,
+                    "{} at {percent} %",
+                    path.display()
+                );
             } else if !matches!(result, Err(DecodeError::Truncated { .. })) {
                 println!("{} at {percent} %: {}", path.display(), outcome(&result));
             }
@@ -117,6 +129,27 @@ fn valid_files_cut_short_are_truncated() {
     assert_eq!(other.collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
+/// Photographs as cameras, phones and sites write them: none may fall to the strictness meant for damaged files.
+#[test]
+fn every_photograph_decodes() {
+    let folders = ["detection", "exif_orientation", "lfw_fold1", "pose_quality"];
+    let mut count = 0;
+    for folder in folders.into_iter().filter_map(testdata) {
+        for path in files(&folder) {
+            let extension = path
+                .extension()
+                .and_then(|e| e.to_str())
+                .unwrap_or_default();
+            if matches!(extension, "jpg" | "jpeg" | "png") {
+                let result = decode_file(&path);
+                assert!(result.is_ok(), "{}: {}", path.display(), outcome(&result));
+                count += 1;
+            }
+        }
+    }
+    println!("{count} photographs");
+}
+
 #[test]
 fn all_orientations_give_one_upright_picture() {
     let Some(folder) = testdata("exif_orientation") else {
@@ -130,7 +163,11 @@ fn all_orientations_give_one_upright_picture() {
             let picture = load(n);
             let expected = if n == 0 { 1 } else { n };
             assert_eq!(picture.orientation, expected, "{scene}_{n}");
-            assert_eq!(picture.pixels.dimensions(), upright.pixels.dimensions(), "{scene}_{n}");
+            assert_eq!(
+                picture.pixels.dimensions(),
+                upright.pixels.dimensions(),
+                "{scene}_{n}"
+            );
             let ours = canonical(&picture.pixels);
             let samples = ours.as_raw().iter().zip(reference.as_raw());
             let apart: u64 = samples.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();

@@ -51,9 +51,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     } else {
         return Err(TRUNCATED);
     };
-    let pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
-        DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size")
-    })?;
+    let pixels = RgbImage::from_raw(width, height, samples)
+        .ok_or_else(|| DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size"))?;
     Ok(Stored {
         pixels,
         orientation: walk.orientation.unwrap_or(1),
@@ -71,7 +70,11 @@ fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let other = [kept, &continuation.repeat(16), &END_OF_IMAGE].concat();
         samples(&other, true).is_ok_and(|other| other == decoded)
     });
-    if complete { Ok(decoded) } else { Err(TRUNCATED) }
+    if complete {
+        Ok(decoded)
+    } else {
+        Err(TRUNCATED)
+    }
 }
 
 fn samples(bytes: &[u8], strict: bool) -> Result<Vec<u8>, DecodeErrors> {

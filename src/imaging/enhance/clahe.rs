@@ -26,7 +26,10 @@ fn luma(pixel: [u8; 3]) -> u8 {
 
 fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
     let grid = Grid::over(plane, width, height);
-    let (columns, rows) = (grid.axis(width, grid.tile_width), grid.axis(height, grid.tile_height));
+    let (columns, rows) = (
+        grid.axis(width, grid.tile_width),
+        grid.axis(height, grid.tile_height),
+    );
     let mut equalised = Vec::with_capacity(plane.len());
     for (line, row) in plane.chunks_exact(width).zip(&rows) {
         for (sample, column) in line.iter().zip(&columns) {
@@ -64,7 +67,10 @@ impl Grid {
         let (extended_width, extended_height) = if width % tiles == 0 && height % tiles == 0 {
             (width, height)
         } else {
-            (width + tiles - width % tiles, height + tiles - height % tiles)
+            (
+                width + tiles - width % tiles,
+                height + tiles - height % tiles,
+            )
         };
         let (tile_width, tile_height) = (extended_width / tiles, extended_height / tiles);
         let tables = (0..tiles * tiles)
