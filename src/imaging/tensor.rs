@@ -90,7 +90,8 @@ impl Letterbox {
 /// three planes to `row` (CHW; `3 · side_w · side_h` values). The padding is a normalised zero pixel.
 ///
 /// The filter is [`Filter::BilinearPoint`], OpenCV's, which the detectors' recorded answers come from.
-/// An antialiased filter moves boxes by up to 2.7 px on the reference pictures and finds no more small faces.
+/// Antialiasing moves YuNet's boxes by up to 2.7 px on the reference pictures and gains little: of 81 faces reduced
+/// to a 128-pixel input it finds 53 to 55 where this finds 52, and as many as this at 192 and 256.
 ///
 /// # Panics
 /// When `row` has another length.
