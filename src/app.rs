@@ -38,7 +38,11 @@ impl App {
     ///
     /// # Errors
     /// A model that is missing or does not fit its registry entry, or a database that cannot be used.
-    pub async fn start(config: Config, backend: &dyn Backend, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    pub async fn start(
+        config: Config,
+        backend: &dyn Backend,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let store = open_store(&config).await?;
         Self::with_store(config, backend, store, clock).await
     }
@@ -60,10 +64,15 @@ impl App {
             backend,
             clock: &clock,
         };
-        let (detector_spec, detector_engine) = loader.load(&config.models.detector, Role::Detector)?;
-        let (embedder_spec, embedder_engine) = loader.load(&config.models.embedder, Role::Embedder)?;
+        let (detector_spec, detector_engine) =
+            loader.load(&config.models.detector, Role::Detector)?;
+        let (embedder_spec, embedder_engine) =
+            loader.load(&config.models.embedder, Role::Embedder)?;
         let queue = NonZeroUsize::new(config.imaging.queue).unwrap_or(NonZeroUsize::MIN);
-        let pool = Arc::new(CpuPool::new(config.imaging.worker_threads(), queue).context("starting the CPU pool")?);
+        let pool = Arc::new(
+            CpuPool::new(config.imaging.worker_threads(), queue)
+                .context("starting the CPU pool")?,
+        );
         let devices = Devices::from_config(&config.devices);
         for (operation, state) in devices.iter() {
             if let Some(reason) = &state.reason {
@@ -72,7 +81,8 @@ impl App {
         }
         let limits = &config.limits;
         let pipeline = Pipeline {
-            detector: Detector::new(detector_spec, detector_engine, Arc::clone(&pool)).context("the detector has no known head")?,
+            detector: Detector::new(detector_spec, detector_engine, Arc::clone(&pool))
+                .context("the detector has no known head")?,
             embedder: Embedder::new(embedder_spec, embedder_engine, config.devices.batch_size),
             pool,
             decoding: DecodeOptions {
@@ -109,8 +119,13 @@ impl App {
             store.migrate().await?;
         }
         let specs = [&self.pipeline.detector.spec, &self.pipeline.embedder.spec];
-        let models: Vec<Model> = specs.into_iter().map(|spec| stored_model(spec)).collect::<Result<_, _>>()?;
-        store.register_models(&models, self.pipeline.clock.now()).await
+        let models: Vec<Model> = specs
+            .into_iter()
+            .map(|spec| stored_model(spec))
+            .collect::<Result<_, _>>()?;
+        store
+            .register_models(&models, self.pipeline.clock.now())
+            .await
     }
 }
 
@@ -136,7 +151,9 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
     };
-    let store = store::connect(&settings).await.context("opening the database")?;
+    let store = store::connect(&settings)
+        .await
+        .context("opening the database")?;
     Ok(store)
 }
 
@@ -151,7 +168,11 @@ impl Loader<'_> {
     /// Checks a model's file and graph against the registry and starts its engine.
     fn load(&self, id: &str, role: Role) -> anyhow::Result<(Arc<ModelSpec>, Engine)> {
         let spec = self.registry.get(id)?;
-        anyhow::ensure!(spec.role == role, "model {id}, field role: is {}, and models.{role} names it", spec.role);
+        anyhow::ensure!(
+            spec.role == role,
+            "model {id}, field role: is {}, and models.{role} names it",
+            spec.role
+        );
         let dir = &self.config.models.dir;
         spec.verify_file(dir)?;
         let session = self.backend.open(&spec.path(dir))?;

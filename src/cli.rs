@@ -39,12 +39,16 @@ enum Command {
     /// Find the faces of pictures, one JSON line a picture, or a table on a terminal.
     ///
     /// Folders are searched for files whose name ends in .jpg, .jpeg, .png, .webp, .gif, .bmp, .tif or .tiff.
-    #[command(after_help = "Examples:\n  facescan scan photo.jpg\n  facescan scan --quality --draw out/ archive/ > faces.jsonl\n\n\
-                            Exit codes: 0 every picture was scanned · 1 at least one failed")]
+    #[command(
+        after_help = "Examples:\n  facescan scan photo.jpg\n  facescan scan --quality --draw out/ archive/ > faces.jsonl\n\n\
+                            Exit codes: 0 every picture was scanned · 1 at least one failed"
+    )]
     Scan(scan::ScanArgs),
     /// Find the faces of pictures and turn each into a vector.
-    #[command(after_help = "Examples:\n  facescan embed photo.jpg\n  facescan embed --aligned --embedding-format base64-f32 crops/ > vectors.jsonl\n\n\
-                            Exit codes: 0 every picture was scanned · 1 at least one failed")]
+    #[command(
+        after_help = "Examples:\n  facescan embed photo.jpg\n  facescan embed --aligned --embedding-format base64-f32 crops/ > vectors.jsonl\n\n\
+                            Exit codes: 0 every picture was scanned · 1 at least one failed"
+    )]
     Embed(scan::ScanArgs),
     /// List, prepare and verify the models.
     #[command(subcommand)]
@@ -87,8 +91,8 @@ impl Cli {
         let (config, provenance) = Config::load(&Sources::from_process(self.config)?)?;
         match self.command {
             Command::Serve => serve::run(config),
-            Command::Scan(args) => scan::run(config, args, scan::Output::Faces),
-            Command::Embed(args) => scan::run(config, args, scan::Output::Vectors),
+            Command::Scan(args) => scan::run(config, &provenance, args, scan::Output::Faces),
+            Command::Embed(args) => scan::run(config, &provenance, args, scan::Output::Vectors),
             Command::Models(command) => models_command(&config, command),
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),
@@ -100,7 +104,12 @@ impl Cli {
 
 fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Result<ExitCode> {
     let registry = Registry::load(config.models.registry.as_deref())?;
-    models::run(command, &registry, &config.models.dir, &config.runtime.shipped_dir)?;
+    models::run(
+        command,
+        &registry,
+        &config.models.dir,
+        &config.runtime.shipped_dir,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

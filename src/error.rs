@@ -98,7 +98,11 @@ pub struct ErrorKind {
 }
 
 const fn kind(status: u16, code: &'static str, title: &'static str) -> ErrorKind {
-    ErrorKind { status, code, title }
+    ErrorKind {
+        status,
+        code,
+        title,
+    }
 }
 
 impl Error {
@@ -116,7 +120,9 @@ impl Error {
             Self::InvalidOption { .. } => kind(422, "invalid_option", "invalid option"),
             Self::InvalidBody(_) => kind(400, "invalid_body", "unreadable body"),
             Self::MissingImage(_) => kind(400, "missing_image", "no image"),
-            Self::UnsupportedMediaType(_) => kind(415, "unsupported_media_type", "unsupported media type"),
+            Self::UnsupportedMediaType(_) => {
+                kind(415, "unsupported_media_type", "unsupported media type")
+            }
             Self::ImageUnsupported(_) => kind(415, "image_unsupported", "unsupported image"),
             Self::ImageCorrupt(_) => kind(422, "image_corrupt", "corrupt image"),
             Self::ImageTruncated(_) => kind(422, "image_truncated", "truncated image"),
@@ -136,7 +142,9 @@ impl Error {
     /// The text that clients see. What a 5xx says of our insides stays in the log.
     pub fn public_detail(&self) -> String {
         match self {
-            Self::Internal(_) => "something failed on the server; its log has the request id".to_owned(),
+            Self::Internal(_) => {
+                "something failed on the server; its log has the request id".to_owned()
+            }
             Self::StoreUnavailable(_) => {
                 "the database is not reachable; try again later, or send store=false".to_owned()
             }

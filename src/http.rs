@@ -33,14 +33,25 @@ pub fn router(app: AppState) -> Router {
     routes
         .merge(handlers::docs::routes(&document))
         .route("/", get(|| async { Redirect::to("/docs/") }))
-        .fallback(|| async { Error::NotFound("there is nothing at this address; see /docs".to_owned()) })
+        .fallback(|| async {
+            Error::NotFound("there is nothing at this address; see /docs".to_owned())
+        })
         .method_not_allowed_fallback(|| async { Error::MethodNotAllowed })
         .layer(DefaultBodyLimit::max(body_limit))
-        .layer(from_fn_with_state(Arc::clone(&app), middleware::deadline::enforce))
+        .layer(from_fn_with_state(
+            Arc::clone(&app),
+            middleware::deadline::enforce,
+        ))
         .layer(CatchPanicLayer::custom(middleware::panics::answer))
         .layer(from_fn(problem::describe))
-        .layer(from_fn_with_state(Arc::clone(&app), middleware::access_log::log))
-        .layer(from_fn_with_state(Arc::clone(&app), middleware::request_id::assign))
+        .layer(from_fn_with_state(
+            Arc::clone(&app),
+            middleware::access_log::log,
+        ))
+        .layer(from_fn_with_state(
+            Arc::clone(&app),
+            middleware::request_id::assign,
+        ))
         .with_state(app)
 }
 
@@ -53,7 +64,9 @@ pub async fn serve(
     app: AppState,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    axum::serve(listener, router(app)).with_graceful_shutdown(stopped).await
+    axum::serve(listener, router(app))
+        .with_graceful_shutdown(stopped)
+        .await
 }
 
 /// The documented routes.

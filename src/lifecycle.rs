@@ -93,7 +93,9 @@ mod tests {
             Ok(())
         };
         lifecycle.stop();
-        let ending = lifecycle.drive(server, Duration::from_secs(30), future::pending()).await;
+        let ending = lifecycle
+            .drive(server, Duration::from_secs(30), future::pending())
+            .await;
         assert_eq!(ending.unwrap(), Ending::Clean);
         assert!(lifecycle.is_stopping());
     }
@@ -103,7 +105,13 @@ mod tests {
         let lifecycle = Lifecycle::default();
         let begun = tokio::time::Instant::now();
         lifecycle.stop();
-        let ending = lifecycle.drive(future::pending(), Duration::from_secs(30), future::pending()).await;
+        let ending = lifecycle
+            .drive(
+                future::pending(),
+                Duration::from_secs(30),
+                future::pending(),
+            )
+            .await;
         assert_eq!(ending.unwrap(), Ending::Cut);
         assert_eq!(begun.elapsed(), Duration::from_secs(30));
     }
@@ -113,7 +121,13 @@ mod tests {
         let lifecycle = Lifecycle::default();
         let begun = tokio::time::Instant::now();
         lifecycle.stop();
-        let ending = lifecycle.drive(future::pending(), Duration::from_secs(30), future::ready(())).await;
+        let ending = lifecycle
+            .drive(
+                future::pending(),
+                Duration::from_secs(30),
+                future::ready(()),
+            )
+            .await;
         assert_eq!(ending.unwrap(), Ending::Cut);
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }

@@ -82,15 +82,19 @@ impl Pipeline {
 
     /// The models behind an answer whose operations are `operations`.
     pub fn models_used(&self, operations: &[Operation]) -> ModelsUsed {
-        let detector = operations.contains(&Operation::FaceDetection).then(|| DetectorUsed {
-            id: self.detector.spec.id.clone(),
-            sha256: self.detector.spec.sha256.clone(),
-        });
-        let embedder = operations.contains(&Operation::FaceEmbedding).then(|| EmbedderUsed {
-            id: self.embedder.spec.id.clone(),
-            dim: self.embedder.dim,
-            contract: self.embedder.contract.clone(),
-        });
+        let detector = operations
+            .contains(&Operation::FaceDetection)
+            .then(|| DetectorUsed {
+                id: self.detector.spec.id.clone(),
+                sha256: self.detector.spec.sha256.clone(),
+            });
+        let embedder = operations
+            .contains(&Operation::FaceEmbedding)
+            .then(|| EmbedderUsed {
+                id: self.embedder.spec.id.clone(),
+                dim: self.embedder.dim,
+                contract: self.embedder.contract.clone(),
+            });
         ModelsUsed { detector, embedder }
     }
 }

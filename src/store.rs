@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 pub use error::StoreError;
 pub use records::{
-    CachedScan, Embedder, Embedding, ImageFilter, ImageSummary, Model, ModelFile, NewFace, NewImage, NewScan,
-    PageRequest, SavedScan, Source, StoredFace, StoredImage, StoredScan,
+    CachedScan, Embedder, Embedding, ImageFilter, ImageSummary, Model, ModelFile, NewFace,
+    NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage, StoredScan,
 };
 
 /// How to reach the database.

@@ -15,7 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// When the request cannot be made at all.
 pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
-    let url = url.unwrap_or_else(|| format!("http://{}:{}", reachable(&config.server.host), config.server.port));
+    let url = url.unwrap_or_else(|| {
+        format!(
+            "http://{}:{}",
+            reachable(&config.server.host),
+            config.server.port
+        )
+    });
     let url = format!("{}/readyz", url.trim_end_matches('/'));
     let client = reqwest::Client::builder()
         .timeout(PATIENCE)
@@ -30,7 +36,11 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     match answered {
         Ok((status, body)) => {
             println!("{body}");
-            Ok(if status.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if status.is_success() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
         Err(error) => {
             eprintln!("error: {url} does not answer: {error}");

@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::{
     app::App,
     clock::SystemClock,
-    config::Config,
+    config::{Config, Origin, Provenance},
     inference::backend::ort::{OrtBackend, OrtSettings},
     telemetry::logging,
 };
@@ -17,7 +17,20 @@ use crate::{
 /// # Errors
 /// When the filter cannot be read.
 pub fn start_logs(config: &Config) -> anyhow::Result<()> {
-    logging::init(&config.log.level, config.log.format, std::io::stderr().is_terminal())
+    start_logs_at(config, &config.log.level)
+}
+
+/// The same for a command that prints results: only warnings, unless a level was asked for.
+///
+/// # Errors
+/// When the filter cannot be read.
+pub fn start_quiet_logs(config: &Config, provenance: &Provenance) -> anyhow::Result<()> {
+    let asked = !matches!(provenance.of("log.level"), None | Some(Origin::Default));
+    start_logs_at(config, if asked { &config.log.level } else { "warn" })
+}
+
+fn start_logs_at(config: &Config, level: &str) -> anyhow::Result<()> {
+    logging::init(level, config.log.format, std::io::stderr().is_terminal())
 }
 
 /// The async runtime.

@@ -12,10 +12,10 @@ use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::runtime::{start_app, start_logs, tokio_runtime};
+use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
-    config::{Config, EmbeddingFormat},
+    config::{Config, EmbeddingFormat, Provenance},
     error::Error,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
@@ -135,8 +135,13 @@ impl ScanArgs {
 ///
 /// # Errors
 /// When the start fails or the output cannot be written; a picture that fails is a result.
-pub fn run(config: Config, args: ScanArgs, output: Output) -> anyhow::Result<ExitCode> {
-    start_logs(&config)?;
+pub fn run(
+    config: Config,
+    provenance: &Provenance,
+    args: ScanArgs,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
     let options = args.options(&config, output)?;
     for path in &args.paths {
         anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
@@ -148,7 +153,11 @@ pub fn run(config: Config, args: ScanArgs, output: Output) -> anyhow::Result<Exi
         }
         let failed = scan_all(&app, &args, &options).await?;
         app.pipeline.store.close().await;
-        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     })
 }
 
@@ -172,10 +181,19 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::
             Ok(scan) => Outcome::Ok(ScanResult::new(scan, options)),
             Err(error) => {
                 failed += 1;
-                Outcome::Error { error: ErrorEntry { code: error.kind().code, detail: error.to_string() } }
+                Outcome::Error {
+                    error: ErrorEntry {
+                        code: error.kind().code,
+                        detail: error.to_string(),
+                    },
+                }
             }
         };
-        let result = ImageResult { index, id: None, outcome };
+        let result = ImageResult {
+            index,
+            id: None,
+            outcome,
+        };
         progress.suspend(|| printer.print(&found.path, &result))?;
         progress.inc(1);
     }
@@ -191,17 +209,26 @@ async fn scan_file(
     options: &ScanOptions,
 ) -> Result<Scan, Error> {
     let pipeline = &app.pipeline;
-    let unreadable = |error: std::io::Error| Error::InvalidBody(format!("{}: {error}", found.path.display()));
+    let unreadable =
+        |error: std::io::Error| Error::InvalidBody(format!("{}: {error}", found.path.display()));
     if let Some(reason) = &found.unreadable {
         return Err(Error::InvalidBody(reason.clone()));
     }
     // The limit is checked before the file is read, so that a huge one costs nothing.
-    let size = tokio::fs::metadata(&found.path).await.map_err(unreadable)?.len();
+    let size = tokio::fs::metadata(&found.path)
+        .await
+        .map_err(unreadable)?
+        .len();
     let limit = pipeline.decoding.limits.max_bytes;
     if size > limit {
-        return Err(Error::ImageTooLarge(format!("the file has {size} bytes, more than {limit}")));
+        return Err(Error::ImageTooLarge(format!(
+            "the file has {size} bytes, more than {limit}"
+        )));
     }
-    let bytes: bytes::Bytes = tokio::fs::read(&found.path).await.map_err(unreadable)?.into();
+    let bytes: bytes::Bytes = tokio::fs::read(&found.path)
+        .await
+        .map_err(unreadable)?
+        .into();
     let scan = pipeline.scan_stored(bytes.clone(), options).await?;
     if let Some(folder) = drawings {
         let target = draw::target(folder, &found.relative);
@@ -215,8 +242,9 @@ fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} pictures  {per_sec}  {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} pictures  {per_sec}  {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(files::pictures(paths).count() as u64).with_style(style)
 }
 
@@ -255,7 +283,9 @@ impl Printer {
 
     fn finish(self) -> anyhow::Result<()> {
         match self.table {
-            Some(table) => table.finish(&mut std::io::stdout().lock()).context("writing to standard output"),
+            Some(table) => table
+                .finish(&mut std::io::stdout().lock())
+                .context("writing to standard output"),
             None => Ok(()),
         }
     }

@@ -30,9 +30,14 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let deadline = config.server.shutdown_timeout();
     let app = Arc::new(start_app(config).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {
-        format!("listening on {}:{}; is another server running there? set server.port to another", address.0, address.1)
+        format!(
+            "listening on {}:{}; is another server running there? set server.port to another",
+            address.0, address.1
+        )
     })?;
-    let bound = listener.local_addr().context("reading the listener's address")?;
+    let bound = listener
+        .local_addr()
+        .context("reading the listener's address")?;
     tokio::spawn(prepare_store_until_done(Arc::clone(&app)));
     announce(&app, &bound.to_string());
 
@@ -84,7 +89,11 @@ fn announce(app: &App, bound: &str) {
     );
     eprintln!("facescan listens on http://{bound} (its pages: http://{bound}/docs/)");
     let picture = std::path::Path::new(".runtime/pictures/t1.jpg");
-    let picture = if picture.exists() { picture.display().to_string() } else { "photo.jpg".to_owned() };
+    let picture = if picture.exists() {
+        picture.display().to_string()
+    } else {
+        "photo.jpg".to_owned()
+    };
     eprintln!("try:  curl -s -F image=@{picture} 'http://{bound}/detect?timings=true'");
 }
 

@@ -48,11 +48,18 @@ impl Form {
         let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
                         application/msgpack";
         let Some(value) = headers.get(CONTENT_TYPE) else {
-            return Err(Error::UnsupportedMediaType(format!("the request has no content-type; {accepted}")));
+            return Err(Error::UnsupportedMediaType(format!(
+                "the request has no content-type; {accepted}"
+            )));
         };
-        let parsed = value.to_str().ok().and_then(|text| text.parse::<Mime>().ok());
+        let parsed = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.parse::<Mime>().ok());
         let Some(parsed) = parsed else {
-            return Err(Error::UnsupportedMediaType(format!("the content-type cannot be read; {accepted}")));
+            return Err(Error::UnsupportedMediaType(format!(
+                "the content-type cannot be read; {accepted}"
+            )));
         };
         match (parsed.type_().as_str(), parsed.subtype().as_str()) {
             ("image", _) | ("application", "octet-stream") => Ok(Self::Raw),
@@ -80,14 +87,16 @@ impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
             Form::Json => {
                 let body = body(request, state).await?;
                 tree(state, move || {
-                    serde_json::from_slice(&body).map_err(|error| Error::InvalidBody(error.to_string()))
+                    serde_json::from_slice(&body)
+                        .map_err(|error| Error::InvalidBody(error.to_string()))
                 })
                 .await?
             }
             Form::Msgpack => {
                 let body = body(request, state).await?;
                 tree(state, move || {
-                    rmp_serde::from_slice(&body).map_err(|error| Error::InvalidBody(error.to_string()))
+                    rmp_serde::from_slice(&body)
+                        .map_err(|error| Error::InvalidBody(error.to_string()))
                 })
                 .await?
             }
@@ -109,13 +118,15 @@ impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
 
 async fn body(request: Request, state: &AppState) -> Result<Bytes, Error> {
     let limit = state.config.server.max_body_bytes;
-    Bytes::from_request(request, state).await.map_err(|rejection| {
-        if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-            Error::BodyTooLarge { limit }
-        } else {
-            Error::InvalidBody("the connection broke off".to_owned())
-        }
-    })
+    Bytes::from_request(request, state)
+        .await
+        .map_err(|rejection| {
+            if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+                Error::BodyTooLarge { limit }
+            } else {
+                Error::InvalidBody("the connection broke off".to_owned())
+            }
+        })
 }
 
 async fn raw(request: Request, state: &AppState) -> Result<ImageInput, Error> {
@@ -140,12 +151,18 @@ async fn tree(
             if body.images.len() > limit {
                 return Err(Error::TooManyImages { limit });
             }
-            Ok((body.images.into_iter().map(ImageInput::from).collect(), body.options))
+            Ok((
+                body.images.into_iter().map(ImageInput::from).collect(),
+                body.options,
+            ))
         })
         .await?
 }
 
-async fn multipart(request: Request, state: &AppState) -> Result<(Vec<ImageInput>, Option<Value>), Error> {
+async fn multipart(
+    request: Request,
+    state: &AppState,
+) -> Result<(Vec<ImageInput>, Option<Value>), Error> {
     let server = &state.config.server;
     let broken = |error: axum::extract::multipart::MultipartError| {
         if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
@@ -180,8 +197,9 @@ async fn multipart(request: Request, state: &AppState) -> Result<(Vec<ImageInput
             }
             "options" => {
                 let text = part.text().await.map_err(broken)?;
-                let parsed = serde_json::from_str(&text)
-                    .map_err(|error| Error::invalid_option("options", format!("is not JSON: {error}")))?;
+                let parsed = serde_json::from_str(&text).map_err(|error| {
+                    Error::invalid_option("options", format!("is not JSON: {error}"))
+                })?;
                 tree = Some(parsed);
             }
             _ => {
@@ -198,7 +216,8 @@ async fn multipart(request: Request, state: &AppState) -> Result<(Vec<ImageInput
 }
 
 fn pairs(query: &str) -> Result<Vec<(String, String)>, Error> {
-    serde_html_form::from_str(query).map_err(|error| Error::invalid_option("query", error.to_string()))
+    serde_html_form::from_str(query)
+        .map_err(|error| Error::invalid_option("query", error.to_string()))
 }
 
 /// Text options as a tree. A text that is a JSON number or boolean becomes one, so that one set
@@ -211,7 +230,11 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
         .iter()
         .map(|(name, text)| {
             let value = match serde_json::from_str(text) {
-                Ok(value @ (Value::Bool(_) | Value::Number(_))) if !TEXT_OPTIONS.contains(&name.as_str()) => value,
+                Ok(value @ (Value::Bool(_) | Value::Number(_)))
+                    if !TEXT_OPTIONS.contains(&name.as_str()) =>
+                {
+                    value
+                }
                 _ => Value::String(text.clone()),
             };
             (name.clone(), value)
@@ -244,12 +267,18 @@ pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, Error> {
     read_options(options_from_pairs(&pairs(query)?), None)
 }
 
-fn read_options<O: DeserializeOwned>(query: Option<Value>, body: Option<Value>) -> Result<O, Error> {
+fn read_options<O: DeserializeOwned>(
+    query: Option<Value>,
+    body: Option<Value>,
+) -> Result<O, Error> {
     let tree = merge(query, body)?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     serde_path_to_error::deserialize(&tree).map_err(|error| {
         let path = error.path().to_string();
         let detail = error.into_inner().to_string();
-        match detail.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
+        match detail
+            .strip_prefix("unknown field `")
+            .and_then(|rest| rest.split_once('`'))
+        {
             Some((name, rest)) => Error::invalid_option(name, format!("is unknown{rest}")),
             None => Error::invalid_option(path, detail),
         }
@@ -267,7 +296,9 @@ mod tests {
 
     #[test]
     fn text_options_read_as_their_types() {
-        let options = read("det_size=320&min_score=0.5&quality=true&embedding_format=base64-f16&source=42").unwrap();
+        let options =
+            read("det_size=320&min_score=0.5&quality=true&embedding_format=base64-f16&source=42")
+                .unwrap();
         assert_eq!(options.det_size, Some(320));
         assert_eq!(options.min_score, Some(0.5));
         assert_eq!(options.quality, Some(true));
@@ -285,13 +316,17 @@ mod tests {
     #[test]
     fn an_unknown_option_is_named() {
         let error = read("det_sise=320").unwrap_err().to_string();
-        assert!(error.starts_with("option `det_sise`: is unknown, expected one of `min_score`"), "{error}");
+        assert!(
+            error.starts_with("option `det_sise`: is unknown, expected one of `min_score`"),
+            "{error}"
+        );
     }
 
     #[test]
     fn the_body_wins_over_the_query() {
         let query = options_from_pairs(&pairs("det_size=320&crops=true").unwrap());
-        let merged: ScanRequest = read_options(query, Some(serde_json::json!({"det_size": 640}))).unwrap();
+        let merged: ScanRequest =
+            read_options(query, Some(serde_json::json!({"det_size": 640}))).unwrap();
         assert_eq!((merged.det_size, merged.crops), (Some(640), Some(true)));
         assert!(read_options::<ScanRequest>(None, Some(serde_json::json!([1]))).is_err());
     }

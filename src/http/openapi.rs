@@ -2,10 +2,7 @@
 
 use utoipa::OpenApi;
 
-use crate::{
-    http::problem::Problem,
-    ingest::source::ImageEntry,
-};
+use crate::{http::problem::Problem, ingest::source::ImageEntry};
 
 #[derive(OpenApi)]
 #[openapi(

@@ -43,7 +43,8 @@ struct Carried(Arc<Error>);
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
         response.extensions_mut().insert(Carried(Arc::new(self)));
         response
@@ -72,8 +73,9 @@ pub async fn describe(request: Request, next: Next) -> Response {
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(axum::http::header::CONTENT_LENGTH);
-    parts
-        .headers
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    parts.headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
     Response::from_parts(parts, body.into())
 }

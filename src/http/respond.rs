@@ -1,7 +1,10 @@
 //! Writes answers as JSON or msgpack, whichever the caller accepts.
 
 use axum::{
-    http::{HeaderMap, HeaderValue, header::{ACCEPT, CONTENT_TYPE, VARY}},
+    http::{
+        HeaderMap, HeaderValue,
+        header::{ACCEPT, CONTENT_TYPE, VARY},
+    },
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -27,12 +30,16 @@ impl Accepted {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .find_map(|range| match range.split(';').next().unwrap_or_default().trim() {
-                "application/json" | "application/*" | "*/*" => Some(Self::Json),
-                "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => Some(Self::Msgpack),
-                range if range.starts_with("image/") => Some(Self::Picture),
-                _ => None,
-            })
+            .find_map(
+                |range| match range.split(';').next().unwrap_or_default().trim() {
+                    "application/json" | "application/*" | "*/*" => Some(Self::Json),
+                    "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => {
+                        Some(Self::Msgpack)
+                    }
+                    range if range.starts_with("image/") => Some(Self::Picture),
+                    _ => None,
+                },
+            )
             .unwrap_or(Self::Json)
     }
 }
@@ -78,7 +85,10 @@ mod tests {
         assert_eq!(Accepted::of(&HeaderMap::new()), Accepted::Json);
         assert_eq!(accepted("*/*"), Accepted::Json);
         assert_eq!(accepted("application/msgpack"), Accepted::Msgpack);
-        assert_eq!(accepted("text/html, application/x-msgpack;q=0.9, */*;q=0.1"), Accepted::Msgpack);
+        assert_eq!(
+            accepted("text/html, application/x-msgpack;q=0.9, */*;q=0.1"),
+            Accepted::Msgpack
+        );
         assert_eq!(accepted("image/*"), Accepted::Picture);
         assert_eq!(accepted("text/plain"), Accepted::Json);
     }

@@ -54,7 +54,7 @@ pub struct Picture {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Not a format that is decoded.
-    #[error("format {format} is not supported; send jpeg, png, webp, gif, bmp or tiff")]
+    #[error("{format} pictures are not supported; send jpeg, png, webp, gif, bmp or tiff")]
     UnsupportedMedia {
         /// The format's name, or `unknown`.
         format: String,

@@ -84,7 +84,13 @@ mod tests {
     fn a_box_is_an_outline_and_points_are_discs() {
         let mut picture = RgbImage::new(100, 80);
         let mut annotation = face([10.0, 20.0, 50.0, 60.0]);
-        annotation.landmarks = Some([[20.0, 30.0], [40.0, 30.0], [30.0, 40.0], [22.0, 50.0], [38.0, 50.0]]);
+        annotation.landmarks = Some([
+            [20.0, 30.0],
+            [40.0, 30.0],
+            [30.0, 40.0],
+            [22.0, 50.0],
+            [38.0, 50.0],
+        ]);
         annotate(&mut picture, &[annotation]);
         let green = Rgb([0, 255, 0]);
         for (x, y) in [(10, 20), (49, 20), (10, 59), (49, 59), (30, 20), (10, 40)] {
@@ -109,9 +115,22 @@ mod tests {
     fn what_cannot_be_drawn_is_left_out() {
         let mut picture = RgbImage::new(20, 20);
         let mut nan = face([f32::NAN; 4]);
-        nan.landmarks = Some([[f32::NAN; 2], [-5.0, 3.0], [f32::INFINITY; 2], [1e30, 1.0], [20.0, 20.0]]);
+        nan.landmarks = Some([
+            [f32::NAN; 2],
+            [-5.0, 3.0],
+            [f32::INFINITY; 2],
+            [1e30, 1.0],
+            [20.0, 20.0],
+        ]);
         nan.score = Some(f32::NAN);
-        annotate(&mut picture, &[nan, face([30.0, 30.0, 40.0, 40.0]), face([5.0, 5.0, 5.0, 9.0])]);
+        annotate(
+            &mut picture,
+            &[
+                nan,
+                face([30.0, 30.0, 40.0, 40.0]),
+                face([5.0, 5.0, 5.0, 9.0]),
+            ],
+        );
         assert!(picture.pixels().all(|p| *p == BLACK));
         annotate(&mut picture, &[face([-1e9, -1e9, 1e9, 1e9])]);
         assert_ne!(*picture.get_pixel(0, 19), BLACK);

@@ -54,7 +54,9 @@ impl OutputFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     /// The picture has no pixels, or a side that the format cannot state.
-    #[error("{format} holds pictures of 1 to {longest_side} pixels a side, not {width}x{height}; choose another format")]
+    #[error(
+        "{format} holds pictures of 1 to {longest_side} pixels a side, not {width}x{height}; choose another format"
+    )]
     Size {
         /// The format.
         format: Format,
@@ -98,9 +100,7 @@ pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, Encod
             JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100))
                 .write_image(samples, width, height, colour)
         }
-        OutputFormat::Png => {
-            PngEncoder::new(&mut file).write_image(samples, width, height, colour)
-        }
+        OutputFormat::Png => PngEncoder::new(&mut file).write_image(samples, width, height, colour),
         OutputFormat::Webp => {
             WebPEncoder::new_lossless(&mut file).write_image(samples, width, height, colour)
         }
@@ -132,7 +132,11 @@ mod tests {
     #[test]
     fn jpeg_quality_is_used() {
         let picture = synthetic(64, 64);
-        let size = |quality| encode(&picture, OutputFormat::Jpeg { quality }).unwrap().len();
+        let size = |quality| {
+            encode(&picture, OutputFormat::Jpeg { quality })
+                .unwrap()
+                .len()
+        };
         assert!(size(95) > 2 * size(30));
         assert_eq!(size(0), size(1));
         assert_eq!(size(255), size(100));

@@ -205,7 +205,7 @@ impl Enhanced {
             Upscale::Off => 1.0,
             Upscale::Auto => automatic_factor(width, height) as f32,
             // `max` takes the number where the factor is none.
-            Upscale::Factor(factor) => factor.min(most).max(1.0),
+            Upscale::Factor(factor) => factor.max(1.0).min(most),
         };
         let scaled = |side: u32| (side as f32 * factor).round() as u32;
         if scaled(long) > long {
@@ -230,20 +230,25 @@ mod tests {
     fn names(steps: &[Step]) -> Vec<String> {
         let steps = serde_json::to_value(steps).unwrap();
         let steps = steps.as_array().unwrap().iter();
-        steps.map(|s| s["name"].as_str().unwrap().to_owned()).collect()
+        steps
+            .map(|s| s["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]
     fn the_default_chain_equals_pillow() {
         let enhanced = enhance(&synthetic(48, 36), &EnhanceOptions::default());
         assert_eq!(enhanced.scale, 4.0);
-        assert_eq!(names(&enhanced.steps), ["upscale", "contrast", "sharpness", "unsharp_mask"]);
-        // Each step is within one level of Pillow's; the unsharp mask may double a level that it is handed.
-        assert_within(&enhanced.picture, &picture("enhanced.png"), 3, "whole chain");
-        let theirs = picture("enhanced.png");
-        let samples = enhanced.picture.as_raw().iter().zip(theirs.as_raw());
-        let over = samples.filter(|(a, b)| a.abs_diff(**b) > 1).count();
-        assert!(over * 200 <= theirs.as_raw().len(), "{over} of {}", theirs.as_raw().len());
+        assert_eq!(
+            names(&enhanced.steps),
+            ["upscale", "contrast", "sharpness", "unsharp_mask"]
+        );
+        assert_within(
+            &enhanced.picture,
+            &picture("enhanced.png"),
+            1,
+            "whole chain",
+        );
     }
 
     #[test]
@@ -278,7 +283,10 @@ mod tests {
     #[test]
     fn low_resolution_is_judged_before_upscaling() {
         let enhanced = enhance(&synthetic(499, 601), &EnhanceOptions::default());
-        assert_eq!(names(&enhanced.steps), ["upscale", "contrast", "sharpness", "unsharp_mask"]);
+        assert_eq!(
+            names(&enhanced.steps),
+            ["upscale", "contrast", "sharpness", "unsharp_mask"]
+        );
         let options = EnhanceOptions {
             contrast: Apply::Never,
             sharpen: Apply::Never,
@@ -296,7 +304,10 @@ mod tests {
                 ..EnhanceOptions::default()
             };
             let enhanced = enhance(&synthetic(width, 10), &options);
-            assert_eq!(enhanced.scale, enhanced.picture.width() as f32 / width as f32);
+            assert_eq!(
+                enhanced.scale,
+                enhanced.picture.width() as f32 / width as f32
+            );
             enhanced.scale
         };
         assert_eq!(scale(2.5, 40), 2.5);
@@ -315,7 +326,15 @@ mod tests {
             ..EnhanceOptions::default()
         };
         let enhanced = enhance(&synthetic(30, 20), &options);
-        let expected = ["denoise", "upscale", "gamma", "clahe", "contrast", "sharpness", "unsharp_mask"];
+        let expected = [
+            "denoise",
+            "upscale",
+            "gamma",
+            "clahe",
+            "contrast",
+            "sharpness",
+            "unsharp_mask",
+        ];
         assert_eq!(names(&enhanced.steps), expected);
         let gamma = serde_json::to_value(enhanced.steps[2]).unwrap();
         assert_eq!(gamma, serde_json::json!({"name": "gamma", "gamma": 0.5}));

@@ -42,10 +42,17 @@ impl FromStr for Format {
 
     /// Reads a name that [`Format::name`] gave.
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        [Self::Jpeg, Self::Png, Self::Webp, Self::Gif, Self::Bmp, Self::Tiff]
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or(UnknownFormat)
+        [
+            Self::Jpeg,
+            Self::Png,
+            Self::Webp,
+            Self::Gif,
+            Self::Bmp,
+            Self::Tiff,
+        ]
+        .into_iter()
+        .find(|format| format.name() == name)
+        .ok_or(UnknownFormat)
     }
 }
 
@@ -90,8 +97,6 @@ const OTHER: &[(&[u8], &str)] = &[
     (b"\0\0\0\x0CjP  \r\n\x87\n", "jpeg 2000"),
     (b"\xFF\x4F\xFF\x51", "jpeg 2000"),
     (b"II\xBC\x01", "jpeg xr"),
-    (b"\0\0\x01\0", "ico"),
-    (b"\0\0\x02\0", "cur"),
     (b"8BPS", "psd"),
     (b"qoif", "qoi"),
     (b"\x76\x2F\x31\x01", "openexr"),
@@ -127,6 +132,8 @@ pub fn sniff(bytes: &[u8]) -> Sniffed {
         return Sniffed::Other(name);
     }
     boxed_media(bytes)
+        .or_else(|| icon(bytes))
+        .or_else(|| targa(bytes))
         .or_else(|| netpbm(bytes))
         .or_else(|| markup(bytes))
         .map_or(Sniffed::Unknown, Sniffed::Other)
@@ -134,7 +141,7 @@ pub fn sniff(bytes: &[u8]) -> Sniffed {
 
 /// ISO base media files name themselves by the brands of their `ftyp` box.
 fn boxed_media(bytes: &[u8]) -> Option<&'static str> {
-    if bytes.get(4..8)? != b"ftyp" {
+    if bytes.len() < 12 || bytes[4..8] != *b"ftyp" {
         return None;
     }
     let length = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
@@ -156,6 +163,21 @@ fn boxed_media(bytes: &[u8]) -> Option<&'static str> {
     } else {
         Some("mp4")
     }
+}
+
+/// Icons and cursors: a type and a count that is not 0. Without the count, plain TGA files would be cursors.
+fn icon(bytes: &[u8]) -> Option<&'static str> {
+    match bytes.get(..6)? {
+        [0, 0, _, 0, 0, 0] => None,
+        [0, 0, 1, 0, ..] => Some("ico"),
+        [0, 0, 2, 0, ..] => Some("cur"),
+        _ => None,
+    }
+}
+
+/// TGA has no signature; version 2 files end with one.
+fn targa(bytes: &[u8]) -> Option<&'static str> {
+    bytes.ends_with(b"TRUEVISION-XFILE.\0").then_some("tga")
 }
 
 fn netpbm(bytes: &[u8]) -> Option<&'static str> {
@@ -214,6 +236,8 @@ mod tests {
             (b"\0\0\0\x0CJXL \r\n\x87\n", "jpeg xl"),
             (b"\0\0\0\x0CjP  \r\n\x87\n", "jpeg 2000"),
             (b"\0\0\x01\0\x01\0", "ico"),
+            (b"\0\0\x02\0\x01\0", "cur"),
+            (b"\0\0\x02\0\0\0pixelsTRUEVISION-XFILE.\0", "tga"),
             (b"8BPS\0\x01", "psd"),
             (b"P6\n2 2\n", "pnm"),
             (b"qoif\0\0", "qoi"),
@@ -241,6 +265,7 @@ mod tests {
             b"RIFF",
             b"RIFF\0\0\0\0WAVE",
             b"hello",
+            b"\0\0\x02\0\0\0",
             b"\0\0\0\x08ftyp",
             b"\xFF\xD8",
         ] {

@@ -171,10 +171,7 @@ mod tests {
     async fn results_come_back_from_other_threads() {
         let pool = pool(2, 4);
         let caller = std::thread::current().id();
-        let (a, b) = tokio::join!(
-            pool.run(|| std::thread::current().id()),
-            pool.run(|| 6 * 7)
-        );
+        let (a, b) = tokio::join!(pool.run(|| std::thread::current().id()), pool.run(|| 6 * 7));
         assert_ne!(a.unwrap(), caller);
         assert_eq!(b, Ok(42));
         assert_eq!((pool.threads(), pool.skipped()), (2, 0));
@@ -183,7 +180,10 @@ mod tests {
     #[tokio::test]
     async fn a_panic_costs_its_own_job_only() {
         let pool = pool(1, 1);
-        assert_eq!(pool.run(|| panic!("on purpose")).await, Err::<(), _>(PoolError::Panicked));
+        assert_eq!(
+            pool.run(|| panic!("on purpose")).await,
+            Err::<(), _>(PoolError::Panicked)
+        );
         assert_eq!(pool.run(|| 1).await, Ok(1));
     }
 

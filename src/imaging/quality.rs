@@ -149,7 +149,12 @@ pub fn canonical(picture: &RgbImage) -> Cow<'_, RgbImage> {
         let side = f64::from(side) * f64::from(CANONICAL_SIDE) / f64::from(long);
         side.round() as u32
     };
-    Cow::Owned(resize(picture, scaled(width), scaled(height), Filter::Bilinear))
+    Cow::Owned(resize(
+        picture,
+        scaled(width),
+        scaled(height),
+        Filter::Bilinear,
+    ))
 }
 
 #[cfg(test)]
@@ -191,7 +196,10 @@ mod tests {
     fn a_flat_picture_has_no_blur_score_up_to_its_border() {
         for side in [1, 2, 112] {
             let flat = measure(&RgbImage::from_pixel(side, side, Rgb([93, 180, 41])));
-            assert_eq!((flat.blur_score, flat.contrast, flat.sharpness), (0.0, 0.0, 0.0));
+            assert_eq!(
+                (flat.blur_score, flat.contrast, flat.sharpness),
+                (0.0, 0.0, 0.0)
+            );
             assert!((flat.brightness - 138.141).abs() < 1e-3);
         }
         let none = measure(&RgbImage::new(0, 3));

@@ -64,7 +64,10 @@ pub fn similarity(from: &Landmarks, to: &Landmarks) -> Option<Similarity> {
     let (from_mean, to_mean) = (mean(from), mean(to));
     let (mut dot, mut cross, mut spread) = (0.0, 0.0, 0.0);
     for (p, q) in from.iter().zip(to) {
-        let (px, py) = (f64::from(p[0]) - from_mean[0], f64::from(p[1]) - from_mean[1]);
+        let (px, py) = (
+            f64::from(p[0]) - from_mean[0],
+            f64::from(p[1]) - from_mean[1],
+        );
         let (qx, qy) = (f64::from(q[0]) - to_mean[0], f64::from(q[1]) - to_mean[1]);
         dot += px * qx + py * qy;
         cross += px * qy - py * qx;
@@ -203,7 +206,10 @@ mod tests {
             let (over, worst) = apart.fold((0, 0), |(over, worst), d| {
                 (over + usize::from(d > 1), worst.max(d))
             });
-            assert!(over * 1000 <= theirs.as_raw().len(), "{name}: {over} over one level");
+            assert!(
+                over * 1000 <= theirs.as_raw().len(),
+                "{name}: {over} over one level"
+            );
             assert!(worst <= 3, "{name}: {worst} levels");
         }
     }

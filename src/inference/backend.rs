@@ -65,7 +65,9 @@ impl Batch {
 #[derive(Debug, Error)]
 pub enum BackendError {
     /// The runtime's shared library is missing or does not fit.
-    #[error("cannot load the onnx runtime library: {detail}; run `scripts/setup`, or set runtime.library to its path")]
+    #[error(
+        "cannot load the onnx runtime library: {detail}; run `scripts/setup`, or set runtime.library to its path"
+    )]
     Library {
         /// What the loader said.
         detail: String,

@@ -60,9 +60,8 @@ impl Devices {
             backend if on && backend != Backend::Cpu => format!("{backend}:{}", config.device_id),
             _ => "cpu".to_owned(),
         };
-        let reason = (requested != "cpu").then(|| {
-            format!("this build runs on the cpu only, so {requested} is not available")
-        });
+        let reason = (requested != "cpu")
+            .then(|| format!("this build runs on the cpu only, so {requested} is not available"));
         DeviceState {
             requested,
             active: "cpu".to_owned(),
@@ -79,7 +78,9 @@ impl Devices {
 
     /// Every operation with its state.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, &DeviceState)> {
-        self.states.iter().map(|(operation, state)| (*operation, state))
+        self.states
+            .iter()
+            .map(|(operation, state)| (*operation, state))
     }
 }
 
@@ -91,8 +92,10 @@ mod tests {
     use crate::config::{Config, Sources};
 
     fn devices(settings: &[(&str, &str)]) -> Devices {
-        let environment: BTreeMap<String, String> =
-            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let environment: BTreeMap<String, String> = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let sources = Sources {
             environment,
             ..Sources::default()
@@ -103,14 +106,25 @@ mod tests {
     #[test]
     fn without_toggles_everything_is_asked_of_the_cpu() {
         let devices = devices(&[("GPU_BACKEND", "cuda")]);
-        assert!(devices.iter().all(|(_, state)| !state.fell_back() && state.reason.is_none()));
+        assert!(
+            devices
+                .iter()
+                .all(|(_, state)| !state.fell_back() && state.reason.is_none())
+        );
     }
 
     #[test]
     fn a_toggle_asks_for_the_device_and_the_fallback_says_why() {
-        let devices = devices(&[("FACE_DETECTION_GPU", "1"), ("GPU_BACKEND", "cuda"), ("GPU_DEVICE_ID", "2")]);
+        let devices = devices(&[
+            ("FACE_DETECTION_GPU", "1"),
+            ("GPU_BACKEND", "cuda"),
+            ("GPU_DEVICE_ID", "2"),
+        ]);
         let detection = devices.get(Operation::FaceDetection).unwrap();
-        assert_eq!((detection.requested.as_str(), detection.active.as_str()), ("cuda:2", "cpu"));
+        assert_eq!(
+            (detection.requested.as_str(), detection.active.as_str()),
+            ("cuda:2", "cpu")
+        );
         assert!(detection.reason.as_ref().unwrap().contains("cuda:2"));
         assert!(!devices.get(Operation::FaceEmbedding).unwrap().fell_back());
     }

@@ -22,9 +22,7 @@ use serde_json::Value;
 
 pub use contract::{ALIGNMENT, PREPROCESSING_VERSION};
 pub use error::RegistryError;
-pub use spec::{
-    Batch, Family, InputSpec, ModelSpec, PrepareSpec, Recipe, Role, Thresholds,
-};
+pub use spec::{Batch, Family, InputSpec, ModelSpec, PrepareSpec, Recipe, Role, Thresholds};
 
 const EMBEDDED: &str = include_str!("../../configs/models.yaml");
 

@@ -66,7 +66,9 @@ pub struct ImageEntry {
 impl From<ImageEntry> for ImageInput {
     fn from(entry: ImageEntry) -> Self {
         let bytes = match (entry.data, entry.url) {
-            (Some(_), Some(_)) => Err(Error::InvalidBody("an image has both `data` and `url`; send one".to_owned())),
+            (Some(_), Some(_)) => Err(Error::InvalidBody(
+                "an image has both `data` and `url`; send one".to_owned(),
+            )),
             (Some(payload), None) => payload.into_bytes(),
             (None, Some(_)) => Err(Error::UrlForbidden),
             (None, None) => Err(Error::MissingImage("an entry of `images` has no `data`")),
@@ -103,11 +105,16 @@ impl Payload {
             Some(rest) => rest
                 .split_once(";base64,")
                 .map(|(_, encoded)| encoded)
-                .ok_or_else(|| Error::InvalidBody("a `data:` text without `;base64,`".to_owned()))?,
+                .ok_or_else(|| {
+                    Error::InvalidBody("a `data:` text without `;base64,`".to_owned())
+                })?,
             None => &text,
         };
         let decoded = if encoded.bytes().any(|byte| byte.is_ascii_whitespace()) {
-            let joined: Vec<u8> = encoded.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            let joined: Vec<u8> = encoded
+                .bytes()
+                .filter(|byte| !byte.is_ascii_whitespace())
+                .collect();
             BASE64.decode(joined)
         } else {
             BASE64.decode(encoded)
@@ -158,7 +165,12 @@ mod tests {
 
     #[test]
     fn base64_may_have_a_prefix_line_breaks_and_no_padding() {
-        for text in ["aGVsbG8=", "aGVsbG8", "data:image/png;base64,aGVsbG8=", "aGVs\r\nbG8=\n"] {
+        for text in [
+            "aGVsbG8=",
+            "aGVsbG8",
+            "data:image/png;base64,aGVsbG8=",
+            "aGVs\r\nbG8=\n",
+        ] {
             assert_eq!(decoded(text).unwrap(), "hello", "{text}");
         }
     }
@@ -166,16 +178,26 @@ mod tests {
     #[test]
     fn what_is_not_base64_is_an_error_of_its_own_image() {
         for text in ["no base64!", "data:image/png,abc"] {
-            assert!(matches!(decoded(text), Err(Error::InvalidBody(_))), "{text}");
+            assert!(
+                matches!(decoded(text), Err(Error::InvalidBody(_))),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn an_entry_has_bytes_or_a_reason() {
-        let entry = |json: &str| ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).bytes;
+        let entry =
+            |json: &str| ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).bytes;
         assert_eq!(entry(r#"{"data":"aGVsbG8="}"#).unwrap(), "hello");
-        assert!(matches!(entry(r#"{"url":"https://example.org/a.jpg"}"#), Err(Error::UrlForbidden)));
+        assert!(matches!(
+            entry(r#"{"url":"https://example.org/a.jpg"}"#),
+            Err(Error::UrlForbidden)
+        ));
         assert!(matches!(entry("{}"), Err(Error::MissingImage(_))));
-        assert!(matches!(entry(r#"{"data":"","url":"x"}"#), Err(Error::InvalidBody(_))));
+        assert!(matches!(
+            entry(r#"{"data":"","url":"x"}"#),
+            Err(Error::InvalidBody(_))
+        ));
     }
 }

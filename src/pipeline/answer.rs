@@ -204,7 +204,10 @@ impl EmbeddingAnswer {
         match format {
             EmbeddingFormat::Float => Self::Float(vector.to_vec()),
             EmbeddingFormat::Base64F32 => {
-                let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+                let bytes: Vec<u8> = vector
+                    .iter()
+                    .flat_map(|value| value.to_le_bytes())
+                    .collect();
                 Self::Base64(BASE64_STANDARD.encode(bytes))
             }
             EmbeddingFormat::Base64F16 => {
@@ -251,7 +254,11 @@ impl ScanResult {
             cached: scan.cached,
             image: scan.image,
             picture_quality: scan.picture_quality,
-            faces: scan.faces.into_iter().map(|face| FaceAnswer::new(face, options)).collect(),
+            faces: scan
+                .faces
+                .into_iter()
+                .map(|face| FaceAnswer::new(face, options))
+                .collect(),
             timings_ms: options.timings.then_some(scan.timings),
         }
     }
@@ -261,7 +268,10 @@ impl FaceAnswer {
     fn new(face: Face, options: &ScanOptions) -> Self {
         let (embedding, embedding_norm) = match face.embedding {
             Some(found) => (
-                Some(EmbeddingAnswer::new(&found.vector, options.embedding_format)),
+                Some(EmbeddingAnswer::new(
+                    &found.vector,
+                    options.embedding_format,
+                )),
                 Some(found.norm),
             ),
             None => (None, None),

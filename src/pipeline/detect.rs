@@ -73,7 +73,9 @@ impl Detector {
         picture: &Arc<RgbImage>,
         options: &DetectOptions,
     ) -> Result<Detections, Error> {
-        let mut found = self.candidates(picture, options.det_size, options.min_score).await?;
+        let mut found = self
+            .candidates(picture, options.det_size, options.min_score)
+            .await?;
         if let Some(size) = options.second_det_size {
             let second = self.candidates(picture, size, options.min_score).await?;
             found.candidates.extend(second.candidates);
@@ -218,12 +220,20 @@ mod tests {
             candidate([-5.0, 50.0, 40.0, 120.0], 0.8),
         ];
         let faces = select(found, &options(), 100, 100);
-        assert_eq!(boxes(&faces), [[0.0, 50.0, 40.0, 100.0], [10.0, 10.0, 20.0, 20.0]]);
+        assert_eq!(
+            boxes(&faces),
+            [[0.0, 50.0, 40.0, 100.0], [10.0, 10.0, 20.0, 20.0]]
+        );
     }
 
     #[test]
     fn a_face_wholly_in_the_padding_is_dropped() {
-        let faces = select(vec![candidate([110.0, 0.0, 130.0, 20.0], 0.9)], &options(), 100, 100);
+        let faces = select(
+            vec![candidate([110.0, 0.0, 130.0, 20.0], 0.9)],
+            &options(),
+            100,
+            100,
+        );
         assert!(faces.is_empty());
     }
 
@@ -239,6 +249,9 @@ mod tests {
             max_faces: Some(1),
             ..options()
         };
-        assert_eq!(boxes(&select(found, &options, 100, 100)), [[20.0, 20.0, 50.0, 50.0]]);
+        assert_eq!(
+            boxes(&select(found, &options, 100, 100)),
+            [[20.0, 20.0, 50.0, 50.0]]
+        );
     }
 }

@@ -60,7 +60,10 @@ impl Embedder {
     /// Lays crops out as the model's rows, in batches of bounded size. CPU work.
     pub fn batches<'a>(&self, crops: impl IntoIterator<Item = &'a RgbImage>) -> Vec<Batch> {
         let crops: Vec<&RgbImage> = crops.into_iter().collect();
-        crops.chunks(self.max_rows).map(|chunk| self.batch(chunk)).collect()
+        crops
+            .chunks(self.max_rows)
+            .map(|chunk| self.batch(chunk))
+            .collect()
     }
 
     fn batch(&self, crops: &[&RgbImage]) -> Batch {
@@ -90,7 +93,9 @@ impl Embedder {
             let output = finished.outputs.first().ok_or_else(|| {
                 Error::Internal(format!("the embedder {} gave no output", self.spec.id))
             })?;
-            embeddings.rows.extend((0..rows).map(|row| normalise(output.row(row))));
+            embeddings
+                .rows
+                .extend((0..rows).map(|row| normalise(output.row(row))));
         }
         Ok(embeddings)
     }

@@ -180,7 +180,10 @@ impl EnhanceRequest {
     pub fn resolve(self, config: &Config) -> Result<EnhancePlan, Error> {
         let jpeg_quality = self.jpeg_quality.unwrap_or(config.enhancement.jpeg_quality);
         if !(1..=100).contains(&jpeg_quality) {
-            return Err(Error::invalid_option("jpeg_quality", "must be from 1 to 100"));
+            return Err(Error::invalid_option(
+                "jpeg_quality",
+                "must be from 1 to 100",
+            ));
         }
         if let Some(factor) = self.upscale
             && !(1..=4).contains(&factor)
@@ -190,8 +193,15 @@ impl EnhanceRequest {
         let gamma = match self.gamma {
             None => Gamma::Off,
             Some(GammaRequest::Auto(Automatic::Auto)) => Gamma::Auto,
-            Some(GammaRequest::Value(value)) if (0.1..=10.0).contains(&value) => Gamma::Value(value),
-            Some(GammaRequest::Value(_)) => return Err(Error::invalid_option("gamma", "must be from 0.1 to 10, or auto")),
+            Some(GammaRequest::Value(value)) if (0.1..=10.0).contains(&value) => {
+                Gamma::Value(value)
+            }
+            Some(GammaRequest::Value(_)) => {
+                return Err(Error::invalid_option(
+                    "gamma",
+                    "must be from 0.1 to 10, or auto",
+                ));
+            }
         };
         let detection = &config.detection;
         let identity = self.identity.unwrap_or(false).then(|| IdentityCheck {
@@ -209,7 +219,9 @@ impl EnhanceRequest {
             format: self.format.unwrap_or(config.enhancement.format),
             jpeg_quality,
             options: EnhanceOptions {
-                upscale: self.upscale.map_or(Upscale::Auto, |factor| Upscale::Factor(factor as f32)),
+                upscale: self
+                    .upscale
+                    .map_or(Upscale::Auto, |factor| Upscale::Factor(factor as f32)),
                 contrast: apply(self.contrast),
                 sharpen: apply(self.sharpen),
                 clahe: self.clahe.unwrap_or(false),
@@ -235,7 +247,9 @@ impl EnhancePlan {
 
     fn output(&self) -> OutputFormat {
         match self.format {
-            EnhancedFormat::Jpeg => OutputFormat::Jpeg { quality: self.jpeg_quality },
+            EnhancedFormat::Jpeg => OutputFormat::Jpeg {
+                quality: self.jpeg_quality,
+            },
             EnhancedFormat::Png => OutputFormat::Png,
             EnhancedFormat::Webp => OutputFormat::Webp,
         }
@@ -265,7 +279,12 @@ impl Pipeline {
             .run(move || {
                 let enhanced = enhance(&picture, &options);
                 let data = encode(&enhanced.picture, output)?;
-                Ok::<_, Error>((Arc::new(enhanced.picture), enhanced.scale, enhanced.steps, data))
+                Ok::<_, Error>((
+                    Arc::new(enhanced.picture),
+                    enhanced.scale,
+                    enhanced.steps,
+                    data,
+                ))
             })
             .await??;
         let enhanced = self.clock.monotonic();
@@ -325,7 +344,9 @@ impl Pipeline {
         options: &DetectOptions,
     ) -> Result<Option<Embedding>, Error> {
         let found = self.detector.detect(picture, options).await?.faces;
-        let best = found.into_iter().max_by(|a: &DetectedFace, b| a.score.total_cmp(&b.score));
+        let best = found
+            .into_iter()
+            .max_by(|a: &DetectedFace, b| a.score.total_cmp(&b.score));
         let Some(points) = best.and_then(|face| face.landmarks) else {
             return Ok(None);
         };

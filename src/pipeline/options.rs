@@ -152,7 +152,10 @@ impl ScanRequest {
     pub fn resolve(self, kind: ScanKind, config: &Config) -> Result<ScanOptions, Error> {
         let detection = &config.detection;
         let det_size = self.det_size.unwrap_or(detection.det_size);
-        let second_det_size = self.second_det_size.or(detection.second_det_size).filter(|&size| size != 0);
+        let second_det_size = self
+            .second_det_size
+            .or(detection.second_det_size)
+            .filter(|&size| size != 0);
         check_det_size("det_size", det_size)?;
         if let Some(size) = second_det_size {
             check_det_size("second_det_size", size)?;
@@ -169,11 +172,17 @@ impl ScanRequest {
             min_face_size: self.min_face_size.unwrap_or(detection.min_face_size as f32),
         };
         if !(detect.min_face_size >= 0.0 && detect.min_face_size.is_finite()) {
-            return Err(Error::invalid_option("min_face_size", "must be 0 or more pixels"));
+            return Err(Error::invalid_option(
+                "min_face_size",
+                "must be 0 or more pixels",
+            ));
         }
         let aligned = self.aligned.unwrap_or(false);
         if aligned && kind == ScanKind::Detect {
-            return Err(Error::invalid_option("aligned", "an aligned crop has nothing to detect; use /embed or /quality"));
+            return Err(Error::invalid_option(
+                "aligned",
+                "an aligned crop has nothing to detect; use /embed or /quality",
+            ));
         }
         let crops = self.crops.unwrap_or(false);
         let store = self.store.unwrap_or(config.store.enabled);
@@ -201,7 +210,10 @@ fn check_det_size(option: &str, size: u32) -> Result<(), Error> {
     if size.is_multiple_of(32) && (64..=4096).contains(&size) {
         Ok(())
     } else {
-        Err(Error::invalid_option(option, format!("{size} is not a multiple of 32 from 64 to 4096")))
+        Err(Error::invalid_option(
+            option,
+            format!("{size} is not a multiple of 32 from 64 to 4096"),
+        ))
     }
 }
 
@@ -209,7 +221,10 @@ fn unit_range(option: &str, value: f32) -> Result<f32, Error> {
     if (0.0..=1.0).contains(&value) {
         Ok(value)
     } else {
-        Err(Error::invalid_option(option, format!("{value} is not from 0 to 1")))
+        Err(Error::invalid_option(
+            option,
+            format!("{value} is not from 0 to 1"),
+        ))
     }
 }
 
@@ -217,12 +232,19 @@ fn unit_range(option: &str, value: f32) -> Result<f32, Error> {
 ///
 /// # Errors
 /// [`Error::InvalidOption`] when it is longer than `limit` bytes or has a NUL, which Postgres cannot keep.
-pub fn bounded_text(option: &str, text: Option<String>, limit: usize) -> Result<Option<String>, Error> {
+pub fn bounded_text(
+    option: &str,
+    text: Option<String>,
+    limit: usize,
+) -> Result<Option<String>, Error> {
     match text {
-        Some(text) if text.len() > limit => {
-            Err(Error::invalid_option(option, format!("is longer than {limit} bytes")))
+        Some(text) if text.len() > limit => Err(Error::invalid_option(
+            option,
+            format!("is longer than {limit} bytes"),
+        )),
+        Some(text) if text.contains('\0') => {
+            Err(Error::invalid_option(option, "has a NUL character"))
         }
-        Some(text) if text.contains('\0') => Err(Error::invalid_option(option, "has a NUL character")),
         text => Ok(text.filter(|text| !text.is_empty())),
     }
 }

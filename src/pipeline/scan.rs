@@ -142,13 +142,18 @@ impl Pipeline {
         let found = if options.aligned {
             vec![AlignedCrop::check(&opened.picture)?.into_face()]
         } else {
-            let detections = self.detector.detect(&opened.picture, &options.detect).await?;
+            let detections = self
+                .detector
+                .detect(&opened.picture, &options.detect)
+                .await?;
             timings.queue += millis(detections.queued);
-            timings.detect = millis((self.clock.monotonic() - detecting).saturating_sub(detections.queued));
+            timings.detect =
+                millis((self.clock.monotonic() - detecting).saturating_sub(detections.queued));
             detections.faces.into_iter().map(Face::from).collect()
         };
         let faces = if options.needs_crops() && !found.is_empty() {
-            self.describe(&opened.picture, found, options, &mut timings).await?
+            self.describe(&opened.picture, found, options, &mut timings)
+                .await?
         } else {
             found
         };
@@ -257,7 +262,11 @@ struct CropWork {
 
 impl CropWork {
     fn run(self) -> Result<Prepared, Error> {
-        let crops: Vec<Option<RgbImage>> = self.landmarks.iter().map(|points| self.crop(points.as_ref())).collect();
+        let crops: Vec<Option<RgbImage>> = self
+            .landmarks
+            .iter()
+            .map(|points| self.crop(points.as_ref()))
+            .collect();
         let batches = match &self.embedder {
             Some(embedder) => embedder.batches(crops.iter().flatten()),
             None => Vec::new(),
@@ -296,7 +305,9 @@ impl AlignedCrop {
             (ALIGNED_SIDE, ALIGNED_SIDE) => Ok(Self),
             (width, height) => Err(Error::invalid_option(
                 "aligned",
-                format!("takes crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, and this picture is {width}×{height}"),
+                format!(
+                    "takes crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, and this picture is {width}×{height}"
+                ),
             )),
         }
     }

@@ -27,7 +27,11 @@ impl ScanOptions {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when a source is too long.
-    pub fn for_image(&self, source: Option<String>, source_url: Option<String>) -> Result<Self, Error> {
+    pub fn for_image(
+        &self,
+        source: Option<String>,
+        source_url: Option<String>,
+    ) -> Result<Self, Error> {
         let mut options = self.clone();
         if source.is_some() {
             options.source = bounded_text("source", source, 512)?;
@@ -103,7 +107,9 @@ impl Pipeline {
         let image_id = found.image.id;
         let scan = Scan::from_stored(found);
         if let (Some(_), Some(source)) = (&scan, self.source(options)) {
-            self.store.add_source(&self.tenant, image_id, &source).await?;
+            self.store
+                .add_source(&self.tenant, image_id, &source)
+                .await?;
         }
         Ok(scan)
     }
@@ -124,7 +130,11 @@ impl Pipeline {
         byte_size: u64,
         options: &ScanOptions,
     ) -> Result<Scan, Error> {
-        let faces: Vec<NewFace> = scan.faces.iter().map(|face| self.new_face(face)).collect::<Result<_, _>>()?;
+        let faces: Vec<NewFace> = scan
+            .faces
+            .iter()
+            .map(|face| self.new_face(face))
+            .collect::<Result<_, _>>()?;
         let ids: Vec<_> = faces.iter().map(|face| face.id).collect();
         let saved = self
             .store
@@ -144,7 +154,9 @@ impl Pipeline {
                 id: self.clock.new_id(),
                 scan_key,
                 operation: options.kind.name().to_owned(),
-                detector: (!options.aligned).then(|| model_file(&self.detector.spec)).transpose()?,
+                detector: (!options.aligned)
+                    .then(|| model_file(&self.detector.spec))
+                    .transpose()?,
                 embedder: (options.kind == ScanKind::Embed).then(|| store::Embedder {
                     id: self.embedder.spec.id.clone(),
                     contract: self.embedder.contract.clone(),
@@ -165,7 +177,11 @@ impl Pipeline {
             // The same scan was stored already: its faces are the ones that can be read and erased.
             SavedScan::Kept(kept) => {
                 let crops: Vec<_> = scan.faces.into_iter().map(|face| face.crop).collect();
-                scan.faces = kept.faces.into_iter().filter_map(Face::from_stored).collect();
+                scan.faces = kept
+                    .faces
+                    .into_iter()
+                    .filter_map(Face::from_stored)
+                    .collect();
                 for (face, crop) in scan.faces.iter_mut().zip(crops) {
                     face.crop = crop;
                 }
@@ -237,7 +253,11 @@ impl Scan {
             },
             perceptual_hash: image.perceptual_hash,
             picture_quality: read_back(scan.picture_quality)?,
-            faces: scan.faces.into_iter().map(Face::from_stored).collect::<Option<_>>()?,
+            faces: scan
+                .faces
+                .into_iter()
+                .map(Face::from_stored)
+                .collect::<Option<_>>()?,
             timings: Default::default(),
         })
     }

@@ -9,10 +9,7 @@ use std::{
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::support::{
-    app::picture,
-    cli::facescan,
-};
+use crate::support::{app::picture, cli::facescan};
 
 fn stderr(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -27,22 +24,37 @@ fn help_is_worth_reading() {
 
 #[test]
 fn a_bad_setting_stops_the_start_with_key_value_and_what_is_allowed() {
-    let output = facescan(["serve"]).env("FACESCAN__DETECTION__MIN_SCORE", "1.5").output().unwrap();
+    let output = facescan(["serve"])
+        .env("FACESCAN__DETECTION__MIN_SCORE", "1.5")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert_snapshot!(stderr(&output));
 }
 
 #[test]
 fn a_missing_runtime_or_model_stops_the_start_with_what_to_do() {
-    let output = facescan(["serve"]).env("FACESCAN__RUNTIME__LIBRARY", "/no/such/libonnxruntime.so").output().unwrap();
+    let output = facescan(["serve"])
+        .env("FACESCAN__RUNTIME__LIBRARY", "/no/such/libonnxruntime.so")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = stderr(&output);
-    assert!(text.contains("/no/such/libonnxruntime.so") && text.contains("scripts/setup"), "{text}");
+    assert!(
+        text.contains("/no/such/libonnxruntime.so") && text.contains("scripts/setup"),
+        "{text}"
+    );
 
-    let output = facescan(["scan", "."]).env("FACESCAN__MODELS__DIR", "/no/such/models").output().unwrap();
+    let output = facescan(["scan", "."])
+        .env("FACESCAN__MODELS__DIR", "/no/such/models")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = stderr(&output);
-    assert!(text.contains("yunet-2023mar") && text.contains("facescan models prepare"), "{text}");
+    assert!(
+        text.contains("yunet-2023mar") && text.contains("facescan models prepare"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -52,16 +64,29 @@ fn a_folder_is_scanned_drawn_and_one_failure_is_told_by_the_exit_code() {
     std::fs::write(folder.path().join("b.jpg"), "no picture").unwrap();
     std::fs::write(folder.path().join("notes.txt"), "not looked at").unwrap();
     let drawings = folder.path().join("drawn");
-    let output = facescan(["scan", "--draw"]).arg(&drawings).arg(folder.path()).output().unwrap();
+    let output = facescan(["scan", "--draw"])
+        .arg(&drawings)
+        .arg(folder.path())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let lines: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let lines: Vec<Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["faces"].as_array().unwrap().len(), 6);
     assert_eq!(lines[1]["error"]["code"], "unsupported_media_type");
-    let drawn = image::open(drawings.join("a.jpg.faces.jpg")).unwrap().to_rgb8();
+    let drawn = image::open(drawings.join("a.jpg.faces.jpg"))
+        .unwrap()
+        .to_rgb8();
     assert_eq!(drawn.dimensions(), (1280, 886));
 
-    let table = facescan(["scan", "--format", "table"]).arg(folder.path().join("a.jpg")).output().unwrap();
+    let table = facescan(["scan", "--format", "table"])
+        .arg(folder.path().join("a.jpg"))
+        .output()
+        .unwrap();
     assert_eq!(table.status.code(), Some(0));
     let text = String::from_utf8(table.stdout).unwrap();
     assert_eq!(text.lines().count(), 8, "{text}");
@@ -70,7 +95,10 @@ fn a_folder_is_scanned_drawn_and_one_failure_is_told_by_the_exit_code() {
 
 #[test]
 fn the_document_is_printed_without_any_settings() {
-    let output = facescan(["openapi"]).env("FACESCAN__SERVER__PORT", "none").output().unwrap();
+    let output = facescan(["openapi"])
+        .env("FACESCAN__SERVER__PORT", "none")
+        .output()
+        .unwrap();
     assert!(output.status.success());
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(document["paths"]["/embed"]["post"].is_object());
@@ -110,12 +138,17 @@ fn a_signal_lets_requests_finish_and_takes_no_more() {
             rest.split_whitespace().next().map(str::to_owned)
         })
         .unwrap();
-    let health = facescan(["healthcheck", "--url", &format!("http://{address}")]).output().unwrap();
+    let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
+        .output()
+        .unwrap();
     assert!(health.status.success(), "{}", stderr(&health));
 
     let picture = picture("t1.jpg");
     let mut in_flight = begin(&address, &picture);
-    let signalled = std::process::Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    let signalled = std::process::Command::new("kill")
+        .args(["-TERM", &server.id().to_string()])
+        .status()
+        .unwrap();
     assert!(signalled.success());
     // The listener is closed as soon as the signal is seen.
     while TcpStream::connect(&address).is_ok() {
@@ -127,6 +160,8 @@ fn a_signal_lets_requests_finish_and_takes_no_more() {
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(server.wait().unwrap().code(), Some(0));
 
-    let health = facescan(["healthcheck", "--url", &format!("http://{address}")]).output().unwrap();
+    let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
+        .output()
+        .unwrap();
     assert_eq!(health.status.code(), Some(1));
 }

@@ -26,7 +26,9 @@ async fn every_accepted_format_gives_the_same_faces() {
     ];
     for (what, picture, format, name) in cases {
         let mut bytes = Vec::new();
-        picture.write_to(&mut Cursor::new(&mut bytes), format).unwrap();
+        picture
+            .write_to(&mut Cursor::new(&mut bytes), format)
+            .unwrap();
         let result = app.post("/detect?store=false", bytes.into()).await.result();
         assert_eq!(result["image"]["format"], name, "{what}");
         assert_eq!(result["faces"].as_array().unwrap().len(), 6, "{what}");
@@ -35,7 +37,9 @@ async fn every_accepted_format_gives_the_same_faces() {
 
 #[tokio::test]
 async fn every_file_of_the_torture_set_is_answered() {
-    let Some(folder) = testdata("formats") else { return };
+    let Some(folder) = testdata("formats") else {
+        return;
+    };
     let app = TestApp::start().await;
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for path in files(&folder) {

@@ -2,7 +2,10 @@
 
 use axum::{
     body::Body,
-    http::{Request, StatusCode, header::{ACCEPT, CONTENT_TYPE}},
+    http::{
+        Request, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -18,8 +21,15 @@ const BOUNDARY: &str = "facescan-test-boundary";
 fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (name, file, bytes) in parts {
-        let file = file.map(|file| format!("; filename=\"{file}\"")).unwrap_or_default();
-        body.extend(format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n").bytes());
+        let file = file
+            .map(|file| format!("; filename=\"{file}\""))
+            .unwrap_or_default();
+        body.extend(
+            format!(
+                "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n"
+            )
+            .bytes(),
+        );
         body.extend(*bytes);
         body.extend(b"\r\n");
     }
@@ -35,7 +45,10 @@ fn msgpack(picture: &[u8]) -> Vec<u8> {
         data: &'a [u8],
     }
     mod serde_bytes_as_binary {
-        pub fn serialize<S: serde::Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        pub fn serialize<S: serde::Serializer>(
+            data: &[u8],
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
             serializer.serialize_bytes(data)
         }
     }
@@ -45,7 +58,10 @@ fn msgpack(picture: &[u8]) -> Vec<u8> {
         options: Value,
     }
     let body = Body {
-        images: [Image { id: "t1.jpg", data: picture }],
+        images: [Image {
+            id: "t1.jpg",
+            data: picture,
+        }],
         options: json!({"quality": true, "store": false}),
     };
     rmp_serde::to_vec_named(&body).unwrap()
@@ -62,24 +78,46 @@ async fn every_form_gives_the_same_answer() {
     let picture = picture("t1.jpg");
     for operation in ["detect", "embed"] {
         let uri = format!("/{operation}");
-        let raw = app.post_as(&format!("{uri}?quality=true&store=false"), "image/jpeg", picture.clone()).await.result();
+        let raw = app
+            .post_as(
+                &format!("{uri}?quality=true&store=false"),
+                "image/jpeg",
+                picture.clone(),
+            )
+            .await
+            .result();
         assert_eq!(raw["faces"].as_array().unwrap().len(), 6);
 
-        let fields: [(&str, Option<&str>, &[u8]); 3] =
-            [("image", Some("t1.jpg"), &picture), ("quality", None, b"true"), ("store", None, b"false")];
+        let fields: [(&str, Option<&str>, &[u8]); 3] = [
+            ("image", Some("t1.jpg"), &picture),
+            ("quality", None, b"true"),
+            ("store", None, b"false"),
+        ];
         let (media_type, body) = multipart(&fields);
         let by_fields = app.post_as(&uri, &media_type, body).await.result();
         assert_eq!(by_fields["id"], "t1.jpg");
 
         let options = br#"{"quality": true, "store": false}"#;
-        let (media_type, body) = multipart(&[("options", None, options), ("image", Some("t1.jpg"), &picture)]);
+        let (media_type, body) = multipart(&[
+            ("options", None, options),
+            ("image", Some("t1.jpg"), &picture),
+        ]);
         let by_options = app.post_as(&uri, &media_type, body).await.result();
 
-        let prefixed = format!("data:image/jpeg;base64,{}", BASE64_STANDARD.encode(&picture));
+        let prefixed = format!(
+            "data:image/jpeg;base64,{}",
+            BASE64_STANDARD.encode(&picture)
+        );
         let body = json!({"images": [{"id": "t1.jpg", "data": prefixed}], "options": {"quality": true, "store": false}});
-        let by_json = app.post_as(&uri, "application/json", body.to_string()).await.result();
+        let by_json = app
+            .post_as(&uri, "application/json", body.to_string())
+            .await
+            .result();
 
-        let by_msgpack = app.post_as(&uri, "application/msgpack", msgpack(&picture)).await.result();
+        let by_msgpack = app
+            .post_as(&uri, "application/msgpack", msgpack(&picture))
+            .await
+            .result();
 
         for other in [&by_fields, &by_options, &by_json, &by_msgpack] {
             assert_eq!(essence(&raw), essence(other), "{operation}");
@@ -91,7 +129,13 @@ async fn every_form_gives_the_same_answer() {
 async fn the_command_line_gives_the_same_answer() {
     let app = TestApp::start().await;
     for (operation, command) in [("detect", "scan"), ("embed", "embed")] {
-        let over_http = app.post(&format!("/{operation}?quality=true&store=false"), picture("t1.jpg")).await.result();
+        let over_http = app
+            .post(
+                &format!("/{operation}?quality=true&store=false"),
+                picture("t1.jpg"),
+            )
+            .await
+            .result();
         let path = runtime_dir().join("pictures/t1.jpg");
         // One thread, as the test's own sessions have: the sums of several differ in the last bit.
         let output = facescan([command, "--quality", path.to_str().unwrap()])
@@ -173,7 +217,10 @@ async fn a_bad_image_among_several_does_not_fail_the_rest() {
     let results = reply.json()["results"].clone();
     assert_eq!(results[0]["status"], "error");
     assert_eq!(results[0]["error"]["code"], "image_truncated");
-    assert_eq!((&results[1]["index"], &results[1]["id"]), (&json!(1), &json!("t1.jpg")));
+    assert_eq!(
+        (&results[1]["index"], &results[1]["id"]),
+        (&json!(1), &json!("t1.jpg"))
+    );
     assert_eq!(results[1]["faces"].as_array().unwrap().len(), 6);
     assert!(results[1]["faces"][0].get("landmarks").is_none());
     assert_eq!(results[2]["error"]["code"], "unsupported_media_type");
@@ -182,14 +229,25 @@ async fn a_bad_image_among_several_does_not_fail_the_rest() {
 #[tokio::test]
 async fn an_aligned_crop_gives_the_vector_of_its_face() {
     let app = TestApp::start().await;
-    let uncut = app.post("/embed?store=false&crops=true", picture("obama.jpg")).await.result();
+    let uncut = app
+        .post("/embed?store=false&crops=true", picture("obama.jpg"))
+        .await
+        .result();
     let face = &uncut["faces"][0];
     let crop = decode(&face["crop"]);
-    let aligned = app.post("/embed?store=false&aligned=true", crop.into()).await.result();
+    let aligned = app
+        .post("/embed?store=false&aligned=true", crop.into())
+        .await
+        .result();
     assert_eq!(aligned["faces"][0]["embedding"], face["embedding"]);
     assert_eq!(aligned["faces"][0]["bbox"], json!([0.0, 0.0, 112.0, 112.0]));
     assert!(aligned["faces"][0].get("score").is_none());
 
-    let refused = app.post("/embed?store=false&aligned=true", picture("obama.jpg")).await;
-    assert_eq!((refused.status, refused.code().as_str()), (StatusCode::UNPROCESSABLE_ENTITY, "invalid_option"));
+    let refused = app
+        .post("/embed?store=false&aligned=true", picture("obama.jpg"))
+        .await;
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (StatusCode::UNPROCESSABLE_ENTITY, "invalid_option")
+    );
 }

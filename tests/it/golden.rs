@@ -46,7 +46,11 @@ const PICTURES: [(&str, &str); 5] = [
 
 fn worst(found: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(found.len(), expected.len());
-    found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max)
 }
 
 fn nearest<'a>(faces: &'a [Value], expected: &GoldenFace) -> &'a Value {
@@ -66,13 +70,22 @@ async fn faces_and_vectors_equal_the_reference() {
         let expected = &golden().images[key];
         let result = app.post("/embed", picture(file)).await.result();
         assert_eq!(result["image"]["sha256"], expected.sha256, "{file}");
-        assert_eq!([&result["image"]["width"], &result["image"]["height"]], expected.size, "{file}");
+        assert_eq!(
+            [&result["image"]["width"], &result["image"]["height"]],
+            expected.size,
+            "{file}"
+        );
         let faces = result["faces"].as_array().unwrap();
         assert_eq!(faces.len(), expected.faces, "{file}");
         let mut distances = [0.0_f32; 5];
         for golden in &expected.list {
             let face = nearest(faces, golden);
-            let points: Vec<f32> = face["landmarks"].as_array().unwrap().iter().flat_map(numbers).collect();
+            let points: Vec<f32> = face["landmarks"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .flat_map(numbers)
+                .collect();
             let norm = face["embedding_norm"].as_f64().unwrap() as f32;
             let found = [
                 worst(&numbers(&face["bbox"]), &golden.bbox),
@@ -85,9 +98,15 @@ async fn faces_and_vectors_equal_the_reference() {
                 *distance = distance.max(found);
             }
         }
-        println!("{file}: box {:.3} px, points {:.3} px, score {:.4}, vector {:.4}, norm {:.4}", distances[0], distances[1], distances[2], distances[3], distances[4]);
+        println!(
+            "{file}: box {:.3} px, points {:.3} px, score {:.4}, vector {:.4}, norm {:.4}",
+            distances[0], distances[1], distances[2], distances[3], distances[4]
+        );
         let [bbox, points, score, vector, norm] = distances;
-        assert!(bbox <= 1.0 && points <= 1.0 && score <= 0.01 && vector <= 0.01 && norm <= 0.01, "{file}: {distances:?}");
+        assert!(
+            bbox <= 1.0 && points <= 1.0 && score <= 0.01 && vector <= 0.01 && norm <= 0.01,
+            "{file}: {distances:?}"
+        );
     }
 }
 
@@ -102,6 +121,10 @@ async fn the_same_person_is_told_from_another_as_by_the_reference() {
     for (pair, cosines) in &golden().cosine {
         let (a, b) = pair.split_once('|').unwrap();
         let found: f32 = vectors[a].iter().zip(&vectors[b]).map(|(a, b)| a * b).sum();
-        assert!((found - cosines["sface"]).abs() <= 0.01, "{pair}: {found} for {}", cosines["sface"]);
+        assert!(
+            (found - cosines["sface"]).abs() <= 0.01,
+            "{pair}: {found} for {}",
+            cosines["sface"]
+        );
     }
 }

@@ -7,6 +7,7 @@ mod errors;
 mod formats;
 mod forms;
 mod golden;
+mod imaging;
 mod models;
 mod orientation;
 mod service;

@@ -2,7 +2,10 @@
 
 use axum::{
     body::Body,
-    http::{Request, StatusCode, header::{ACCEPT, CONTENT_TYPE}},
+    http::{
+        Request, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
 };
 use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::Value;
@@ -25,7 +28,10 @@ async fn the_document_has_a_page_served_from_the_binary() {
     let page = app.get("/docs/").await;
     assert_eq!(page.status, StatusCode::OK);
     let html = String::from_utf8(page.body.to_vec()).unwrap();
-    assert!(html.contains("swagger-ui") && !html.contains("https://"), "{html}");
+    assert!(
+        html.contains("swagger-ui") && !html.contains("https://"),
+        "{html}"
+    );
 }
 
 #[tokio::test]
@@ -51,7 +57,9 @@ async fn the_models_are_listed_with_their_licences() {
 #[tokio::test]
 async fn an_answer_names_models_devices_and_timings() {
     let app = TestApp::start().await;
-    let reply = app.post("/embed?timings=true&max_faces=1", picture("obama.jpg")).await;
+    let reply = app
+        .post("/embed?timings=true&max_faces=1", picture("obama.jpg"))
+        .await;
     let rounded = |value: &Value| (value.as_f64().unwrap() * 10.0).round() / 10.0;
     let mut answer = reply.json();
     let timings = answer["results"][0]["timings_ms"].take();
@@ -67,7 +75,12 @@ async fn an_answer_names_models_devices_and_timings() {
     for point in face["bbox"].as_array_mut().unwrap() {
         *point = rounded(point).round().into();
     }
-    for point in face["landmarks"].as_array_mut().unwrap().iter_mut().flat_map(|point| point.as_array_mut().unwrap()) {
+    for point in face["landmarks"]
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .flat_map(|point| point.as_array_mut().unwrap())
+    {
         *point = rounded(point).round().into();
     }
     assert_json_snapshot!(answer, {
@@ -80,7 +93,10 @@ async fn an_answer_names_models_devices_and_timings() {
 #[tokio::test]
 async fn quality_tells_a_clear_face_from_a_blurred_one() {
     let app = TestApp::start().await;
-    let clear = app.post("/quality?store=false&max_faces=1", picture("obama.jpg")).await.result();
+    let clear = app
+        .post("/quality?store=false&max_faces=1", picture("obama.jpg"))
+        .await
+        .result();
     let face = &clear["faces"][0]["quality"];
     assert_eq!(face["acceptable"], true, "{face}");
     assert_eq!(face["measured_at"], serde_json::json!([112, 112]));
@@ -88,12 +104,30 @@ async fn quality_tells_a_clear_face_from_a_blurred_one() {
 
     let picture = image::load_from_memory(&picture("obama.jpg")).unwrap();
     let mut blurred = Vec::new();
-    picture.blur(12.0).write_to(&mut std::io::Cursor::new(&mut blurred), image::ImageFormat::Png).unwrap();
-    let blurred = app.post("/quality?store=false&max_faces=1", blurred.into()).await.result();
+    picture
+        .blur(12.0)
+        .write_to(
+            &mut std::io::Cursor::new(&mut blurred),
+            image::ImageFormat::Png,
+        )
+        .unwrap();
+    let blurred = app
+        .post("/quality?store=false&max_faces=1", blurred.into())
+        .await
+        .result();
     let face = &blurred["faces"][0]["quality"];
     assert_eq!(face["acceptable"], false);
-    assert!(face["reasons"].as_array().unwrap().contains(&"too_blurry".into()), "{face}");
-    assert!(blurred["picture_quality"]["blur_score"].as_f64() < clear["picture_quality"]["blur_score"].as_f64());
+    assert!(
+        face["reasons"]
+            .as_array()
+            .unwrap()
+            .contains(&"too_blurry".into()),
+        "{face}"
+    );
+    assert!(
+        blurred["picture_quality"]["blur_score"].as_f64()
+            < clear["picture_quality"]["blur_score"].as_f64()
+    );
 }
 
 #[tokio::test]
@@ -102,14 +136,31 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
     let large = image::load_from_memory(&picture("obama.jpg")).unwrap();
     let small = large.resize_exact(180, 225, image::imageops::FilterType::Triangle);
     let mut bytes = Vec::new();
-    small.write_to(&mut std::io::Cursor::new(&mut bytes), image::ImageFormat::Png).unwrap();
-    let result = app.post("/enhance?identity=true&timings=true", bytes.clone().into()).await.result();
+    small
+        .write_to(
+            &mut std::io::Cursor::new(&mut bytes),
+            image::ImageFormat::Png,
+        )
+        .unwrap();
+    let result = app
+        .post("/enhance?identity=true&timings=true", bytes.clone().into())
+        .await
+        .result();
     let enhanced = &result["enhanced"];
     let scale = enhanced["scale"].as_f64().unwrap();
     assert_eq!(enhanced["width"].as_f64().unwrap(), 180.0 * scale);
     assert_eq!(enhanced["height"].as_f64().unwrap(), 225.0 * scale);
-    assert_eq!(result["identity"]["identity_drift"], false, "{}", result["identity"]);
-    let names: Vec<&str> = enhanced["steps"].as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        result["identity"]["identity_drift"], false,
+        "{}",
+        result["identity"]
+    );
+    let names: Vec<&str> = enhanced["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["upscale", "contrast", "sharpness", "unsharp_mask"]);
 
     // Boxes found in the enhanced picture, divided by the scale, are those of the original.
@@ -120,12 +171,32 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
         .unwrap();
     let picture = app.send(request).await;
     assert_eq!(picture.headers[CONTENT_TYPE], "image/png");
-    assert_eq!(picture.headers["x-facescan-scale"].to_str().unwrap().parse::<f64>().unwrap(), scale);
-    assert!(picture.headers["x-facescan-steps"].to_str().unwrap().contains("unsharp_mask"));
+    assert_eq!(
+        picture.headers["x-facescan-scale"]
+            .to_str()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap(),
+        scale
+    );
+    assert!(
+        picture.headers["x-facescan-steps"]
+            .to_str()
+            .unwrap()
+            .contains("unsharp_mask")
+    );
     let before = app.post("/detect?store=false", bytes.into()).await.result();
     let after = app.post("/detect?store=false", picture.body).await.result();
-    for (before, after) in before["faces"][0]["bbox"].as_array().unwrap().iter().zip(after["faces"][0]["bbox"].as_array().unwrap()) {
-        assert!((before.as_f64().unwrap() - after.as_f64().unwrap() / scale).abs() < 4.0, "{before} {after}");
+    for (before, after) in before["faces"][0]["bbox"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(after["faces"][0]["bbox"].as_array().unwrap())
+    {
+        assert!(
+            (before.as_f64().unwrap() - after.as_f64().unwrap() / scale).abs() < 4.0,
+            "{before} {after}"
+        );
     }
 }
 
@@ -133,12 +204,35 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
 async fn a_second_resolution_finds_the_face_that_fills_the_frame() {
     let app = TestApp::start().await;
     let portrait = image::load_from_memory(&picture("biden.jpg")).unwrap();
-    let all = app.post("/detect?store=false&second_det_size=320", picture("biden.jpg")).await.result();
-    assert_eq!(all["faces"].as_array().unwrap().len(), 1, "one NMS covers both resolutions");
+    let all = app
+        .post(
+            "/detect?store=false&second_det_size=320",
+            picture("biden.jpg"),
+        )
+        .await
+        .result();
+    assert_eq!(
+        all["faces"].as_array().unwrap().len(),
+        1,
+        "one NMS covers both resolutions"
+    );
     let face = crate::support::app::numbers(&all["faces"][0]["bbox"]);
-    let close = portrait.crop_imm(face[0] as u32, face[1] as u32, (face[2] - face[0]) as u32, (face[3] - face[1]) as u32);
+    let close = portrait.crop_imm(
+        face[0] as u32,
+        face[1] as u32,
+        (face[2] - face[0]) as u32,
+        (face[3] - face[1]) as u32,
+    );
     let mut bytes = Vec::new();
-    close.write_to(&mut std::io::Cursor::new(&mut bytes), image::ImageFormat::Png).unwrap();
-    let found = app.post("/detect?store=false&second_det_size=160", bytes.into()).await.result();
+    close
+        .write_to(
+            &mut std::io::Cursor::new(&mut bytes),
+            image::ImageFormat::Png,
+        )
+        .unwrap();
+    let found = app
+        .post("/detect?store=false&second_det_size=160", bytes.into())
+        .await
+        .result();
     assert_eq!(found["faces"].as_array().unwrap().len(), 1);
 }

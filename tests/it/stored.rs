@@ -10,7 +10,10 @@ use crate::support::{
 };
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value} is no text"))
+        .to_owned()
 }
 
 fn faces(result: &Value) -> Vec<Value> {
@@ -19,43 +22,96 @@ fn faces(result: &Value) -> Vec<Value> {
 
 async fn story(app: &TestApp) {
     // First seen: inference, and everything is stored.
-    let first = app.post("/embed?source=album&quality=true", picture("t1.jpg")).await.result();
+    let first = app
+        .post("/embed?source=album&quality=true", picture("t1.jpg"))
+        .await
+        .result();
     assert_eq!(first["cached"], false);
     assert_eq!(faces(&first).len(), 6);
 
     // Seen again at another place: the same answer from the store.
-    let again = app.post("/embed?source=feed&quality=true", picture("t1.jpg")).await.result();
+    let again = app
+        .post("/embed?source=feed&quality=true", picture("t1.jpg"))
+        .await
+        .result();
     assert_eq!(again["cached"], true);
-    assert_eq!((&again["image_id"], &again["image"]), (&first["image_id"], &first["image"]));
+    assert_eq!(
+        (&again["image_id"], &again["image"]),
+        (&first["image_id"], &first["image"])
+    );
     assert_eq!(again["faces"], first["faces"]);
 
     // Another option, another answer; another operation on the same image.
-    let fewer = app.post("/embed?quality=true&max_faces=2", picture("t1.jpg")).await.result();
-    assert_eq!((fewer["cached"].as_bool(), faces(&fewer).len()), (Some(false), 2));
+    let fewer = app
+        .post("/embed?quality=true&max_faces=2", picture("t1.jpg"))
+        .await
+        .result();
+    assert_eq!(
+        (fewer["cached"].as_bool(), faces(&fewer).len()),
+        (Some(false), 2)
+    );
     assert_eq!(fewer["image_id"], first["image_id"]);
-    let uncached = app.post("/embed?quality=true&cache=false", picture("t1.jpg")).await.result();
+    let uncached = app
+        .post("/embed?quality=true&cache=false", picture("t1.jpg"))
+        .await
+        .result();
     assert_eq!(uncached["cached"], false);
-    let unstored = app.post("/detect?store=false", picture("t1.jpg")).await.result();
+    let unstored = app
+        .post("/detect?store=false", picture("t1.jpg"))
+        .await
+        .result();
     assert!(unstored.get("image_id").is_none() && unstored["faces"][0].get("face_id").is_none());
     let graded = app.post("/quality", picture("t1.jpg")).await.result();
-    assert_eq!(graded["picture_quality"]["measured_at"], serde_json::json!([640, 443]));
+    assert_eq!(
+        graded["picture_quality"]["measured_at"],
+        serde_json::json!([640, 443])
+    );
     let regraded = app.post("/quality", picture("t1.jpg")).await.result();
-    assert_eq!((&regraded["cached"], &regraded["picture_quality"]), (&Value::Bool(true), &graded["picture_quality"]));
+    assert_eq!(
+        (&regraded["cached"], &regraded["picture_quality"]),
+        (&Value::Bool(true), &graded["picture_quality"])
+    );
 
     // A second picture, and the lists.
-    let other = app.post("/embed?source=feed", picture("obama.jpg")).await.result();
+    let other = app
+        .post("/embed?source=feed", picture("obama.jpg"))
+        .await
+        .result();
     let page = app.get("/images?limit=1").await.json();
-    assert_eq!(page["images"][0]["image_id"], other["image_id"], "newest first");
-    let rest = app.get(&format!("/images?limit=1&after={}", text(&page["next"]))).await.json();
+    assert_eq!(
+        page["images"][0]["image_id"], other["image_id"],
+        "newest first"
+    );
+    let rest = app
+        .get(&format!("/images?limit=1&after={}", text(&page["next"])))
+        .await
+        .json();
     assert_eq!(rest["images"][0]["image_id"], first["image_id"]);
     assert!(rest.get("next").is_none());
-    assert_eq!(app.get("/images?source=feed").await.json()["images"].as_array().unwrap().len(), 2);
-    assert_eq!(app.get("/images?source=album").await.json()["images"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        app.get("/images?source=feed").await.json()["images"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(
+        app.get("/images?source=album").await.json()["images"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 
     // One image with everything, and one face.
     let image_uri = format!("/images/{}", text(&first["image_id"]));
     let image = app.get(&image_uri).await.json();
-    let sources: Vec<String> = image["sources"].as_array().unwrap().iter().map(|source| text(&source["source"])).collect();
+    let sources: Vec<String> = image["sources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|source| text(&source["source"]))
+        .collect();
     assert_eq!(sources.len(), 2);
     assert!(sources.contains(&"album".to_owned()) && sources.contains(&"feed".to_owned()));
     let face_uri = format!("/faces/{}", text(&first["faces"][0]["face_id"]));
@@ -70,17 +126,32 @@ async fn story(app: &TestApp) {
     assert_eq!(app.delete(&face_uri).await.status, StatusCode::NOT_FOUND);
     let left = app.get(&image_uri).await.json();
     for scan in left["scans"].as_array().unwrap() {
-        assert!(faces(scan).iter().all(|left| left["bbox"] != face["bbox"]), "{scan}");
+        assert!(
+            faces(scan).iter().all(|left| left["bbox"] != face["bbox"]),
+            "{scan}"
+        );
     }
-    let rescanned = app.post("/embed?quality=true", picture("t1.jpg")).await.result();
-    assert_eq!((rescanned["cached"].as_bool(), faces(&rescanned).len()), (Some(false), 6));
+    let rescanned = app
+        .post("/embed?quality=true", picture("t1.jpg"))
+        .await
+        .result();
+    assert_eq!(
+        (rescanned["cached"].as_bool(), faces(&rescanned).len()),
+        (Some(false), 6)
+    );
 
     // An erased image takes everything with it.
     let remaining = text(&rescanned["faces"][1]["face_id"]);
     assert_eq!(app.delete(&image_uri).await.status, StatusCode::NO_CONTENT);
     assert_eq!(app.get(&image_uri).await.status, StatusCode::NOT_FOUND);
-    assert_eq!(app.get(&format!("/faces/{remaining}")).await.status, StatusCode::NOT_FOUND);
-    let fresh = app.post("/embed?quality=true", picture("t1.jpg")).await.result();
+    assert_eq!(
+        app.get(&format!("/faces/{remaining}")).await.status,
+        StatusCode::NOT_FOUND
+    );
+    let fresh = app
+        .post("/embed?quality=true", picture("t1.jpg"))
+        .await
+        .result();
     assert_eq!(fresh["cached"], false);
     assert_ne!(fresh["image_id"], first["image_id"]);
 }
@@ -101,23 +172,34 @@ async fn results_are_stored_found_listed_and_erased_in_postgres() {
 #[tokio::test]
 async fn without_a_database_what_needs_none_goes_on_and_the_rest_recovers() {
     on_postgres(async |database| {
-        let Database::Postgres { options } = &database else { unreachable!() };
+        let Database::Postgres { options } = &database else {
+            unreachable!()
+        };
         let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
         let settings = [
             ("DATABASE_URL", database.url_through(proxy.address())),
             ("FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS", "300".to_owned()),
         ];
-        let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let settings: Vec<(&str, &str)> = settings
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         let app = TestApp::with(&settings).await;
         assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
 
         proxy.cut().await;
         let refused = app.post("/detect", picture("t1.jpg")).await;
-        assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "store_unavailable"));
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (503, "store_unavailable")
+        );
         let uncached = app.post("/detect?cache=false", picture("t1.jpg")).await;
         assert_eq!(uncached.code(), "store_unavailable");
         assert_eq!(app.get("/images").await.code(), "store_unavailable");
-        let unstored = app.post("/detect?store=false", picture("t1.jpg")).await.result();
+        let unstored = app
+            .post("/detect?store=false", picture("t1.jpg"))
+            .await
+            .result();
         assert_eq!(faces(&unstored).len(), 6);
         let held_back = app.get("/readyz").await;
         assert_eq!(held_back.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -125,7 +207,10 @@ async fn without_a_database_what_needs_none_goes_on_and_the_rest_recovers() {
 
         proxy.restore();
         let stored = app.post("/detect", picture("t1.jpg")).await.result();
-        assert_eq!(stored["cached"], false, "nothing was written while the database was away");
+        assert_eq!(
+            stored["cached"], false,
+            "nothing was written while the database was away"
+        );
         assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
     })
     .await;

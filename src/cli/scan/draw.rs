@@ -26,7 +26,12 @@ pub fn target(folder: &Path, relative: &Path) -> PathBuf {
 ///
 /// # Errors
 /// [`Error::Internal`] when the file cannot be written.
-pub async fn write(pipeline: &Pipeline, bytes: Bytes, faces: &[Face], target: PathBuf) -> Result<(), Error> {
+pub async fn write(
+    pipeline: &Pipeline,
+    bytes: Bytes,
+    faces: &[Face],
+    target: PathBuf,
+) -> Result<(), Error> {
     let decoding = pipeline.decoding;
     let annotations: Vec<Annotation> = faces
         .iter()
@@ -42,7 +47,9 @@ pub async fn write(pipeline: &Pipeline, bytes: Bytes, faces: &[Face], target: Pa
             let mut picture = decode(&bytes, &decoding)?.pixels;
             annotate(&mut picture, &annotations);
             let jpeg = encode(&picture, OutputFormat::Jpeg { quality: 90 })?;
-            let failed = |error: std::io::Error| Error::Internal(format!("writing {}: {error}", target.display()));
+            let failed = |error: std::io::Error| {
+                Error::Internal(format!("writing {}: {error}", target.display()))
+            };
             if let Some(folder) = target.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;
             }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 /// Endings of the accepted formats.
-const ENDINGS: [&str; 10] = ["jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff"];
+const ENDINGS: [&str; 10] = [
+    "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff",
+];
 
 /// A file to scan.
 #[derive(Debug, PartialEq)]
@@ -68,7 +70,9 @@ mod tests {
         }
         let named = [folder.path().to_owned(), folder.path().join("notes.txt")];
         let relative: Vec<_> = pictures(&named).map(|found| found.relative).collect();
-        let expected: Vec<PathBuf> = ["a.png", "b.JPG", "sub/c.webp", "notes.txt"].map(PathBuf::from).into();
+        let expected: Vec<PathBuf> = ["a.png", "b.JPG", "sub/c.webp", "notes.txt"]
+            .map(PathBuf::from)
+            .into();
         assert_eq!(relative, expected);
     }
 

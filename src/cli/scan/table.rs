@@ -18,9 +18,18 @@ pub struct Table {
 
 impl Table {
     /// Prints the rows of one picture.
-    pub fn print(&mut self, out: &mut impl Write, path: &Path, result: &ImageResult<ScanResult>) -> io::Result<()> {
+    pub fn print(
+        &mut self,
+        out: &mut impl Write,
+        path: &Path,
+        result: &ImageResult<ScanResult>,
+    ) -> io::Result<()> {
         if self.pictures == 0 {
-            writeln!(out, "{:>7} {:>7} {:>7} {:>7}  {:>5}  {:>7}  PICTURE", "X1", "Y1", "X2", "Y2", "SCORE", "QUALITY")?;
+            writeln!(
+                out,
+                "{:>7} {:>7} {:>7} {:>7}  {:>5}  {:>7}  PICTURE",
+                "X1", "Y1", "X2", "Y2", "SCORE", "QUALITY"
+            )?;
         }
         self.pictures += 1;
         let path = path.display();
@@ -29,23 +38,36 @@ impl Table {
                 self.failed += 1;
                 writeln!(out, "{:>46}  {path}: {}", error.code, error.detail)
             }
-            Outcome::Ok(scan) if scan.faces.is_empty() => writeln!(out, "{:>46}  {path}", "no face"),
+            Outcome::Ok(scan) if scan.faces.is_empty() => {
+                writeln!(out, "{:>46}  {path}", "no face")
+            }
             Outcome::Ok(scan) => {
                 self.faces += scan.faces.len();
-                scan.faces.iter().try_for_each(|face| writeln!(out, "{}  {path}", row(face)))
+                scan.faces
+                    .iter()
+                    .try_for_each(|face| writeln!(out, "{}  {path}", row(face)))
             }
         }
     }
 
     /// Prints the sum.
     pub fn finish(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{} pictures, {} faces, {} failed", self.pictures, self.faces, self.failed)
+        writeln!(
+            out,
+            "{} pictures, {} faces, {} failed",
+            self.pictures, self.faces, self.failed
+        )
     }
 }
 
 fn row(face: &FaceAnswer) -> String {
     let [x1, y1, x2, y2] = face.bbox;
-    let score = face.score.map_or_else(|| "-".to_owned(), |score| format!("{score:.3}"));
-    let quality = face.quality.as_ref().map_or_else(|| "-".to_owned(), |quality| format!("{:.2}", quality.overall));
+    let score = face
+        .score
+        .map_or_else(|| "-".to_owned(), |score| format!("{score:.3}"));
+    let quality = face.quality.as_ref().map_or_else(
+        || "-".to_owned(),
+        |quality| format!("{:.2}", quality.overall),
+    );
     format!("{x1:>7.1} {y1:>7.1} {x2:>7.1} {y2:>7.1}  {score:>5}  {quality:>7}")
 }

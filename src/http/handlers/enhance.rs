@@ -67,7 +67,12 @@ pub async fn enhance(
     })
     .await?;
     if accepted == Accepted::Picture
-        && let [ImageResult { outcome: Outcome::Ok(result), .. }] = results.as_slice()
+        && let [
+            ImageResult {
+                outcome: Outcome::Ok(result),
+                ..
+            },
+        ] = results.as_slice()
     {
         return Ok(picture(result));
     }
@@ -85,9 +90,19 @@ fn picture(result: &EnhanceResult) -> Response {
     let enhanced = &result.enhanced;
     let steps = serde_json::to_string(&enhanced.steps).unwrap_or_default();
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(enhanced.format.media_type())),
-        (SCALE, HeaderValue::from_str(&enhanced.scale.to_string()).unwrap_or(HeaderValue::from_static(""))),
-        (STEPS, HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static(""))),
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static(enhanced.format.media_type()),
+        ),
+        (
+            SCALE,
+            HeaderValue::from_str(&enhanced.scale.to_string())
+                .unwrap_or(HeaderValue::from_static("")),
+        ),
+        (
+            STEPS,
+            HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static("")),
+        ),
     ];
     (headers, enhanced.data.clone()).into_response()
 }

@@ -26,10 +26,17 @@ fn missing(id: Uuid) -> Error {
         (status = 404, body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Result<Json<StoredFaceAnswer>, Error> {
+pub async fn read(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<StoredFaceAnswer>, Error> {
     let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
-    let face = pipeline.store.face(&pipeline.tenant, id).await?.ok_or_else(|| missing(id))?;
+    let face = pipeline
+        .store
+        .face(&pipeline.tenant, id)
+        .await?
+        .ok_or_else(|| missing(id))?;
     Ok(Json(face.into()))
 }
 
@@ -42,7 +49,10 @@ pub async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Resu
         (status = 404, body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub async fn erase(State(state): State<AppState>, Path(id): Path<String>) -> Result<StatusCode, Error> {
+pub async fn erase(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Error> {
     let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     if pipeline.store.delete_face(&pipeline.tenant, id).await? {

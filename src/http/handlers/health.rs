@@ -41,13 +41,23 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
         && let Err(error) = state.pipeline.store.ping().await
     {
         tracing::warn!(error = %error, "the database does not answer");
-        reasons.push("the database does not answer; requests with store=false are served".to_owned());
+        reasons
+            .push("the database does not answer; requests with store=false are served".to_owned());
     }
-    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if reasons.is_empty() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let readiness = Readiness {
         ready: reasons.is_empty(),
         reasons,
-        devices: state.pipeline.devices.iter().map(|(operation, state)| (operation.name(), state.clone())).collect(),
+        devices: state
+            .pipeline
+            .devices
+            .iter()
+            .map(|(operation, state)| (operation.name(), state.clone()))
+            .collect(),
     };
     (status, Json(readiness))
 }

@@ -201,7 +201,11 @@ impl From<StoredScan> for ScanAnswer {
 impl From<StoredFace> for StoredFaceAnswer {
     fn from(face: StoredFace) -> Self {
         let (embedding, embedding_norm, contract) = match face.embedding {
-            Some(stored) => (Some(stored.vector), Some(stored.norm), Some(stored.contract)),
+            Some(stored) => (
+                Some(stored.vector),
+                Some(stored.norm),
+                Some(stored.contract),
+            ),
             None => (None, None, None),
         };
         Self {
@@ -221,7 +225,8 @@ impl From<StoredFace> for StoredFaceAnswer {
 
 /// Reads an id from a path; what is no id names nothing that is stored.
 pub(super) fn parse_id(text: &str) -> Result<Uuid, Error> {
-    text.parse().map_err(|_| Error::NotFound(format!("`{text}` is not an id; ids are UUIDs")))
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("`{text}` is not an id; ids are UUIDs")))
 }
 
 fn missing(id: Uuid) -> Error {
@@ -236,11 +241,17 @@ fn missing(id: Uuid) -> Error {
         (status = 422, body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub async fn list(State(state): State<AppState>, RawQuery(query): RawQuery) -> Result<Json<ImagePage>, Error> {
+pub async fn list(
+    State(state): State<AppState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ImagePage>, Error> {
     let query: ListQuery = crate::http::extract::read_query(query.as_deref().unwrap_or_default())?;
     let limit = query.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(Error::invalid_option("limit", format!("must be from 1 to {LARGEST_PAGE}")));
+        return Err(Error::invalid_option(
+            "limit",
+            format!("must be from 1 to {LARGEST_PAGE}"),
+        ));
     }
     let pipeline = &state.pipeline;
     // One more than asked for tells whether there is a next page.
@@ -248,8 +259,13 @@ pub async fn list(State(state): State<AppState>, RawQuery(query): RawQuery) -> R
         after: query.after,
         limit: limit + 1,
     };
-    let filter = ImageFilter { source: query.source };
-    let mut images = pipeline.store.list_images(&pipeline.tenant, &filter, page).await?;
+    let filter = ImageFilter {
+        source: query.source,
+    };
+    let mut images = pipeline
+        .store
+        .list_images(&pipeline.tenant, &filter, page)
+        .await?;
     let more = images.len() > limit as usize;
     images.truncate(limit as usize);
     let next = images.last().filter(|_| more).map(|image| image.id);
@@ -268,10 +284,17 @@ pub async fn list(State(state): State<AppState>, RawQuery(query): RawQuery) -> R
         (status = 404, body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Result<Json<ImageAnswer>, Error> {
+pub async fn read(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<ImageAnswer>, Error> {
     let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
-    let image = pipeline.store.image(&pipeline.tenant, id).await?.ok_or_else(|| missing(id))?;
+    let image = pipeline
+        .store
+        .image(&pipeline.tenant, id)
+        .await?
+        .ok_or_else(|| missing(id))?;
     Ok(Json(image.into()))
 }
 
@@ -284,7 +307,10 @@ pub async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Resu
         (status = 404, body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub async fn erase(State(state): State<AppState>, Path(id): Path<String>) -> Result<StatusCode, Error> {
+pub async fn erase(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Error> {
     let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     if pipeline.store.delete_image(&pipeline.tenant, id).await? {

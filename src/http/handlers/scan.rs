@@ -107,7 +107,10 @@ async fn scan(
     let operations = options.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
-    let results = several::each(request.images, &id.to_string(), |image| one(state, image, &options)).await?;
+    let results = several::each(request.images, &id.to_string(), |image| {
+        one(state, image, &options)
+    })
+    .await?;
     let answer = Answer {
         request_id: id.to_string(),
         operation: kind.name(),
@@ -115,10 +118,16 @@ async fn scan(
         devices: pipeline.devices_of(&operations),
         results,
     };
-    Ok(respond(Accepted::of(headers), &pipeline.pool, answer).await?.into_response())
+    Ok(respond(Accepted::of(headers), &pipeline.pool, answer)
+        .await?
+        .into_response())
 }
 
-async fn one(state: &AppState, image: ImageInput, options: &ScanOptions) -> Result<ScanResult, Error> {
+async fn one(
+    state: &AppState,
+    image: ImageInput,
+    options: &ScanOptions,
+) -> Result<ScanResult, Error> {
     let options = options.for_image(image.source, image.source_url)?;
     let scan = state.pipeline.scan_stored(image.bytes?, &options).await?;
     Ok(ScanResult::new(scan, &options))

@@ -24,7 +24,11 @@ pub struct RequestId(Arc<str>);
 impl RequestId {
     /// The id of a request that has passed [`assign`].
     pub fn of(request: &Request) -> Self {
-        request.extensions().get::<Self>().cloned().unwrap_or_default()
+        request
+            .extensions()
+            .get::<Self>()
+            .cloned()
+            .unwrap_or_default()
     }
 }
 
@@ -44,7 +48,10 @@ impl<S: Sync> FromRequestParts<S> for RequestId {
 
 /// Gives the request its id, and the response the same.
 pub async fn assign(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
-    let sent = request.headers().get(&HEADER).and_then(|value| value.to_str().ok());
+    let sent = request
+        .headers()
+        .get(&HEADER)
+        .and_then(|value| value.to_str().ok());
     let id: Arc<str> = match sent {
         Some(id) if is_sane(id) => id.into(),
         _ => state.pipeline.clock.new_id().to_string().into(),

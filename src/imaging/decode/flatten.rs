@@ -17,9 +17,9 @@ pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
         DynamicImage::ImageLuma16(p) => collect(p.pixels(), |p| [to8(p[0]); 3]),
         DynamicImage::ImageLumaA16(p) => collect(p.pixels(), |p| mix([to8(p[0]); 3], to8(p[1]))),
         DynamicImage::ImageRgb16(p) => collect(p.pixels(), |p| p.0.map(to8)),
-        DynamicImage::ImageRgba16(p) => collect(p.pixels(), |p| {
-            mix([p[0], p[1], p[2]].map(to8), to8(p[3]))
-        }),
+        DynamicImage::ImageRgba16(p) => {
+            collect(p.pixels(), |p| mix([p[0], p[1], p[2]].map(to8), to8(p[3])))
+        }
         DynamicImage::ImageRgb32F(p) => collect(p.pixels(), |p| p.0.map(from_float)),
         DynamicImage::ImageRgba32F(p) => collect(p.pixels(), |p| {
             mix([p[0], p[1], p[2]].map(from_float), from_float(p[3]))
@@ -61,7 +61,9 @@ mod tests {
 
     #[test]
     fn alpha_shows_the_background() {
-        let pixels = ImageBuffer::from_fn(3, 1, |x, _| Rgba([200u8, 100, 0, [0, 128, 255][x as usize]]));
+        let pixels = ImageBuffer::from_fn(3, 1, |x, _| {
+            Rgba([200u8, 100, 0, [0, 128, 255][x as usize]])
+        });
         let flat = onto(DynamicImage::ImageRgba8(pixels), [10, 20, 30]);
         assert_eq!(flat.as_raw(), &[10, 20, 30, 105, 60, 15, 200, 100, 0]);
         let grey = ImageBuffer::from_pixel(1, 1, LumaA([65535u16, 0]));

@@ -4,8 +4,8 @@
 //! Adobe marker: R = C·K / 255 on the stored values.
 //!
 //! The decoder fills what a short file lacks with grey and says nothing. So the markers are walked first
-//! ([`walk`]). A file that reaches its end mark is decoded strictly. One that does not is decoded twice, with
-//! two different continuations: equal pixels mean that the scans were complete and only the mark is missing.
+//! ([`walk`]). A file that reaches its end mark is decoded strictly. One that does not is decoded several
+//! times, with different continuations: equal pixels mean that the scans were complete and only the mark is missing.
 
 mod walk;
 
@@ -22,8 +22,13 @@ use crate::imaging::format::Format;
 
 const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
 
-/// What stands in for missing scan data the second time; the first time it is the decoder's zeros.
-const OTHER_CONTINUATION: [u8; 8] = [0x6B, 0xD3, 0x94, 0x2E, 0xB5, 0x5A, 0xC9, 0x37];
+/// What stands in for missing scan data after the first time, when it is the decoder's zeros. They begin with
+/// different codes, as the last code may be in a part of the last block that the picture does not show.
+const OTHER_CONTINUATIONS: [[u8; 4]; 3] = [
+    [0x6B, 0xD3, 0x94, 0x2E],
+    [0xB5, 0x5A, 0xC9, 0x37],
+    [0xD3, 0x94, 0x2E, 0x6B],
+];
 
 const TRUNCATED: DecodeError = DecodeError::Truncated {
     format: Format::Jpeg,
@@ -46,9 +51,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     } else {
         return Err(TRUNCATED);
     };
-    let pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
-        DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size")
-    })?;
+    let pixels = RgbImage::from_raw(width, height, samples)
+        .ok_or_else(|| DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size"))?;
     Ok(Stored {
         pixels,
         orientation: walk.orientation.unwrap_or(1),
@@ -61,11 +65,15 @@ fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let kept = bytes.iter().rposition(|b| *b != 0xFF).map_or(0, |i| i + 1);
     let kept = &bytes[..kept];
     let first = [kept, &END_OF_IMAGE].concat();
-    let second = [kept, &OTHER_CONTINUATION.repeat(8), &END_OF_IMAGE].concat();
     let decoded = samples(&first, true).map_err(|_| TRUNCATED)?;
-    match samples(&second, true) {
-        Ok(other) if other == decoded => Ok(decoded),
-        _ => Err(TRUNCATED),
+    let complete = OTHER_CONTINUATIONS.iter().all(|continuation| {
+        let other = [kept, &continuation.repeat(16), &END_OF_IMAGE].concat();
+        samples(&other, true).is_ok_and(|other| other == decoded)
+    });
+    if complete {
+        Ok(decoded)
+    } else {
+        Err(TRUNCATED)
     }
 }
 

@@ -6,12 +6,12 @@ use image::imageops::{
 };
 
 /// Turns stored pixels upright. Values outside 2..=8 change nothing.
-pub(super) fn upright(mut pixels: RgbImage, orientation: u8) -> RgbImage {
+pub(super) fn upright(pixels: RgbImage, orientation: u8) -> RgbImage {
     // 5 and 7 are the transposes: a quarter turn of the stored picture, then a mirror.
     let mut pixels = match orientation {
         5 | 6 => rotate90(&pixels),
         7 | 8 => rotate270(&pixels),
-        _ => std::mem::take(&mut pixels),
+        _ => pixels,
     };
     match orientation {
         2 | 5 | 7 => flip_horizontal_in_place(&mut pixels),

@@ -149,13 +149,34 @@ pub fn judge(face: &FaceMeasurements, thresholds: &Thresholds) -> Vec<Reason> {
     let norm = face.embedding_norm;
     let checks = [
         (Reason::FaceTooSmall, at_least(face.size_px, t.min_face_px)),
-        (Reason::LowScore, face.score.is_none_or(|v| at_least(v, t.min_score))),
-        (Reason::TooBlurry, at_least(face.quality.blur_score, t.min_blur)),
-        (Reason::TooDark, at_least(face.quality.brightness, t.min_brightness)),
-        (Reason::TooBright, at_most(face.quality.brightness, t.max_brightness)),
-        (Reason::LowContrast, at_least(face.quality.contrast, t.min_contrast)),
-        (Reason::ExtremePose, face.pose.is_none_or(|p| at_most(p.extreme(), t.max_angle))),
-        (Reason::LowEmbeddingNorm, norm.is_none_or(|v| at_least(v, t.min_embedding_norm))),
+        (
+            Reason::LowScore,
+            face.score.is_none_or(|v| at_least(v, t.min_score)),
+        ),
+        (
+            Reason::TooBlurry,
+            at_least(face.quality.blur_score, t.min_blur),
+        ),
+        (
+            Reason::TooDark,
+            at_least(face.quality.brightness, t.min_brightness),
+        ),
+        (
+            Reason::TooBright,
+            at_most(face.quality.brightness, t.max_brightness),
+        ),
+        (
+            Reason::LowContrast,
+            at_least(face.quality.contrast, t.min_contrast),
+        ),
+        (
+            Reason::ExtremePose,
+            face.pose.is_none_or(|p| at_most(p.extreme(), t.max_angle)),
+        ),
+        (
+            Reason::LowEmbeddingNorm,
+            norm.is_none_or(|v| at_least(v, t.min_embedding_norm)),
+        ),
         (Reason::LowOverall, at_least(face.overall, t.min_overall)),
     ];
     checks
@@ -191,7 +212,12 @@ mod tests {
 
     #[test]
     fn a_good_face_passes_every_preset() {
-        for preset in [Preset::Ingest, Preset::Enrol, Preset::Verify, Preset::Search] {
+        for preset in [
+            Preset::Ingest,
+            Preset::Enrol,
+            Preset::Verify,
+            Preset::Search,
+        ] {
             assert_eq!(judge(&good(), &preset.thresholds()), [], "{preset:?}");
         }
     }

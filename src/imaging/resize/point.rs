@@ -33,7 +33,10 @@ fn taps(from: u32, to: u32) -> impl Iterator<Item = Tap> {
         Tap {
             first,
             second: (first + 1).min(last),
-            weights: [((1.0 - share) * ONE).round_ties_even() as i32, (share * ONE).round_ties_even() as i32],
+            weights: [
+                ((1.0 - share) * ONE).round_ties_even() as i32,
+                (share * ONE).round_ties_even() as i32,
+            ],
         }
     })
 }
@@ -58,9 +61,13 @@ impl Line {
         }
         self.row = Some(row);
         for (out, tap) in self.samples.chunks_exact_mut(3).zip(taps) {
-            let (first, second) = (&source[tap.first * 3..][..3], &source[tap.second * 3..][..3]);
+            let (first, second) = (
+                &source[tap.first * 3..][..3],
+                &source[tap.second * 3..][..3],
+            );
             for channel in 0..3 {
-                let sum = i32::from(first[channel]) * tap.weights[0] + i32::from(second[channel]) * tap.weights[1];
+                let sum = i32::from(first[channel]) * tap.weights[0]
+                    + i32::from(second[channel]) * tap.weights[1];
                 out[channel] = sum >> 4;
             }
         }
@@ -75,7 +82,10 @@ pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
     let mut target = RgbImage::new(width, height);
     let line_len = width as usize * 3;
     let (mut upper, mut lower) = (Line::new(line_len), Line::new(line_len));
-    for (line, tap) in target.chunks_exact_mut(line_len).zip(taps(picture.height(), height)) {
+    for (line, tap) in target
+        .chunks_exact_mut(line_len)
+        .zip(taps(picture.height(), height))
+    {
         // Going down, the lower row of one line is often the upper row of the next.
         if lower.row == Some(tap.first) {
             std::mem::swap(&mut upper, &mut lower);

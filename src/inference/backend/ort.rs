@@ -121,7 +121,10 @@ fn run(session: &mut OrtSession, signature: &Signature, batch: &Batch) -> ort::R
             let (shape, data) = value.try_extract_tensor::<f32>()?;
             Ok(Tensor {
                 name: port.name.clone(),
-                shape: shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(0)).collect(),
+                shape: shape
+                    .iter()
+                    .map(|&dim| usize::try_from(dim).unwrap_or(0))
+                    .collect(),
                 data: data.to_vec(),
             })
         })
@@ -157,9 +160,12 @@ fn find_library() -> PathBuf {
     let beside_binary = std::env::current_exe()
         .ok()
         .and_then(|binary| Some(binary.parent()?.join(&name)));
-    [Some(Path::new(".runtime/onnxruntime").join(&name)), beside_binary]
-        .into_iter()
-        .flatten()
-        .find(|path| path.exists())
-        .unwrap_or_else(|| name.into())
+    [
+        Some(Path::new(".runtime/onnxruntime").join(&name)),
+        beside_binary,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|path| path.exists())
+    .unwrap_or_else(|| name.into())
 }

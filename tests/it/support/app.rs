@@ -42,7 +42,8 @@ pub fn models_dir() -> &'static Path {
     MODELS.get_or_init(|| {
         let (models, shipped) = (runtime_dir().join("models"), runtime_dir().join("shipped"));
         for spec in Registry::embedded().unwrap().iter() {
-            prepare(spec, &shipped, &models).unwrap_or_else(|error| panic!("{error}; run `make test`"));
+            prepare(spec, &shipped, &models)
+                .unwrap_or_else(|error| panic!("{error}; run `make test`"));
         }
         models
     })
@@ -51,7 +52,8 @@ pub fn models_dir() -> &'static Path {
 /// A picture that `scripts/setup --tests` fetched.
 pub fn picture(name: &str) -> Bytes {
     let path = runtime_dir().join("pictures").join(name);
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()));
+    let bytes = std::fs::read(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()));
     bytes.into()
 }
 
@@ -64,14 +66,14 @@ pub fn testdata(folder: &str) -> Option<PathBuf> {
     path
 }
 
-/// Every file below a folder, by name.
+/// Every file below a folder, by name; there is at least one.
 pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
     walkdir::WalkDir::new(folder)
         .sort_by_file_name()
         .into_iter()
         .map(|entry| entry.unwrap())
         .filter(|entry| entry.file_type().is_file())
-        .map(|entry| entry.into_path())
+        .map(walkdir::DirEntry::into_path)
         .collect()
 }
 
@@ -79,7 +81,11 @@ pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
 fn backend() -> &'static OrtBackend {
     static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
     BACKEND.get_or_init(|| {
-        let name = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let name = format!(
+            "{}onnxruntime{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        );
         OrtBackend::load(&OrtSettings {
             library: Some(runtime_dir().join("onnxruntime").join(name)),
             intra_threads: std::num::NonZeroUsize::MIN,
@@ -105,15 +111,28 @@ impl TestApp {
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut environment: BTreeMap<String, String> = BTreeMap::from([
-            ("FACESCAN__DATA_DIR".to_owned(), data.path().display().to_string()),
-            ("FACESCAN__MODELS__DIR".to_owned(), models_dir().display().to_string()),
+            (
+                "FACESCAN__DATA_DIR".to_owned(),
+                data.path().display().to_string(),
+            ),
+            (
+                "FACESCAN__MODELS__DIR".to_owned(),
+                models_dir().display().to_string(),
+            ),
         ]);
-        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        environment.extend(
+            settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
         let (config, _) = Config::load(&Sources {
             environment,
             ..Sources::default()
-        }).unwrap();
-        let app = App::start(config, backend(), Arc::new(SystemClock::start())).await.unwrap();
+        })
+        .unwrap();
+        let app = App::start(config, backend(), Arc::new(SystemClock::start()))
+            .await
+            .unwrap();
         app.prepare_store().await.unwrap();
         let app = Arc::new(app);
         Self {
@@ -141,16 +160,21 @@ impl TestApp {
 
     /// Posts a body of any type.
     pub async fn post_as(&self, uri: &str, media_type: &str, body: impl Into<Body>) -> Reply {
-        let request = Request::post(uri).header(CONTENT_TYPE, media_type).body(body.into()).unwrap();
+        let request = Request::post(uri)
+            .header(CONTENT_TYPE, media_type)
+            .body(body.into())
+            .unwrap();
         self.send(request).await
     }
 
     pub async fn get(&self, uri: &str) -> Reply {
-        self.send(Request::get(uri).body(Body::empty()).unwrap()).await
+        self.send(Request::get(uri).body(Body::empty()).unwrap())
+            .await
     }
 
     pub async fn delete(&self, uri: &str) -> Reply {
-        self.send(Request::delete(uri).body(Body::empty()).unwrap()).await
+        self.send(Request::delete(uri).body(Body::empty()).unwrap())
+            .await
     }
 }
 
@@ -164,7 +188,8 @@ pub struct Reply {
 
 impl Reply {
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
     /// The result of the only image; the answer must be a 200.
@@ -181,5 +206,10 @@ impl Reply {
 
 /// A list of numbers in an answer.
 pub fn numbers(value: &Value) -> Vec<f32> {
-    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|number| number.as_f64().unwrap() as f32)
+        .collect()
 }

@@ -1,0 +1,173 @@
+//! Decoding of the format collections and EXIF examples in `FACESCAN_TESTDATA`. They are not part of the
+//! repository: without the variable these tests say that they were skipped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use facescan::imaging::decode::{DecodeError, DecodeOptions, Picture, decode};
+use facescan::imaging::quality::{canonical, measure};
+
+use crate::support::app::{files, testdata};
+
+fn decode_file(path: &Path) -> Result<Picture, DecodeError> {
+    decode(&std::fs::read(path).unwrap(), &DecodeOptions::default())
+}
+
+fn outcome(result: &Result<Picture, DecodeError>) -> String {
+    match result {
+        Ok(picture) => format!("ok {}", picture.format),
+        Err(DecodeError::UnsupportedMedia { format }) => format!("unsupported media: {format}"),
+        Err(DecodeError::Unsupported { format, detail }) => {
+            format!("unsupported {format}: {detail}")
+        }
+        Err(DecodeError::Corrupt { format, detail }) => format!("corrupt {format}: {detail}"),
+        Err(DecodeError::Truncated { format }) => format!("truncated {format}"),
+        Err(DecodeError::TooLarge { limit, .. }) => format!("too large: {limit}"),
+    }
+}
+
+#[test]
+fn every_file_of_the_collections_is_an_answer() {
+    let Some(folder) = testdata("formats") else {
+        return;
+    };
+    let before = peak_memory();
+    let mut counts = BTreeMap::<String, usize>::new();
+    for path in files(&folder) {
+        let result = decode_file(&path);
+        let outcome = outcome(&result);
+        // What a caught panic is reported as: none of these files should get that far.
+        assert!(
+            !outcome.contains("no decoder expects"),
+            "{}",
+            path.display()
+        );
+        if !outcome.starts_with("ok") {
+            println!(
+                "{outcome:60} {}",
+                path.strip_prefix(&folder).unwrap().display()
+            );
+        }
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let in_suite = path.parent().is_some_and(|p| p.ends_with("pngsuite"));
+        if in_suite && name.ends_with(".png") {
+            // PngSuite: names that begin with x are broken on purpose, all others are valid.
+            assert_eq!(result.is_ok(), !name.starts_with('x'), "{name}: {outcome}");
+        }
+        *counts.entry(outcome).or_default() += 1;
+    }
+    for (outcome, count) in &counts {
+        println!("{count:4} {outcome}");
+    }
+    let grown = peak_memory().saturating_sub(before);
+    println!("peak memory grew by {} MiB", grown >> 20);
+    assert!(grown < 512 << 20, "{} MiB", grown >> 20);
+}
+
+/// The process's peak resident memory in bytes; 0 where the system does not tell.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+    kibibytes.unwrap_or(0u64) << 10
+}
+
+/// Cuts at several lengths: short files are named so, and what still decodes lost no pixel.
+#[test]
+fn valid_files_cut_short_are_truncated() {
+    let Some(folder) = testdata("formats") else {
+        return;
+    };
+    let mut counts = BTreeMap::<String, usize>::new();
+    for path in files(&folder) {
+        let bytes = std::fs::read(&path).unwrap();
+        let Ok(whole) = decode(&bytes, &DecodeOptions::default()) else {
+            continue;
+        };
+        for percent in [40, 70, 90, 97] {
+            let cut = &bytes[..(bytes.len() * percent / 100).max(26)];
+            let result = decode(cut, &DecodeOptions::default());
+            if let Ok(picture) = &result {
+                // Metadata, further frames and padding may follow the pixels.
+                assert_eq!(
+                    picture.pixels,
+                    whole.pixels,
+                    "{} at {percent} %",
+                    path.display()
+                );
+            } else if !matches!(result, Err(DecodeError::Truncated { .. })) {
+                println!("{} at {percent} %: {}", path.display(), outcome(&result));
+            }
+            *counts.entry(outcome(&result)).or_default() += 1;
+        }
+    }
+    for (outcome, count) in &counts {
+        println!("{count:4} {outcome}");
+    }
+    let other = counts
+        .keys()
+        .filter(|outcome| !outcome.starts_with("ok") && !outcome.starts_with("truncated"));
+    assert_eq!(other.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+/// Photographs as cameras, phones and sites write them: none may fall to the strictness meant for damaged files.
+#[test]
+fn every_photograph_decodes() {
+    let folders = ["detection", "exif_orientation", "lfw_fold1", "pose_quality"];
+    let mut count = 0;
+    for folder in folders.into_iter().filter_map(testdata) {
+        for path in files(&folder) {
+            let extension = path
+                .extension()
+                .and_then(|e| e.to_str())
+                .unwrap_or_default();
+            if matches!(extension, "jpg" | "jpeg" | "png") {
+                let result = decode_file(&path);
+                assert!(result.is_ok(), "{}: {}", path.display(), outcome(&result));
+                count += 1;
+            }
+        }
+    }
+    println!("{count} photographs");
+}
+
+#[test]
+fn all_orientations_give_one_upright_picture() {
+    let Some(folder) = testdata("exif_orientation") else {
+        return;
+    };
+    for scene in ["Landscape", "Portrait"] {
+        let load = |n: u8| decode_file(&folder.join(format!("{scene}_{n}.jpg"))).unwrap();
+        let upright = load(1);
+        let reference = canonical(&upright.pixels);
+        for n in 0..=8u8 {
+            let picture = load(n);
+            let expected = if n == 0 { 1 } else { n };
+            assert_eq!(picture.orientation, expected, "{scene}_{n}");
+            assert_eq!(
+                picture.pixels.dimensions(),
+                upright.pixels.dimensions(),
+                "{scene}_{n}"
+            );
+            let ours = canonical(&picture.pixels);
+            let samples = ours.as_raw().iter().zip(reference.as_raw());
+            let apart: u64 = samples.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+            let mean = apart as f64 / ours.as_raw().len() as f64;
+            println!("{scene}_{n}: {mean:.3} levels from {scene}_1");
+            assert!(mean < 4.0, "{scene}_{n}: {mean} levels on average");
+        }
+    }
+}
+
+#[test]
+fn blur_is_seen_on_whole_pictures() {
+    let Some(folder) = testdata("pose_quality") else {
+        return;
+    };
+    let score = |name: &str| {
+        let picture = decode_file(&folder.join(name)).unwrap().pixels;
+        measure(&canonical(&picture)).blur_score
+    };
+    let (blurred, sharp) = (score("bulk/blur.jpg"), score("reaction/close_eyes.jpeg"));
+    assert!(blurred * 2.0 < sharp, "{blurred} {sharp}");
+}
