@@ -8,6 +8,7 @@ use crate::{
     config::{Config, Provenance, Sources},
     http,
     inference::registry::Registry,
+    pipeline::options::ScanKind,
 };
 
 pub mod config;
@@ -91,8 +92,8 @@ impl Cli {
         let (config, provenance) = Config::load(&Sources::from_process(self.config)?)?;
         match self.command {
             Command::Serve => serve::run(config),
-            Command::Scan(args) => scan::run(config, &provenance, args, scan::Output::Faces),
-            Command::Embed(args) => scan::run(config, &provenance, args, scan::Output::Vectors),
+            Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
+            Command::Embed(args) => scan::run(config, &provenance, args, ScanKind::Embed),
             Command::Models(command) => models_command(&config, command),
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),

@@ -86,15 +86,6 @@ enum Format {
     Table,
 }
 
-/// Which command it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// `scan`.
-    Faces,
-    /// `embed`.
-    Vectors,
-}
-
 fn embedding_format(text: &str) -> Result<EmbeddingFormat, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
         .map_err(|_| "is one of float, base64-f32 and base64-f16".to_owned())
@@ -109,11 +100,7 @@ struct Line<'a> {
 }
 
 impl ScanArgs {
-    fn options(&self, config: &Config, output: Output) -> Result<ScanOptions, Error> {
-        let kind = match output {
-            Output::Faces => ScanKind::Detect,
-            Output::Vectors => ScanKind::Embed,
-        };
+    fn request(&self) -> ScanRequest {
         ScanRequest {
             min_score: self.min_score,
             det_size: self.det_size,
@@ -127,7 +114,6 @@ impl ScanArgs {
             timings: Some(self.timings),
             ..ScanRequest::default()
         }
-        .resolve(kind, config)
     }
 }
 
@@ -136,18 +122,23 @@ impl ScanArgs {
 /// # Errors
 /// When the start fails or the output cannot be written; a picture that fails is a result.
 pub fn run(
-    config: Config,
+    mut config: Config,
     provenance: &Provenance,
     args: ScanArgs,
-    output: Output,
+    kind: ScanKind,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    let options = args.options(&config, output)?;
+    if !args.store {
+        // Nothing is kept, so no file may appear.
+        config.database.url = Some("sqlite::memory:".to_owned().into());
+    }
     for path in &args.paths {
         anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
     }
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
+        let thresholds = &app.pipeline.detector.spec.thresholds;
+        let options = args.request().resolve(kind, &app.config, thresholds)?;
         if options.store {
             app.prepare_store().await.context("making the tables")?;
         }

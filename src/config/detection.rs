@@ -13,10 +13,10 @@ pub struct Detection {
     pub det_size: u32,
     /// A second, smaller side for faces that fill the frame; one NMS runs over both.
     pub second_det_size: Option<u32>,
-    /// Faces that score less are dropped, 0–1.
-    pub min_score: f32,
-    /// Intersection over union above which NMS drops the lower score, 0–1.
-    pub nms_iou: f32,
+    /// Faces that score less are dropped, 0–1; `None` is the detector's own threshold.
+    pub min_score: Option<f32>,
+    /// Intersection over union above which NMS drops the lower score, 0–1; `None` is the detector's own.
+    pub nms_iou: Option<f32>,
     /// Most faces per picture, largest first; 0 is all.
     pub max_faces: usize,
     /// Faces whose shorter side is smaller are dropped, in pixels of the picture.
@@ -45,14 +45,14 @@ pub(super) const RULES: &[Rule] = &[
     Rule::checked(
         "detection.min_score",
         Kind::Yaml,
-        "a number from 0 to 1",
-        |c| (0.0..=1.0).contains(&c.detection.min_score),
+        "a number from 0 to 1, or null",
+        |c| c.detection.min_score.is_none_or(is_share),
     ),
     Rule::checked(
         "detection.nms_iou",
         Kind::Yaml,
-        "a number from 0 to 1",
-        |c| (0.0..=1.0).contains(&c.detection.nms_iou),
+        "a number from 0 to 1, or null",
+        |c| c.detection.nms_iou.is_none_or(is_share),
     ),
     Rule::checked(
         "detection.max_faces",
@@ -68,6 +68,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule::typed("detection.landmarks", Kind::Flag, "true or false"),
 ];
+
+fn is_share(value: f32) -> bool {
+    (0.0..=1.0).contains(&value)
+}
 
 fn is_det_size(size: u32) -> bool {
     (64..=4096).contains(&size) && size.is_multiple_of(32)

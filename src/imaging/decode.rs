@@ -56,7 +56,7 @@ pub enum DecodeError {
     /// Not a format that is decoded.
     #[error("{format} pictures are not supported; send jpeg, png, webp, gif, bmp or tiff")]
     UnsupportedMedia {
-        /// The format's name, or `unknown`.
+        /// The format's name, or `unrecognised`.
         format: String,
     },
     /// A supported format in a variant that is not.
@@ -169,7 +169,7 @@ pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Picture, DecodeEr
         }
         Sniffed::Unknown => {
             return Err(DecodeError::UnsupportedMedia {
-                format: "unknown".to_owned(),
+                format: "unrecognised".to_owned(),
             });
         }
     };

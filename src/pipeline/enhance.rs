@@ -17,7 +17,7 @@ use crate::{
         enhance::{Apply, EnhanceOptions, Gamma, Step, Upscale, enhance},
         warp::align_face,
     },
-    inference::operation::Operation,
+    inference::{operation::Operation, registry::Thresholds},
     pipeline::{
         Pipeline,
         answer::{ImageInfo, Timings},
@@ -173,11 +173,11 @@ fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok,
 }
 
 impl EnhanceRequest {
-    /// Fills in the defaults and checks the ranges.
+    /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] naming the option.
-    pub fn resolve(self, config: &Config) -> Result<EnhancePlan, Error> {
+    pub fn resolve(self, config: &Config, thresholds: &Thresholds) -> Result<EnhancePlan, Error> {
         let jpeg_quality = self.jpeg_quality.unwrap_or(config.enhancement.jpeg_quality);
         if !(1..=100).contains(&jpeg_quality) {
             return Err(Error::invalid_option(
@@ -203,16 +203,8 @@ impl EnhanceRequest {
                 ));
             }
         };
-        let detection = &config.detection;
         let identity = self.identity.unwrap_or(false).then(|| IdentityCheck {
-            detect: DetectOptions {
-                min_score: detection.min_score,
-                nms_iou: detection.nms_iou,
-                det_size: detection.det_size,
-                second_det_size: detection.second_det_size,
-                max_faces: None,
-                min_face_size: 0.0,
-            },
+            detect: DetectOptions::defaults(&config.detection, thresholds),
             threshold: config.enhancement.identity_threshold,
         });
         Ok(EnhancePlan {

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    config::{Config, EmbeddingFormat},
+    config::{Config, Detection, EmbeddingFormat},
     error::Error,
     imaging::quality::acceptance::Preset,
+    inference::registry::Thresholds,
 };
 
 /// Which operation a request is for.
@@ -144,32 +145,48 @@ pub struct ScanOptions {
     pub timings: bool,
 }
 
+impl DetectOptions {
+    /// The settings' defaults, and the model's own thresholds where the settings leave them to it.
+    pub fn defaults(config: &Detection, thresholds: &Thresholds) -> Self {
+        Self {
+            min_score: config.min_score.unwrap_or(thresholds.score),
+            nms_iou: config.nms_iou.unwrap_or(thresholds.nms_iou),
+            det_size: config.det_size,
+            second_det_size: config.second_det_size,
+            max_faces: limit(config.max_faces),
+            min_face_size: config.min_face_size as f32,
+        }
+    }
+}
+
+/// A number of faces, 0 being all.
+fn limit(max_faces: usize) -> Option<usize> {
+    (max_faces != 0).then_some(max_faces)
+}
+
 impl ScanRequest {
-    /// Fills in the defaults and checks the ranges.
+    /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] naming the option.
-    pub fn resolve(self, kind: ScanKind, config: &Config) -> Result<ScanOptions, Error> {
-        let detection = &config.detection;
-        let det_size = self.det_size.unwrap_or(detection.det_size);
-        let second_det_size = self
-            .second_det_size
-            .or(detection.second_det_size)
-            .filter(|&size| size != 0);
-        check_det_size("det_size", det_size)?;
-        if let Some(size) = second_det_size {
-            check_det_size("second_det_size", size)?;
-        }
+    pub fn resolve(
+        self,
+        kind: ScanKind,
+        config: &Config,
+        thresholds: &Thresholds,
+    ) -> Result<ScanOptions, Error> {
+        let defaults = DetectOptions::defaults(&config.detection, thresholds);
         let detect = DetectOptions {
-            min_score: unit_range("min_score", self.min_score.unwrap_or(detection.min_score))?,
-            nms_iou: unit_range("nms_iou", self.nms_iou.unwrap_or(detection.nms_iou))?,
-            det_size,
-            second_det_size,
-            max_faces: match self.max_faces.unwrap_or(detection.max_faces) {
-                0 => None,
-                count => Some(count),
+            min_score: unit_range("min_score", self.min_score.unwrap_or(defaults.min_score))?,
+            nms_iou: unit_range("nms_iou", self.nms_iou.unwrap_or(defaults.nms_iou))?,
+            det_size: check_det_size("det_size", self.det_size.unwrap_or(defaults.det_size))?,
+            second_det_size: match self.second_det_size {
+                Some(0) => None,
+                Some(size) => Some(check_det_size("second_det_size", size)?),
+                None => defaults.second_det_size,
             },
-            min_face_size: self.min_face_size.unwrap_or(detection.min_face_size as f32),
+            max_faces: self.max_faces.map_or(defaults.max_faces, limit),
+            min_face_size: self.min_face_size.unwrap_or(defaults.min_face_size),
         };
         if !(detect.min_face_size >= 0.0 && detect.min_face_size.is_finite()) {
             return Err(Error::invalid_option(
@@ -189,7 +206,7 @@ impl ScanRequest {
         Ok(ScanOptions {
             kind,
             detect,
-            landmarks: self.landmarks.unwrap_or(detection.landmarks),
+            landmarks: self.landmarks.unwrap_or(config.detection.landmarks),
             quality: self.quality.unwrap_or(false) || kind == ScanKind::Quality,
             preset: self.preset.unwrap_or(config.quality.preset),
             crops,
@@ -206,9 +223,9 @@ impl ScanRequest {
     }
 }
 
-fn check_det_size(option: &str, size: u32) -> Result<(), Error> {
+fn check_det_size(option: &str, size: u32) -> Result<u32, Error> {
     if size.is_multiple_of(32) && (64..=4096).contains(&size) {
-        Ok(())
+        Ok(size)
     } else {
         Err(Error::invalid_option(
             option,

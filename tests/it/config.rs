@@ -286,7 +286,7 @@ fn everything_wrong_is_reported_at_once() {
       embedding.format is {"a":1} (from facescan.yaml); allowed: float, base64-f32 or base64-f16
       quality.preset is {"ingest":1} (from facescan.yaml); allowed: ingest, enrol, verify or search
       log.level is "verbose" (from .env:LOG_LEVEL); allowed: off, error, warn, info, debug, trace, or directives such as `info,facescan=debug`
-      detection.min_score is 1.5 (from .env:FACESCAN__DETECTION__MIN_SCORE); allowed: a number from 0 to 1
+      detection.min_score is 1.5 (from .env:FACESCAN__DETECTION__MIN_SCORE); allowed: a number from 0 to 1, or null
       urls.enabled is true (from env:FACESCAN__URLS__ENABLED); allowed: false (url intake is not available in this version)
     "#);
 }
@@ -413,7 +413,7 @@ fn the_printed_configuration_says_where_values_came_from_and_can_be_loaded() {
         line("level:"),
         "level: \"info,facescan=debug\" # env:LOG_LEVEL"
     );
-    assert_eq!(line("nms_iou:"), "nms_iou: 0.3 # default");
+    assert_eq!(line("nms_iou:"), "nms_iou: null # default");
     assert!(line("min_score:").starts_with("min_score: 0.7 # "));
     assert!(line("min_score:").ends_with("facescan.yaml"));
 

@@ -2,7 +2,7 @@
 //! repository: without the variable these tests say that they were skipped.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use facescan::imaging::decode::{DecodeError, DecodeOptions, Picture, decode};
 use facescan::imaging::quality::{canonical, measure};

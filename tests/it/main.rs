@@ -4,6 +4,7 @@
 mod command;
 mod config;
 mod errors;
+mod families;
 mod formats;
 mod forms;
 mod golden;

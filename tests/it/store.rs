@@ -146,7 +146,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     assert_eq!(summary.perceptual_hash, Some(u64::MAX - 1));
     assert_eq!(summary.created_at, noon());
     assert_eq!(image.sources, [scan.source.clone().unwrap()]);
-    assert_eq!(image.scans, [found.clone()]);
+    assert_eq!(image.scans, std::slice::from_ref(&found));
 
     // The same scan once more is answered with what is there.
     let again = NewScan {

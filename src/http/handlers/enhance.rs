@@ -57,7 +57,9 @@ pub async fn enhance(
             "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
         ));
     }
-    let plan = request.options.resolve(&state.config)?;
+    let plan = request
+        .options
+        .resolve(&state.config, &state.pipeline.detector.spec.thresholds)?;
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;

@@ -103,7 +103,11 @@ async fn scan(
     headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, Error> {
-    let options = request.options.resolve(kind, &state.config)?;
+    let options = request.options.resolve(
+        kind,
+        &state.config,
+        &state.pipeline.detector.spec.thresholds,
+    )?;
     let operations = options.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;

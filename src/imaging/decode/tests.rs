@@ -367,10 +367,10 @@ fn other_media_is_named() {
         other => panic!("{other:?}"),
     };
     assert_eq!(media(b"\0\0\0\x1Cftypavif\0\0\0\0"), "avif");
-    assert_eq!(media(b""), "unknown");
+    assert_eq!(media(b""), "unrecognised");
     assert_eq!(
         error(b"%PDF-1.7").to_string(),
-        "format pdf is not supported; send jpeg, png, webp, gif, bmp or tiff"
+        "pdf pictures are not supported; send jpeg, png, webp, gif, bmp or tiff"
     );
 }
 

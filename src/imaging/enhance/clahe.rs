@@ -64,14 +64,15 @@ impl Grid {
     fn over(plane: &[u8], width: usize, height: usize) -> Self {
         let tiles = TILES as usize;
         // Sides that the tiles do not divide are extended by reflection; if one is, the other is by a whole step.
-        let (extended_width, extended_height) = if width % tiles == 0 && height % tiles == 0 {
-            (width, height)
-        } else {
-            (
-                width + tiles - width % tiles,
-                height + tiles - height % tiles,
-            )
-        };
+        let (extended_width, extended_height) =
+            if width.is_multiple_of(tiles) && height.is_multiple_of(tiles) {
+                (width, height)
+            } else {
+                (
+                    width + tiles - width % tiles,
+                    height + tiles - height % tiles,
+                )
+            };
         let (tile_width, tile_height) = (extended_width / tiles, extended_height / tiles);
         let tables = (0..tiles * tiles)
             .map(|tile| {
@@ -130,8 +131,8 @@ fn table(mut histogram: [u32; 256], area: u32) -> [u8; 256] {
     for bin in &mut histogram {
         *bin += share;
     }
-    if rest > 0 {
-        let step = (256 / rest).max(1) as usize;
+    if let Some(step) = 256_u32.checked_div(rest) {
+        let step = step.max(1) as usize;
         for bin in histogram.iter_mut().step_by(step).take(rest as usize) {
             *bin += 1;
         }

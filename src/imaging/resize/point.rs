@@ -18,25 +18,18 @@ struct Tap {
 /// The taps along one axis.
 fn taps(from: u32, to: u32) -> impl Iterator<Item = Tap> {
     let scale = f64::from(from) / f64::from(to);
-    let last = from as usize - 1;
+    let last = i64::from(from) - 1;
     (0..to).map(move |target| {
         let centre = ((f64::from(target) + 0.5) * scale - 0.5) as f32;
         let floor = centre.floor();
-        // Beyond the outermost centres the border sample stands alone.
-        let (first, share) = if floor < 0.0 {
-            (0, 0.0)
-        } else if floor as usize >= last {
-            (last, 0.0)
-        } else {
-            (floor as usize, centre - floor)
-        };
+        let share = centre - floor;
+        // Beyond the outermost centres the border sample stands for both.
+        let sample = |index: i64| index.clamp(0, last) as usize;
+        let weight = |share: f32| (share * ONE).round_ties_even() as i32;
         Tap {
-            first,
-            second: (first + 1).min(last),
-            weights: [
-                ((1.0 - share) * ONE).round_ties_even() as i32,
-                (share * ONE).round_ties_even() as i32,
-            ],
+            first: sample(floor as i64),
+            second: sample(floor as i64 + 1),
+            weights: [weight(1.0 - share), weight(share)],
         }
     })
 }

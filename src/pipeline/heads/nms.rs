@@ -68,7 +68,7 @@ mod tests {
         let first = candidate([0.0, 0.0, 10.0, 10.0], 0.5);
         let second = candidate([1.0, 0.0, 11.0, 10.0], 0.5);
         let both = vec![first.clone(), second.clone()];
-        assert_eq!(nms(both, 0.3, None), [first.clone()]);
+        assert_eq!(nms(both, 0.3, None), std::slice::from_ref(&first));
         assert_eq!(nms(vec![second.clone(), first], 0.3, None), [second]);
     }
 

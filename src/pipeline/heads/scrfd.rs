@@ -58,9 +58,9 @@ pub fn decode(
 /// stock files, whose batch is one.
 fn find(outputs: &[Tensor], row: usize, anchors: usize, each: usize) -> Result<&[f32], HeadError> {
     for output in outputs {
-        match output.shape.as_slice() {
-            &[_, a, e] if (a, e) == (anchors, each) => return row_of(output, row, &[a, e]),
-            &[a, e] if (a, e) == (anchors, each) => {
+        match *output.shape.as_slice() {
+            [_, a, e] if (a, e) == (anchors, each) => return row_of(output, row, &[a, e]),
+            [a, e] if (a, e) == (anchors, each) => {
                 let whole = row == 0 && output.data.len() == a * e;
                 return if whole {
                     Ok(&output.data)

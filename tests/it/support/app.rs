@@ -94,6 +94,20 @@ fn backend() -> &'static OrtBackend {
     })
 }
 
+/// The environment of a test: its own data folder, the fetched models, and some settings.
+pub fn settings_for(data: &Path, settings: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let data_dir = data.display().to_string();
+    let models_dir = models_dir().display().to_string();
+    [
+        ("FACESCAN__DATA_DIR", data_dir.as_str()),
+        ("FACESCAN__MODELS__DIR", models_dir.as_str()),
+    ]
+    .iter()
+    .chain(settings)
+    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+    .collect()
+}
+
 /// An application and its router.
 pub struct TestApp {
     pub app: Arc<App>,
@@ -110,36 +124,23 @@ impl TestApp {
     /// With some settings given as environment variables.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let mut environment: BTreeMap<String, String> = BTreeMap::from([
-            (
-                "FACESCAN__DATA_DIR".to_owned(),
-                data.path().display().to_string(),
-            ),
-            (
-                "FACESCAN__MODELS__DIR".to_owned(),
-                models_dir().display().to_string(),
-            ),
-        ]);
-        environment.extend(
-            settings
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-        );
-        let (config, _) = Config::load(&Sources {
-            environment,
+        let sources = Sources {
+            environment: settings_for(data.path(), settings),
             ..Sources::default()
-        })
-        .unwrap();
-        let app = App::start(config, backend(), Arc::new(SystemClock::start()))
-            .await
-            .unwrap();
+        };
+        let (config, _) = Config::load(&sources).unwrap();
+        let app = Arc::new(Self::try_start(config).await.unwrap());
         app.prepare_store().await.unwrap();
-        let app = Arc::new(app);
         Self {
             router: http::router(Arc::clone(&app)),
             app,
             _data: data,
         }
+    }
+
+    /// The application alone, or why it does not start.
+    pub async fn try_start(config: Config) -> anyhow::Result<App> {
+        App::start(config, backend(), Arc::new(SystemClock::start())).await
     }
 
     /// Sends a request and reads its whole answer.

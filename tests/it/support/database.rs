@@ -22,7 +22,7 @@ pub enum Database {
     /// A database on the server of TEST_DATABASE_URL.
     Postgres {
         /// The options to reach it.
-        options: PgConnectOptions,
+        options: Box<PgConnectOptions>,
     },
 }
 
@@ -41,6 +41,7 @@ impl Database {
             Self::Sqlite { .. } => panic!("a file is not reached through a proxy"),
             Self::Postgres { options } => {
                 let options = options
+                    .as_ref()
                     .clone()
                     .host(&address.ip().to_string())
                     .port(address.port());
@@ -112,7 +113,7 @@ where
         .await
         .expect("the server of TEST_DATABASE_URL is away");
     execute(&mut admin, &format!("CREATE DATABASE {name}")).await;
-    let options = server.database(&name);
+    let options = Box::new(server.database(&name));
     let outcome = tokio::spawn(test(Database::Postgres { options })).await;
     execute(&mut admin, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
     if let Err(error) = outcome {

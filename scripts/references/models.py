@@ -1,0 +1,70 @@
+"""Make the tiny models that stand in for weights which cannot be shipped. Needs onnx and numpy.
+
+    models.py FOLDER     writes scrfd-64.onnx and arcface-tiny.onnx
+
+They have the inputs and outputs of the stock files and next to no arithmetic: the SCRFD one finds one face
+wherever it looks, and the ArcFace one answers with the means of the channels, spread over 512 values.
+"""
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array
+
+SIDE, ANCHORS = 64, 2
+
+
+def constant_head(stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, distances and points of one stride; stride 32 has the face, at its first cell."""
+    cells = (SIDE // stride) ** 2 * ANCHORS
+    score, box, points = (np.zeros((cells, width), np.float32) for width in (1, 4, 10))
+    if stride == 32:
+        # Distances are in strides: a box from (0, 0) to (48, 60), with the points of an upright face.
+        score[3], box[3] = 0.9, [1.0, 0.0, 0.5, 1.875]
+        centre = np.array([32.0, 0.0])
+        face = np.array([[16, 22], [32, 22], [24, 32], [18, 44], [30, 44]], np.float32)
+        points[3] = ((face - centre) / 32).reshape(-1)
+    return score, box, points
+
+
+def scrfd() -> onnx.ModelProto:
+    """Nine outputs like InsightFace's det_* files, batch 1; the input only adds zero to the first of them."""
+    nodes, outputs, constants = [], [], []
+    nodes.append(helper.make_node("ReduceMean", ["input.1"], ["mean"], keepdims=0))
+    constants.append(from_array(np.zeros((), np.float32), "zero"))
+    nodes.append(helper.make_node("Mul", ["mean", "zero"], ["nothing"]))
+    for kind, name in enumerate(("score", "bbox", "kps")):
+        for stride in (8, 16, 32):
+            value = constant_head(stride)[kind]
+            constants.append(from_array(value, f"{name}_{stride}_value"))
+            nodes.append(helper.make_node("Add", [f"{name}_{stride}_value", "nothing"], [f"{name}_{stride}"]))
+            outputs.append(helper.make_tensor_value_info(f"{name}_{stride}", TensorProto.FLOAT, value.shape))
+    image = helper.make_tensor_value_info("input.1", TensorProto.FLOAT, [1, 3, SIDE, SIDE])
+    return model(helper.make_graph(nodes, "scrfd", [image], outputs, constants))
+
+
+def arcface() -> onnx.ModelProto:
+    weights = np.random.default_rng(1).standard_normal((3, 512)).astype(np.float32)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["data"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["fc1"]),
+    ]
+    image = helper.make_tensor_value_info("data", TensorProto.FLOAT, ["N", 3, 112, 112])
+    # Stock files declare a batch of one here and answer with as many rows as they are given.
+    vector = helper.make_tensor_value_info("fc1", TensorProto.FLOAT, [1, 512])
+    return model(helper.make_graph(nodes, "arcface", [image], [vector], [from_array(weights, "weights")]))
+
+
+def model(graph: onnx.GraphProto) -> onnx.ModelProto:
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(made)
+    return made
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    onnx.save(scrfd(), folder / "scrfd-64.onnx")
+    onnx.save(arcface(), folder / "arcface-tiny.onnx")

@@ -1,0 +1,162 @@
+//! Models of other families, loaded by path with an entry in a registry of the user's own.
+
+use std::path::{Path, PathBuf};
+
+use facescan::{
+    app::App,
+    config::{Config, Sources},
+};
+use sha2::{Digest, Sha256};
+
+use crate::support::app::{TestApp, numbers, picture, settings_for};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/models")
+        .join(name)
+}
+
+fn sha256(path: &Path) -> String {
+    let digest = Sha256::digest(std::fs::read(path).unwrap());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A registry with the two tiny models; `edit` may spoil it.
+fn registry(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
+    let (scrfd, arcface) = (fixture("scrfd-64.onnx"), fixture("arcface-tiny.onnx"));
+    let text = format!(
+        r#"
+models:
+  - id: scrfd-64
+    role: detector
+    family: scrfd
+    file: {}
+    sha256: {}
+    licence: none
+    commercial_use: true
+    source: made by scripts/references/models.py
+    input: {{ width: 64, height: 64, channel_order: rgb, mean: [127.5, 127.5, 127.5], scale: [0.0078125, 0.0078125, 0.0078125] }}
+    batch: 1
+    thresholds: {{ score: 0.5, nms_iou: 0.4 }}
+  - id: arcface-tiny
+    role: embedder
+    family: arcface
+    file: {}
+    sha256: {}
+    licence: none
+    commercial_use: true
+    source: made by scripts/references/models.py
+    input: {{ width: 112, height: 112, channel_order: rgb, mean: [127.5, 127.5, 127.5], scale: [0.00784313725, 0.00784313725, 0.00784313725] }}
+    dim: 512
+"#,
+        scrfd.display(),
+        sha256(&scrfd),
+        arcface.display(),
+        sha256(&arcface),
+    );
+    let path = folder.join("models.yaml");
+    std::fs::write(&path, edit(text)).unwrap();
+    path
+}
+
+fn settings(registry: &Path) -> [(&'static str, String); 4] {
+    [
+        ("FACESCAN__MODELS__REGISTRY", registry.display().to_string()),
+        ("FACESCAN__MODELS__DETECTOR", "scrfd-64".to_owned()),
+        ("FACESCAN__MODELS__EMBEDDER", "arcface-tiny".to_owned()),
+        ("FACESCAN__DETECTION__DET_SIZE", "64".to_owned()),
+    ]
+}
+
+fn borrowed<'a>(settings: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)> {
+    settings
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect()
+}
+
+#[tokio::test]
+async fn scrfd_and_arcface_files_run_by_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&registry(folder.path(), |text| text));
+    let app = TestApp::with(&borrowed(&settings)).await;
+    let reply = app.post("/embed", picture("astronaut.png")).await;
+    let result = reply.result();
+    let face = &result["faces"][0];
+    // The model's one face, from network pixels (1/8) to picture pixels.
+    assert_eq!(numbers(&face["bbox"]), [0.0, 0.0, 384.0, 480.0]);
+    assert_eq!(numbers(&face["landmarks"][2]), [192.0, 256.0]);
+    assert_eq!(face["embedding"].as_array().unwrap().len(), 512);
+    assert_eq!(reply.json()["models"]["embedder"]["dim"], 512);
+    let refused = app
+        .post("/detect?det_size=640", picture("astronaut.png"))
+        .await;
+    assert!(
+        refused.json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("scrfd-64 takes 64 only")
+    );
+}
+
+#[tokio::test]
+async fn centerface_finds_the_same_faces() {
+    let app = TestApp::with(&[("FACESCAN__MODELS__DETECTOR", "centerface")]).await;
+    let by_centerface = app.post("/detect", picture("t1.jpg")).await.result();
+    let by_yunet = TestApp::start()
+        .await
+        .post("/detect", picture("t1.jpg"))
+        .await
+        .result();
+    let centres = |result: &serde_json::Value| -> Vec<[f32; 2]> {
+        let faces = result["faces"].as_array().unwrap().iter();
+        let boxes = faces.map(|face| numbers(&face["bbox"]));
+        boxes
+            .map(|b| [(b[0] + b[2]) / 2.0, (b[1] + b[3]) / 2.0])
+            .collect()
+    };
+    let (ours, theirs) = (centres(&by_centerface), centres(&by_yunet));
+    assert_eq!(ours.len(), 6);
+    for [x, y] in theirs {
+        assert!(
+            ours.iter()
+                .any(|[a, b]| (a - x).abs() < 15.0 && (b - y).abs() < 15.0),
+            "{x} {y}: {ours:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_fit_its_entry_stops_the_start_by_model_and_field() {
+    let cases = [
+        ("dim: 512", "dim: 256", "dim"),
+        ("batch: 1", "batch: 2", "batch"),
+        ("width: 64, height: 64", "width: 96, height: 96", "input"),
+        ("family: scrfd", "family: yunet", "output"),
+        ("sha256: ", "sha256: 0", "sha256"),
+        ("role: detector", "role: embedder", "role"),
+    ];
+    for (from, to, field) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        // A sha256 of another length is refused as such, so one digit goes for the one that comes.
+        let spoil = |text: String| match field {
+            "sha256" => text.replacen("sha256: 2", "sha256: 3", 1),
+            _ => text.replacen(from, to, 1),
+        };
+        let settings = settings(&registry(folder.path(), spoil));
+        let sources = Sources {
+            environment: settings_for(folder.path(), &borrowed(&settings)),
+            ..Sources::default()
+        };
+        let (config, _) = Config::load(&sources).unwrap();
+        let error = match TestApp::try_start(config).await {
+            Ok(App { .. }) => panic!("{to} was accepted"),
+            Err(error) => format!("{error:#}"),
+        };
+        assert!(
+            error.contains("scrfd-64") || error.contains("arcface-tiny"),
+            "{to}: {error}"
+        );
+        assert!(error.contains(field), "{to}: {error}");
+    }
+}
