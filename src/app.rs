@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use anyhow::Context;
+use tokio::sync::Semaphore;
 
 use crate::{
     clock::Clock,
@@ -85,6 +86,7 @@ impl App {
                 .context("the detector has no known head")?,
             embedder: Embedder::new(embedder_spec, embedder_engine, config.devices.batch_size),
             pool,
+            decoded: Arc::new(Semaphore::new(config.imaging.decoded_pictures())),
             decoding: DecodeOptions {
                 limits: Limits {
                     max_bytes: limits.max_image_bytes,

@@ -4,6 +4,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::{
     clock::Clock,
     error::Error,
@@ -35,6 +37,8 @@ pub mod stored;
 pub struct Pipeline {
     /// Where pixels are worked on.
     pub pool: Arc<CpuPool>,
+    /// One permit for each picture that may be held decoded.
+    pub decoded: Arc<Semaphore>,
     /// Finds faces.
     pub detector: Detector,
     /// Makes vectors.
@@ -52,6 +56,14 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// Waits until another picture may be held decoded; held as long as the picture is.
+    async fn room(&self) -> Result<OwnedSemaphorePermit, Error> {
+        Arc::clone(&self.decoded)
+            .acquire_owned()
+            .await
+            .map_err(|closed| Error::Internal(closed.to_string()))
+    }
+
     /// The device states of the operations that take part in a request.
     pub fn devices_of(&self, operations: &[Operation]) -> BTreeMap<&'static str, DeviceState> {
         self.devices

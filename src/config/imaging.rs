@@ -17,11 +17,21 @@ pub struct Imaging {
     pub background: [u8; 3],
     /// Threads that decode, resize and encode; 0 is one per core.
     pub workers: usize,
-    /// Images that may wait for such a thread.
+    /// Pieces of work that may wait for such a thread.
     pub queue: usize,
+    /// Pictures that are held decoded at a time; 0 is four per worker.
+    pub max_decoded: usize,
 }
 
 impl Imaging {
+    /// How many pictures may be held decoded: at least one.
+    pub fn decoded_pictures(&self) -> usize {
+        match self.max_decoded {
+            0 => 4 * self.worker_threads().get(),
+            pictures => pictures,
+        }
+    }
+
     /// How many threads that is: at least one.
     pub fn worker_threads(&self) -> NonZeroUsize {
         or_one_per_core(self.workers)
@@ -45,5 +55,11 @@ pub(super) const RULES: &[Rule] = &[
         Kind::Yaml,
         "a whole number from 1 to 65536",
         |c| (1..=65_536).contains(&c.imaging.queue),
+    ),
+    Rule::checked(
+        "imaging.max_decoded",
+        Kind::Yaml,
+        "a whole number from 0 to 65536 (0 = four per worker)",
+        |c| c.imaging.max_decoded <= 65_536,
     ),
 ];

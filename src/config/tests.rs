@@ -175,6 +175,7 @@ fn a_rule_fails_just_outside_its_range_and_holds_at_its_ends() {
         ),
         ("imaging.workers", vec!["0", "1024"], vec!["1025"]),
         ("imaging.queue", vec!["1", "65536"], vec!["0", "65537"]),
+        ("imaging.max_decoded", vec!["0", "65536"], vec!["65537"]),
         (
             "runtime.library",
             vec!["", "null", "/opt/libonnxruntime.so"],

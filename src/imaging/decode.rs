@@ -54,10 +54,10 @@ pub struct Picture {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Not a format that is decoded.
-    #[error("{format} pictures are not supported; send jpeg, png, webp, gif, bmp or tiff")]
+    #[error("{}; send jpeg, png, webp, gif, bmp or tiff", not_decoded(.format))]
     UnsupportedMedia {
-        /// The format's name, or `unrecognised`.
-        format: String,
+        /// The format's name; `None` for bytes of no known picture format.
+        format: Option<&'static str>,
     },
     /// A supported format in a variant that is not.
     #[error("this {format} variant is not supported: {detail}; convert the picture first")]
@@ -91,6 +91,13 @@ pub enum DecodeError {
         /// What the picture has.
         found: u64,
     },
+}
+
+fn not_decoded(format: &Option<&str>) -> String {
+    match format {
+        Some(name) => format!("{name} pictures are not supported"),
+        None => "the bytes are of no known picture format".to_owned(),
+    }
 }
 
 impl From<Exceeded> for DecodeError {
@@ -163,14 +170,10 @@ pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Picture, DecodeEr
     let format = match sniff(bytes) {
         Sniffed::Accepted(format) => format,
         Sniffed::Other(name) => {
-            return Err(DecodeError::UnsupportedMedia {
-                format: name.to_owned(),
-            });
+            return Err(DecodeError::UnsupportedMedia { format: Some(name) });
         }
         Sniffed::Unknown => {
-            return Err(DecodeError::UnsupportedMedia {
-                format: "unrecognised".to_owned(),
-            });
+            return Err(DecodeError::UnsupportedMedia { format: None });
         }
     };
     // The decoders are meant not to panic. One that does must cost its own picture only.

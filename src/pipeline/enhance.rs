@@ -255,6 +255,7 @@ impl Pipeline {
     /// What is wrong with the image, or a fault of ours.
     pub async fn enhance(&self, bytes: Bytes, plan: &EnhancePlan) -> Result<EnhanceResult, Error> {
         let started = self.clock.monotonic();
+        let _room = self.room().await?;
         let decoding = self.decoding;
         let (info, before) = self
             .pool

@@ -135,6 +135,7 @@ impl Pipeline {
     ) -> Result<Scan, Error> {
         let mut timings = Timings::default();
         let started = self.clock.monotonic();
+        let _room = self.room().await?;
         let opened = self.open(bytes, hash, options).await?;
         timings.decode = millis(self.clock.monotonic() - started);
 

@@ -16,7 +16,7 @@ fn decode_file(path: &Path) -> Result<Picture, DecodeError> {
 fn outcome(result: &Result<Picture, DecodeError>) -> String {
     match result {
         Ok(picture) => format!("ok {}", picture.format),
-        Err(DecodeError::UnsupportedMedia { format }) => format!("unsupported media: {format}"),
+        Err(DecodeError::UnsupportedMedia { format }) => format!("unsupported media: {format:?}"),
         Err(DecodeError::Unsupported { format, detail }) => {
             format!("unsupported {format}: {detail}")
         }

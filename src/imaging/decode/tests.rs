@@ -366,8 +366,8 @@ fn other_media_is_named() {
         DecodeError::UnsupportedMedia { format } => format,
         other => panic!("{other:?}"),
     };
-    assert_eq!(media(b"\0\0\0\x1Cftypavif\0\0\0\0"), "avif");
-    assert_eq!(media(b""), "unrecognised");
+    assert_eq!(media(b"\0\0\0\x1Cftypavif\0\0\0\0"), Some("avif"));
+    assert_eq!(media(b""), None);
     assert_eq!(
         error(b"%PDF-1.7").to_string(),
         "pdf pictures are not supported; send jpeg, png, webp, gif, bmp or tiff"
