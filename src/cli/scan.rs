@@ -1,6 +1,7 @@
 //! `facescan scan` and `facescan embed`: the pipeline on files, in constant memory.
 
 use std::{
+    fmt::Display,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -17,6 +18,7 @@ use crate::{
     app::App,
     config::{Config, EmbeddingFormat, Provenance},
     error::Error,
+    imaging::decode::DecodeError,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
         options::{ScanKind, ScanOptions, ScanRequest},
@@ -172,12 +174,7 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::
             Ok(scan) => Outcome::Ok(ScanResult::new(scan, options)),
             Err(error) => {
                 failed += 1;
-                Outcome::Error {
-                    error: ErrorEntry {
-                        code: error.kind().code,
-                        detail: error.to_string(),
-                    },
-                }
+                Outcome::Error { error }
             }
         };
         let result = ImageResult {
@@ -198,34 +195,51 @@ async fn scan_file(
     found: &files::Found,
     drawings: Option<&Path>,
     options: &ScanOptions,
-) -> Result<Scan, Error> {
-    let pipeline = &app.pipeline;
-    let unreadable =
-        |error: std::io::Error| Error::InvalidBody(format!("{}: {error}", found.path.display()));
+) -> Result<Scan, ErrorEntry> {
     if let Some(reason) = &found.unreadable {
-        return Err(Error::InvalidBody(reason.clone()));
+        return Err(unreadable(reason));
     }
+    let pipeline = &app.pipeline;
     // The limit is checked before the file is read, so that a huge one costs nothing.
     let size = tokio::fs::metadata(&found.path)
         .await
         .map_err(unreadable)?
         .len();
-    let limit = pipeline.decoding.limits.max_bytes;
-    if size > limit {
-        return Err(Error::ImageTooLarge(format!(
-            "the file has {size} bytes, more than {limit}"
-        )));
-    }
+    pipeline
+        .decoding
+        .limits
+        .check_bytes(size)
+        .map_err(|exceeded| failed(DecodeError::from(exceeded).into()))?;
     let bytes: bytes::Bytes = tokio::fs::read(&found.path)
         .await
         .map_err(unreadable)?
         .into();
-    let scan = pipeline.scan_stored(bytes.clone(), options).await?;
+    let scan = pipeline
+        .scan_stored(bytes.clone(), options)
+        .await
+        .map_err(failed)?;
     if let Some(folder) = drawings {
         let target = draw::target(folder, &found.relative);
-        draw::write(pipeline, bytes, &scan.faces, target).await?;
+        draw::write(pipeline, bytes, &scan.faces, target)
+            .await
+            .map_err(failed)?;
     }
     Ok(scan)
+}
+
+fn unreadable(reason: impl Display) -> ErrorEntry {
+    ErrorEntry {
+        code: "file_unreadable",
+        detail: format!("the file cannot be read: {reason}"),
+    }
+}
+
+/// Here nobody else reads along, so the whole text is shown.
+fn failed(error: Error) -> ErrorEntry {
+    ErrorEntry {
+        code: error.kind().code,
+        detail: error.to_string(),
+    }
 }
 
 /// A bar on a terminal's standard error; nothing elsewhere.

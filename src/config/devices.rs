@@ -44,13 +44,6 @@ impl Devices {
             quality_checks: on(self.quality_checks),
         }
     }
-
-    /// Most device memory to use, in bytes.
-    pub fn memory_limit_bytes(&self) -> Option<u64> {
-        // At most 4096 GiB, so the product is far below 2^53 and exact enough to truncate.
-        self.memory_limit_gb
-            .map(|gib| (gib * (1u64 << 30) as f64) as u64)
-    }
 }
 
 /// Whether each operation asks for the accelerator.

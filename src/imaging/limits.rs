@@ -72,7 +72,11 @@ impl Limits {
         self.max_pixels.saturating_mul(8)
     }
 
-    pub(super) fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
+    /// Refuses a file of more bytes than are allowed.
+    ///
+    /// # Errors
+    /// [`Exceeded`] with both numbers.
+    pub fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
         within(LimitKind::Bytes, self.max_bytes, found)
     }
 

@@ -157,7 +157,7 @@ fn every_short_name_sets_its_setting() {
     assert_eq!(devices.quality_checks, Some(true));
     assert_eq!(devices.backend, Backend::Migraphx);
     assert_eq!(devices.device_id, 3);
-    assert_eq!(devices.memory_limit_bytes(), Some(3 << 29));
+    assert_eq!(devices.memory_limit_gb, Some(1.5));
     assert_eq!(devices.batch_size, 16);
     assert_eq!(config.log.level, "warn");
     assert!(config.debug);
