@@ -1,7 +1,7 @@
 //! Stored results: pictures, scans, faces and embeddings, in Postgres or SQLite.
 //!
 //! [`connect`] picks the database by the scheme of its URL. The logic is written once, over
-//! [`dialect::Statements`]; the SQL is the same text for both. What differs is in `postgres.rs`,
+//! `dialect::Statements`; the SQL is the same text for both. What differs is in `postgres.rs`,
 //! `sqlite.rs`, the value types of `values.rs` and the migrations.
 
 mod dialect;
