@@ -29,9 +29,8 @@ pub type AppState = Arc<App>;
 pub fn router(app: AppState) -> Router {
     let body_limit = app.config.server.max_body_bytes;
     let (routes, document) = api().split_for_parts();
-    let document = Arc::new(document);
     routes
-        .merge(handlers::docs::routes(&document))
+        .merge(handlers::docs::routes(document))
         .route("/", get(|| async { Redirect::to("/docs/") }))
         .fallback(|| async {
             Error::NotFound("there is nothing at this address; see /docs".to_owned())

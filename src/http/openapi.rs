@@ -1,6 +1,7 @@
 //! The OpenAPI document: what the routes' own annotations do not say.
 
-use utoipa::OpenApi;
+use serde::Serialize;
+use utoipa::{OpenApi, ToSchema};
 
 use crate::{http::problem::Problem, ingest::source::ImageEntry};
 
@@ -23,4 +24,24 @@ struct Document;
 /// The document before the routes are added.
 pub fn base() -> utoipa::openapi::OpenApi {
     Document::openapi()
+}
+
+/// The JSON and msgpack form of a request.
+#[derive(Serialize, ToSchema)]
+pub struct ImagesBody<O> {
+    /// The pictures.
+    #[schema(value_type = Vec<ImageEntry>)]
+    images: Vec<()>,
+    /// The options; each has its default from the settings.
+    options: Option<O>,
+}
+
+/// The multipart form of a request: options are parts of their own, or one JSON part `options`.
+#[derive(Serialize, ToSchema)]
+pub struct MultipartBody {
+    /// One part for each picture; its filename is the picture's id.
+    #[schema(value_type = Vec<String>, content_media_type = "application/octet-stream")]
+    image: Vec<Vec<u8>>,
+    /// The options as JSON.
+    options: Option<String>,
 }

@@ -1,7 +1,5 @@
 //! `/openapi.json`, and its user interface, served from the binary.
 
-use std::sync::Arc;
-
 use axum::Router;
 use utoipa::openapi::OpenApi;
 use utoipa_swagger_ui::SwaggerUi;
@@ -9,8 +7,8 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::http::AppState;
 
 /// The document and its user interface.
-pub fn routes(document: &Arc<OpenApi>) -> Router<AppState> {
+pub fn routes(document: OpenApi) -> Router<AppState> {
     SwaggerUi::new("/docs")
-        .url("/openapi.json", document.as_ref().clone())
+        .url("/openapi.json", document)
         .into()
 }

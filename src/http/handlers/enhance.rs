@@ -13,6 +13,7 @@ use crate::{
         AppState,
         extract::ImageRequest,
         middleware::request_id::RequestId,
+        openapi::{ImagesBody, MultipartBody},
         problem::Problem,
         respond::{Accepted, respond},
     },
@@ -33,8 +34,8 @@ const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
     post, path = "/enhance", tag = "scan",
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
-            (super::ImagesBody<EnhanceRequest> = "application/json"), (super::ImagesBody<EnhanceRequest> = "application/msgpack")
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (ImagesBody<EnhanceRequest> = "application/json"), (ImagesBody<EnhanceRequest> = "application/msgpack")
         ),
     ),
     responses(

@@ -12,6 +12,7 @@ use crate::{
         AppState,
         extract::ImageRequest,
         middleware::request_id::RequestId,
+        openapi::{ImagesBody, MultipartBody},
         problem::Problem,
         respond::{Accepted, respond},
     },
@@ -29,8 +30,8 @@ use super::several;
     post, path = "/detect", tag = "scan",
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
-            (super::ImagesBody<ScanRequest> = "application/json"), (super::ImagesBody<ScanRequest> = "application/msgpack")
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
         ),
     ),
     responses(
@@ -53,8 +54,8 @@ pub async fn detect(
     post, path = "/embed", tag = "scan",
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
-            (super::ImagesBody<ScanRequest> = "application/json"), (super::ImagesBody<ScanRequest> = "application/msgpack")
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
         ),
     ),
     responses(
@@ -77,8 +78,8 @@ pub async fn embed(
     post, path = "/quality", tag = "scan",
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (super::MultipartBody = "multipart/form-data"),
-            (super::ImagesBody<ScanRequest> = "application/json"), (super::ImagesBody<ScanRequest> = "application/msgpack")
+            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
         ),
     ),
     responses(
