@@ -1,6 +1,10 @@
 //! The command line.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -77,6 +81,8 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         match self.dispatch() {
             Ok(code) => code,
+            // Whoever read our output has had enough of it.
+            Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error:#}");
                 ExitCode::from(2)
@@ -86,7 +92,8 @@ impl Cli {
 
     fn dispatch(self) -> anyhow::Result<ExitCode> {
         if matches!(self.command, Command::Openapi) {
-            println!("{}", http::openapi_document().to_pretty_json()?);
+            let document = http::openapi_document().to_pretty_json()?;
+            writeln!(io::stdout(), "{document}")?;
             return Ok(ExitCode::SUCCESS);
         }
         let (config, provenance) = Config::load(&Sources::from_process(self.config)?)?;
@@ -103,15 +110,25 @@ impl Cli {
     }
 }
 
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
 fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Result<ExitCode> {
     let registry = Registry::load(config.models.registry.as_deref())?;
-    models::run(
-        command,
-        &registry,
-        &config.models.dir,
-        &config.runtime.shipped_dir,
-    )?;
-    Ok(ExitCode::SUCCESS)
+    let verifying = matches!(command, models::ModelsCommand::Verify { .. });
+    let (models_dir, shipped_dir) = (&config.models.dir, &config.runtime.shipped_dir);
+    match models::run(command, &registry, models_dir, shipped_dir) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) if verifying && !is_broken_pipe(&error) => {
+            eprintln!("error: {error:#}");
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn print_config(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Result<ExitCode> {

@@ -109,8 +109,8 @@ impl Error {
     /// An option that is out of range or malformed.
     pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::InvalidOption {
-            option: option.into(),
-            detail: detail.into(),
+            option: shortened(option.into()),
+            detail: shortened(detail.into()),
         }
     }
 
@@ -153,6 +153,17 @@ impl Error {
     }
 }
 
+/// What a caller sent comes back in messages, but not megabytes of it.
+fn shortened(mut text: String) -> String {
+    const LONGEST: usize = 500;
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
 impl From<DecodeError> for Error {
     fn from(error: DecodeError) -> Self {
         let detail = error.to_string();
@@ -187,3 +198,18 @@ macro_rules! internal {
 }
 
 internal!(EncodeError, EngineError, HeadError, PoolError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_caller_sent_does_not_come_back_by_the_megabyte() {
+        let text = Error::invalid_option("preset", "é".repeat(1_000_000)).to_string();
+        assert!(
+            text.len() < 600 && text.ends_with('…'),
+            "{} bytes",
+            text.len()
+        );
+    }
+}

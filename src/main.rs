@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use facescan::cli::Cli;
+use facescan::{cli::Cli, telemetry};
 
-/// Decoding allocates and frees megabytes per request; mimalloc gives them back without fragmenting.
+/// Decoding allocates and frees megabytes per request; jemalloc's background threads give them back to the system.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    telemetry::opt_out::of_the_runtime();
     Cli::parse().run()
 }

@@ -59,7 +59,7 @@ pub trait Store: Send + Sync {
     /// Asks the database for a sign of life.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when it gives none.
+    /// [`StoreError::Unavailable`] when it gives none, [`StoreError::NotMigrated`] when it has no tables.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Records which model files answer from now on. Models already known stay as they are.

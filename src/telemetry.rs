@@ -1,3 +1,4 @@
 //! What the server says about itself.
 
 pub mod logging;
+pub mod opt_out;

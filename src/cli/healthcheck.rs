@@ -1,6 +1,10 @@
 //! `facescan healthcheck`.
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 
@@ -35,7 +39,7 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     });
     match answered {
         Ok((status, body)) => {
-            println!("{body}");
+            writeln!(io::stdout(), "{body}")?;
             Ok(if status.is_success() {
                 ExitCode::SUCCESS
             } else {

@@ -8,17 +8,18 @@ use std::{
 };
 
 use anyhow::Context;
+use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use tokio::io::AsyncReadExt;
 
 use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
     config::{Config, EmbeddingFormat, Provenance},
     error::Error,
-    imaging::decode::DecodeError,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
         options::{ScanKind, ScanOptions, ScanRequest},
@@ -200,20 +201,17 @@ async fn scan_file(
         return Err(unreadable(reason));
     }
     let pipeline = &app.pipeline;
-    // The limit is checked before the file is read, so that a huge one costs nothing.
-    let size = tokio::fs::metadata(&found.path)
+    // No more is read than may be: a huge file costs nothing, and a device has no end.
+    let limits = pipeline.decoding.limits;
+    let mut bytes = Vec::new();
+    tokio::fs::File::open(&found.path)
         .await
         .map_err(unreadable)?
-        .len();
-    pipeline
-        .decoding
-        .limits
-        .check_bytes(size)
-        .map_err(|exceeded| failed(DecodeError::from(exceeded).into()))?;
-    let bytes: bytes::Bytes = tokio::fs::read(&found.path)
+        .take(limits.max_bytes + 1)
+        .read_to_end(&mut bytes)
         .await
-        .map_err(unreadable)?
-        .into();
+        .map_err(unreadable)?;
+    let bytes = Bytes::from(bytes);
     let scan = pipeline
         .scan_stored(bytes.clone(), options)
         .await
@@ -279,8 +277,8 @@ impl Printer {
                     path: path.display().to_string(),
                     result,
                 };
-                serde_json::to_writer(&mut out, &line).context("writing a result")?;
-                writeln!(out)
+                let line = serde_json::to_string(&line).context("writing a result")?;
+                writeln!(out, "{line}")
             }
         }
         .context("writing to standard output")

@@ -1,6 +1,11 @@
 //! `facescan serve` and `facescan migrate`.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use tokio::net::TcpListener;
@@ -38,7 +43,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let bound = listener
         .local_addr()
         .context("reading the listener's address")?;
-    tokio::spawn(prepare_store_until_done(Arc::clone(&app)));
+    prepare_store(&app).await;
     announce(&app, &bound.to_string());
 
     let lifecycle = app.lifecycle.clone();
@@ -87,29 +92,47 @@ fn announce(app: &App, bound: &str) {
         embedder = %app.pipeline.embedder.spec.id,
         "listening"
     );
-    eprintln!("facescan listens on http://{bound} (its pages: http://{bound}/docs/)");
     let picture = std::path::Path::new(".runtime/pictures/t1.jpg");
     let picture = if picture.exists() {
         picture.display().to_string()
     } else {
         "photo.jpg".to_owned()
     };
-    eprintln!("try:  curl -s -F image=@{picture} 'http://{bound}/detect?timings=true'");
+    // On standard output, as standard error may hold JSON lines; nobody has to be listening there.
+    let lines = format!(
+        "facescan listens on http://{bound} (its pages: http://{bound}/docs/)\n\
+         try:  curl -s -F image=@{picture} 'http://{bound}/detect?timings=true'\n"
+    );
+    io::stdout().write_all(lines.as_bytes()).ok();
 }
 
-/// Makes the tables, as soon as the database is there.
-async fn prepare_store_until_done(app: Arc<App>) {
-    loop {
-        match app.prepare_store().await {
-            Ok(()) => return,
-            Err(error) if error.is_unavailable() => {
-                tracing::warn!(error = %error, "the database is away; its tables are made when it is back");
-                tokio::time::sleep(STORE_RETRY).await;
-            }
-            Err(error) => {
-                tracing::error!(error = %error, "the tables cannot be made; requests with store=false are served");
+/// Makes the tables. A database that is away is tried again in the background, so that what needs none is served.
+async fn prepare_store(app: &Arc<App>) {
+    if is_settled(app).await {
+        return;
+    }
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(STORE_RETRY).await;
+            if is_settled(&app).await {
                 return;
             }
+        }
+    });
+}
+
+/// One attempt; false when another one may succeed.
+async fn is_settled(app: &App) -> bool {
+    match app.prepare_store().await {
+        Ok(()) => true,
+        Err(error) if error.is_unavailable() => {
+            tracing::warn!(error = %error, "the database is away; its tables are made when it is back");
+            false
+        }
+        Err(error) => {
+            tracing::error!(error = %error, "the tables cannot be made; requests with store=false are served");
+            true
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Imaging {
     pub workers: usize,
     /// Pieces of work that may wait for such a thread.
     pub queue: usize,
-    /// Pictures that are held decoded at a time; 0 is four per worker.
+    /// Pictures that are held decoded at a time; 0 is two per worker.
     pub max_decoded: usize,
 }
 
@@ -27,7 +27,7 @@ impl Imaging {
     /// How many pictures may be held decoded: at least one.
     pub fn decoded_pictures(&self) -> usize {
         match self.max_decoded {
-            0 => 4 * self.worker_threads().get(),
+            0 => 2 * self.worker_threads().get(),
             pictures => pictures,
         }
     }
@@ -59,7 +59,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::checked(
         "imaging.max_decoded",
         Kind::Yaml,
-        "a whole number from 0 to 65536 (0 = four per worker)",
+        "a whole number from 0 to 65536 (0 = two per worker)",
         |c| c.imaging.max_decoded <= 65_536,
     ),
 ];

@@ -26,6 +26,11 @@ pub fn base() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
 
+/// An encoded picture, as it is.
+#[derive(Serialize, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct RawPicture(Vec<u8>);
+
 /// The JSON and msgpack form of a request.
 #[derive(Serialize, ToSchema)]
 pub struct ImagesBody<O> {
@@ -36,12 +41,11 @@ pub struct ImagesBody<O> {
     options: Option<O>,
 }
 
-/// The multipart form of a request: options are parts of their own, or one JSON part `options`.
+/// The multipart form of a request: each option of the query may be a part of its own, or all of them one JSON part.
 #[derive(Serialize, ToSchema)]
 pub struct MultipartBody {
     /// One part for each picture; its filename is the picture's id.
-    #[schema(value_type = Vec<String>, content_media_type = "application/octet-stream")]
-    image: Vec<Vec<u8>>,
+    image: Vec<RawPicture>,
     /// The options as JSON.
     options: Option<String>,
 }

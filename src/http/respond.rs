@@ -9,7 +9,7 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{error::Error, imaging::pool::CpuPool};
+use crate::{config::EnhancedFormat, error::Error, imaging::pool::CpuPool};
 
 /// How the caller wants the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,29 +18,48 @@ pub enum Accepted {
     Json,
     /// msgpack with named fields.
     Msgpack,
-    /// The picture itself, where there is one.
-    Picture,
+    /// The picture itself, where there is one; in this format, when one was named.
+    Picture(Option<EnhancedFormat>),
 }
 
 impl Accepted {
-    /// Reads the `Accept` header: the first of its types that we can give.
+    /// Reads the `Accept` header (RFC 9110, 12.5.1): of the types that we can give, the one with the highest weight,
+    /// and the first of several.
     pub fn of(headers: &HeaderMap) -> Self {
-        headers
+        let ranges = headers
             .get_all(ACCEPT)
             .iter()
             .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .find_map(
-                |range| match range.split(';').next().unwrap_or_default().trim() {
-                    "application/json" | "application/*" | "*/*" => Some(Self::Json),
-                    "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => {
-                        Some(Self::Msgpack)
-                    }
-                    range if range.starts_with("image/") => Some(Self::Picture),
-                    _ => None,
-                },
-            )
-            .unwrap_or(Self::Json)
+            .flat_map(|value| value.split(','));
+        let mut best = (0.0, Self::Json);
+        for range in ranges {
+            let mut parts = range.split(';').map(str::trim);
+            let known = parts.next().and_then(Self::from_range);
+            let weight = parts
+                .find_map(|part| part.strip_prefix("q="))
+                .map_or(Ok(1.0), str::parse::<f32>)
+                .unwrap_or(0.0);
+            if let Some(accepted) = known
+                && weight > best.0
+            {
+                best = (weight, accepted);
+            }
+        }
+        best.1
+    }
+
+    fn from_range(range: &str) -> Option<Self> {
+        match range {
+            "application/json" | "application/*" | "*/*" => Some(Self::Json),
+            "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => {
+                Some(Self::Msgpack)
+            }
+            "image/*" => Some(Self::Picture(None)),
+            "image/jpeg" => Some(Self::Picture(Some(EnhancedFormat::Jpeg))),
+            "image/png" => Some(Self::Picture(Some(EnhancedFormat::Png))),
+            "image/webp" => Some(Self::Picture(Some(EnhancedFormat::Webp))),
+            _ => None,
+        }
     }
 }
 
@@ -58,7 +77,7 @@ pub async fn respond<T: Serialize + Send + 'static>(
             Accepted::Msgpack => rmp_serde::to_vec_named(&answer)
                 .map(|body| ("application/msgpack", body))
                 .map_err(|error| Error::Internal(error.to_string())),
-            Accepted::Json | Accepted::Picture => serde_json::to_vec(&answer)
+            Accepted::Json | Accepted::Picture(_) => serde_json::to_vec(&answer)
                 .map(|body| ("application/json", body))
                 .map_err(|error| Error::Internal(error.to_string())),
         })
@@ -81,15 +100,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_type_that_can_be_given_wins() {
+    fn the_heaviest_type_that_can_be_given_wins() {
         assert_eq!(Accepted::of(&HeaderMap::new()), Accepted::Json);
-        assert_eq!(accepted("*/*"), Accepted::Json);
-        assert_eq!(accepted("application/msgpack"), Accepted::Msgpack);
-        assert_eq!(
-            accepted("text/html, application/x-msgpack;q=0.9, */*;q=0.1"),
-            Accepted::Msgpack
-        );
-        assert_eq!(accepted("image/*"), Accepted::Picture);
-        assert_eq!(accepted("text/plain"), Accepted::Json);
+        for (header, expected) in [
+            ("*/*", Accepted::Json),
+            ("application/msgpack", Accepted::Msgpack),
+            (
+                "text/html, application/x-msgpack;q=0.9, */*;q=0.1",
+                Accepted::Msgpack,
+            ),
+            ("application/msgpack;q=0, application/json", Accepted::Json),
+            ("image/*;q=0.5, application/json;q=0.9", Accepted::Json),
+            ("image/*", Accepted::Picture(None)),
+            ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
+            ("text/plain", Accepted::Json),
+        ] {
+            assert_eq!(accepted(header), expected, "{header}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     config::{Config, EnhancedFormat},
@@ -29,8 +29,9 @@ use crate::{
 };
 
 /// Options of `/enhance`; what is absent has its default from the settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct EnhanceRequest {
     /// The format of the picture that comes back.
     #[serde(skip_serializing_if = "Option::is_none")]

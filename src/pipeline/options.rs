@@ -1,7 +1,7 @@
 //! What a request asks for: the options as sent, and the same with the defaults filled in.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     config::{Config, Detection, EmbeddingFormat},
@@ -34,8 +34,9 @@ impl ScanKind {
 }
 
 /// Options of `/detect`, `/embed` and `/quality`; what is absent has its default from the settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ScanRequest {
     /// Lowest detection score of a face, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +189,17 @@ impl ScanRequest {
             max_faces: self.max_faces.map_or(defaults.max_faces, limit),
             min_face_size: self.min_face_size.unwrap_or(defaults.min_face_size),
         };
+        if let Some(second) = detect.second_det_size
+            && second >= detect.det_size
+        {
+            return Err(Error::invalid_option(
+                "second_det_size",
+                format!(
+                    "{second} is not smaller than det_size, which is {}",
+                    detect.det_size
+                ),
+            ));
+        }
         if !(detect.min_face_size >= 0.0 && detect.min_face_size.is_finite()) {
             return Err(Error::invalid_option(
                 "min_face_size",

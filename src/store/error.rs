@@ -93,8 +93,10 @@ fn postgres(code: &str, text: String) -> StoreError {
         // Undefined table.
         "42P01" => StoreError::NotMigrated(text),
         // Serialisation failure and deadlock, lock or statement timeout, a standby that only reads,
-        // and a database that does not exist (yet).
-        "40001" | "40P01" | "55P03" | "57014" | "25006" | "3D000" => StoreError::Unavailable(text),
+        // a database that takes no connections for now, and one that does not exist (yet).
+        "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
+            StoreError::Unavailable(text)
+        }
         // Corrupted data, corrupted index.
         "XX001" | "XX002" => StoreError::Corrupt(text),
         _ => match code.get(..2) {

@@ -40,7 +40,11 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.reads.acquire().await?.execute("SELECT 1", &[]).await?;
+        self.reads
+            .acquire()
+            .await?
+            .execute("SELECT 1 FROM images LIMIT 1", &[])
+            .await?;
         Ok(())
     }
 

@@ -94,6 +94,27 @@ fn a_folder_is_scanned_drawn_and_one_failure_is_told_by_the_exit_code() {
 }
 
 #[test]
+fn a_device_without_end_is_refused_at_the_limit() {
+    let output = facescan(["scan", "/dev/zero"])
+        .env("FACESCAN__LIMITS__MAX_IMAGE_BYTES", "100000")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["error"]["code"], "image_too_large");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut printing = facescan(["openapi"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(printing.stdout.take());
+    assert_eq!(printing.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn the_document_is_printed_without_any_settings() {
     let output = facescan(["openapi"])
         .env("FACESCAN__SERVER__PORT", "none")
@@ -127,10 +148,10 @@ fn a_signal_lets_requests_finish_and_takes_no_more() {
     let mut server = facescan(["serve"])
         .env("FACESCAN__SERVER__PORT", "0")
         .env("FACESCAN__DATA_DIR", data.path())
-        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let address = lines
         .find_map(|line| {
             let line = line.unwrap();

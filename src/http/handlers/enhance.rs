@@ -13,7 +13,7 @@ use crate::{
         AppState,
         extract::ImageRequest,
         middleware::request_id::RequestId,
-        openapi::{ImagesBody, MultipartBody},
+        openapi::{ImagesBody, MultipartBody, RawPicture},
         problem::Problem,
         respond::{Accepted, respond},
     },
@@ -31,19 +31,19 @@ const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 /// With `Accept: image/*` the answer is the picture itself; `x-facescan-scale` and
 /// `x-facescan-steps` then say what was done.
 #[utoipa::path(
-    post, path = "/enhance", tag = "scan",
+    post, path = "/enhance", tag = "scan", params(EnhanceRequest),
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
             (ImagesBody<EnhanceRequest> = "application/json"), (ImagesBody<EnhanceRequest> = "application/msgpack")
         ),
     ),
     responses(
-        (status = 200, content(
-            (Answer<EnhanceResult> = "application/json"), (Answer<EnhanceResult> = "application/msgpack"), (Vec<u8> = "image/*")
+        (status = 200, description = "One result for each picture, in order", content(
+            (Answer<EnhanceResult> = "application/json"), (Answer<EnhanceResult> = "application/msgpack"), (RawPicture = "image/*")
         )),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn enhance(
@@ -53,14 +53,16 @@ pub async fn enhance(
     request: ImageRequest<EnhanceRequest>,
 ) -> Result<Response, Error> {
     let accepted = Accepted::of(&headers);
-    if accepted == Accepted::Picture && request.images.len() > 1 {
+    if matches!(accepted, Accepted::Picture(_)) && request.images.len() > 1 {
         return Err(Error::InvalidBody(
             "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
         ));
     }
-    let plan = request
-        .options
-        .resolve(&state.config, &state.pipeline.detector.spec.thresholds)?;
+    let mut options = request.options;
+    if let Accepted::Picture(format) = accepted {
+        options.format = options.format.or(format);
+    }
+    let plan = options.resolve(&state.config, &state.pipeline.detector.spec.thresholds)?;
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
@@ -69,7 +71,7 @@ pub async fn enhance(
         async move { pipeline.enhance(image.bytes?, plan).await }
     })
     .await?;
-    if accepted == Accepted::Picture
+    if matches!(accepted, Accepted::Picture(_))
         && let [
             ImageResult {
                 outcome: Outcome::Ok(result),

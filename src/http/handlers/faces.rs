@@ -1,16 +1,20 @@
 //! `GET` and `DELETE /faces/{id}`.
 
 use axum::{
-    Json,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use uuid::Uuid;
 
 use super::images::{StoredFaceAnswer, parse_id};
 use crate::{
     error::Error,
-    http::{AppState, problem::Problem},
+    http::{
+        AppState,
+        problem::Problem,
+        respond::{Accepted, respond},
+    },
 };
 
 fn missing(id: Uuid) -> Error {
@@ -19,17 +23,18 @@ fn missing(id: Uuid) -> Error {
 
 /// A stored face with its vector.
 #[utoipa::path(
-    get, path = "/faces/{id}", tag = "store",
+    get, path = "/faces/{id}", operation_id = "read_face", tag = "store",
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
-        (status = 200, body = StoredFaceAnswer),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The face", content((StoredFaceAnswer = "application/json"), (StoredFaceAnswer = "application/msgpack"))),
+        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn read(
     State(state): State<AppState>,
+    headers: HeaderMap,
     Path(id): Path<String>,
-) -> Result<Json<StoredFaceAnswer>, Error> {
+) -> Result<Response, Error> {
     let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     let face = pipeline
@@ -37,16 +42,17 @@ pub async fn read(
         .face(&pipeline.tenant, id)
         .await?
         .ok_or_else(|| missing(id))?;
-    Ok(Json(face.into()))
+    let answer = StoredFaceAnswer::from(face);
+    respond(Accepted::of(&headers), &pipeline.pool, answer).await
 }
 
 /// Erases a face and its vector, and the same face where other scans of the picture found it.
 #[utoipa::path(
-    delete, path = "/faces/{id}", tag = "store",
+    delete, path = "/faces/{id}", operation_id = "erase_face", tag = "store",
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
         (status = 204, description = "Erased"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn erase(

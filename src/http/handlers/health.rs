@@ -21,7 +21,7 @@ pub struct Readiness {
 }
 
 /// Whether the process answers.
-#[utoipa::path(get, path = "/livez", tag = "service", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/livez", tag = "service", responses((status = 200, description = "It does", body = String, content_type = "text/plain")))]
 pub async fn livez() -> &'static str {
     "ok"
 }
@@ -30,7 +30,7 @@ pub async fn livez() -> &'static str {
 /// back is the database, where results are stored by default, and a shutdown under way.
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness))
+    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "Held back, and by what", body = Readiness))
 )]
 pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let mut reasons = Vec::new();

@@ -1,9 +1,9 @@
 //! `GET /images`, and `GET` and `DELETE /images/{id}`.
 
 use axum::{
-    Json,
     extract::{Path, RawQuery, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,9 +13,13 @@ use uuid::Uuid;
 
 use crate::{
     error::Error,
-    http::{AppState, problem::Problem},
+    http::{
+        AppState,
+        problem::Problem,
+        respond::{Accepted, respond},
+    },
     imaging::geometry::Landmarks,
-    pipeline::scan::hex,
+    pipeline::{options::bounded_text, scan::hex},
     store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan},
 };
 
@@ -235,16 +239,17 @@ fn missing(id: Uuid) -> Error {
 
 /// Stored images, newest first.
 #[utoipa::path(
-    get, path = "/images", tag = "store", params(ListQuery),
+    get, path = "/images", operation_id = "list_images", tag = "store", params(ListQuery),
     responses(
-        (status = 200, body = ImagePage),
-        (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The page", content((ImagePage = "application/json"), (ImagePage = "application/msgpack"))),
+        (status = 422, description = "An option is wrong", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn list(
     State(state): State<AppState>,
+    headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Json<ImagePage>, Error> {
+) -> Result<Response, Error> {
     let query: ListQuery = crate::http::extract::read_query(query.as_deref().unwrap_or_default())?;
     let limit = query.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
@@ -260,7 +265,7 @@ pub async fn list(
         limit: limit + 1,
     };
     let filter = ImageFilter {
-        source: query.source,
+        source: bounded_text("source", query.source, 512)?,
     };
     let mut images = pipeline
         .store
@@ -269,25 +274,27 @@ pub async fn list(
     let more = images.len() > limit as usize;
     images.truncate(limit as usize);
     let next = images.last().filter(|_| more).map(|image| image.id);
-    Ok(Json(ImagePage {
+    let answer = ImagePage {
         images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
         next,
-    }))
+    };
+    respond(Accepted::of(&headers), &pipeline.pool, answer).await
 }
 
 /// A stored image with its sources, scans, faces and vectors.
 #[utoipa::path(
-    get, path = "/images/{id}", tag = "store",
+    get, path = "/images/{id}", operation_id = "read_image", tag = "store",
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
-        (status = 200, body = ImageAnswer),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The image", content((ImageAnswer = "application/json"), (ImageAnswer = "application/msgpack"))),
+        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn read(
     State(state): State<AppState>,
+    headers: HeaderMap,
     Path(id): Path<String>,
-) -> Result<Json<ImageAnswer>, Error> {
+) -> Result<Response, Error> {
     let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     let image = pipeline
@@ -295,16 +302,17 @@ pub async fn read(
         .image(&pipeline.tenant, id)
         .await?
         .ok_or_else(|| missing(id))?;
-    Ok(Json(image.into()))
+    let answer = ImageAnswer::from(image);
+    respond(Accepted::of(&headers), &pipeline.pool, answer).await
 }
 
 /// Erases an image with everything derived from it.
 #[utoipa::path(
-    delete, path = "/images/{id}", tag = "store",
+    delete, path = "/images/{id}", operation_id = "erase_image", tag = "store",
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
         (status = 204, description = "Erased"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn erase(

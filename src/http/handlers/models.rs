@@ -36,7 +36,7 @@ pub struct ModelEntry {
 }
 
 /// The models this server knows.
-#[utoipa::path(get, path = "/models", tag = "service", responses((status = 200, body = Vec<ModelEntry>)))]
+#[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>)))]
 pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
     let pipeline = &state.pipeline;
     let loaded = [&pipeline.detector.spec.id, &pipeline.embedder.spec.id];

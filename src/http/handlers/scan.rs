@@ -12,7 +12,7 @@ use crate::{
         AppState,
         extract::ImageRequest,
         middleware::request_id::RequestId,
-        openapi::{ImagesBody, MultipartBody},
+        openapi::{ImagesBody, MultipartBody, RawPicture},
         problem::Problem,
         respond::{Accepted, respond},
     },
@@ -27,17 +27,17 @@ use super::several;
 
 /// Finds the faces of pictures.
 #[utoipa::path(
-    post, path = "/detect", tag = "scan",
+    post, path = "/detect", tag = "scan", params(ScanRequest),
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
             (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
         ),
     ),
     responses(
-        (status = 200, content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn detect(
@@ -51,17 +51,17 @@ pub async fn detect(
 
 /// Finds the faces of pictures and turns each into a vector.
 #[utoipa::path(
-    post, path = "/embed", tag = "scan",
+    post, path = "/embed", tag = "scan", params(ScanRequest),
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
             (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
         ),
     ),
     responses(
-        (status = 200, content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn embed(
@@ -75,17 +75,17 @@ pub async fn embed(
 
 /// Measures pictures and their faces.
 #[utoipa::path(
-    post, path = "/quality", tag = "scan",
+    post, path = "/quality", tag = "scan", params(ScanRequest),
     request_body(
         content(
-            (Vec<u8> = "image/*"), (Vec<u8> = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
             (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
         ),
     ),
     responses(
-        (status = 200, content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn quality(

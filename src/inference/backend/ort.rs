@@ -33,7 +33,7 @@ pub struct OrtBackend {
 }
 
 impl OrtBackend {
-    /// Loads the runtime library.
+    /// Loads the runtime library. [`crate::telemetry::opt_out`] must have run before, or the library reports its use.
     ///
     /// # Errors
     /// [`BackendError::Library`] when there is none or it does not fit.
