@@ -141,17 +141,29 @@ fn begin(address: &str, picture: &[u8]) -> TcpStream {
     stream
 }
 
+/// A server that does not outlive its test.
+struct Server(std::process::Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended by itself where the test went well.
+        self.0.kill().ok();
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_lets_requests_finish_and_takes_no_more() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = facescan(["serve"])
-        .env("FACESCAN__SERVER__PORT", "0")
-        .env("FACESCAN__DATA_DIR", data.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut server = Server(
+        facescan(["serve"])
+            .env("FACESCAN__SERVER__PORT", "0")
+            .env("FACESCAN__DATA_DIR", data.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
     let address = lines
         .find_map(|line| {
             let line = line.unwrap();
@@ -167,7 +179,7 @@ fn a_signal_lets_requests_finish_and_takes_no_more() {
     let picture = picture("t1.jpg");
     let mut in_flight = begin(&address, &picture);
     let signalled = std::process::Command::new("kill")
-        .args(["-TERM", &server.id().to_string()])
+        .args(["-TERM", &server.0.id().to_string()])
         .status()
         .unwrap();
     assert!(signalled.success());
@@ -179,7 +191,7 @@ fn a_signal_lets_requests_finish_and_takes_no_more() {
     let mut answer = String::new();
     in_flight.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
 
     let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
         .output()
