@@ -24,9 +24,11 @@ test: ## run the whole suite, Postgres included
 	scripts/setup --tests
 	scripts/postgres run cargo test --locked
 
-lint: ## check the formatting, clippy and the scripts
+lint: ## check the formatting and clippy, and that the scripts parse
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	bash -n scripts/postgres .ci/run
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/accuracy scripts/references/*.py
 
 doc: ## build the documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items

@@ -1,6 +1,9 @@
 //! The application: what every entry shares, put together once.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock},
+};
 
 use anyhow::Context;
 use tokio::sync::Semaphore;
@@ -30,6 +33,8 @@ pub struct App {
     pub pipeline: Pipeline,
     /// Whether it is on its way out.
     pub lifecycle: Lifecycle,
+    /// Why the database cannot be used until someone repairs it.
+    pub store_fault: OnceLock<String>,
 }
 
 impl App {
@@ -80,10 +85,22 @@ impl App {
                 tracing::warn!(operation = operation.name(), requested = %state.requested, active = %state.active, reason, "falling back");
             }
         }
+        let detector = Detector::new(detector_spec, detector_engine, Arc::clone(&pool))
+            .context("the detector has no known head")?;
+        for (setting, size) in [
+            ("detection.det_size", Some(config.detection.det_size)),
+            (
+                "detection.second_det_size",
+                config.detection.second_det_size,
+            ),
+        ] {
+            if let Err(detail) = size.map_or(Ok(()), |size| detector.check_size(size)) {
+                anyhow::bail!("{setting}: {detail}");
+            }
+        }
         let limits = &config.limits;
         let pipeline = Pipeline {
-            detector: Detector::new(detector_spec, detector_engine, Arc::clone(&pool))
-                .context("the detector has no known head")?,
+            detector,
             embedder: Embedder::new(embedder_spec, embedder_engine, config.devices.batch_size),
             pool,
             decoded: Arc::new(Semaphore::new(config.imaging.decoded_pictures())),
@@ -106,6 +123,7 @@ impl App {
             registry,
             pipeline,
             lifecycle: Lifecycle::default(),
+            store_fault: OnceLock::new(),
         })
     }
 }

@@ -43,7 +43,7 @@ enum Command {
     Serve,
     /// Find the faces of pictures, one JSON line a picture, or a table on a terminal.
     ///
-    /// Folders are searched for files whose name ends in .jpg, .jpeg, .png, .webp, .gif, .bmp, .tif or .tiff.
+    /// Folders are searched for files whose name ends in .jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .tif or .tiff.
     #[command(
         after_help = "Examples:\n  facescan scan photo.jpg\n  facescan scan --quality --draw out/ archive/ > faces.jsonl\n\n\
                             Exit codes: 0 every picture was scanned · 1 at least one failed"

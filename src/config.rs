@@ -48,7 +48,7 @@ pub use self::{
     origin::{Origin, Provenance},
     quality::Quality,
     runtime::Runtime,
-    server::Server,
+    server::{MOST_IMAGES, Server},
     sources::Sources,
     store::Store,
     urls::Urls,

@@ -114,6 +114,11 @@ impl Error {
         }
     }
 
+    /// A body that cannot be read.
+    pub fn invalid_body(detail: impl Into<String>) -> Self {
+        Self::InvalidBody(shortened(detail.into()))
+    }
+
     /// The one table of statuses, codes and titles. Codes are never renamed.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -146,7 +151,7 @@ impl Error {
                 "something failed on the server; its log has the request id".to_owned()
             }
             Self::StoreUnavailable(_) => {
-                "the database is not reachable; try again later, or send store=false".to_owned()
+                "the database cannot be used now; try again later, or send store=false".to_owned()
             }
             other => other.to_string(),
         }

@@ -21,6 +21,7 @@ pub mod middleware;
 pub mod openapi;
 pub mod problem;
 pub mod respond;
+mod server;
 
 /// What every handler can reach.
 pub type AppState = Arc<App>;
@@ -55,17 +56,13 @@ pub fn router(app: AppState) -> Router {
 }
 
 /// Serves until `stopped` resolves and nothing is in flight.
-///
-/// # Errors
-/// When the listener fails.
 pub async fn serve(
     listener: TcpListener,
     app: AppState,
     stopped: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    axum::serve(listener, router(app))
-        .with_graceful_shutdown(stopped)
-        .await
+) {
+    let header_timeout = app.config.server.header_timeout();
+    server::serve(listener, router(app), header_timeout, stopped).await;
 }
 
 /// The documented routes.

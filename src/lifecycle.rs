@@ -37,15 +37,12 @@ impl Lifecycle {
 
     /// Drives `server` until it ends by itself, which it does once the shutdown has begun and
     /// nothing is in flight, or until `deadline` has passed since then, or `forced` resolves.
-    ///
-    /// # Errors
-    /// What the server failed with.
     pub async fn drive(
         &self,
-        server: impl Future<Output = io::Result<()>>,
+        server: impl Future<Output = ()>,
         deadline: Duration,
         forced: impl Future<Output = ()>,
-    ) -> io::Result<Ending> {
+    ) -> Ending {
         let cut = async {
             self.stopped().await;
             tokio::select! {
@@ -54,8 +51,8 @@ impl Lifecycle {
             }
         };
         tokio::select! {
-            ended = server => ended.map(|()| Ending::Clean),
-            () = cut => Ok(Ending::Cut),
+            () = server => Ending::Clean,
+            () = cut => Ending::Cut,
         }
     }
 }
@@ -90,13 +87,12 @@ mod tests {
         let stopped = lifecycle.stopped();
         let server = async {
             stopped.await;
-            Ok(())
         };
         lifecycle.stop();
         let ending = lifecycle
             .drive(server, Duration::from_secs(30), future::pending())
             .await;
-        assert_eq!(ending.unwrap(), Ending::Clean);
+        assert_eq!(ending, Ending::Clean);
         assert!(lifecycle.is_stopping());
     }
 
@@ -112,7 +108,7 @@ mod tests {
                 future::pending(),
             )
             .await;
-        assert_eq!(ending.unwrap(), Ending::Cut);
+        assert_eq!(ending, Ending::Cut);
         assert_eq!(begun.elapsed(), Duration::from_secs(30));
     }
 
@@ -128,7 +124,7 @@ mod tests {
                 future::ready(()),
             )
             .await;
-        assert_eq!(ending.unwrap(), Ending::Cut);
+        assert_eq!(ending, Ending::Cut);
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

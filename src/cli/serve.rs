@@ -18,6 +18,9 @@ use crate::{
     lifecycle::{self, Ending},
 };
 
+/// How long the database's connections get to close.
+const STORE_CLOSE: Duration = Duration::from_secs(2);
+
 /// How long to wait before the tables of a database that was away are tried again.
 const STORE_RETRY: Duration = Duration::from_secs(5);
 
@@ -70,9 +73,11 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
                 std::future::pending::<()>().await;
             }
         })
+        .await;
+    // A query that hangs holds its connection, and has had its time.
+    tokio::time::timeout(STORE_CLOSE, app.pipeline.store.close())
         .await
-        .context("serving")?;
-    app.pipeline.store.close().await;
+        .ok();
     match ending {
         Ending::Clean => {
             tracing::info!("stopped");
@@ -132,6 +137,9 @@ async fn is_settled(app: &App) -> bool {
         }
         Err(error) => {
             tracing::error!(error = %error, "the tables cannot be made; requests with store=false are served");
+            app.store_fault
+                .set("the database's tables cannot be used; the log says why".to_owned())
+                .ok();
             true
         }
     }

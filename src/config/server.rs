@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::{Kind, Rule};
 
+/// The most that `server.max_images_per_request` may be.
+pub const MOST_IMAGES: usize = 4096;
+
 /// Section `server`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +23,8 @@ pub struct Server {
     pub max_images_per_request: usize,
     /// Time a request may take, in milliseconds; see [`Server::request_timeout`].
     pub request_timeout_ms: u64,
+    /// Time a client has to send the head of a request, in milliseconds; see [`Server::header_timeout`].
+    pub header_timeout_ms: u64,
     /// Time requests in flight get at shutdown, in milliseconds; see [`Server::shutdown_timeout`].
     pub shutdown_timeout_ms: u64,
 }
@@ -28,6 +33,11 @@ impl Server {
     /// Time a request may take before it is answered with `deadline_exceeded`.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms)
+    }
+
+    /// Time that a client has to send the head of a request, and that a kept connection may be idle.
+    pub fn header_timeout(&self) -> Duration {
+        Duration::from_millis(self.header_timeout_ms)
     }
 
     /// Time that requests in flight get to finish at shutdown.
@@ -61,13 +71,19 @@ pub(super) const RULES: &[Rule] = &[
         "server.max_images_per_request",
         Kind::Yaml,
         "a whole number from 1 to 4096",
-        |c| (1..=4096).contains(&c.server.max_images_per_request),
+        |c| (1..=MOST_IMAGES).contains(&c.server.max_images_per_request),
     ),
     Rule::checked(
         "server.request_timeout_ms",
         Kind::Yaml,
         "a whole number from 1 to 3600000",
         |c| (1..=3_600_000).contains(&c.server.request_timeout_ms),
+    ),
+    Rule::checked(
+        "server.header_timeout_ms",
+        Kind::Yaml,
+        "a whole number from 1 to 3600000",
+        |c| (1..=3_600_000).contains(&c.server.header_timeout_ms),
     ),
     Rule::checked(
         "server.shutdown_timeout_ms",

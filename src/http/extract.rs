@@ -1,5 +1,8 @@
 //! Reads the four request forms into the same thing: images and options.
 
+mod body;
+pub mod stored_id;
+
 use std::collections::BTreeMap;
 
 use axum::{
@@ -8,14 +11,11 @@ use axum::{
     http::{HeaderMap, header::CONTENT_TYPE},
 };
 use mime::Mime;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{
-    error::Error,
-    http::AppState,
-    ingest::source::{ImageEntry, ImageInput},
-};
+use self::body::{Body, Options};
+use crate::{error::Error, http::AppState, ingest::source::ImageInput};
 
 /// What a request asks for, whatever its form.
 #[derive(Debug)]
@@ -24,15 +24,6 @@ pub struct ImageRequest<O> {
     pub images: Vec<ImageInput>,
     /// The options as sent.
     pub options: O,
-}
-
-/// A JSON or msgpack body. The options stay a tree until they are read by name.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Body {
-    images: Vec<ImageEntry>,
-    #[serde(default)]
-    options: Option<Value>,
 }
 
 /// The four forms of the contract.
@@ -88,7 +79,7 @@ impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
                 let body = body(request, state).await?;
                 tree(state, move || {
                     serde_json::from_slice(&body)
-                        .map_err(|error| Error::InvalidBody(error.to_string()))
+                        .map_err(|error| Error::invalid_body(error.to_string()))
                 })
                 .await?
             }
@@ -96,7 +87,7 @@ impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
                 let body = body(request, state).await?;
                 tree(state, move || {
                     rmp_serde::from_slice(&body)
-                        .map_err(|error| Error::InvalidBody(error.to_string()))
+                        .map_err(|error| Error::invalid_body(error.to_string()))
                 })
                 .await?
             }
@@ -153,7 +144,7 @@ async fn tree(
             }
             Ok((
                 body.images.into_iter().map(ImageInput::from).collect(),
-                body.options,
+                body.options.map(|options| options.0),
             ))
         })
         .await?
@@ -170,12 +161,12 @@ async fn multipart(
                 limit: server.max_body_bytes,
             }
         } else {
-            Error::InvalidBody(error.body_text())
+            Error::invalid_body(error.body_text())
         }
     };
     let mut parts = Multipart::from_request(request, state)
         .await
-        .map_err(|rejection| Error::InvalidBody(rejection.body_text()))?;
+        .map_err(|rejection| Error::invalid_body(rejection.body_text()))?;
     let mut images = Vec::new();
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     let mut tree = None;
@@ -197,10 +188,10 @@ async fn multipart(
             }
             "options" => {
                 let text = part.text().await.map_err(broken)?;
-                let parsed = serde_json::from_str(&text).map_err(|error| {
+                let parsed: Options = serde_json::from_str(&text).map_err(|error| {
                     Error::invalid_option("options", format!("is not JSON: {error}"))
                 })?;
-                tree = Some(parsed);
+                tree = Some(parsed.0);
             }
             _ => {
                 let text = part.text().await.map_err(broken)?;

@@ -1,7 +1,7 @@
 //! The OpenAPI document: what the routes' own annotations do not say.
 
 use serde::Serialize;
-use utoipa::{OpenApi, ToSchema};
+use utoipa::{IntoResponses, OpenApi, ToSchema};
 
 use crate::{http::problem::Problem, ingest::source::ImageEntry};
 
@@ -24,6 +24,17 @@ struct Document;
 /// The document before the routes are added.
 pub fn base() -> utoipa::openapi::OpenApi {
     Document::openapi()
+}
+
+/// What every operation on pictures answers when it fails.
+#[derive(IntoResponses)]
+pub enum Failure {
+    /// The request or its only picture is at fault
+    #[response(status = "4XX", content_type = "application/problem+json")]
+    Request(Problem),
+    /// The server is at fault, or something it needs is away
+    #[response(status = "5XX", content_type = "application/problem+json")]
+    Server(Problem),
 }
 
 /// An encoded picture, as it is.

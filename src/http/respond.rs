@@ -23,9 +23,18 @@ pub enum Accepted {
 }
 
 impl Accepted {
-    /// Reads the `Accept` header (RFC 9110, 12.5.1): of the types that we can give, the one with the highest weight,
-    /// and the first of several.
-    pub fn of(headers: &HeaderMap) -> Self {
+    /// Reads the `Accept` header (RFC 9110, 12.5.1) where the answer is a tree: of the types that it can be written in,
+    /// the one with the highest weight, and the first of several.
+    pub fn tree(headers: &HeaderMap) -> Self {
+        Self::of(headers, |accepted| !matches!(accepted, Self::Picture(_)))
+    }
+
+    /// The same where the answer may also be a picture.
+    pub fn picture_or_tree(headers: &HeaderMap) -> Self {
+        Self::of(headers, |_| true)
+    }
+
+    fn of(headers: &HeaderMap, can_be_given: impl Fn(&Self) -> bool) -> Self {
         let ranges = headers
             .get_all(ACCEPT)
             .iter()
@@ -34,7 +43,10 @@ impl Accepted {
         let mut best = (0.0, Self::Json);
         for range in ranges {
             let mut parts = range.split(';').map(str::trim);
-            let known = parts.next().and_then(Self::from_range);
+            let known = parts
+                .next()
+                .and_then(Self::from_range)
+                .filter(&can_be_given);
             let weight = parts
                 .find_map(|part| part.strip_prefix("q="))
                 .map_or(Ok(1.0), str::parse::<f32>)
@@ -96,12 +108,12 @@ mod tests {
     fn accepted(value: &'static str) -> Accepted {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(value));
-        Accepted::of(&headers)
+        Accepted::picture_or_tree(&headers)
     }
 
     #[test]
     fn the_heaviest_type_that_can_be_given_wins() {
-        assert_eq!(Accepted::of(&HeaderMap::new()), Accepted::Json);
+        assert_eq!(Accepted::tree(&HeaderMap::new()), Accepted::Json);
         for (header, expected) in [
             ("*/*", Accepted::Json),
             ("application/msgpack", Accepted::Msgpack),
@@ -117,5 +129,13 @@ mod tests {
         ] {
             assert_eq!(accepted(header), expected, "{header}");
         }
+    }
+
+    #[test]
+    fn a_picture_is_no_choice_where_there_is_none() {
+        let mut headers = HeaderMap::new();
+        let accepted = "image/*, application/msgpack;q=0.5";
+        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+        assert_eq!(Accepted::tree(&headers), Accepted::Msgpack);
     }
 }

@@ -57,6 +57,11 @@ impl BBox {
         }
     }
 
+    /// The box of the same place in the picture made `scale` times larger.
+    pub fn scaled(&self, scale: f32) -> Self {
+        self.to_array().map(|side| side * scale).into()
+    }
+
     /// `[x1, y1, x2, y2]`, as answers carry it.
     pub fn to_array(self) -> [f32; 4] {
         [self.x1, self.y1, self.x2, self.y2]

@@ -35,6 +35,7 @@ pub fn resize(picture: &RgbImage, width: u32, height: u32, filter: Filter) -> Rg
         Filter::Bilinear => {
             let algorithm = ResizeAlg::Convolution(FilterType::Bilinear);
             convolve(picture, width, height, algorithm)
+                .unwrap_or_else(|| point::resize(picture, width, height))
         }
         Filter::Bicubic => bicubic::resize(picture, width, height),
         Filter::BilinearPoint => point::resize(picture, width, height),
@@ -42,24 +43,19 @@ pub fn resize(picture: &RgbImage, width: u32, height: u32, filter: Filter) -> Rg
     }
 }
 
-fn convolve(picture: &RgbImage, width: u32, height: u32, algorithm: ResizeAlg) -> RgbImage {
+/// `None` when the library refuses the pictures, which it does for sizes that do not fit their bytes.
+fn convolve(picture: &RgbImage, width: u32, height: u32, algorithm: ResizeAlg) -> Option<RgbImage> {
     let source = ImageRef::new(
         picture.width(),
         picture.height(),
         picture.as_raw(),
         PixelType::U8x3,
     )
-    .expect("an RGB picture holds three bytes a pixel");
+    .ok()?;
     let mut target = Image::new(width, height, PixelType::U8x3);
-    Resizer::new()
-        .resize(
-            &source,
-            &mut target,
-            &ResizeOptions::new().resize_alg(algorithm),
-        )
-        .expect("both pictures have pixels of one type");
+    let options = ResizeOptions::new().resize_alg(algorithm);
+    Resizer::new().resize(&source, &mut target, &options).ok()?;
     RgbImage::from_raw(width, height, target.into_vec())
-        .expect("the target has three bytes a pixel")
 }
 
 #[cfg(test)]

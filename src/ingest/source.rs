@@ -101,15 +101,7 @@ impl Payload {
             Self::Binary(bytes) => return Ok(bytes.into()),
             Self::Text(text) => text,
         };
-        let encoded = match text.strip_prefix("data:") {
-            Some(rest) => rest
-                .split_once(";base64,")
-                .map(|(_, encoded)| encoded)
-                .ok_or_else(|| {
-                    Error::InvalidBody("a `data:` text without `;base64,`".to_owned())
-                })?,
-            None => &text,
-        };
+        let encoded = without_data_prefix(&text)?;
         let decoded = if encoded.bytes().any(|byte| byte.is_ascii_whitespace()) {
             let joined: Vec<u8> = encoded
                 .bytes()
@@ -121,8 +113,22 @@ impl Payload {
         };
         decoded
             .map(Bytes::from)
-            .map_err(|error| Error::InvalidBody(format!("`data` is not base64: {error}")))
+            .map_err(|error| Error::invalid_body(format!("`data` is not base64: {error}")))
     }
+}
+
+/// The base64 of a text that may be a `data:` URL; the words of its head are of any case (RFC 2397, RFC 3986).
+fn without_data_prefix(text: &str) -> Result<&str, Error> {
+    if !text
+        .get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
+    {
+        return Ok(text);
+    }
+    text.split_once(',')
+        .filter(|(head, _)| head.to_ascii_lowercase().ends_with(";base64"))
+        .map(|(_, encoded)| encoded)
+        .ok_or_else(|| Error::InvalidBody("a `data:` text without `;base64,`".to_owned()))
 }
 
 impl<'de> Deserialize<'de> for Payload {
@@ -169,6 +175,7 @@ mod tests {
             "aGVsbG8=",
             "aGVsbG8",
             "data:image/png;base64,aGVsbG8=",
+            "DATA:image/png;BASE64,aGVsbG8=",
             "aGVs\r\nbG8=\n",
         ] {
             assert_eq!(decoded(text).unwrap(), "hello", "{text}");

@@ -63,6 +63,25 @@ impl Detector {
         })
     }
 
+    /// Checks that the model runs at `size`.
+    ///
+    /// # Errors
+    /// Says which sizes it takes.
+    pub fn check_size(&self, size: u32) -> Result<(), String> {
+        let input = &self.spec.input;
+        if input.takes_square(size) {
+            return Ok(());
+        }
+        let allowed = match input.size_multiple {
+            Some(multiple) => format!("multiples of {multiple}"),
+            None => format!("{} only", input.width),
+        };
+        Err(format!(
+            "the detector {} takes {allowed}, not {size}",
+            self.spec.id
+        ))
+    }
+
     /// Finds the faces of a picture.
     ///
     /// # Errors
@@ -74,10 +93,12 @@ impl Detector {
         options: &DetectOptions,
     ) -> Result<Detections, Error> {
         let mut found = self
-            .candidates(picture, options.det_size, options.min_score)
+            .candidates(picture, "det_size", options.det_size, options.min_score)
             .await?;
         if let Some(size) = options.second_det_size {
-            let second = self.candidates(picture, size, options.min_score).await?;
+            let second = self
+                .candidates(picture, "second_det_size", size, options.min_score)
+                .await?;
             found.candidates.extend(second.candidates);
             found.queued += second.queued;
         }
@@ -97,20 +118,12 @@ impl Detector {
     async fn candidates(
         &self,
         picture: &Arc<RgbImage>,
+        option: &str,
         size: u32,
         min_score: f32,
     ) -> Result<Found, Error> {
-        let input = &self.spec.input;
-        if !input.takes_square(size) {
-            let allowed = match input.size_multiple {
-                Some(multiple) => format!("multiples of {multiple}"),
-                None => format!("{} only", input.width),
-            };
-            return Err(Error::invalid_option(
-                "det_size",
-                format!("the detector {} takes {allowed}, not {size}", self.spec.id),
-            ));
-        }
+        self.check_size(size)
+            .map_err(|detail| Error::invalid_option(option, detail))?;
         let picture = Arc::clone(picture);
         let normalisation = self.normalisation;
         let (batch, letterbox) = self

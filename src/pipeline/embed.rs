@@ -93,6 +93,14 @@ impl Embedder {
             let output = finished.outputs.first().ok_or_else(|| {
                 Error::Internal(format!("the embedder {} gave no output", self.spec.id))
             })?;
+            if output.data.len() != rows * self.dim {
+                return Err(Error::Internal(format!(
+                    "the embedder {} gave {} values for {rows} rows of {}",
+                    self.spec.id,
+                    output.data.len(),
+                    self.dim
+                )));
+            }
             embeddings
                 .rows
                 .extend((0..rows).map(|row| normalise(output.row(row))));

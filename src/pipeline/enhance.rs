@@ -23,7 +23,7 @@ use crate::{
         answer::{ImageInfo, Timings},
         detect::DetectedFace,
         embed::{Embedding, cosine},
-        options::DetectOptions,
+        options::{DetectOptions, DetectRequest},
         scan::{content_hash, image_info, millis},
     },
 };
@@ -63,6 +63,26 @@ pub struct EnhanceRequest {
     /// Whether the best face is embedded before and after, to see that it is still the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<bool>,
+    /// For `identity`: lowest detection score of a face, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub min_score: Option<f32>,
+    /// For `identity`: boxes that overlap a better one by more than this IoU are dropped, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub nms_iou: Option<f32>,
+    /// For `identity`: side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub det_size: Option<u32>,
+    /// For `identity`: a second such side, for faces that fill the frame; 0 for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_det_size: Option<u32>,
+    /// For `identity`: faces whose box has a shorter side below this are dropped, in pixels of the picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_face_size: Option<f32>,
+    /// Enhanced pictures are never stored: `false`, or absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<bool>,
     /// Fail when an operation would not run on the device that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
@@ -73,7 +93,7 @@ pub struct EnhanceRequest {
 
 /// The `gamma` option.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number from 0.1 to 10, or auto")]
 pub enum GammaRequest {
     /// Brighten dark pictures only.
     Auto(Automatic),
@@ -204,8 +224,23 @@ impl EnhanceRequest {
                 ));
             }
         };
-        let identity = self.identity.unwrap_or(false).then(|| IdentityCheck {
-            detect: DetectOptions::defaults(&config.detection, thresholds),
+        if self.store == Some(true) {
+            return Err(Error::invalid_option(
+                "store",
+                "enhanced pictures are never stored; leave it out or send false",
+            ));
+        }
+        let asked = DetectRequest {
+            min_score: self.min_score,
+            nms_iou: self.nms_iou,
+            det_size: self.det_size,
+            second_det_size: self.second_det_size,
+            max_faces: Some(0),
+            min_face_size: self.min_face_size,
+        };
+        let detect = asked.resolve(&config.detection, thresholds)?;
+        let identity = self.identity.unwrap_or(false).then_some(IdentityCheck {
+            detect,
             threshold: config.enhancement.identity_threshold,
         });
         Ok(EnhancePlan {
@@ -313,10 +348,33 @@ impl Pipeline {
         after: &Arc<RgbImage>,
         check: &IdentityCheck,
     ) -> Result<Identity, Error> {
-        let first = self.best_face(before, &check.detect).await?;
-        let second = self.best_face(after, &check.detect).await?;
+        // Which face is the best one is decided before; after, it is the face in the same place.
+        let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
+        let found = self.detector.detect(before, &check.detect).await?.faces;
+        let first = found.into_iter().max_by(by_score);
+        let scale = after.width() as f32 / before.width() as f32;
+        let scaled = DetectOptions {
+            min_face_size: check.detect.min_face_size * scale,
+            ..check.detect.clone()
+        };
+        let second = match &first {
+            Some(first) => {
+                let place = first.bbox.scaled(scale);
+                let overlap = |face: &DetectedFace| face.bbox.iou(&place);
+                let found = self.detector.detect(after, &scaled).await?.faces;
+                found
+                    .into_iter()
+                    .filter(|face| overlap(face) > 0.0)
+                    .max_by(|a, b| overlap(a).total_cmp(&overlap(b)))
+            }
+            None => None,
+        };
         let cosine = match (&first, &second) {
-            (Some(first), Some(second)) => Some(cosine(&first.vector, &second.vector)),
+            (Some(first), Some(second)) => {
+                let first = self.vector_of(before, first).await?;
+                let second = self.vector_of(after, second).await?;
+                first.zip(second).map(|(a, b)| cosine(&a.vector, &b.vector))
+            }
             _ => None,
         };
         // A face that enhancement brought to light has nothing to drift from.
@@ -331,19 +389,20 @@ impl Pipeline {
         })
     }
 
-    /// The vector of the face with the highest score.
-    async fn best_face(
+    async fn vector_of(
         &self,
         picture: &Arc<RgbImage>,
-        options: &DetectOptions,
+        face: &DetectedFace,
     ) -> Result<Option<Embedding>, Error> {
-        let found = self.detector.detect(picture, options).await?.faces;
-        let best = found
-            .into_iter()
-            .max_by(|a: &DetectedFace, b| a.score.total_cmp(&b.score));
-        let Some(points) = best.and_then(|face| face.landmarks) else {
-            return Ok(None);
-        };
+        let points = face.landmarks.ok_or_else(|| {
+            Error::invalid_option(
+                "identity",
+                format!(
+                    "the detector {} gives no landmarks, so faces cannot be aligned and compared",
+                    self.detector.spec.id
+                ),
+            )
+        })?;
         let (picture, embedder) = (Arc::clone(picture), self.embedder.clone());
         let batches = self
             .pool

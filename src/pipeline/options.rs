@@ -96,6 +96,17 @@ pub struct ScanRequest {
     pub timings: Option<bool>,
 }
 
+/// The part of a request's options that says how faces are found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DetectRequest {
+    pub min_score: Option<f32>,
+    pub nms_iou: Option<f32>,
+    pub det_size: Option<u32>,
+    pub second_det_size: Option<u32>,
+    pub max_faces: Option<usize>,
+    pub min_face_size: Option<f32>,
+}
+
 /// How faces are found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DetectOptions {
@@ -146,17 +157,51 @@ pub struct ScanOptions {
     pub timings: bool,
 }
 
-impl DetectOptions {
-    /// The settings' defaults, and the model's own thresholds where the settings leave them to it.
-    pub fn defaults(config: &Detection, thresholds: &Thresholds) -> Self {
-        Self {
-            min_score: config.min_score.unwrap_or(thresholds.score),
-            nms_iou: config.nms_iou.unwrap_or(thresholds.nms_iou),
-            det_size: config.det_size,
-            second_det_size: config.second_det_size,
-            max_faces: limit(config.max_faces),
-            min_face_size: config.min_face_size as f32,
+impl DetectRequest {
+    /// Fills in the settings' defaults, and the model's own thresholds where the settings leave them to it.
+    pub fn resolve(
+        self,
+        config: &Detection,
+        thresholds: &Thresholds,
+    ) -> Result<DetectOptions, Error> {
+        let min_score = self.min_score.or(config.min_score);
+        let nms_iou = self.nms_iou.or(config.nms_iou);
+        let mut options = DetectOptions {
+            min_score: unit_range("min_score", min_score.unwrap_or(thresholds.score))?,
+            nms_iou: unit_range("nms_iou", nms_iou.unwrap_or(thresholds.nms_iou))?,
+            det_size: check_det_size("det_size", self.det_size.unwrap_or(config.det_size))?,
+            second_det_size: match self.second_det_size {
+                Some(0) => None,
+                Some(size) => Some(check_det_size("second_det_size", size)?),
+                None => None,
+            },
+            max_faces: limit(self.max_faces.unwrap_or(config.max_faces)),
+            min_face_size: self.min_face_size.unwrap_or(config.min_face_size as f32),
+        };
+        if let Some(second) = options.second_det_size
+            && second >= options.det_size
+        {
+            return Err(Error::invalid_option(
+                "second_det_size",
+                format!(
+                    "{second} is not smaller than det_size, which is {}",
+                    options.det_size
+                ),
+            ));
         }
+        if self.second_det_size.is_none() {
+            // The settings' own second size suits their first; beside a smaller one it is left out.
+            options.second_det_size = config
+                .second_det_size
+                .filter(|second| *second < options.det_size);
+        }
+        if !(options.min_face_size >= 0.0 && options.min_face_size.is_finite()) {
+            return Err(Error::invalid_option(
+                "min_face_size",
+                "must be 0 or more pixels",
+            ));
+        }
+        Ok(options)
     }
 }
 
@@ -176,36 +221,15 @@ impl ScanRequest {
         config: &Config,
         thresholds: &Thresholds,
     ) -> Result<ScanOptions, Error> {
-        let defaults = DetectOptions::defaults(&config.detection, thresholds);
-        let detect = DetectOptions {
-            min_score: unit_range("min_score", self.min_score.unwrap_or(defaults.min_score))?,
-            nms_iou: unit_range("nms_iou", self.nms_iou.unwrap_or(defaults.nms_iou))?,
-            det_size: check_det_size("det_size", self.det_size.unwrap_or(defaults.det_size))?,
-            second_det_size: match self.second_det_size {
-                Some(0) => None,
-                Some(size) => Some(check_det_size("second_det_size", size)?),
-                None => defaults.second_det_size,
-            },
-            max_faces: self.max_faces.map_or(defaults.max_faces, limit),
-            min_face_size: self.min_face_size.unwrap_or(defaults.min_face_size),
+        let asked = DetectRequest {
+            min_score: self.min_score,
+            nms_iou: self.nms_iou,
+            det_size: self.det_size,
+            second_det_size: self.second_det_size,
+            max_faces: self.max_faces,
+            min_face_size: self.min_face_size,
         };
-        if let Some(second) = detect.second_det_size
-            && second >= detect.det_size
-        {
-            return Err(Error::invalid_option(
-                "second_det_size",
-                format!(
-                    "{second} is not smaller than det_size, which is {}",
-                    detect.det_size
-                ),
-            ));
-        }
-        if !(detect.min_face_size >= 0.0 && detect.min_face_size.is_finite()) {
-            return Err(Error::invalid_option(
-                "min_face_size",
-                "must be 0 or more pixels",
-            ));
-        }
+        let detect = asked.resolve(&config.detection, thresholds)?;
         let aligned = self.aligned.unwrap_or(false);
         if aligned && kind == ScanKind::Detect {
             return Err(Error::invalid_option(

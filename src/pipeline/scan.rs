@@ -17,7 +17,7 @@ use crate::{
         quality::{self, PictureQuality},
         warp::{ALIGNED_SIDE, align_face},
     },
-    inference::{backend::Batch, operation::Operation},
+    inference::{backend::Batch, operation::Operation, registry::Family},
     pipeline::{
         Pipeline,
         answer::{ImageInfo, PictureQualityAnswer, Timings},
@@ -241,7 +241,12 @@ impl Pipeline {
                     score: face.score,
                     landmarks: face.landmarks.as_ref(),
                     measures,
-                    embedding_norm: face.embedding.as_ref().map(|embedding| embedding.norm),
+                    // The thresholds are SFace's; other embedders' norms have other scales.
+                    embedding_norm: face
+                        .embedding
+                        .as_ref()
+                        .filter(|_| self.embedder.spec.family == Family::Sface)
+                        .map(|embedding| embedding.norm),
                 };
                 FaceQuality::judge(subject, options.preset)
             });

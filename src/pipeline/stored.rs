@@ -79,7 +79,10 @@ impl Pipeline {
 
     /// A digest of everything that decides a scan's content, besides the bytes.
     fn scan_key(&self, options: &ScanOptions) -> ContentHash {
-        let detector = (!options.aligned).then_some(&self.detector.spec.sha256);
+        let detector = (!options.aligned).then(|| {
+            let spec = &self.detector.spec;
+            json!([spec.sha256, spec.family, spec.input])
+        });
         let contract = (options.kind == ScanKind::Embed).then_some(&self.embedder.contract);
         let preset = options.quality.then_some(options.preset);
         let key = json!({
@@ -87,7 +90,7 @@ impl Pipeline {
             "operation": options.kind,
             "detector": detector,
             "contract": contract,
-            "detect": detector.map(|_| &options.detect),
+            "detect": (!options.aligned).then_some(&options.detect),
             "preset": preset,
             "aligned": options.aligned,
             "background": self.decoding.background,
@@ -107,9 +110,11 @@ impl Pipeline {
         let image_id = found.image.id;
         let scan = Scan::from_stored(found);
         if let (Some(_), Some(source)) = (&scan, self.source(options)) {
-            self.store
-                .add_source(&self.tenant, image_id, &source)
-                .await?;
+            let is_there = self.store.add_source(&self.tenant, image_id, &source);
+            if !is_there.await? {
+                // Erased meanwhile, and erased results are not given out.
+                return Ok(None);
+            }
         }
         Ok(scan)
     }
@@ -167,7 +172,8 @@ impl Pipeline {
                 faces,
             })
             .await?;
-        scan.image_id = Some(saved.image_id());
+        let kept_id = saved.image_id();
+        scan.image_id = Some(kept_id);
         match saved {
             SavedScan::Written { .. } => {
                 for (face, id) in scan.faces.iter_mut().zip(ids) {
@@ -176,14 +182,20 @@ impl Pipeline {
             }
             // The same scan was stored already: its faces are the ones that can be read and erased.
             SavedScan::Kept(kept) => {
-                let crops: Vec<_> = scan.faces.into_iter().map(|face| face.crop).collect();
-                scan.faces = kept
-                    .faces
-                    .into_iter()
-                    .filter_map(Face::from_stored)
-                    .collect();
-                for (face, crop) in scan.faces.iter_mut().zip(crops) {
-                    face.crop = crop;
+                let kept: Option<Vec<_>> = kept.faces.into_iter().map(Face::from_stored).collect();
+                match kept {
+                    Some(kept) if kept.len() == scan.faces.len() => {
+                        let crops = scan.faces.into_iter().map(|face| face.crop);
+                        scan.faces = kept
+                            .into_iter()
+                            .zip(crops)
+                            .map(|(face, crop)| Face { crop, ..face })
+                            .collect();
+                    }
+                    _ => tracing::warn!(
+                        image_id = %kept_id,
+                        "a stored scan cannot be read by this version; the answer's faces have no ids"
+                    ),
                 }
             }
         }

@@ -36,7 +36,13 @@ impl<DB: Dialect> SqlStore<DB> {
 #[async_trait]
 impl<DB: Dialect> Store for SqlStore<DB> {
     async fn migrate(&self) -> Result<(), StoreError> {
-        Ok(DB::migrator().run(&self.writes).await?)
+        let migrator = DB::migrator();
+        match migrator.run(&self.writes).await.map_err(StoreError::from) {
+            // Two processes may begin at once, and SQLite's migrations take no lock: the second one then finds
+            // what the first has made, and the next look finds that nothing is left to do.
+            Err(StoreError::Refused(_)) => Ok(migrator.run(&self.writes).await?),
+            done => done,
+        }
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

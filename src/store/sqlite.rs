@@ -33,7 +33,8 @@ pub(super) async fn open(
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
         .busy_timeout(BUSY_TIMEOUT)
-        // What was erased is overwritten with zeros, not left in the file's free pages.
+        // What was erased is overwritten with zeros, not left in the file's free pages. The log beside the file keeps
+        // older pages until its next checkpoint.
         .pragma("secure_delete", "ON");
     let pool = SqlitePoolOptions::new().acquire_timeout(settings.acquire_timeout);
     let writer = pool.clone().max_connections(1);

@@ -151,26 +151,50 @@ impl Drop for Server {
     }
 }
 
+impl Server {
+    /// A server on a free port, and its address.
+    fn start(data: &std::path::Path, settings: &[(&str, &str)]) -> (Self, String) {
+        let mut server = Self(
+            facescan(["serve"])
+                .env("FACESCAN__SERVER__PORT", "0")
+                .env("FACESCAN__DATA_DIR", data)
+                .envs(settings.iter().copied())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+        let address = lines
+            .find_map(|line| {
+                let line = line.unwrap();
+                let rest = line.split("listens on http://").nth(1)?;
+                rest.split_whitespace().next().map(str::to_owned)
+            })
+            .unwrap();
+        (server, address)
+    }
+}
+
+#[test]
+fn a_client_that_says_nothing_or_half_a_head_is_let_go() {
+    let data = tempfile::tempdir().unwrap();
+    let settings = [("FACESCAN__SERVER__HEADER_TIMEOUT_MS", "50")];
+    let (_server, address) = Server::start(data.path(), &settings);
+    for said in ["", "GET /livez HTTP/1.1\r\nhost: x\r\n"] {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(said.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // Reading ends when the server closes the connection; nothing else would end it.
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{said:?}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_lets_requests_finish_and_takes_no_more() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = Server(
-        facescan(["serve"])
-            .env("FACESCAN__SERVER__PORT", "0")
-            .env("FACESCAN__DATA_DIR", data.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    let address = lines
-        .find_map(|line| {
-            let line = line.unwrap();
-            let rest = line.split("listens on http://").nth(1)?;
-            rest.split_whitespace().next().map(str::to_owned)
-        })
-        .unwrap();
+    let (mut server, address) = Server::start(data.path(), &[]);
     let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
         .output()
         .unwrap();

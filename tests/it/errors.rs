@@ -70,6 +70,23 @@ async fn requests_that_cannot_be_served_say_why() {
             app.post_as("/detect", json, unknown).await,
         ),
         (
+            "a list as an option",
+            app.post_as(
+                "/detect",
+                json,
+                json!({"images": [{"data": ""}], "options": {"det_size": [640]}}).to_string(),
+            )
+            .await,
+        ),
+        (
+            "an enhanced picture to be stored",
+            app.post("/enhance?store=true", picture("t1.jpg")).await,
+        ),
+        (
+            "no exponent",
+            app.post("/enhance?gamma=bright", picture("t1.jpg")).await,
+        ),
+        (
             "unknown query option",
             app.post("/detect?min_scor=0.5", picture("t1.jpg")).await,
         ),

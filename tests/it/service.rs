@@ -142,8 +142,12 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
             image::ImageFormat::Png,
         )
         .unwrap();
+    // The options that every operation takes are taken here too.
     let result = app
-        .post("/enhance?identity=true&timings=true", bytes.clone().into())
+        .post(
+            "/enhance?identity=true&timings=true&store=false&min_score=0.7&det_size=320",
+            bytes.clone().into(),
+        )
         .await
         .result();
     let enhanced = &result["enhanced"];

@@ -14,7 +14,8 @@ use crate::{
     pipeline::{Pipeline, scan::Face},
 };
 
-/// Where the drawing of a picture goes: the same path below `folder`, as a JPEG.
+/// Where the drawing of a picture goes: the same path below `folder`, as a JPEG. A path below one of several folders
+/// has that folder's name in front.
 pub fn target(folder: &Path, relative: &Path) -> PathBuf {
     // The ending is added, not replaced, so that a.png and a.jpg do not meet.
     let mut name = folder.join(relative).into_os_string();

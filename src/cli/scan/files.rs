@@ -1,6 +1,6 @@
 //! Which files are scanned.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use walkdir::WalkDir;
 
@@ -14,7 +14,8 @@ const ENDINGS: [&str; 10] = [
 pub struct Found {
     /// Where it is.
     pub path: PathBuf,
-    /// Where it is below the folder that was named; its own name for a file that was.
+    /// Where it is below the folder that was named, its own name for a file that was; the whole path, from its first
+    /// named folder on, when several were named, so that no two are the same.
     pub relative: PathBuf,
     /// Why it cannot be read, where looking for it already failed.
     pub unreadable: Option<String>,
@@ -23,7 +24,8 @@ pub struct Found {
 /// The named files whatever their ending, and the pictures in the named folders, by name. Found
 /// as they are asked for, so that any number of files takes no memory.
 pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
-    paths.iter().flat_map(|root| {
+    let several = paths.len() > 1;
+    paths.iter().flat_map(move |root| {
         WalkDir::new(root)
             .sort_by_file_name()
             .into_iter()
@@ -31,7 +33,11 @@ pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
                 Ok(entry) if entry.file_type().is_dir() => None,
                 Ok(entry) if entry.depth() > 0 && !is_picture(entry.path()) => None,
                 Ok(entry) => Some(Found {
-                    relative: relative(root, entry.path()),
+                    relative: if several {
+                        named_part(entry.path())
+                    } else {
+                        relative(root, entry.path())
+                    },
                     path: entry.into_path(),
                     unreadable: None,
                 }),
@@ -57,6 +63,13 @@ fn relative(root: &Path, path: &Path) -> PathBuf {
     }
 }
 
+/// The path without its root and its steps up.
+fn named_part(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,12 +81,21 @@ mod tests {
         for name in ["b.JPG", "a.png", "notes.txt", "sub/c.webp"] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
-        let named = [folder.path().to_owned(), folder.path().join("notes.txt")];
-        let relative: Vec<_> = pictures(&named).map(|found| found.relative).collect();
-        let expected: Vec<PathBuf> = ["a.png", "b.JPG", "sub/c.webp", "notes.txt"]
-            .map(PathBuf::from)
-            .into();
-        assert_eq!(relative, expected);
+        let relative = |named: &[PathBuf]| -> Vec<PathBuf> {
+            pictures(named).map(|found| found.relative).collect()
+        };
+        let expected = ["a.png", "b.JPG", "sub/c.webp"].map(PathBuf::from);
+        assert_eq!(relative(&[folder.path().to_owned()]), expected);
+        let file = folder.path().join("notes.txt");
+        assert_eq!(
+            relative(std::slice::from_ref(&file)),
+            [PathBuf::from("notes.txt")]
+        );
+
+        // Of several, each keeps its folder.
+        let both = relative(&[folder.path().join("sub"), file]);
+        let below = |name: &str| folder.path().strip_prefix("/").unwrap().join(name);
+        assert_eq!(both, [below("sub/c.webp"), below("notes.txt")]);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use axum::{
     extract::State,
-    http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, HeaderName, HeaderValue,
+        header::{CONTENT_TYPE, VARY},
+    },
     response::{IntoResponse, Response},
 };
 
@@ -13,8 +16,7 @@ use crate::{
         AppState,
         extract::ImageRequest,
         middleware::request_id::RequestId,
-        openapi::{ImagesBody, MultipartBody, RawPicture},
-        problem::Problem,
+        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
     pipeline::{
@@ -42,8 +44,7 @@ const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
         (status = 200, description = "One result for each picture, in order", content(
             (Answer<EnhanceResult> = "application/json"), (Answer<EnhanceResult> = "application/msgpack"), (RawPicture = "image/*")
         )),
-        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
+        Failure,
     )
 )]
 pub async fn enhance(
@@ -52,7 +53,7 @@ pub async fn enhance(
     headers: HeaderMap,
     request: ImageRequest<EnhanceRequest>,
 ) -> Result<Response, Error> {
-    let accepted = Accepted::of(&headers);
+    let accepted = Accepted::picture_or_tree(&headers);
     if matches!(accepted, Accepted::Picture(_)) && request.images.len() > 1 {
         return Err(Error::InvalidBody(
             "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
@@ -95,6 +96,7 @@ fn picture(result: &EnhanceResult) -> Response {
     let enhanced = &result.enhanced;
     let steps = serde_json::to_string(&enhanced.steps).unwrap_or_default();
     let headers = [
+        (VARY, HeaderValue::from_static("accept")),
         (
             CONTENT_TYPE,
             HeaderValue::from_static(enhanced.format.media_type()),

@@ -1,17 +1,18 @@
 //! `GET` and `DELETE /faces/{id}`.
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::Response,
 };
 use uuid::Uuid;
 
-use super::images::{StoredFaceAnswer, parse_id};
+use super::images::StoredFaceAnswer;
 use crate::{
     error::Error,
     http::{
         AppState,
+        extract::stored_id::StoredId,
         problem::Problem,
         respond::{Accepted, respond},
     },
@@ -33,9 +34,8 @@ fn missing(id: Uuid) -> Error {
 pub async fn read(
     State(state): State<AppState>,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    StoredId(id): StoredId,
 ) -> Result<Response, Error> {
-    let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     let face = pipeline
         .store
@@ -43,7 +43,7 @@ pub async fn read(
         .await?
         .ok_or_else(|| missing(id))?;
     let answer = StoredFaceAnswer::from(face);
-    respond(Accepted::of(&headers), &pipeline.pool, answer).await
+    respond(Accepted::tree(&headers), &pipeline.pool, answer).await
 }
 
 /// Erases a face and its vector, and the same face where other scans of the picture found it.
@@ -57,9 +57,8 @@ pub async fn read(
 )]
 pub async fn erase(
     State(state): State<AppState>,
-    Path(id): Path<String>,
+    StoredId(id): StoredId,
 ) -> Result<StatusCode, Error> {
-    let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     if pipeline.store.delete_face(&pipeline.tenant, id).await? {
         Ok(StatusCode::NO_CONTENT)

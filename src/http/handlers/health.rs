@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{http::AppState, inference::device::DeviceState};
+use crate::{http::AppState, inference::device::DeviceState, store::StoreError};
 
 /// Whether the server can take work.
 #[derive(Debug, Serialize, ToSchema)]
@@ -37,12 +37,22 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
     if state.lifecycle.is_stopping() {
         reasons.push("the server is shutting down".to_owned());
     }
-    if state.config.store.enabled
-        && let Err(error) = state.pipeline.store.ping().await
-    {
-        tracing::warn!(error = %error, "the database does not answer");
-        reasons
-            .push("the database does not answer; requests with store=false are served".to_owned());
+    if state.config.store.enabled {
+        let fault = match (state.store_fault.get(), state.pipeline.store.ping().await) {
+            (Some(fault), _) => Some(fault.clone()),
+            (None, Ok(())) => None,
+            (None, Err(error)) => {
+                tracing::warn!(error = %error, "the database cannot be used");
+                let fault = match error {
+                    StoreError::NotMigrated(_) => {
+                        "the database has no tables yet; run `facescan migrate`"
+                    }
+                    _ => "the database does not answer",
+                };
+                Some(fault.to_owned())
+            }
+        };
+        reasons.extend(fault.map(|fault| format!("{fault}; requests with store=false are served")));
     }
     let status = if reasons.is_empty() {
         StatusCode::OK

@@ -1,7 +1,7 @@
 //! `GET /images`, and `GET` and `DELETE /images/{id}`.
 
 use axum::{
-    extract::{Path, RawQuery, State},
+    extract::{RawQuery, State},
     http::{HeaderMap, StatusCode},
     response::Response,
 };
@@ -15,6 +15,7 @@ use crate::{
     error::Error,
     http::{
         AppState,
+        extract::stored_id::StoredId,
         problem::Problem,
         respond::{Accepted, respond},
     },
@@ -227,12 +228,6 @@ impl From<StoredFace> for StoredFaceAnswer {
     }
 }
 
-/// Reads an id from a path; what is no id names nothing that is stored.
-pub(super) fn parse_id(text: &str) -> Result<Uuid, Error> {
-    text.parse()
-        .map_err(|_| Error::NotFound(format!("`{text}` is not an id; ids are UUIDs")))
-}
-
 fn missing(id: Uuid) -> Error {
     Error::NotFound(format!("there is no image {id}, or it was erased"))
 }
@@ -278,7 +273,7 @@ pub async fn list(
         images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
         next,
     };
-    respond(Accepted::of(&headers), &pipeline.pool, answer).await
+    respond(Accepted::tree(&headers), &pipeline.pool, answer).await
 }
 
 /// A stored image with its sources, scans, faces and vectors.
@@ -293,9 +288,8 @@ pub async fn list(
 pub async fn read(
     State(state): State<AppState>,
     headers: HeaderMap,
-    Path(id): Path<String>,
+    StoredId(id): StoredId,
 ) -> Result<Response, Error> {
-    let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     let image = pipeline
         .store
@@ -303,7 +297,7 @@ pub async fn read(
         .await?
         .ok_or_else(|| missing(id))?;
     let answer = ImageAnswer::from(image);
-    respond(Accepted::of(&headers), &pipeline.pool, answer).await
+    respond(Accepted::tree(&headers), &pipeline.pool, answer).await
 }
 
 /// Erases an image with everything derived from it.
@@ -317,9 +311,8 @@ pub async fn read(
 )]
 pub async fn erase(
     State(state): State<AppState>,
-    Path(id): Path<String>,
+    StoredId(id): StoredId,
 ) -> Result<StatusCode, Error> {
-    let id = parse_id(&id)?;
     let pipeline = &state.pipeline;
     if pipeline.store.delete_image(&pipeline.tenant, id).await? {
         Ok(StatusCode::NO_CONTENT)

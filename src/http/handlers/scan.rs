@@ -12,8 +12,7 @@ use crate::{
         AppState,
         extract::ImageRequest,
         middleware::request_id::RequestId,
-        openapi::{ImagesBody, MultipartBody, RawPicture},
-        problem::Problem,
+        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
     ingest::source::ImageInput,
@@ -36,8 +35,7 @@ use super::several;
     ),
     responses(
         (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
+        Failure,
     )
 )]
 pub async fn detect(
@@ -60,8 +58,7 @@ pub async fn detect(
     ),
     responses(
         (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
+        Failure,
     )
 )]
 pub async fn embed(
@@ -84,8 +81,7 @@ pub async fn embed(
     ),
     responses(
         (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        (status = "4XX", description = "The request or its only picture is at fault", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "The server is at fault, or something it needs is away", body = Problem, content_type = "application/problem+json"),
+        Failure,
     )
 )]
 pub async fn quality(
@@ -123,7 +119,7 @@ async fn scan(
         devices: pipeline.devices_of(&operations),
         results,
     };
-    Ok(respond(Accepted::of(headers), &pipeline.pool, answer)
+    Ok(respond(Accepted::tree(headers), &pipeline.pool, answer)
         .await?
         .into_response())
 }

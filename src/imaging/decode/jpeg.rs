@@ -44,10 +44,9 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         return Err(TRUNCATED);
     }
     let samples = if walk.ended {
-        // Junk between segments is an error to the strict decoder, though it harms no pixel.
-        samples(bytes, !walk.junk).map_err(|error| sort(&error))?
+        samples(&walk.without_junk(bytes)).map_err(|error| sort(&error))?
     } else if walk.all_scans_seen() {
-        without_end_mark(bytes)?
+        without_end_mark(&walk.without_junk(bytes))?
     } else {
         return Err(TRUNCATED);
     };
@@ -65,10 +64,10 @@ fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let kept = bytes.iter().rposition(|b| *b != 0xFF).map_or(0, |i| i + 1);
     let kept = &bytes[..kept];
     let first = [kept, &END_OF_IMAGE].concat();
-    let decoded = samples(&first, true).map_err(|_| TRUNCATED)?;
+    let decoded = samples(&first).map_err(|_| TRUNCATED)?;
     let complete = OTHER_CONTINUATIONS.iter().all(|continuation| {
         let other = [kept, &continuation.repeat(16), &END_OF_IMAGE].concat();
-        samples(&other, true).is_ok_and(|other| other == decoded)
+        samples(&other).is_ok_and(|other| other == decoded)
     });
     if complete {
         Ok(decoded)
@@ -77,9 +76,9 @@ fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     }
 }
 
-fn samples(bytes: &[u8], strict: bool) -> Result<Vec<u8>, DecodeErrors> {
+fn samples(bytes: &[u8]) -> Result<Vec<u8>, DecodeErrors> {
     let options = DecoderOptions::default()
-        .set_strict_mode(strict)
+        .set_strict_mode(true)
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
         .jpeg_set_out_colorspace(ColorSpace::RGB);

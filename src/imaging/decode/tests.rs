@@ -168,11 +168,18 @@ fn a_missing_end_mark_or_trailing_garbage_is_forgiven() {
 #[test]
 fn damage_inside_is_corrupt_not_grey() {
     let file = encode(&synthetic(64, 64), OutputFormat::default()).unwrap();
-    // A mark that no scan may hold, in the middle of the scan.
-    let mut damaged = file.clone();
     let middle = file.len() * 2 / 3;
-    damaged[middle..middle + 2].copy_from_slice(&[0xFF, 0xC5]);
-    assert!(plain(&damaged).is_err());
+    // In the middle of the scan: a mark that no scan may hold, and a whole segment that could be skipped.
+    for damage in [&[0xFF, 0xC5][..], &[0xFF, 0xE1, 0x00, 0x04, 0, 0]] {
+        let mut damaged = file.clone();
+        damaged[middle..middle + damage.len()].copy_from_slice(damage);
+        assert!(plain(&damaged).is_err(), "{damage:x?}");
+    }
+    // Junk before the scan does not make the scan's own damage pass.
+    let mut damaged = file.clone();
+    damaged[middle..middle + 4].copy_from_slice(&[0xFF, 0xE1, 0x00, 0x04]);
+    damaged.splice(2..2, [0x00; 8]);
+    assert!(plain(&damaged).is_err(), "junk and damage");
 
     let mut png = encode(&synthetic(64, 64), OutputFormat::Png).unwrap();
     let middle = png.len() / 2;

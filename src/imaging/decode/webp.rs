@@ -17,8 +17,8 @@ const XMP_FLAG: u8 = 0x04;
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
     let limits = &options.limits;
     let file = File::walk(bytes)?;
-    // A frame states its size once more, and the decoder allocates by it before it compares.
-    let (width, height) = file.frame_size;
+    // Frames state their size once more, and the decoder allocates by it before it compares.
+    let (width, height) = file.largest_frame;
     limits.check_size(width, height)?;
     let mut decoder = WebPDecoder::new(Cursor::new(file.repaired(bytes)))
         .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
@@ -48,7 +48,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
 
 /// What the chunk walk finds.
 struct File {
-    frame_size: (u32, u32),
+    /// The largest width and the largest height that any frame states, in whatever chunk the decoder may look.
+    largest_frame: (u32, u32),
     orientation: Option<u8>,
     has_exif: bool,
     has_xmp: bool,
@@ -56,16 +57,21 @@ struct File {
 
 impl File {
     fn walk(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut frame = None;
+        let mut first_frame = None;
         let mut file = Self {
-            frame_size: (0, 0),
+            largest_frame: (0, 0),
             orientation: None,
             has_exif: false,
             has_xmp: false,
         };
         for chunk in Chunks::new(bytes.get(12..).unwrap_or_default()) {
             match chunk.kind {
-                b"VP8 " | b"VP8L" | b"ANMF" if frame.is_none() => frame = Some(chunk),
+                b"VP8 " | b"VP8L" | b"ANMF" => {
+                    let (width, height) = chunk.size().unwrap_or_default();
+                    let (most_w, most_h) = file.largest_frame;
+                    file.largest_frame = (most_w.max(width), most_h.max(height));
+                    first_frame.get_or_insert(chunk);
+                }
                 b"EXIF" if chunk.is_whole() => {
                     file.has_exif = true;
                     file.orientation = exif::orientation(chunk.data);
@@ -74,7 +80,7 @@ impl File {
                 _ => {}
             }
         }
-        let Some(frame) = frame else {
+        let Some(frame) = first_frame else {
             return Err(missing_frame(bytes));
         };
         if !frame.is_whole() {
@@ -82,9 +88,10 @@ impl File {
                 format: Format::Webp,
             });
         }
-        file.frame_size = frame
-            .size()
-            .ok_or_else(|| DecodeError::corrupt(Format::Webp, "its frame has no valid header"))?;
+        if frame.size().is_none() {
+            let detail = "its frame has no valid header";
+            return Err(DecodeError::corrupt(Format::Webp, detail));
+        }
         Ok(file)
     }
 

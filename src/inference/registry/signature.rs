@@ -6,8 +6,8 @@ use crate::inference::tensor::{Port, Signature};
 impl ModelSpec {
     /// Compares the inputs and outputs of the loaded graph with this entry.
     ///
-    /// Sizes that the graph leaves open fit anything. Outputs of YuNet are told by name, those of SCRFD by their
-    /// last dimension, those of CenterFace by their order.
+    /// Sizes that the graph leaves open fit anything, but for the last one of SCRFD's outputs, which tells them apart.
+    /// Outputs of YuNet are told by name, those of CenterFace by their order.
     ///
     /// # Errors
     /// The first disagreement, with the entry's field, what it implies and what the graph has.

@@ -151,7 +151,7 @@ pub enum Batch {
     /// Any number.
     #[default]
     Dynamic,
-    /// Always this many: such a model runs as several sessions instead of in batches.
+    /// Always this many: more rows are run one such batch after the other.
     Fixed(NonZeroUsize),
 }
 

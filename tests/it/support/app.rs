@@ -68,13 +68,15 @@ pub fn testdata(folder: &str) -> Option<PathBuf> {
 
 /// Every file below a folder, by name; there is at least one.
 pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
-    walkdir::WalkDir::new(folder)
+    let files: Vec<PathBuf> = walkdir::WalkDir::new(folder)
         .sort_by_file_name()
         .into_iter()
         .map(|entry| entry.unwrap())
         .filter(|entry| entry.file_type().is_file())
         .map(walkdir::DirEntry::into_path)
-        .collect()
+        .collect();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    files
 }
 
 /// The runtime is loaded once for the whole test binary.

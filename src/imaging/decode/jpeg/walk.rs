@@ -1,5 +1,7 @@
 //! The marker walk: size, orientation, which scans are there and whether the file reaches its end.
 
+use std::{borrow::Cow, ops::Range};
+
 use super::super::{DecodeError, exif};
 use super::TRUNCATED;
 use crate::imaging::format::Format;
@@ -12,8 +14,8 @@ pub(super) struct Walk {
     pub orientation: Option<u8>,
     /// Whether the end-of-image mark was reached.
     pub ended: bool,
-    /// Whether bytes that belong to no segment stood between segments.
-    pub junk: bool,
+    /// Bytes between segments that belong to none: they harm no pixel, and the strict decoder refuses them.
+    junk: Vec<Range<usize>>,
     components: Vec<Component>,
 }
 
@@ -31,12 +33,23 @@ impl Walk {
             height: 0,
             orientation: None,
             ended: false,
-            junk: false,
+            junk: Vec::new(),
             components: Vec::new(),
         };
         let mut scans = 0;
         let mut at = 2;
-        while let Some(marker) = walk.next_marker(bytes, &mut at) {
+        while let Some((marker, skipped)) = next_marker(bytes, &mut at) {
+            let is_fill = bytes[skipped.clone()].iter().all(|byte| *byte == 0xFF);
+            // What follows a scan and is no segment is the rest of a scan that damage has cut in two.
+            if scans > 0 && !is_fill {
+                return Err(DecodeError::corrupt(
+                    Format::Jpeg,
+                    "its scan data is interrupted",
+                ));
+            }
+            if !skipped.is_empty() {
+                walk.junk.push(skipped);
+            }
             match marker {
                 0xD9 => {
                     walk.ended = true;
@@ -77,19 +90,19 @@ impl Walk {
             .all(|component| component.lowest_bit == [0; 64])
     }
 
-    fn next_marker(&mut self, bytes: &[u8], at: &mut usize) -> Option<u8> {
-        let from = *at;
-        loop {
-            let rest = bytes.get(*at..)?;
-            let ff = rest.iter().position(|b| *b == 0xFF)?;
-            let code = rest[ff..].iter().position(|b| *b != 0xFF)?;
-            *at += ff + code + 1;
-            let marker = rest[ff + code];
-            if marker != 0 {
-                self.junk |= *at - from != 2;
-                return Some(marker);
-            }
+    /// The file without the junk between its segments.
+    pub fn without_junk<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.junk.is_empty() {
+            return Cow::Borrowed(bytes);
         }
+        let mut kept = Vec::with_capacity(bytes.len());
+        let mut from = 0;
+        for junk in &self.junk {
+            kept.extend_from_slice(&bytes[from..junk.start]);
+            from = junk.end;
+        }
+        kept.extend_from_slice(&bytes[from..]);
+        Cow::Owned(kept)
     }
 
     fn start_of_frame(&mut self, segment: &[u8]) -> Result<(), DecodeError> {
@@ -152,6 +165,21 @@ impl Walk {
             }
         }
         Ok(())
+    }
+}
+
+/// The next marker, behind which `at` moves, and what lies between.
+fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
+    let from = *at;
+    loop {
+        let rest = bytes.get(*at..)?;
+        let ff = rest.iter().position(|b| *b == 0xFF)?;
+        let code = rest[ff..].iter().position(|b| *b != 0xFF)?;
+        *at += ff + code + 1;
+        let marker = rest[ff + code];
+        if marker != 0 {
+            return Some((marker, from..*at - 2));
+        }
     }
 }
 

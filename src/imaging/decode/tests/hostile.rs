@@ -175,6 +175,30 @@ fn hostile_headers() {
         matches!(error(&webp), DecodeError::Corrupt { .. }),
         "a frame larger than its canvas"
     );
+
+    // The same bitstream behind a small frame of the other kind, which hides it from a look at the first frame only.
+    let mut bits = vp8l(&source);
+    bits[1..5].copy_from_slice(&0x0FFF_FFFFu32.to_le_bytes());
+    let small = riff(&[(b"VP8L", vp8l(&source))])[12..].to_vec();
+    let frame = [vec![0; 16], small].concat();
+    for chunks in [
+        [
+            (b"VP8X", vp8x(0, 40, 30)),
+            (b"ANMF", frame.clone()),
+            (b"VP8L", bits.clone()),
+        ],
+        [
+            (b"VP8X", vp8x(2, 40, 30)),
+            (b"ANMF", frame),
+            (b"VP8L", bits),
+        ],
+    ] {
+        let error = error(&riff(&chunks));
+        assert!(
+            matches!(error, DecodeError::TooLarge { .. }),
+            "{error:?} for a hidden frame"
+        );
+    }
 }
 
 /// Random damage: whatever comes back, it comes back.

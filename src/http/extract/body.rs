@@ -1,0 +1,150 @@
+//! JSON and msgpack bodies, read without building more than a request may hold: a small body can describe a huge tree.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+use crate::{config::MOST_IMAGES, ingest::source::ImageEntry};
+
+/// More options than this no operation has.
+const MOST_OPTIONS: usize = 64;
+
+/// A JSON or msgpack body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Body {
+    /// The images; one more than [`MOST_IMAGES`] stands for any number above it.
+    #[serde(deserialize_with = "images")]
+    pub images: Vec<ImageEntry>,
+    /// The options, still by name.
+    #[serde(default)]
+    pub options: Option<Options>,
+}
+
+/// Options by name, each a plain value: lists and objects stand there empty.
+pub struct Options(pub Value);
+
+fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>, D::Error> {
+    struct Images;
+    impl<'de> Visitor<'de> for Images {
+        type Value = Vec<ImageEntry>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of images")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut images = Vec::new();
+            while images.len() <= MOST_IMAGES {
+                match list.next_element()? {
+                    Some(image) => images.push(image),
+                    None => return Ok(images),
+                }
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(images)
+        }
+    }
+    deserializer.deserialize_seq(Images)
+}
+
+impl<'de> Deserialize<'de> for Options {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Tree { depth: 1 }.deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads a tree of `depth` levels. What lies deeper is read over, so that the typed options can refuse it by name.
+#[derive(Clone, Copy)]
+struct Tree {
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Tree {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("options by name")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut kept = Map::new();
+        if let Some(depth) = self.depth.checked_sub(1) {
+            while let Some(name) = map.next_key::<String>()? {
+                kept.insert(name, map.next_value_seed(Self { depth })?);
+                if kept.len() > MOST_OPTIONS {
+                    return Err(A::Error::custom("more options than there are"));
+                }
+            }
+        } else {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        }
+        Ok(Value::Object(kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_images_is_counted_but_not_kept() {
+        let json = format!(r#"{{"images":[{}{{}}]}}"#, "{},".repeat(MOST_IMAGES * 3));
+        let body: Body = serde_json::from_str(&json).unwrap();
+        assert_eq!(body.images.len(), MOST_IMAGES + 1);
+    }
+
+    #[test]
+    fn options_are_plain_and_few() {
+        let read = |json: &str| serde_json::from_str::<Options>(json).map(|options| options.0);
+        let plain = serde_json::json!({"a": 1, "b": -0.5, "c": "x", "d": true, "e": null});
+        assert_eq!(read(&plain.to_string()).unwrap(), plain);
+        assert_eq!(
+            read(r#"{"a":[[1],2],"b":{"c":{"d":1}}}"#).unwrap(),
+            serde_json::json!({"a": [], "b": {}})
+        );
+        let many: String = (0..=MOST_OPTIONS).map(|n| format!(r#""{n}":1,"#)).collect();
+        assert!(read(&format!("{{{many}\"z\":1}}")).is_err());
+    }
+}
