@@ -2,25 +2,30 @@
 
 use std::{
     num::NonZeroUsize,
+    path::Path,
     sync::{Arc, OnceLock},
 };
 
 use anyhow::Context;
-use tokio::sync::Semaphore;
 
 use crate::{
+    admission::{Admission, Budgets, gate::Gate},
     clock::Clock,
     config::Config,
-    imaging::{decode::DecodeOptions, limits::Limits, pool::CpuPool},
+    imaging::{decode::DecodeOptions, limits::Limits},
     inference::{
         backend::Backend,
+        batcher::Grouping,
         device::Devices,
-        engine::Engine,
+        engine::{Engine, EngineParts, Sessions},
+        operation::Operation,
         registry::{ModelSpec, Registry, Role},
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, detect::Detector, embed::Embedder, stored::model_file},
+    pool::CpuPool,
     store::{self, Model, Store, StoreError, StoreSettings},
+    telemetry::metrics::Metrics,
 };
 
 /// A running application.
@@ -31,6 +36,10 @@ pub struct App {
     pub registry: Registry,
     /// Everything an image passes through.
     pub pipeline: Pipeline,
+    /// Lets requests in.
+    pub admission: Admission,
+    /// What is counted.
+    pub metrics: Metrics,
     /// Whether it is on its way out.
     pub lifecycle: Lifecycle,
     /// Why the database cannot be used until someone repairs it.
@@ -64,28 +73,29 @@ impl App {
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let registry = Registry::load(config.models.registry.as_deref())?;
+        let metrics = Metrics::default();
+        let pool =
+            CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?;
+        let pool = Arc::new(pool);
         let loader = Loader {
             config: &config,
             registry: &registry,
             backend,
+            pool: &pool,
             clock: &clock,
+            metrics: &metrics,
         };
         let (detector_spec, detector_engine) =
-            loader.load(&config.models.detector, Role::Detector)?;
+            loader.load(&config.models.detector, Operation::FaceDetection)?;
         let (embedder_spec, embedder_engine) =
-            loader.load(&config.models.embedder, Role::Embedder)?;
-        let queue = NonZeroUsize::new(config.imaging.queue).unwrap_or(NonZeroUsize::MIN);
-        let pool = Arc::new(
-            CpuPool::new(config.imaging.worker_threads(), queue)
-                .context("starting the CPU pool")?,
-        );
+            loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
         let devices = Devices::from_config(&config.devices);
         for (operation, state) in devices.iter() {
             if let Some(reason) = &state.reason {
                 tracing::warn!(operation = operation.name(), requested = %state.requested, active = %state.active, reason, "falling back");
             }
         }
-        let detector = Detector::new(detector_spec, detector_engine, Arc::clone(&pool))
+        let detector = Detector::new(detector_spec, detector_engine)
             .context("the detector has no known head")?;
         for (setting, size) in [
             ("detection.det_size", Some(config.detection.det_size)),
@@ -101,9 +111,17 @@ impl App {
         let limits = &config.limits;
         let pipeline = Pipeline {
             detector,
-            embedder: Embedder::new(embedder_spec, embedder_engine, config.devices.batch_size),
+            embedder: Embedder::new(
+                embedder_spec,
+                embedder_engine,
+                config.batching.cpu_batch_size.get(),
+            ),
             pool,
-            decoded: Arc::new(Semaphore::new(config.imaging.decoded_pictures())),
+            gate: Gate::new(
+                config.imaging.decoded_pictures(),
+                config.admission.bulk_patience(),
+                Arc::clone(&clock),
+            ),
             decoding: DecodeOptions {
                 limits: Limits {
                     max_bytes: limits.max_image_bytes,
@@ -118,7 +136,15 @@ impl App {
             tenant: config.store.tenant.as_str().into(),
             clock,
         };
+        let (interactive_images, bulk_images) = config.admitted_images();
+        let budgets = Budgets {
+            interactive_images,
+            bulk_images,
+            bytes: config.admission.max_bytes,
+        };
         Ok(Self {
+            admission: Admission::new(budgets, metrics.clone()),
+            metrics,
             config,
             registry,
             pipeline,
@@ -177,17 +203,26 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     Ok(store)
 }
 
+/// Sessions of one model on the CPU at most.
+const MOST_SESSIONS: usize = 16;
+
 struct Loader<'a> {
     config: &'a Config,
     registry: &'a Registry,
     backend: &'a dyn Backend,
+    pool: &'a Arc<CpuPool>,
     clock: &'a Arc<dyn Clock>,
+    metrics: &'a Metrics,
 }
 
 impl Loader<'_> {
-    /// Checks a model's file and graph against the registry and starts its engine.
-    fn load(&self, id: &str, role: Role) -> anyhow::Result<(Arc<ModelSpec>, Engine)> {
+    /// Checks a model's file and graph against the registry and starts the engine of its operation.
+    fn load(&self, id: &str, operation: Operation) -> anyhow::Result<(Arc<ModelSpec>, Engine)> {
         let spec = self.registry.get(id)?;
+        let role = match operation {
+            Operation::FaceEmbedding => Role::Embedder,
+            _ => Role::Detector,
+        };
         anyhow::ensure!(
             spec.role == role,
             "model {id}, field role: is {}, and models.{role} names it",
@@ -195,11 +230,45 @@ impl Loader<'_> {
         );
         let dir = &self.config.models.dir;
         spec.verify_file(dir)?;
-        let session = self.backend.open(&spec.path(dir))?;
-        spec.check_signature(session.signature())?;
-        let engine = Engine::start(id, session, spec.batch.fixed(), Arc::clone(self.clock))
-            .with_context(|| format!("starting the engine of {id}"))?;
+        let sessions = self.sessions(&spec.path(dir))?;
+        if let Some(session) = sessions.narrow.first() {
+            spec.check_signature(session.signature())?;
+        }
+        let batching = &self.config.batching;
+        let fixed = spec.batch.fixed();
+        let side = match role {
+            Role::Detector => self.config.detection.det_size,
+            Role::Embedder => spec.input.width,
+        };
+        let engine = Engine::start(EngineParts {
+            sessions,
+            grouping: Grouping {
+                max_rows: fixed.unwrap_or(batching.cpu_batch_size),
+                fixed: fixed.is_some(),
+                max_delay: batching.max_queue_delay(),
+            },
+            usual_row_len: 3 * (side * side) as usize,
+            pool: Arc::clone(self.pool),
+            clock: Arc::clone(self.clock),
+            metrics: self.metrics.engine(operation),
+        });
         tracing::info!(model = id, %role, backend = self.backend.name(), device = "cpu", "model loaded");
         Ok((Arc::new(spec.clone()), engine))
+    }
+
+    /// One session of one thread for each thread of the pool, and one over all of them. Many cores share few sessions
+    /// of several threads instead, as each holds memory of its own.
+    fn sessions(&self, path: &Path) -> anyhow::Result<Sessions> {
+        let threads = self.pool.threads();
+        let count = threads.min(MOST_SESSIONS);
+        let each = NonZeroUsize::new(threads / count).unwrap_or(NonZeroUsize::MIN);
+        let all = self.config.runtime.threads();
+        let narrow = self.backend.open(path, each, count)?;
+        let wide = if all > each {
+            self.backend.open(path, all, 1)?.pop()
+        } else {
+            None
+        };
+        Ok(Sessions { narrow, wide })
     }
 }

@@ -5,6 +5,8 @@
 //! that remember where each value came from, deserialised once and validated once, so that every
 //! mistake is reported with its key, its value, its origin and what is allowed, all in one go.
 
+mod admission;
+mod batching;
 mod database;
 mod detection;
 mod devices;
@@ -35,6 +37,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::{
+    admission::Admission,
+    batching::Batching,
     database::Database,
     detection::Detection,
     devices::{Backend, Devices, Toggles},
@@ -77,6 +81,10 @@ pub struct Config {
     pub limits: Limits,
     /// The pool of threads that work on pixels.
     pub imaging: Imaging,
+    /// How much work is taken in at a time.
+    pub admission: Admission,
+    /// How rows of many requests are grouped into runs.
+    pub batching: Batching,
     /// ONNX Runtime.
     pub runtime: Runtime,
     /// Which models are loaded, and from where.
@@ -159,6 +167,8 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         log::RULES,
         limits::RULES,
         imaging::RULES,
+        admission::RULES,
+        batching::RULES,
         runtime::RULES,
         models::RULES,
         detection::RULES,

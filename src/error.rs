@@ -3,9 +3,11 @@
 use thiserror::Error;
 
 use crate::{
-    imaging::{decode::DecodeError, encode::EncodeError, pool::PoolError},
+    admission::Full,
+    imaging::{decode::DecodeError, encode::EncodeError},
     inference::engine::EngineError,
     pipeline::heads::HeadError,
+    pool::PoolError,
     store::StoreError,
 };
 
@@ -62,6 +64,9 @@ pub enum Error {
     /// There is nothing at this address, or it was erased.
     #[error("{0}")]
     NotFound(String),
+    /// There is no room for the request now.
+    #[error("{0}; try again after the time in retry-after")]
+    Overloaded(Full),
     /// The request took longer than it may.
     #[error("the request took longer than {limit_ms} ms")]
     DeadlineExceeded {
@@ -137,6 +142,7 @@ impl Error {
             Self::UrlForbidden => kind(403, "url_forbidden", "url not allowed"),
             Self::MethodNotAllowed => kind(405, "method_not_allowed", "method not allowed"),
             Self::NotFound(_) => kind(404, "not_found", "not found"),
+            Self::Overloaded(_) => kind(429, "overloaded", "overloaded"),
             Self::DeadlineExceeded { .. } => kind(504, "deadline_exceeded", "deadline exceeded"),
             Self::DeviceUnavailable { .. } => kind(503, "device_unavailable", "device unavailable"),
             Self::StoreUnavailable(_) => kind(503, "store_unavailable", "database unavailable"),
@@ -200,6 +206,12 @@ macro_rules! internal {
             }
         })*
     };
+}
+
+impl From<Full> for Error {
+    fn from(full: Full) -> Self {
+        Self::Overloaded(full)
+    }
 }
 
 internal!(EncodeError, EngineError, HeadError, PoolError);

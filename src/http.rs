@@ -78,6 +78,7 @@ fn api() -> OpenApiRouter<AppState> {
         .routes(routes!(handlers::models::list))
         .routes(routes!(handlers::health::livez))
         .routes(routes!(handlers::health::readyz))
+        .routes(routes!(handlers::metrics::read))
 }
 
 /// The OpenAPI document of every documented route.

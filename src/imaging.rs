@@ -8,7 +8,6 @@ pub mod format;
 pub mod geometry;
 pub mod limits;
 pub mod phash;
-pub mod pool;
 pub mod quality;
 pub mod resize;
 pub mod tensor;

@@ -1,8 +1,10 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
 //! The crate is layered, and dependencies point one way:
-//! `http, cli → pipeline → inference, imaging, store`.
+//! `http, cli → pipeline → inference, imaging, store`. Work for the CPU goes to the [`pool`],
+//! and how much is let in is up to the [`admission`].
 
+pub mod admission;
 pub mod app;
 pub mod cli;
 pub mod clock;
@@ -14,5 +16,6 @@ pub mod inference;
 pub mod ingest;
 pub mod lifecycle;
 pub mod pipeline;
+pub mod pool;
 pub mod store;
 pub mod telemetry;

@@ -2,14 +2,15 @@
 //!
 //! [`scan`] is the stages of one image; [`stored`] puts the database around them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use image::RgbImage;
 
 use crate::{
+    admission::gate::{Gate, Place},
     clock::Clock,
     error::Error,
-    imaging::{decode::DecodeOptions, pool::CpuPool},
+    imaging::decode::DecodeOptions,
     inference::{
         device::{DeviceState, Devices},
         operation::Operation,
@@ -19,10 +20,12 @@ use crate::{
         detect::Detector,
         embed::Embedder,
     },
+    pool::{CpuPool, Stage},
     store::Store,
 };
 
 pub mod answer;
+mod crops;
 pub mod detect;
 pub mod embed;
 pub mod enhance;
@@ -37,8 +40,8 @@ pub mod stored;
 pub struct Pipeline {
     /// Where pixels are worked on.
     pub pool: Arc<CpuPool>,
-    /// One permit for each picture that may be held decoded.
-    pub decoded: Arc<Semaphore>,
+    /// Who is next, and how many pictures are held decoded.
+    pub gate: Gate,
     /// Finds faces.
     pub detector: Detector,
     /// Makes vectors.
@@ -55,13 +58,65 @@ pub struct Pipeline {
     pub clock: Arc<dyn Clock>,
 }
 
+/// A decoded picture with its place behind the gate: whoever still holds the one holds the other, also when the
+/// request that began it is gone.
+pub(crate) struct Held {
+    pixels: RgbImage,
+    _place: Option<Place>,
+}
+
+impl Held {
+    fn new(pixels: RgbImage, place: Place) -> Arc<Self> {
+        Arc::new(Self {
+            pixels,
+            _place: Some(place),
+        })
+    }
+
+    /// A picture made from one that is held as long.
+    fn derived(pixels: RgbImage) -> Arc<Self> {
+        Arc::new(Self {
+            pixels,
+            _place: None,
+        })
+    }
+}
+
+impl Deref for Held {
+    type Target = RgbImage;
+
+    fn deref(&self) -> &RgbImage {
+        &self.pixels
+    }
+}
+
+/// What a job on the pool gave, and its times.
+struct Worked<T> {
+    value: T,
+    /// Time it waited for a thread.
+    queued: Duration,
+    /// Time it took.
+    took: Duration,
+}
+
 impl Pipeline {
-    /// Waits until another picture may be held decoded; held as long as the picture is.
-    async fn room(&self) -> Result<OwnedSemaphorePermit, Error> {
-        Arc::clone(&self.decoded)
-            .acquire_owned()
-            .await
-            .map_err(|closed| Error::Internal(closed.to_string()))
+    /// Does a piece of CPU work on the pool.
+    async fn work<T: Send + 'static>(
+        &self,
+        stage: Stage,
+        job: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<Worked<T>, Error> {
+        let clock = Arc::clone(&self.clock);
+        let asked = clock.monotonic();
+        let job = move || {
+            let began = clock.monotonic();
+            job().map(|value| Worked {
+                value,
+                queued: began.saturating_sub(asked),
+                took: clock.monotonic().saturating_sub(began),
+            })
+        };
+        self.pool.run(stage, job).await?
     }
 
     /// The device states of the operations that take part in a request.

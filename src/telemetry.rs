@@ -1,4 +1,5 @@
 //! What the server says about itself.
 
 pub mod logging;
+pub mod metrics;
 pub mod opt_out;

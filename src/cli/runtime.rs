@@ -8,7 +8,7 @@ use crate::{
     app::App,
     clock::SystemClock,
     config::{Config, Origin, Provenance},
-    inference::backend::ort::{OrtBackend, OrtSettings},
+    inference::backend::ort::OrtBackend,
     telemetry::logging,
 };
 
@@ -49,9 +49,6 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// # Errors
 /// A missing runtime, a model that does not fit, or a database that cannot be used.
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
-    let backend = OrtBackend::load(&OrtSettings {
-        library: config.runtime.library.clone(),
-        intra_threads: config.runtime.threads(),
-    })?;
+    let backend = OrtBackend::load(config.runtime.library.as_deref())?;
     App::start(config, &backend, Arc::new(SystemClock::start())).await
 }

@@ -15,10 +15,8 @@ use super::{
 pub struct Imaging {
     /// Colour that transparent pixels are composited on: red, green, blue.
     pub background: [u8; 3],
-    /// Threads that decode, resize and encode; 0 is one per core.
+    /// Threads that decode, resize, encode and run models on the CPU; 0 is one per core.
     pub workers: usize,
-    /// Pieces of work that may wait for such a thread.
-    pub queue: usize,
     /// Pictures that are held decoded at a time; 0 is two per worker.
     pub max_decoded: usize,
 }
@@ -49,12 +47,6 @@ pub(super) const RULES: &[Rule] = &[
         Kind::Yaml,
         "a whole number from 0 to 1024 (0 = one per core)",
         |c| c.imaging.workers <= 1024,
-    ),
-    Rule::checked(
-        "imaging.queue",
-        Kind::Yaml,
-        "a whole number from 1 to 65536",
-        |c| (1..=65_536).contains(&c.imaging.queue),
     ),
     Rule::checked(
         "imaging.max_decoded",

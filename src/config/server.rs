@@ -21,7 +21,7 @@ pub struct Server {
     pub max_body_bytes: usize,
     /// Most images in one request.
     pub max_images_per_request: usize,
-    /// Time a request may take, in milliseconds; see [`Server::request_timeout`].
+    /// Time a request may take before it is answered with `deadline_exceeded`, in milliseconds.
     pub request_timeout_ms: u64,
     /// Time a client has to send the head of a request, in milliseconds; see [`Server::header_timeout`].
     pub header_timeout_ms: u64,
@@ -30,11 +30,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Time a request may take before it is answered with `deadline_exceeded`.
-    pub fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.request_timeout_ms)
-    }
-
     /// Time that a client has to send the head of a request, and that a kept connection may be idle.
     pub fn header_timeout(&self) -> Duration {
         Duration::from_millis(self.header_timeout_ms)

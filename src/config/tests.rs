@@ -174,8 +174,47 @@ fn a_rule_fails_just_outside_its_range_and_holds_at_its_ends() {
             vec!["[0, 0]", "[0, 0, 256]", "white"],
         ),
         ("imaging.workers", vec!["0", "1024"], vec!["1025"]),
-        ("imaging.queue", vec!["1", "65536"], vec!["0", "65537"]),
         ("imaging.max_decoded", vec!["0", "65536"], vec!["65537"]),
+        (
+            "admission.interactive_images",
+            vec!["0", "1048576"],
+            vec!["1048577"],
+        ),
+        (
+            "admission.bulk_images",
+            vec!["0", "1048576"],
+            vec!["1048577"],
+        ),
+        (
+            "admission.max_bytes",
+            vec!["1024", "4398046511104"],
+            vec!["1023", "4398046511105"],
+        ),
+        (
+            "admission.bulk_from_images",
+            vec!["1", "1048576"],
+            vec!["0", "1048577"],
+        ),
+        (
+            "admission.bulk_patience_ms",
+            vec!["0", "3600000"],
+            vec!["3600001"],
+        ),
+        (
+            "batching.max_queue_delay_ms",
+            vec!["0", "0.5", "1000"],
+            vec!["-1", "1001"],
+        ),
+        (
+            "batching.cpu_batch_size",
+            vec!["1", "1024"],
+            vec!["0", "1025"],
+        ),
+        (
+            "server.header_timeout_ms",
+            vec!["1", "3600000"],
+            vec!["0", "3600001"],
+        ),
         (
             "runtime.library",
             vec!["", "null", "/opt/libonnxruntime.so"],

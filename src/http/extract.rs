@@ -2,6 +2,7 @@
 
 mod body;
 pub mod stored_id;
+pub mod ticket;
 
 use std::collections::BTreeMap;
 
@@ -14,16 +15,22 @@ use mime::Mime;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::body::{Body, Options};
-use crate::{error::Error, http::AppState, ingest::source::ImageInput};
+use self::{
+    body::{Body, Options},
+    ticket::{Admitted, Ticket},
+};
+use crate::{
+    error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned, pool::Stage,
+};
 
 /// What a request asks for, whatever its form.
-#[derive(Debug)]
 pub struct ImageRequest<O> {
     /// At least one image.
     pub images: Vec<ImageInput>,
-    /// The options as sent.
+    /// The options as sent, and the lane that was chosen where they name none.
     pub options: O,
+    /// To be held until the images are answered.
+    pub ticket: Ticket,
 }
 
 /// The four forms of the contract.
@@ -65,13 +72,14 @@ impl Form {
     }
 }
 
-impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
+impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<O> {
     type Rejection = Error;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Error> {
         let limits = &state.config.server;
         let form = Form::of(request.headers())?;
         let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let (admitted, request) = Admitted::body(request, state).await?;
         let (images, in_body) = match form {
             Form::Raw => (vec![raw(request, state).await?], None),
             Form::Multipart => multipart(request, state).await?,
@@ -100,9 +108,12 @@ impl<O: DeserializeOwned> FromRequest<AppState> for ImageRequest<O> {
                 limit: limits.max_images_per_request,
             });
         }
+        let mut options: O = read_options(query, in_body)?;
+        let ticket = admitted.images(state, options.lane(), images.len())?;
         Ok(Self {
             images,
-            options: read_options(query, in_body)?,
+            options,
+            ticket,
         })
     }
 }
@@ -137,7 +148,7 @@ async fn tree(
     state
         .pipeline
         .pool
-        .run(move || {
+        .run(Stage::Begin, move || {
             let body = parse()?;
             if body.images.len() > limit {
                 return Err(Error::TooManyImages { limit });

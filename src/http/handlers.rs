@@ -5,6 +5,7 @@ pub mod enhance;
 pub mod faces;
 pub mod health;
 pub mod images;
+pub mod metrics;
 pub mod models;
 pub mod scan;
 mod several;

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use axum::{
     extract::Request,
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -77,5 +80,11 @@ pub async fn describe(request: Request, next: Next) -> Response {
         CONTENT_TYPE,
         HeaderValue::from_static("application/problem+json"),
     );
+    if matches!(*error, Error::Overloaded(_)) {
+        // Requests take fractions of a second, so after one there is room, unless others are quicker.
+        parts
+            .headers
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     Response::from_parts(parts, body.into())
 }

@@ -9,7 +9,11 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{config::EnhancedFormat, error::Error, imaging::pool::CpuPool};
+use crate::{
+    config::EnhancedFormat,
+    error::Error,
+    pool::{CpuPool, Stage},
+};
 
 /// How the caller wants the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,11 @@ impl Accepted {
     }
 }
 
+/// Milliseconds as a header, to the microsecond.
+pub fn milliseconds(milliseconds: f64) -> HeaderValue {
+    HeaderValue::from_str(&format!("{milliseconds:.3}")).unwrap_or(HeaderValue::from_static("0"))
+}
+
 /// Serialises `answer` on the CPU pool, because vectors and pictures make it large.
 ///
 /// # Errors
@@ -85,7 +94,7 @@ pub async fn respond<T: Serialize + Send + 'static>(
     answer: T,
 ) -> Result<Response, Error> {
     let (media_type, body) = pool
-        .run(move || match accepted {
+        .run(Stage::Finish, move || match accepted {
             Accepted::Msgpack => rmp_serde::to_vec_named(&answer)
                 .map(|body| ("application/msgpack", body))
                 .map_err(|error| Error::Internal(error.to_string())),

@@ -1,6 +1,9 @@
 //! What runs a model: the trait every backend implements.
 
-use std::path::{Path, PathBuf};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use thiserror::Error;
 
@@ -14,11 +17,16 @@ pub trait Backend: Send + Sync {
     /// The backend's name in logs, such as `onnxruntime`.
     fn name(&self) -> &str;
 
-    /// Loads the model file at `path`.
+    /// Loads the model file at `path` into `count` sessions of `threads` threads each. They may share the weights.
     ///
     /// # Errors
     /// [`BackendError::Load`] when the file cannot be loaded.
-    fn open(&self, path: &Path) -> Result<Box<dyn Session>, BackendError>;
+    fn open(
+        &self,
+        path: &Path,
+        threads: NonZeroUsize,
+        count: usize,
+    ) -> Result<Vec<Box<dyn Session>>, BackendError>;
 }
 
 /// A loaded model. It is owned by one thread, which is why `run` takes `&mut self`.
@@ -30,19 +38,21 @@ pub trait Session: Send {
     ///
     /// # Errors
     /// [`BackendError::Run`] when the runtime refuses the batch or fails on it.
-    fn run(&mut self, batch: &Batch) -> Result<Vec<Tensor>, BackendError>;
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
 }
 
 /// Rows for the first input of a graph, row-major: `[rows, …row_shape]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Batch<'a> {
     /// The shape of one row, such as `[3, 640, 640]`.
-    pub row_shape: Vec<usize>,
+    pub row_shape: &'a [usize],
     /// The values of all rows, one row after the other.
-    pub data: Vec<f32>,
+    pub data: &'a [f32],
+    /// Whether the runtime should let go of memory after the run, because few rows are of this size.
+    pub frees_memory: bool,
 }
 
-impl Batch {
+impl Batch<'_> {
     /// How many values one row has.
     pub fn row_len(&self) -> usize {
         self.row_shape.iter().product()

@@ -40,29 +40,17 @@ pub struct Port {
 }
 
 impl Tensor {
-    /// Reshapes an output of `rows` rows to batch-first and keeps the first `kept` of them.
+    /// Reshapes an output of `rows` rows to batch-first.
     ///
     /// Some graphs fold the batch into the next dimension (SCRFD answers `[cells, k]` for a batch
     /// of one), so the split is by the number of values, not by the declared shape.
-    pub fn into_rows(mut self, rows: usize, kept: usize) -> Self {
-        let row_len = self.data.len() / rows.max(1);
-        if self.shape.first() == Some(&rows) {
-            self.shape[0] = kept;
-        } else {
+    pub fn into_rows(mut self, rows: usize) -> Self {
+        if self.shape.first() != Some(&rows) {
             if let Some(first) = self.shape.first_mut() {
                 *first /= rows.max(1);
             }
-            self.shape.insert(0, kept);
+            self.shape.insert(0, rows);
         }
-        self.data.truncate(kept * row_len);
         self
-    }
-
-    /// Adds the rows of `other`, which has the same row shape.
-    pub fn append(&mut self, other: Self) {
-        if let (Some(rows), Some(more)) = (self.shape.first_mut(), other.shape.first()) {
-            *rows += more;
-        }
-        self.data.extend(other.data);
     }
 }

@@ -8,15 +8,21 @@ use crate::{
     error::Error,
     imaging::{
         geometry::{BBox, Landmarks},
-        pool::CpuPool,
         tensor::{Letterbox, Normalisation, letterbox_into},
     },
-    inference::{backend::Batch, engine::Engine, registry::ModelSpec},
+    inference::{
+        engine::{Engine, Pending, RowOutput},
+        registry::ModelSpec,
+    },
     pipeline::{
-        heads::{Candidate, Head, MAX_CANDIDATES, nms},
+        heads::{Candidate, Head, nms},
         options::DetectOptions,
     },
 };
+
+/// Faces of one picture at most, the best ones. Real crowds at the largest resolution have fewer; requests that lower
+/// both thresholds to nothing have many more, and each would be embedded.
+const MOST_FACES: usize = 2000;
 
 /// The detector's engine and how to read its answers.
 #[derive(Clone)]
@@ -26,7 +32,6 @@ pub struct Detector {
     engine: Engine,
     head: Head,
     normalisation: Normalisation,
-    pool: Arc<CpuPool>,
 }
 
 /// A face in pixels of the upright picture.
@@ -40,26 +45,35 @@ pub struct DetectedFace {
     pub landmarks: Option<Landmarks>,
 }
 
-/// The faces found, and the time it took.
-#[derive(Debug, Default)]
-pub struct Detections {
-    /// By area, largest first.
-    pub faces: Vec<DetectedFace>,
-    /// Time spent waiting for the session.
+/// A picture's rows on their way through the detector.
+pub struct Submitted {
+    rows: Vec<(Placed, Pending)>,
+}
+
+/// The detector's answers for a picture.
+pub struct Detected {
+    rows: Vec<(Placed, RowOutput)>,
+    /// Time spent waiting for a session.
     pub queued: Duration,
+}
+
+/// How a picture lies in a row.
+#[derive(Clone, Copy)]
+struct Placed {
+    size: u32,
+    letterbox: Letterbox,
 }
 
 impl Detector {
     /// A detector that runs `spec` on `engine`.
     ///
     /// `None` when the model is no detector.
-    pub fn new(spec: Arc<ModelSpec>, engine: Engine, pool: Arc<CpuPool>) -> Option<Self> {
+    pub fn new(spec: Arc<ModelSpec>, engine: Engine) -> Option<Self> {
         Some(Self {
             head: Head::of(spec.family)?,
             normalisation: spec.input.normalisation(),
             spec,
             engine,
-            pool,
         })
     }
 
@@ -82,84 +96,81 @@ impl Detector {
         ))
     }
 
-    /// Finds the faces of a picture.
+    /// Checks that the model runs at the sizes asked for.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the model cannot run at the size asked for; otherwise a fault
-    /// of the engine or of the model's answers.
-    pub async fn detect(
-        &self,
-        picture: &Arc<RgbImage>,
-        options: &DetectOptions,
-    ) -> Result<Detections, Error> {
-        let mut found = self
-            .candidates(picture, "det_size", options.det_size, options.min_score)
-            .await?;
-        if let Some(size) = options.second_det_size {
-            let second = self
-                .candidates(picture, "second_det_size", size, options.min_score)
-                .await?;
-            found.candidates.extend(second.candidates);
-            found.queued += second.queued;
+    /// [`Error::InvalidOption`] naming the option.
+    pub fn check(&self, options: &DetectOptions) -> Result<(), Error> {
+        let sizes = [
+            ("det_size", Some(options.det_size)),
+            ("second_det_size", options.second_det_size),
+        ];
+        for (option, size) in sizes {
+            if let Some(size) = size {
+                self.check_size(size)
+                    .map_err(|detail| Error::invalid_option(option, detail))?;
+            }
         }
-        let (width, height) = picture.dimensions();
-        let options = options.clone();
-        let faces = self
-            .pool
-            .run(move || select(found.candidates, &options, width, height))
-            .await?;
-        Ok(Detections {
-            faces,
-            queued: found.queued,
+        Ok(())
+    }
+
+    /// Writes the picture into rows, one for each resolution, and lets them run. CPU work.
+    pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> Submitted {
+        let sizes = [Some(options.det_size), options.second_det_size];
+        let rows = sizes
+            .into_iter()
+            .flatten()
+            .map(|size| {
+                let side = size as usize;
+                let mut row = self.engine.claim(&[3, side, side]);
+                let letterbox =
+                    letterbox_into(picture, (size, size), &self.normalisation, row.values());
+                (Placed { size, letterbox }, row.commit())
+            })
+            .collect();
+        Submitted { rows }
+    }
+
+    /// Waits for the answers.
+    ///
+    /// # Errors
+    /// A fault of the engine.
+    pub async fn finish(&self, submitted: Submitted) -> Result<Detected, Error> {
+        let mut rows = Vec::with_capacity(submitted.rows.len());
+        for (placed, pending) in submitted.rows {
+            rows.push((placed, pending.await?));
+        }
+        let queued = rows.iter().map(|(_, output)| output.queued).min();
+        Ok(Detected {
+            rows,
+            queued: queued.unwrap_or_default(),
         })
     }
 
-    /// The candidates at one resolution, in pixels of the picture.
-    async fn candidates(
+    /// The faces of a picture of `size`: heads, one NMS over all resolutions, and the options' limits. CPU work.
+    ///
+    /// # Errors
+    /// A fault of the model's answers.
+    pub fn faces(
         &self,
-        picture: &Arc<RgbImage>,
-        option: &str,
-        size: u32,
-        min_score: f32,
-    ) -> Result<Found, Error> {
-        self.check_size(size)
-            .map_err(|detail| Error::invalid_option(option, detail))?;
-        let picture = Arc::clone(picture);
-        let normalisation = self.normalisation;
-        let (batch, letterbox) = self
-            .pool
-            .run(move || letterboxed(&picture, size, &normalisation))
-            .await?;
-        let finished = self.engine.run(batch).await?;
-        let head = self.head;
-        let decoded = self
-            .pool
-            .run(move || head.decode(&finished.outputs, 0, (size, size), min_score))
-            .await??;
-        Ok(Found {
-            candidates: decoded
-                .into_iter()
-                .map(|candidate| to_picture(candidate, &letterbox))
-                .collect(),
-            queued: finished.queued,
-        })
+        detected: &Detected,
+        (width, height): (u32, u32),
+        options: &DetectOptions,
+    ) -> Result<Vec<DetectedFace>, Error> {
+        let mut candidates = Vec::new();
+        for (placed, output) in &detected.rows {
+            let input = (placed.size, placed.size);
+            let found = self
+                .head
+                .decode(&output.outputs, output.row, input, options.min_score)?;
+            candidates.extend(
+                found
+                    .into_iter()
+                    .map(|candidate| to_picture(candidate, &placed.letterbox)),
+            );
+        }
+        Ok(select(candidates, options, width, height))
     }
-}
-
-struct Found {
-    candidates: Vec<Candidate>,
-    queued: Duration,
-}
-
-fn letterboxed(picture: &RgbImage, size: u32, normalisation: &Normalisation) -> (Batch, Letterbox) {
-    let side = size as usize;
-    let mut data = vec![0.0; 3 * side * side];
-    let letterbox = letterbox_into(picture, (size, size), normalisation, &mut data);
-    let batch = Batch {
-        row_shape: vec![3, side, side],
-        data,
-    };
-    (batch, letterbox)
 }
 
 fn to_picture(candidate: Candidate, letterbox: &Letterbox) -> Candidate {
@@ -182,7 +193,7 @@ fn select(
     width: u32,
     height: u32,
 ) -> Vec<DetectedFace> {
-    let mut faces: Vec<DetectedFace> = nms(candidates, options.nms_iou, Some(MAX_CANDIDATES))
+    let mut faces: Vec<DetectedFace> = nms(candidates, options.nms_iou, Some(MOST_FACES))
         .into_iter()
         .map(|candidate| DetectedFace {
             bbox: candidate.bbox.clipped(width, height),

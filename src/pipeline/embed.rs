@@ -7,8 +7,14 @@ use image::RgbImage;
 use crate::{
     error::Error,
     imaging::tensor::{Normalisation, fill_row},
-    inference::{backend::Batch, engine::Engine, registry::ModelSpec},
+    inference::{
+        engine::{Engine, Pending},
+        registry::ModelSpec,
+    },
 };
+
+/// Faces of one picture that are in work at a time, at least.
+const FEWEST_TOGETHER: usize = 16;
 
 /// The embedder's engine.
 #[derive(Clone)]
@@ -21,7 +27,7 @@ pub struct Embedder {
     pub dim: usize,
     engine: Engine,
     normalisation: Normalisation,
-    max_rows: usize,
+    together: usize,
 }
 
 /// A face's vector.
@@ -38,14 +44,12 @@ pub struct Embedding {
 pub struct Embeddings {
     /// One for each row sent; `None` where the model gave no direction.
     pub rows: Vec<Option<Embedding>>,
-    /// Time spent waiting for the session.
+    /// Time that the first of them waited for a session.
     pub queued: Duration,
-    /// Time spent running.
-    pub ran: Duration,
 }
 
 impl Embedder {
-    /// An embedder that runs `spec` on `engine`, at most `max_rows` crops at a time.
+    /// An embedder that runs `spec` on `engine`, in batches of at most `max_rows`.
     pub fn new(spec: Arc<ModelSpec>, engine: Engine, max_rows: usize) -> Self {
         Self {
             contract: spec.contract(),
@@ -53,57 +57,47 @@ impl Embedder {
             normalisation: spec.input.normalisation(),
             spec,
             engine,
-            max_rows: max_rows.max(1),
+            together: max_rows.max(FEWEST_TOGETHER),
         }
     }
 
-    /// Lays crops out as the model's rows, in batches of bounded size. CPU work.
-    pub fn batches<'a>(&self, crops: impl IntoIterator<Item = &'a RgbImage>) -> Vec<Batch> {
-        let crops: Vec<&RgbImage> = crops.into_iter().collect();
-        crops
-            .chunks(self.max_rows)
-            .map(|chunk| self.batch(chunk))
-            .collect()
+    /// How many faces of a picture are cut and submitted at a time, so that a crowd takes no more memory than a batch.
+    pub fn together(&self) -> usize {
+        self.together
     }
 
-    fn batch(&self, crops: &[&RgbImage]) -> Batch {
+    /// Writes a crop into a row and lets it run. CPU work.
+    pub fn submit(&self, crop: &RgbImage) -> Pending {
         let side = self.spec.input.width as usize;
-        let row_len = 3 * side * side;
-        let mut data = vec![0.0; crops.len() * row_len];
-        for (crop, row) in crops.iter().zip(data.chunks_exact_mut(row_len)) {
-            fill_row(crop, &self.normalisation, row);
-        }
-        Batch {
-            row_shape: vec![3, side, side],
-            data,
-        }
+        let mut row = self.engine.claim(&[3, side, side]);
+        fill_row(crop, &self.normalisation, row.values());
+        row.commit()
     }
 
-    /// Runs the batches, one vector for each row, in order.
+    /// Waits for the vectors, one for each row, in order.
     ///
     /// # Errors
-    /// A fault of the engine.
-    pub async fn embed(&self, batches: Vec<Batch>) -> Result<Embeddings, Error> {
+    /// A fault of the engine, or an answer of another length than the registry's.
+    pub async fn finish(&self, rows: Vec<Pending>) -> Result<Embeddings, Error> {
         let mut embeddings = Embeddings::default();
-        for batch in batches {
-            let rows = batch.rows();
-            let finished = self.engine.run(batch).await?;
-            embeddings.queued += finished.queued;
-            embeddings.ran += finished.ran;
-            let output = finished.outputs.first().ok_or_else(|| {
-                Error::Internal(format!("the embedder {} gave no output", self.spec.id))
-            })?;
-            if output.data.len() != rows * self.dim {
-                return Err(Error::Internal(format!(
-                    "the embedder {} gave {} values for {rows} rows of {}",
-                    self.spec.id,
-                    output.data.len(),
-                    self.dim
-                )));
+        for (index, pending) in rows.into_iter().enumerate() {
+            let output = pending.await?;
+            if index == 0 || output.queued < embeddings.queued {
+                embeddings.queued = output.queued;
             }
-            embeddings
-                .rows
-                .extend((0..rows).map(|row| normalise(output.row(row))));
+            let vector = output
+                .outputs
+                .first()
+                .map(|vectors| vectors.row(output.row));
+            let vector = vector
+                .filter(|vector| vector.len() == self.dim)
+                .ok_or_else(|| {
+                    Error::Internal(format!(
+                        "the embedder {} gave no vector of {} values",
+                        self.spec.id, self.dim
+                    ))
+                })?;
+            embeddings.rows.push(normalise(vector));
         }
         Ok(embeddings)
     }

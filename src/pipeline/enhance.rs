@@ -1,31 +1,31 @@
 //! Making a poor picture better for detection.
 
+mod identity;
+
 use std::sync::Arc;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
+    admission::Lane,
     config::{Config, EnhancedFormat},
     error::Error,
     imaging::{
         decode::decode,
         encode::{OutputFormat, encode},
         enhance::{Apply, EnhanceOptions, Gamma, Step, Upscale, enhance},
-        warp::align_face,
     },
     inference::{operation::Operation, registry::Thresholds},
     pipeline::{
-        Pipeline,
+        Held, Pipeline,
         answer::{ImageInfo, Timings},
-        detect::DetectedFace,
-        embed::{Embedding, cosine},
-        options::{DetectOptions, DetectRequest},
+        options::{DetectOptions, DetectRequest, Laned},
         scan::{content_hash, image_info, millis},
     },
+    pool::Stage,
 };
 
 /// Options of `/enhance`; what is absent has its default from the settings.
@@ -83,12 +83,21 @@ pub struct EnhanceRequest {
     /// Enhanced pictures are never stored: `false`, or absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<bool>,
+    /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Lane>,
     /// Fail when an operation would not run on the device that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
     /// Whether results carry `timings_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<bool>,
+}
+
+impl Laned for EnhanceRequest {
+    fn lane(&mut self) -> &mut Option<Lane> {
+        &mut self.lane
+    }
 }
 
 /// The `gamma` option.
@@ -128,6 +137,8 @@ pub struct EnhancePlan {
     pub options: EnhanceOptions,
     /// Whether the best face's identity is compared, and how its face is found.
     pub identity: Option<IdentityCheck>,
+    /// Which queue the images wait in.
+    pub lane: Lane,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -257,6 +268,7 @@ impl EnhanceRequest {
                 denoise: self.denoise.unwrap_or(false),
             },
             identity,
+            lane: self.lane.unwrap_or(Lane::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })
@@ -284,50 +296,57 @@ impl EnhancePlan {
     }
 }
 
+/// What enhancing an image gave, and how long it took.
+pub struct Enhanced {
+    /// The result as it is answered.
+    pub result: EnhanceResult,
+    /// Milliseconds by stage, whether or not the answer carries them.
+    pub timings: Timings,
+}
+
 impl Pipeline {
     /// Enhances one image. It is encoded once, at the end.
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
-    pub async fn enhance(&self, bytes: Bytes, plan: &EnhancePlan) -> Result<EnhanceResult, Error> {
+    pub async fn enhance(&self, bytes: Bytes, plan: &EnhancePlan) -> Result<Enhanced, Error> {
+        if let Some(check) = &plan.identity {
+            self.detector.check(&check.detect)?;
+        }
         let started = self.clock.monotonic();
-        let _room = self.room().await?;
+        let place = self.gate.enter(plan.lane).await;
+        let waited = self.clock.monotonic().saturating_sub(started);
         let decoding = self.decoding;
-        let (info, before) = self
-            .pool
-            .run(move || {
+        let decoded = self
+            .work(Stage::Begin, move || {
                 let picture = decode(&bytes, &decoding)?;
                 let info = image_info(&picture, content_hash(&bytes));
-                Ok::<_, Error>((info, Arc::new(picture.pixels)))
+                Ok((info, Held::new(picture.pixels, place)))
             })
-            .await??;
-        let decoded = self.clock.monotonic();
+            .await?;
+        let (info, before) = decoded.value;
         let (picture, options, output) = (Arc::clone(&before), plan.options, plan.output());
-        let (after, scale, steps, data) = self
-            .pool
-            .run(move || {
+        let enhanced = self
+            .work(Stage::Finish, move || {
                 let enhanced = enhance(&picture, &options);
                 let data = encode(&enhanced.picture, output)?;
-                Ok::<_, Error>((
-                    Arc::new(enhanced.picture),
-                    enhanced.scale,
-                    enhanced.steps,
-                    data,
-                ))
+                let after = Held::derived(enhanced.picture);
+                Ok((after, enhanced.scale, enhanced.steps, data))
             })
-            .await??;
-        let enhanced = self.clock.monotonic();
-        let identity = match &plan.identity {
-            Some(check) => Some(self.compare(&before, &after, check).await?),
-            None => None,
-        };
-        let timings = Timings {
-            decode: millis(decoded - started),
-            enhance: millis(enhanced - decoded),
-            total: millis(self.clock.monotonic() - started),
+            .await?;
+        let (after, scale, steps, data) = enhanced.value;
+        let mut timings = Timings {
+            decode: millis(decoded.took),
+            queue: millis(waited + decoded.queued + enhanced.queued),
+            enhance: millis(enhanced.took),
             ..Timings::default()
         };
-        Ok(EnhanceResult {
+        let identity = match &plan.identity {
+            Some(check) => Some(self.compare(&before, &after, check, &mut timings).await?),
+            None => None,
+        };
+        timings.total = millis(self.clock.monotonic() - started);
+        let result = EnhanceResult {
             image: info,
             enhanced: EnhancedPicture {
                 format: plan.format,
@@ -338,77 +357,8 @@ impl Pipeline {
                 data: data.into(),
             },
             identity,
-            timings_ms: plan.timings.then_some(timings),
-        })
-    }
-
-    async fn compare(
-        &self,
-        before: &Arc<RgbImage>,
-        after: &Arc<RgbImage>,
-        check: &IdentityCheck,
-    ) -> Result<Identity, Error> {
-        // Which face is the best one is decided before; after, it is the face in the same place.
-        let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
-        let found = self.detector.detect(before, &check.detect).await?.faces;
-        let first = found.into_iter().max_by(by_score);
-        let scale = after.width() as f32 / before.width() as f32;
-        let scaled = DetectOptions {
-            min_face_size: check.detect.min_face_size * scale,
-            ..check.detect.clone()
+            timings_ms: plan.timings.then(|| timings.clone()),
         };
-        let second = match &first {
-            Some(first) => {
-                let place = first.bbox.scaled(scale);
-                let overlap = |face: &DetectedFace| face.bbox.iou(&place);
-                let found = self.detector.detect(after, &scaled).await?.faces;
-                found
-                    .into_iter()
-                    .filter(|face| overlap(face) > 0.0)
-                    .max_by(|a, b| overlap(a).total_cmp(&overlap(b)))
-            }
-            None => None,
-        };
-        let cosine = match (&first, &second) {
-            (Some(first), Some(second)) => {
-                let first = self.vector_of(before, first).await?;
-                let second = self.vector_of(after, second).await?;
-                first.zip(second).map(|(a, b)| cosine(&a.vector, &b.vector))
-            }
-            _ => None,
-        };
-        // A face that enhancement brought to light has nothing to drift from.
-        let identity_drift = match cosine {
-            Some(cosine) => cosine < check.threshold,
-            None => first.is_some(),
-        };
-        Ok(Identity {
-            cosine,
-            threshold: check.threshold,
-            identity_drift,
-        })
-    }
-
-    async fn vector_of(
-        &self,
-        picture: &Arc<RgbImage>,
-        face: &DetectedFace,
-    ) -> Result<Option<Embedding>, Error> {
-        let points = face.landmarks.ok_or_else(|| {
-            Error::invalid_option(
-                "identity",
-                format!(
-                    "the detector {} gives no landmarks, so faces cannot be aligned and compared",
-                    self.detector.spec.id
-                ),
-            )
-        })?;
-        let (picture, embedder) = (Arc::clone(picture), self.embedder.clone());
-        let batches = self
-            .pool
-            .run(move || embedder.batches(align_face(&picture, &points).as_ref()))
-            .await?;
-        let embeddings = self.embedder.embed(batches).await?;
-        Ok(embeddings.rows.into_iter().next().flatten())
+        Ok(Enhanced { result, timings })
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
+    admission::Lane,
     config::{Config, Detection, EmbeddingFormat},
     error::Error,
     imaging::quality::acceptance::Preset,
@@ -88,12 +89,27 @@ pub struct ScanRequest {
     /// The address a picture was found at, at most 4096 bytes; kept when stored, never fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_url: Option<String>,
+    /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Lane>,
     /// Fail when an operation would not run on the device that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
     /// Whether results carry `timings_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<bool>,
+}
+
+/// Options that name a lane.
+pub trait Laned {
+    /// The lane that they name.
+    fn lane(&mut self) -> &mut Option<Lane>;
+}
+
+impl Laned for ScanRequest {
+    fn lane(&mut self) -> &mut Option<Lane> {
+        &mut self.lane
+    }
 }
 
 /// The part of a request's options that says how faces are found.
@@ -151,6 +167,8 @@ pub struct ScanOptions {
     pub source: Option<String>,
     /// The address a picture was found at.
     pub source_url: Option<String>,
+    /// Which queue the images wait in.
+    pub lane: Lane,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -253,6 +271,7 @@ impl ScanRequest {
             cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
             source: bounded_text("source", self.source, 512)?,
             source_url: bounded_text("source_url", self.source_url, 4096)?,
+            lane: self.lane.unwrap_or(Lane::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })

@@ -8,24 +8,26 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
+    admission::gate::Place,
     error::Error,
     imaging::{
-        decode::{DecodeError, Picture, decode},
-        encode::{OutputFormat, encode},
+        decode::{Picture, decode},
         geometry::{BBox, Landmarks},
         phash::perceptual_hash,
-        quality::{self, PictureQuality},
-        warp::{ALIGNED_SIDE, align_face},
+        quality,
+        warp::ALIGNED_SIDE,
     },
-    inference::{backend::Batch, operation::Operation, registry::Family},
+    inference::{engine::Pending, operation::Operation, registry::Family},
     pipeline::{
-        Pipeline,
+        Held, Pipeline,
         answer::{ImageInfo, PictureQualityAnswer, Timings},
-        detect::DetectedFace,
-        embed::{Embedder, Embedding},
+        crops::{Crops, CutFace},
+        detect::{DetectedFace, Submitted},
+        embed::Embedding,
         options::{ScanKind, ScanOptions},
         quality::{FaceQuality, Subject},
     },
+    pool::Stage,
 };
 
 /// What a scan found, before it is written as an answer.
@@ -94,70 +96,68 @@ impl ScanOptions {
         }
         operations
     }
-
-    /// Whether anything is done with the faces' pixels.
-    fn needs_crops(&self) -> bool {
-        self.kind == ScanKind::Embed || self.quality || self.crops
-    }
 }
 
-/// A decoded picture with what is known of its bytes.
-pub(super) struct Opened {
-    pub picture: Arc<RgbImage>,
-    pub info: ImageInfo,
-    pub perceptual_hash: Option<u64>,
-    pub quality: Option<PictureQualityAnswer>,
+/// A decoded picture with what is known of its bytes, and its rows on their way through the detector.
+struct Opened {
+    picture: Arc<Held>,
+    info: ImageInfo,
+    perceptual_hash: Option<u64>,
+    quality: Option<PictureQualityAnswer>,
+    submitted: Option<Submitted>,
+    decoding: Duration,
 }
 
-/// The crops of a picture's faces, made ready for the models in one piece of CPU work.
-struct Prepared {
-    faces: Vec<PreparedFace>,
-    batches: Vec<Batch>,
-}
-
-struct PreparedFace {
-    /// `None` when the points are degenerate, so that no crop can be cut.
-    measures: Option<PictureQuality>,
-    has_crop: bool,
-    png: Option<Vec<u8>>,
+/// The faces of a picture, and the first of them cut out.
+struct Found {
+    faces: Vec<Face>,
+    cut: Vec<CutFace>,
+    finding: Duration,
 }
 
 impl Pipeline {
-    /// Scans one image, without the database.
+    /// Scans one image, without the database. `hash` is that of the bytes, where it is known already.
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
     pub async fn scan(
         &self,
         bytes: Bytes,
-        hash: ContentHash,
+        hash: Option<ContentHash>,
         options: &ScanOptions,
     ) -> Result<Scan, Error> {
+        if !options.aligned {
+            self.detector.check(&options.detect)?;
+        }
         let mut timings = Timings::default();
         let started = self.clock.monotonic();
-        let _room = self.room().await?;
-        let opened = self.open(bytes, hash, options).await?;
-        timings.decode = millis(self.clock.monotonic() - started);
+        let place = self.gate.enter(options.lane).await;
+        timings.queue = millis(self.clock.monotonic() - started);
 
-        let detecting = self.clock.monotonic();
-        let found = if options.aligned {
-            vec![AlignedCrop::check(&opened.picture)?.into_face()]
-        } else {
-            let detections = self
-                .detector
-                .detect(&opened.picture, &options.detect)
-                .await?;
-            timings.queue += millis(detections.queued);
-            timings.detect =
-                millis((self.clock.monotonic() - detecting).saturating_sub(detections.queued));
-            detections.faces.into_iter().map(Face::from).collect()
-        };
-        let faces = if options.needs_crops() && !found.is_empty() {
-            self.describe(&opened.picture, found, options, &mut timings)
-                .await?
-        } else {
-            found
-        };
+        let mut opened = self.open(bytes, hash, place, options, &mut timings).await?;
+        let crops = Crops::asked(&opened.picture, &self.embedder, options);
+        let found = self
+            .find(&mut opened, crops.clone(), options, &mut timings)
+            .await?;
+        let (mut faces, mut cut) = (found.faces, found.cut);
+        let mut described = 0;
+        while !cut.is_empty() {
+            let (now, later) = faces[described..].split_at_mut(cut.len());
+            described += now.len();
+            self.describe(now, cut, options, &mut timings).await?;
+            cut = match &crops {
+                Some(crops) if !later.is_empty() => {
+                    let points: Vec<_> = later.iter().map(|face| face.landmarks).collect();
+                    let crops = crops.clone();
+                    let job = move || crops.cut(points.iter().map(Option::as_ref));
+                    let cut = self.work(Stage::Finish, job).await?;
+                    timings.queue += millis(cut.queued);
+                    timings.align += millis(cut.took);
+                    cut.value
+                }
+                _ => Vec::new(),
+            };
+        }
         timings.total = millis(self.clock.monotonic() - started);
         Ok(Scan {
             image_id: None,
@@ -170,72 +170,119 @@ impl Pipeline {
         })
     }
 
-    /// Decodes a picture, and measures it where that is asked for.
+    /// Decodes a picture, measures it where that is asked for, and sends it on to the detector.
     async fn open(
         &self,
         bytes: Bytes,
-        hash: ContentHash,
+        hash: Option<ContentHash>,
+        place: Place,
         options: &ScanOptions,
+        timings: &mut Timings,
     ) -> Result<Opened, Error> {
         let decoding = self.decoding;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
         let hint = options.store;
+        let detect = (!options.aligned).then(|| (self.detector.clone(), options.detect.clone()));
+        let clock = Arc::clone(&self.clock);
         let opened = self
-            .pool
-            .run(move || {
+            .work(Stage::Begin, move || {
+                let began = clock.monotonic();
+                let hash = hash.unwrap_or_else(|| content_hash(&bytes));
                 let picture = decode(&bytes, &decoding)?;
                 let quality = measure.then(|| picture_quality(&picture.pixels));
-                Ok::<_, DecodeError>(Opened {
-                    info: image_info(&picture, hash),
-                    perceptual_hash: hint.then(|| perceptual_hash(&picture.pixels)).flatten(),
+                let info = image_info(&picture, hash);
+                let perceptual_hash = hint.then(|| perceptual_hash(&picture.pixels)).flatten();
+                let decoding = clock.monotonic().saturating_sub(began);
+                Ok(Opened {
+                    submitted: detect
+                        .map(|(detector, options)| detector.submit(&picture.pixels, &options)),
+                    picture: Held::new(picture.pixels, place),
+                    info,
+                    perceptual_hash,
                     quality,
-                    picture: Arc::new(picture.pixels),
+                    decoding,
                 })
             })
-            .await??;
-        Ok(opened)
+            .await?;
+        timings.queue += millis(opened.queued);
+        timings.decode = millis(opened.value.decoding);
+        timings.detect = millis(opened.took.saturating_sub(opened.value.decoding));
+        Ok(opened.value)
     }
 
-    /// Aligns the faces, measures and embeds them.
-    async fn describe(
+    /// Waits for the detector, and cuts the first faces out.
+    async fn find(
         &self,
-        picture: &Arc<RgbImage>,
-        mut faces: Vec<Face>,
+        opened: &mut Opened,
+        crops: Option<Crops>,
         options: &ScanOptions,
         timings: &mut Timings,
-    ) -> Result<Vec<Face>, Error> {
-        let embed = options.kind == ScanKind::Embed;
-        if embed && !options.aligned && faces.iter().any(|face| face.landmarks.is_none()) {
-            return Err(Error::invalid_option(
-                "aligned",
-                format!(
-                    "the detector {} gives no landmarks, so faces cannot be aligned: send aligned crops with \
-                     aligned=true, or configure a detector with landmarks",
-                    self.detector.spec.id
-                ),
-            ));
-        }
-        let aligning = self.clock.monotonic();
-        let work = CropWork {
-            picture: Arc::clone(picture),
-            landmarks: faces.iter().map(|face| face.landmarks).collect(),
-            embedder: embed.then(|| self.embedder.clone()),
-            measure: options.quality,
-            keep: options.crops,
-            aligned: options.aligned,
+    ) -> Result<Found, Error> {
+        let detected = match opened.submitted.take() {
+            Some(submitted) => {
+                let began = self.clock.monotonic();
+                let detected = self.detector.finish(submitted).await?;
+                let waited = self.clock.monotonic().saturating_sub(began);
+                timings.queue += millis(detected.queued.min(waited));
+                timings.detect += millis(waited.saturating_sub(detected.queued));
+                Some((self.detector.clone(), detected, options.detect.clone()))
+            }
+            None => None,
         };
-        let prepared = self.pool.run(move || work.run()).await??;
-        timings.align = millis(self.clock.monotonic() - aligning);
+        let picture = Arc::clone(&opened.picture);
+        let clock = Arc::clone(&self.clock);
+        let found = self
+            .work(Stage::Finish, move || {
+                let began = clock.monotonic();
+                let faces: Vec<Face> = match detected {
+                    Some((detector, detected, options)) => {
+                        let faces = detector.faces(&detected, picture.dimensions(), &options)?;
+                        faces.into_iter().map(Face::from).collect()
+                    }
+                    None => vec![AlignedCrop::check(&picture)?.into_face()],
+                };
+                let finding = clock.monotonic().saturating_sub(began);
+                let points = faces.iter().map(|face| face.landmarks.as_ref());
+                let cut = crops.map_or(Ok(Vec::new()), |crops| crops.cut(points))?;
+                Ok(Found {
+                    faces,
+                    cut,
+                    finding,
+                })
+            })
+            .await?;
+        timings.queue += millis(found.queued);
+        timings.detect += millis(found.value.finding);
+        timings.align = millis(found.took.saturating_sub(found.value.finding));
+        Ok(found.value)
+    }
 
-        let embeddings = self.embedder.embed(prepared.batches).await?;
-        timings.queue += millis(embeddings.queued);
-        timings.embed = millis(embeddings.ran);
+    /// Waits for the vectors of faces that were cut out, and judges their quality.
+    async fn describe(
+        &self,
+        faces: &mut [Face],
+        cut: Vec<CutFace>,
+        options: &ScanOptions,
+        timings: &mut Timings,
+    ) -> Result<(), Error> {
+        let began = self.clock.monotonic();
+        let mut cut = cut;
+        let pending: Vec<Option<Pending>> =
+            cut.iter_mut().map(|face| face.embedding.take()).collect();
+        let is_embedded: Vec<bool> = pending.iter().map(Option::is_some).collect();
+        let embeddings = self
+            .embedder
+            .finish(pending.into_iter().flatten().collect())
+            .await?;
+        let waited = self.clock.monotonic().saturating_sub(began);
+        timings.queue += millis(embeddings.queued.min(waited));
+        timings.embed += millis(waited.saturating_sub(embeddings.queued));
         let mut vectors = embeddings.rows.into_iter();
-        for (face, ready) in faces.iter_mut().zip(prepared.faces) {
-            if embed && ready.has_crop {
+        for ((face, cut), is_embedded) in faces.iter_mut().zip(cut).zip(is_embedded) {
+            if is_embedded {
                 face.embedding = vectors.next().flatten();
             }
-            face.quality = ready.measures.map(|measures| {
+            face.quality = cut.measures.map(|measures| {
                 let subject = Subject {
                     bbox: face.bbox,
                     score: face.score,
@@ -250,55 +297,9 @@ impl Pipeline {
                 };
                 FaceQuality::judge(subject, options.preset)
             });
-            face.crop = ready.png;
+            face.crop = cut.png;
         }
-        Ok(faces)
-    }
-}
-
-/// The CPU work between detection and embedding: every crop of one picture.
-struct CropWork {
-    picture: Arc<RgbImage>,
-    landmarks: Vec<Option<Landmarks>>,
-    embedder: Option<Embedder>,
-    measure: bool,
-    keep: bool,
-    aligned: bool,
-}
-
-impl CropWork {
-    fn run(self) -> Result<Prepared, Error> {
-        let crops: Vec<Option<RgbImage>> = self
-            .landmarks
-            .iter()
-            .map(|points| self.crop(points.as_ref()))
-            .collect();
-        let batches = match &self.embedder {
-            Some(embedder) => embedder.batches(crops.iter().flatten()),
-            None => Vec::new(),
-        };
-        let faces = crops
-            .into_iter()
-            .map(|crop| {
-                let png = match &crop {
-                    Some(crop) if self.keep => Some(encode(crop, OutputFormat::Png)?),
-                    _ => None,
-                };
-                Ok(PreparedFace {
-                    measures: crop.as_ref().filter(|_| self.measure).map(quality::measure),
-                    has_crop: crop.is_some(),
-                    png,
-                })
-            })
-            .collect::<Result<_, Error>>()?;
-        Ok(Prepared { faces, batches })
-    }
-
-    fn crop(&self, landmarks: Option<&Landmarks>) -> Option<RgbImage> {
-        if self.aligned {
-            return Some(self.picture.as_ref().clone());
-        }
-        align_face(&self.picture, landmarks?)
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
         options::{ScanKind, ScanOptions, bounded_text},
         scan::{ContentHash, Face, Scan, content_hash, hex, millis},
     },
+    pool::Stage,
     store::{self, CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, StoredFace},
 };
 
@@ -51,11 +52,14 @@ impl Pipeline {
     /// database is away, or a fault of ours.
     pub async fn scan_stored(&self, bytes: Bytes, options: &ScanOptions) -> Result<Scan, Error> {
         let started = self.clock.monotonic();
-        let hashed = bytes.clone();
-        let hash = self.pool.run(move || content_hash(&hashed)).await?;
         if !options.store {
-            return self.scan(bytes, hash, options).await;
+            return self.scan(bytes, None, options).await;
         }
+        let hashed = bytes.clone();
+        let hash = self
+            .work(Stage::Begin, move || Ok(content_hash(&hashed)))
+            .await?
+            .value;
         let key = self.scan_key(options);
         if options.cache {
             if let Some(mut scan) = self.stored_answer(&hash, &key, options).await? {
@@ -68,7 +72,7 @@ impl Pipeline {
         }
         let looked_up = self.clock.monotonic();
         let byte_size = bytes.len() as u64;
-        let scanned = self.scan(bytes, hash, options).await?;
+        let scanned = self.scan(bytes, Some(hash), options).await?;
         let saving = self.clock.monotonic();
         let mut scan = self.save(scanned, hash, key, byte_size, options).await?;
         scan.timings.cache = millis(looked_up - started);

@@ -1,6 +1,8 @@
 //! One integration binary, one file per area.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod admission;
+mod batching;
 mod command;
 mod config;
 mod errors;

@@ -12,6 +12,7 @@ use crate::{
         encode::{OutputFormat, encode},
     },
     pipeline::{Pipeline, scan::Face},
+    pool::Stage,
 };
 
 /// Where the drawing of a picture goes: the same path below `folder`, as a JPEG. A path below one of several folders
@@ -44,7 +45,7 @@ pub async fn write(
         .collect();
     pipeline
         .pool
-        .run(move || {
+        .run(Stage::Finish, move || {
             let mut picture = decode(&bytes, &decoding)?.pixels;
             annotate(&mut picture, &annotations);
             let jpeg = encode(&picture, OutputFormat::Jpeg { quality: 90 })?;

@@ -6,7 +6,7 @@ use axum::{
         HeaderMap, HeaderName, HeaderValue,
         header::{CONTENT_TYPE, VARY},
     },
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
 };
 
 use super::several;
@@ -54,12 +54,16 @@ pub async fn enhance(
     request: ImageRequest<EnhanceRequest>,
 ) -> Result<Response, Error> {
     let accepted = Accepted::picture_or_tree(&headers);
-    if matches!(accepted, Accepted::Picture(_)) && request.images.len() > 1 {
+    let ImageRequest {
+        images,
+        mut options,
+        ticket: _ticket,
+    } = request;
+    if matches!(accepted, Accepted::Picture(_)) && images.len() > 1 {
         return Err(Error::InvalidBody(
             "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
         ));
     }
-    let mut options = request.options;
     if let Accepted::Picture(format) = accepted {
         options.format = options.format.or(format);
     }
@@ -67,11 +71,16 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let results = several::each(request.images, &id.to_string(), |image| {
+    let answered = several::each(images, &id.to_string(), |image| {
         let plan = &plan;
-        async move { pipeline.enhance(image.bytes?, plan).await }
+        async move {
+            let enhanced = pipeline.enhance(image.bytes?, plan).await?;
+            Ok((enhanced.result, enhanced.timings))
+        }
     })
     .await?;
+    let times = answered.times();
+    let results = answered.results;
     if matches!(accepted, Accepted::Picture(_))
         && let [
             ImageResult {
@@ -80,7 +89,7 @@ pub async fn enhance(
             },
         ] = results.as_slice()
     {
-        return Ok(picture(result));
+        return Ok((AppendHeaders(times), picture(result)).into_response());
     }
     let answer = Answer {
         request_id: id.to_string(),
@@ -89,7 +98,8 @@ pub async fn enhance(
         devices: pipeline.devices_of(&operations),
         results,
     };
-    respond(accepted, &pipeline.pool, answer).await
+    let response = respond(accepted, &pipeline.pool, answer).await?;
+    Ok((AppendHeaders(times), response).into_response())
 }
 
 fn picture(result: &EnhanceResult) -> Response {

@@ -3,7 +3,7 @@
 use axum::{
     extract::State,
     http::HeaderMap,
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     },
     ingest::source::ImageInput,
     pipeline::{
-        answer::{Answer, ScanResult},
+        answer::{Answer, ScanResult, Timings},
         options::{ScanKind, ScanOptions, ScanRequest},
     },
 };
@@ -100,7 +100,12 @@ async fn scan(
     headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, Error> {
-    let options = request.options.resolve(
+    let ImageRequest {
+        images,
+        options,
+        ticket: _ticket,
+    } = request;
+    let options = options.resolve(
         kind,
         &state.config,
         &state.pipeline.detector.spec.thresholds,
@@ -108,28 +113,27 @@ async fn scan(
     let operations = options.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
-    let results = several::each(request.images, &id.to_string(), |image| {
-        one(state, image, &options)
-    })
-    .await?;
+    let answered =
+        several::each(images, &id.to_string(), |image| one(state, image, &options)).await?;
+    let times = answered.times();
     let answer = Answer {
         request_id: id.to_string(),
         operation: kind.name(),
         models: pipeline.models_used(&operations),
         devices: pipeline.devices_of(&operations),
-        results,
+        results: answered.results,
     };
-    Ok(respond(Accepted::tree(headers), &pipeline.pool, answer)
-        .await?
-        .into_response())
+    let response = respond(Accepted::tree(headers), &pipeline.pool, answer).await?;
+    Ok((AppendHeaders(times), response).into_response())
 }
 
 async fn one(
     state: &AppState,
     image: ImageInput,
     options: &ScanOptions,
-) -> Result<ScanResult, Error> {
+) -> Result<(ScanResult, Timings), Error> {
     let options = options.for_image(image.source, image.source_url)?;
     let scan = state.pipeline.scan_stored(image.bytes?, &options).await?;
-    Ok(ScanResult::new(scan, &options))
+    let timings = scan.timings.clone();
+    Ok((ScanResult::new(scan, &options), timings))
 }

@@ -1,15 +1,40 @@
 //! Many images in one request: each has its own result, in the order they were sent.
 
+use axum::http::{HeaderName, HeaderValue};
 use futures::{StreamExt, stream};
 
 use crate::{
     error::Error,
+    http::respond::milliseconds,
     ingest::source::ImageInput,
-    pipeline::answer::{ErrorEntry, ImageResult, Outcome},
+    pipeline::answer::{ErrorEntry, ImageResult, Outcome, Timings},
 };
 
-/// Images of one request that are in the pipeline at a time; it bounds the decoded pictures held.
-const IN_FLIGHT: usize = 4;
+/// Images of one request that are in the pipeline at a time. How many are worked on is up to the gate.
+const IN_FLIGHT: usize = 16;
+
+/// The results of a request's images, and the sums of their times in milliseconds.
+pub struct Answered<T> {
+    /// One for each image, in order.
+    pub results: Vec<ImageResult<T>>,
+    queue_ms: f64,
+    inference_ms: f64,
+}
+
+/// Time that the images waited, for a place, a thread or a session.
+const QUEUE_TIME: HeaderName = HeaderName::from_static("x-queue-time");
+/// Time that the operations took: letterbox, model and NMS, embedder, enhancement.
+const INFERENCE_TIME: HeaderName = HeaderName::from_static("x-inference-time");
+
+impl<T> Answered<T> {
+    /// The times as headers.
+    pub fn times(&self) -> [(HeaderName, HeaderValue); 2] {
+        [
+            (QUEUE_TIME, milliseconds(self.queue_ms)),
+            (INFERENCE_TIME, milliseconds(self.inference_ms)),
+        ]
+    }
+}
 
 /// Runs `operation` on every image.
 ///
@@ -19,9 +44,9 @@ pub async fn each<T, F>(
     images: Vec<ImageInput>,
     request_id: &str,
     operation: impl Fn(ImageInput) -> F,
-) -> Result<Vec<ImageResult<T>>, Error>
+) -> Result<Answered<T>, Error>
 where
-    F: Future<Output = Result<T, Error>>,
+    F: Future<Output = Result<(T, Timings), Error>>,
 {
     let alone = images.len() == 1;
     let mut results = stream::iter(images.into_iter().enumerate())
@@ -31,10 +56,18 @@ where
             async move { (index, id, running.await) }
         })
         .buffered(IN_FLIGHT);
-    let mut answered = Vec::new();
+    let mut answered = Answered {
+        results: Vec::new(),
+        queue_ms: 0.0,
+        inference_ms: 0.0,
+    };
     while let Some((index, id, result)) = results.next().await {
         let outcome = match result {
-            Ok(result) => Outcome::Ok(result),
+            Ok((result, timings)) => {
+                answered.queue_ms += timings.queue;
+                answered.inference_ms += timings.detect + timings.embed + timings.enhance;
+                Outcome::Ok(result)
+            }
             Err(error) if alone => return Err(error),
             Err(error) => {
                 let entry = ErrorEntry::from(&error);
@@ -44,7 +77,8 @@ where
                 Outcome::Error { error: entry }
             }
         };
-        answered.push(ImageResult { index, id, outcome });
+        let result = ImageResult { index, id, outcome };
+        answered.results.push(result);
     }
     Ok(answered)
 }

@@ -2,13 +2,17 @@
 
 use axum::{
     extract::{MatchedPath, Request, State},
+    http::HeaderName,
     middleware::Next,
     response::Response,
 };
 
-use crate::http::{AppState, middleware::request_id::RequestId};
+use crate::http::{AppState, middleware::request_id::RequestId, respond::milliseconds};
 
-/// Logs the request when its answer is ready.
+/// Time from a request's head to its answer, in milliseconds.
+const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
+
+/// Counts, times and logs the request when its answer is ready.
 pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let id = RequestId::of(&request);
     let method = request.method().clone();
@@ -17,14 +21,20 @@ pub async fn log(State(state): State<AppState>, request: Request, next: Next) ->
         .get::<MatchedPath>()
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let started = state.pipeline.clock.monotonic();
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
     let elapsed = state.pipeline.clock.monotonic().saturating_sub(started);
+    let status = response.status().as_u16();
+    state.metrics.answered(&route, status, elapsed);
+    let elapsed_ms = elapsed.as_secs_f64() * 1e3;
+    response
+        .headers_mut()
+        .insert(TOTAL_TIME, milliseconds(elapsed_ms));
     tracing::info!(
         request_id = %id,
         method = %method,
         route,
-        status = response.status().as_u16(),
-        elapsed_ms = elapsed.as_secs_f64() * 1e3,
+        status,
+        elapsed_ms,
         "request"
     );
     response

@@ -1,21 +1,40 @@
 //! No request takes longer than the settings allow.
 
+use std::time::Duration;
+
 use axum::{
     extract::{Request, State},
+    http::{HeaderMap, HeaderName},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
 use crate::{error::Error, http::AppState};
 
-/// Drops the handler at the deadline; its queued work is then skipped.
+/// The header by which a client makes its own deadline earlier, in milliseconds.
+pub const HEADER: HeaderName = HeaderName::from_static("x-request-timeout-ms");
+
+/// Drops the handler at the deadline, between any two of its stages; work of it that is queued is then skipped.
 pub async fn enforce(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let server = &state.config.server;
-    match tokio::time::timeout(server.request_timeout(), next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            let limit_ms = server.request_timeout_ms;
-            Error::DeadlineExceeded { limit_ms }.into_response()
+    let limit_ms = match asked(request.headers()) {
+        Ok(asked) => {
+            let limit = state.config.server.request_timeout_ms;
+            asked.map_or(limit, |asked| asked.min(limit))
         }
+        Err(error) => return error.into_response(),
+    };
+    match tokio::time::timeout(Duration::from_millis(limit_ms), next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Error::DeadlineExceeded { limit_ms }.into_response(),
     }
+}
+
+fn asked(headers: &HeaderMap) -> Result<Option<u64>, Error> {
+    let Some(value) = headers.get(HEADER) else {
+        return Ok(None);
+    };
+    let milliseconds = value.to_str().ok().and_then(|text| text.parse().ok());
+    milliseconds.map(Some).ok_or_else(|| {
+        Error::invalid_option(HEADER.as_str(), "must be a whole number of milliseconds")
+    })
 }

@@ -1,12 +1,12 @@
 //! A backend without a runtime, for tests: it answers from a closure.
 
-use std::{path::Path, sync::Arc};
+use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
 use super::{Backend, BackendError, Batch, Session};
 use crate::inference::tensor::{Signature, Tensor};
 
 /// What a fake session does with a batch.
-pub type FakeRun = dyn Fn(&Batch) -> Result<Vec<Tensor>, BackendError> + Send + Sync;
+pub type FakeRun = dyn Fn(Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync;
 
 /// Opens every path as the same fake model.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ impl FakeBackend {
     /// A backend whose sessions declare `signature` and answer with `run`.
     pub fn new(
         signature: Signature,
-        run: impl Fn(&Batch) -> Result<Vec<Tensor>, BackendError> + Send + Sync + 'static,
+        run: impl Fn(Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync + 'static,
     ) -> Self {
         Self {
             signature,
@@ -33,8 +33,14 @@ impl Backend for FakeBackend {
         "fake"
     }
 
-    fn open(&self, _path: &Path) -> Result<Box<dyn Session>, BackendError> {
-        Ok(Box::new(self.clone()))
+    fn open(
+        &self,
+        _path: &Path,
+        _threads: NonZeroUsize,
+        count: usize,
+    ) -> Result<Vec<Box<dyn Session>>, BackendError> {
+        let session = || Box::new(self.clone()) as Box<dyn Session>;
+        Ok((0..count).map(|_| session()).collect())
     }
 }
 
@@ -43,7 +49,7 @@ impl Session for FakeBackend {
         &self.signature
     }
 
-    fn run(&mut self, batch: &Batch) -> Result<Vec<Tensor>, BackendError> {
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
         (self.run)(batch)
     }
 }

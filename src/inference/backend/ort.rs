@@ -8,8 +8,8 @@ use std::{
 use ort::{
     environment::Environment,
     session::{
-        Session as OrtSession,
-        builder::{AutoDevicePolicy, GraphOptimizationLevel},
+        RunOptions, Session as OrtSession,
+        builder::{AutoDevicePolicy, GraphOptimizationLevel, PrepackedWeights},
     },
     value::{Outlet, TensorElementType, TensorRef, ValueType},
 };
@@ -17,19 +17,13 @@ use ort::{
 use super::{Backend, BackendError, Batch, Session};
 use crate::inference::tensor::{Port, Signature, Tensor};
 
-/// Where the runtime library is and how many threads a session may use.
-#[derive(Clone, Debug)]
-pub struct OrtSettings {
-    /// The library named in the settings; searched for when `None`.
-    pub library: Option<PathBuf>,
-    /// Threads within one run.
-    pub intra_threads: NonZeroUsize,
-}
+/// Lets the CPU's arena shrink after a run.
+/// <https://onnxruntime.ai/docs/get-started/with-c.html#features>
+const ARENA_SHRINKAGE: (&str, &str) = ("memory.enable_memory_arena_shrinkage", "cpu:0");
 
 /// The runtime, loaded once for the process.
 pub struct OrtBackend {
     environment: Environment,
-    intra_threads: usize,
 }
 
 impl OrtBackend {
@@ -37,11 +31,8 @@ impl OrtBackend {
     ///
     /// # Errors
     /// [`BackendError::Library`] when there is none or it does not fit.
-    pub fn load(settings: &OrtSettings) -> Result<Self, BackendError> {
-        let path = match &settings.library {
-            Some(path) => path.clone(),
-            None => find_library(),
-        };
+    pub fn load(library: Option<&Path>) -> Result<Self, BackendError> {
+        let path = library.map_or_else(find_library, Path::to_owned);
         let library = |detail: String| BackendError::Library {
             detail: format!("{}: {detail}", path.display()),
         };
@@ -51,13 +42,15 @@ impl OrtBackend {
             .with_telemetry(false)
             .build()
             .map_err(|error| library(error.to_string()))?;
-        Ok(Self {
-            environment,
-            intra_threads: settings.intra_threads.get(),
-        })
+        Ok(Self { environment })
     }
 
-    fn session(&self, path: &Path) -> Result<OrtSession, String> {
+    fn session(
+        &self,
+        path: &Path,
+        threads: NonZeroUsize,
+        weights: &PrepackedWeights,
+    ) -> Result<OrtSession, String> {
         // Without a device policy the runtime may pick any provider it finds; the CPU is what the
         // toggle asked for. Spinning would burn a core between runs that the decoders need.
         OrtSession::builder(&self.environment)
@@ -66,7 +59,9 @@ impl OrtBackend {
             .map_err(|error| error.to_string())?
             .with_optimization_level(GraphOptimizationLevel::All)
             .map_err(|error| error.to_string())?
-            .with_intra_threads(self.intra_threads)
+            .with_prepacked_weights(weights)
+            .map_err(|error| error.to_string())?
+            .with_intra_threads(threads.get())
             .map_err(|error| error.to_string())?
             .with_intra_op_spinning(false)
             .map_err(|error| error.to_string())?
@@ -80,22 +75,48 @@ impl Backend for OrtBackend {
         "onnxruntime"
     }
 
-    fn open(&self, path: &Path) -> Result<Box<dyn Session>, BackendError> {
-        let session = self.session(path).map_err(|detail| BackendError::Load {
+    fn open(
+        &self,
+        path: &Path,
+        threads: NonZeroUsize,
+        count: usize,
+    ) -> Result<Vec<Box<dyn Session>>, BackendError> {
+        let failed = |detail| BackendError::Load {
             path: path.to_owned(),
             detail,
-        })?;
-        let signature = Signature {
-            inputs: session.inputs().iter().map(port).collect(),
-            outputs: session.outputs().iter().map(port).collect(),
         };
-        Ok(Box::new(Loaded { session, signature }))
+        let weights = PrepackedWeights::new();
+        (0..count)
+            .map(|_| {
+                let session = self.session(path, threads, &weights).map_err(failed)?;
+                let loaded = Loaded::new(session).map_err(|error| failed(error.to_string()))?;
+                Ok(Box::new(loaded) as Box<dyn Session>)
+            })
+            .collect()
     }
 }
 
 struct Loaded {
     session: OrtSession,
     signature: Signature,
+    options: RunOptions,
+    freeing: RunOptions,
+}
+
+impl Loaded {
+    fn new(session: OrtSession) -> ort::Result<Self> {
+        let mut freeing = RunOptions::new()?;
+        freeing.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
+        Ok(Self {
+            signature: Signature {
+                inputs: session.inputs().iter().map(port).collect(),
+                outputs: session.outputs().iter().map(port).collect(),
+            },
+            session,
+            options: RunOptions::new()?,
+            freeing,
+        })
+    }
 }
 
 impl Session for Loaded {
@@ -103,32 +124,41 @@ impl Session for Loaded {
         &self.signature
     }
 
-    fn run(&mut self, batch: &Batch) -> Result<Vec<Tensor>, BackendError> {
-        run(&mut self.session, &self.signature, batch).map_err(|error| BackendError::Run {
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        self.outputs(batch).map_err(|error| BackendError::Run {
             detail: error.to_string(),
         })
     }
 }
 
-fn run(session: &mut OrtSession, signature: &Signature, batch: &Batch) -> ort::Result<Vec<Tensor>> {
-    let input = TensorRef::from_array_view((batch.shape(), batch.data.as_slice()))?;
-    let outputs = session.run(ort::inputs![input])?;
-    signature
-        .outputs
-        .iter()
-        .zip(outputs.values())
-        .map(|(port, value)| {
-            let (shape, data) = value.try_extract_tensor::<f32>()?;
-            Ok(Tensor {
-                name: port.name.clone(),
-                shape: shape
-                    .iter()
-                    .map(|&dim| usize::try_from(dim).unwrap_or(0))
-                    .collect(),
-                data: data.to_vec(),
+impl Loaded {
+    fn outputs(&mut self, batch: Batch<'_>) -> ort::Result<Vec<Tensor>> {
+        let options = if batch.frees_memory {
+            &self.freeing
+        } else {
+            &self.options
+        };
+        let input = TensorRef::from_array_view((batch.shape(), batch.data))?;
+        let outputs = self
+            .session
+            .run_with_options(ort::inputs![input], options)?;
+        self.signature
+            .outputs
+            .iter()
+            .zip(outputs.values())
+            .map(|(port, value)| {
+                let (shape, data) = value.try_extract_tensor::<f32>()?;
+                Ok(Tensor {
+                    name: port.name.clone(),
+                    shape: shape
+                        .iter()
+                        .map(|&dim| usize::try_from(dim).unwrap_or(0))
+                        .collect(),
+                    data: data.to_vec(),
+                })
             })
-        })
-        .collect()
+            .collect()
+    }
 }
 
 fn port(outlet: &Outlet) -> Port {

@@ -157,10 +157,10 @@ pub enum Batch {
 
 impl Batch {
     /// The number of rows, where it is fixed.
-    pub fn fixed(self) -> Option<usize> {
+    pub fn fixed(self) -> Option<NonZeroUsize> {
         match self {
             Self::Dynamic => None,
-            Self::Fixed(rows) => Some(rows.get()),
+            Self::Fixed(rows) => Some(rows),
         }
     }
 }

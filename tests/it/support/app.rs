@@ -17,11 +17,7 @@ use facescan::{
     clock::SystemClock,
     config::{Config, Sources},
     http,
-    inference::{
-        backend::ort::{OrtBackend, OrtSettings},
-        prepare::prepare,
-        registry::Registry,
-    },
+    inference::{backend::ort::OrtBackend, prepare::prepare, registry::Registry},
 };
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -88,11 +84,7 @@ fn backend() -> &'static OrtBackend {
             std::env::consts::DLL_PREFIX,
             std::env::consts::DLL_SUFFIX
         );
-        OrtBackend::load(&OrtSettings {
-            library: Some(runtime_dir().join("onnxruntime").join(name)),
-            intra_threads: std::num::NonZeroUsize::MIN,
-        })
-        .unwrap()
+        OrtBackend::load(Some(&runtime_dir().join("onnxruntime").join(name))).unwrap()
     })
 }
 

@@ -1,0 +1,210 @@
+//! Whose image is next: interactive ones first, bulk ones with what is left, or when they have waited long enough.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use super::Lane;
+use crate::clock::Clock;
+
+/// Bounds how many images are worked on at a time, and so how many are held decoded. Cheap to clone.
+#[derive(Clone)]
+pub struct Gate {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    patience: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Default)]
+struct State {
+    free: usize,
+    interactive: VecDeque<Waiter>,
+    bulk: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    since: Duration,
+    /// Passes the place on; a waiter that has left gives it back by dropping it.
+    admit: oneshot::Sender<Place>,
+}
+
+/// A place behind the gate, given back on drop.
+pub struct Place {
+    shared: Arc<Shared>,
+}
+
+impl Gate {
+    /// A gate with `places` places. A bulk image that has waited for `patience` goes before interactive ones.
+    pub fn new(places: usize, patience: Duration, clock: Arc<dyn Clock>) -> Self {
+        let state = State {
+            free: places.max(1),
+            ..State::default()
+        };
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                patience,
+                clock,
+            }),
+        }
+    }
+
+    /// Waits for a place.
+    pub async fn enter(&self, lane: Lane) -> Place {
+        loop {
+            let waiting = {
+                let mut state = self.shared.state();
+                if state.free > 0 {
+                    state.free -= 1;
+                    return self.place();
+                }
+                let (admit, admitted) = oneshot::channel();
+                let since = self.shared.clock.monotonic();
+                let line = match lane {
+                    Lane::Interactive => &mut state.interactive,
+                    Lane::Bulk => &mut state.bulk,
+                };
+                line.push_back(Waiter { since, admit });
+                admitted
+            };
+            // The sender is only dropped with the gate itself, which this future holds.
+            if let Ok(place) = waiting.await {
+                return place;
+            }
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The waiter whose turn it is.
+    fn next(&self, state: &mut State) -> Option<Waiter> {
+        let bulk = state.bulk.front().map(|waiter| waiter.since);
+        let is_due =
+            bulk.is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= self.patience);
+        if is_due {
+            return state.bulk.pop_front();
+        }
+        state
+            .interactive
+            .pop_front()
+            .or_else(|| state.bulk.pop_front())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        while let Some(waiter) = self.shared.next(&mut state) {
+            if waiter.admit.is_closed() {
+                continue;
+            }
+            drop(state);
+            let place = Self {
+                shared: Arc::clone(&self.shared),
+            };
+            // If the waiter left just now, the place it did not take comes back here and finds the next one.
+            drop(waiter.admit.send(place));
+            return;
+        }
+        state.free += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use futures::poll;
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    /// A clock that stands still until it is told.
+    #[derive(Default)]
+    struct Stopped(AtomicU64);
+
+    impl Clock for Stopped {
+        fn now(&self) -> OffsetDateTime {
+            OffsetDateTime::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn gate(places: usize) -> (Gate, Arc<Stopped>) {
+        let clock = Arc::new(Stopped::default());
+        let gate = Gate::new(places, Duration::from_millis(100), Arc::clone(&clock) as _);
+        (gate, clock)
+    }
+
+    #[tokio::test]
+    async fn interactive_images_go_first_and_each_lane_in_its_order() {
+        let (gate, _) = gate(1);
+        let first = gate.enter(Lane::Interactive).await;
+        let mut bulk = Box::pin(gate.enter(Lane::Bulk));
+        let mut second = Box::pin(gate.enter(Lane::Interactive));
+        let mut third = Box::pin(gate.enter(Lane::Interactive));
+        for waiting in [&mut bulk, &mut second, &mut third] {
+            assert!(poll!(waiting.as_mut()).is_pending());
+        }
+        drop(first);
+        assert!(poll!(bulk.as_mut()).is_pending());
+        assert!(poll!(third.as_mut()).is_pending());
+        drop(second.await);
+        drop(third.await);
+        drop(bulk.await);
+    }
+
+    #[tokio::test]
+    async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones() {
+        let (gate, clock) = gate(1);
+        let first = gate.enter(Lane::Interactive).await;
+        let mut bulk = Box::pin(gate.enter(Lane::Bulk));
+        assert!(poll!(bulk.as_mut()).is_pending());
+        let mut second = Box::pin(gate.enter(Lane::Interactive));
+        assert!(poll!(second.as_mut()).is_pending());
+        clock.0.store(100, Ordering::Relaxed);
+        drop(first);
+        assert!(poll!(second.as_mut()).is_pending());
+        drop(bulk.await);
+        drop(second.await);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_not_lost_with_a_waiter_that_leaves() {
+        let (gate, _) = gate(1);
+        let first = gate.enter(Lane::Interactive).await;
+        let mut leaves = Box::pin(gate.enter(Lane::Interactive));
+        let mut leaves_late = Box::pin(gate.enter(Lane::Interactive));
+        let mut stays = Box::pin(gate.enter(Lane::Bulk));
+        for waiting in [&mut leaves, &mut leaves_late, &mut stays] {
+            assert!(poll!(waiting.as_mut()).is_pending());
+        }
+        drop(leaves);
+        drop(first);
+        // It was given the place and leaves before it looks.
+        drop(leaves_late);
+        drop(stays.await);
+        drop(gate.enter(Lane::Bulk).await);
+    }
+}

@@ -1,0 +1,93 @@
+//! Letting a request in: its body before it is read, its images before they are worked on.
+
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{
+        HeaderMap,
+        header::{CONTENT_LENGTH, EXPECT},
+    },
+};
+use futures::StreamExt;
+
+use crate::{
+    admission::{BodyTicket, Full, ImageTicket, Lane},
+    error::Error,
+    http::AppState,
+};
+
+/// The body of a refused request is read over up to this size, so that its connection can be used again.
+const READ_OVER: usize = 1 << 20;
+
+/// Held as long as a request is in the server.
+pub struct Ticket {
+    _body: BodyTicket,
+    _images: ImageTicket,
+}
+
+/// A request whose body may be read.
+pub struct Admitted {
+    body: BodyTicket,
+}
+
+impl Admitted {
+    /// Lets a request's body in.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when there is no room for it or for any image; [`Error::BodyTooLarge`] when it says so itself.
+    pub async fn body(request: Request, state: &AppState) -> Result<(Self, Request), Error> {
+        let limit = state.config.server.max_body_bytes;
+        let stated = stated_length(request.headers());
+        if stated.is_some_and(|stated| stated > limit) {
+            return Err(Error::BodyTooLarge { limit });
+        }
+        let admission = &state.admission;
+        let admitted = admission
+            .has_room()
+            .and_then(|()| admission.body(stated.unwrap_or(limit)));
+        match admitted {
+            Ok(body) => Ok((Self { body }, request)),
+            Err(full) => Err(refuse(request, stated, full).await),
+        }
+    }
+
+    /// Lets the request's images in; many of them are bulk, unless the request says otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub fn images(
+        self,
+        state: &AppState,
+        lane: &mut Option<Lane>,
+        images: usize,
+    ) -> Result<Ticket, Error> {
+        let is_bulk = images >= state.config.admission.bulk_from_images;
+        let lane = *lane.get_or_insert(if is_bulk {
+            Lane::Bulk
+        } else {
+            Lane::Interactive
+        });
+        Ok(Ticket {
+            _images: state.admission.images(lane, images)?,
+            _body: self.body,
+        })
+    }
+}
+
+fn stated_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Reads a small body over before the answer. One that waits to be asked for is not.
+async fn refuse(request: Request, stated: Option<usize>, full: Full) -> Error {
+    let is_small = stated.is_some_and(|stated| stated <= READ_OVER);
+    if is_small && !request.headers().contains_key(EXPECT) {
+        drain(request.into_body()).await;
+    }
+    Error::Overloaded(full)
+}
+
+async fn drain(body: Body) {
+    let mut parts = body.into_data_stream();
+    while let Some(Ok(_)) = parts.next().await {}
+}

@@ -1,0 +1,22 @@
+//! `GET /metrics`.
+
+use axum::{
+    extract::State,
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+
+use crate::{error::Error, http::AppState};
+
+/// What a scraper reads.
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The server's metrics, in Prometheus' text form.
+#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
+pub async fn read(State(state): State<AppState>) -> Result<Response, Error> {
+    let text = state
+        .metrics
+        .text()
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
+}

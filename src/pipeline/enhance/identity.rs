@@ -1,0 +1,120 @@
+//! Whether the best face is still the same person after enhancement.
+
+use std::sync::Arc;
+
+use super::{Identity, IdentityCheck};
+use crate::{
+    error::Error,
+    imaging::warp::align_face,
+    pipeline::{
+        Held, Pipeline,
+        answer::Timings,
+        detect::DetectedFace,
+        embed::{Embedding, cosine},
+        options::DetectOptions,
+        scan::millis,
+    },
+    pool::Stage,
+};
+
+impl Pipeline {
+    pub(super) async fn compare(
+        &self,
+        before: &Arc<Held>,
+        after: &Arc<Held>,
+        check: &IdentityCheck,
+        timings: &mut Timings,
+    ) -> Result<Identity, Error> {
+        let began = self.clock.monotonic();
+        // Which face is the best one is decided before; after, it is the face in the same place.
+        let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
+        let found = self.faces_of(before, &check.detect).await?;
+        let first = found.into_iter().max_by(by_score);
+        let scale = after.width() as f32 / before.width() as f32;
+        let scaled = DetectOptions {
+            min_face_size: check.detect.min_face_size * scale,
+            ..check.detect.clone()
+        };
+        let second = match &first {
+            Some(first) => {
+                let place = first.bbox.scaled(scale);
+                let overlap = |face: &DetectedFace| face.bbox.iou(&place);
+                let found = self.faces_of(after, &scaled).await?;
+                found
+                    .into_iter()
+                    .filter(|face| overlap(face) > 0.0)
+                    .max_by(|a, b| overlap(a).total_cmp(&overlap(b)))
+            }
+            None => None,
+        };
+        timings.detect = millis(self.clock.monotonic().saturating_sub(began));
+        let embedding = self.clock.monotonic();
+        let cosine = match (&first, &second) {
+            (Some(first), Some(second)) => {
+                let first = self.vector_of(before, first).await?;
+                let second = self.vector_of(after, second).await?;
+                first.zip(second).map(|(a, b)| cosine(&a.vector, &b.vector))
+            }
+            _ => None,
+        };
+        timings.embed = millis(self.clock.monotonic().saturating_sub(embedding));
+        // A face that enhancement brought to light has nothing to drift from.
+        let identity_drift = match cosine {
+            Some(cosine) => cosine < check.threshold,
+            None => first.is_some(),
+        };
+        Ok(Identity {
+            cosine,
+            threshold: check.threshold,
+            identity_drift,
+        })
+    }
+
+    async fn faces_of(
+        &self,
+        picture: &Arc<Held>,
+        options: &DetectOptions,
+    ) -> Result<Vec<DetectedFace>, Error> {
+        let (detector, pixels, asked) =
+            (self.detector.clone(), Arc::clone(picture), options.clone());
+        let submitted = self
+            .work(Stage::Finish, move || Ok(detector.submit(&pixels, &asked)))
+            .await?;
+        let detected = self.detector.finish(submitted.value).await?;
+        let (detector, size, asked) =
+            (self.detector.clone(), picture.dimensions(), options.clone());
+        let faces = self
+            .work(Stage::Finish, move || {
+                detector.faces(&detected, size, &asked)
+            })
+            .await?;
+        Ok(faces.value)
+    }
+
+    async fn vector_of(
+        &self,
+        picture: &Arc<Held>,
+        face: &DetectedFace,
+    ) -> Result<Option<Embedding>, Error> {
+        let points = face.landmarks.ok_or_else(|| {
+            Error::invalid_option(
+                "identity",
+                format!(
+                    "the detector {} gives no landmarks, so faces cannot be aligned and compared",
+                    self.detector.spec.id
+                ),
+            )
+        })?;
+        let (picture, embedder) = (Arc::clone(picture), self.embedder.clone());
+        let row = self
+            .work(Stage::Finish, move || {
+                Ok(align_face(&picture, &points).map(|crop| embedder.submit(&crop)))
+            })
+            .await?;
+        let embeddings = self
+            .embedder
+            .finish(row.value.into_iter().collect())
+            .await?;
+        Ok(embeddings.rows.into_iter().next().flatten())
+    }
+}

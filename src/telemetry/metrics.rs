@@ -1,0 +1,203 @@
+//! Every metric of the server, with its help text. `GET /metrics` writes them in Prometheus' text form.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+use crate::inference::operation::Operation;
+
+/// Seconds, from what a small graph takes to the longest request.
+const SECONDS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+];
+
+/// Rows of a batch.
+const ROWS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+
+/// The server's metrics. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<RouteLabels, Histogram>,
+    refused: Family<ReasonLabels, Counter>,
+    in_flight: Family<LaneLabels, Gauge>,
+    batch_rows: Family<OperationLabels, Histogram>,
+    run_seconds: Family<OperationLabels, Histogram>,
+    rows_skipped: Family<OperationLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaneLabels {
+    lane: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: &'static str,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let requests = Family::default();
+        let request_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
+        let refused = Family::default();
+        let in_flight = Family::default();
+        let batch_rows =
+            Family::new_with_constructor((|| Histogram::new(ROWS)) as fn() -> Histogram);
+        let run_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
+        let rows_skipped = Family::default();
+
+        let mut registry = Registry::with_prefix("facescan");
+        registry.register(
+            "requests",
+            "Requests answered, by route and status",
+            requests.clone(),
+        );
+        registry.register_with_unit(
+            "request",
+            "Time from a request's head to its answer, by route",
+            Unit::Seconds,
+            request_seconds.clone(),
+        );
+        registry.register(
+            "refused",
+            "Requests refused with 429, by what was full",
+            refused.clone(),
+        );
+        registry.register(
+            "images_in_flight",
+            "Images that are admitted and not yet answered, by lane",
+            in_flight.clone(),
+        );
+        registry.register(
+            "batch_rows",
+            "Rows of many requests that ran together, by operation",
+            batch_rows.clone(),
+        );
+        registry.register_with_unit(
+            "run",
+            "Time of one run of a model, by operation",
+            Unit::Seconds,
+            run_seconds.clone(),
+        );
+        registry.register(
+            "rows_skipped",
+            "Rows that were not run because their callers had left, by operation",
+            rows_skipped.clone(),
+        );
+        Self {
+            registry: Arc::new(registry),
+            requests,
+            request_seconds,
+            refused,
+            in_flight,
+            batch_rows,
+            run_seconds,
+            rows_skipped,
+        }
+    }
+}
+
+impl Metrics {
+    /// Everything in Prometheus' text form.
+    ///
+    /// # Errors
+    /// None in practice: the text is written to memory.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, route: &str, status: u16, elapsed: Duration) {
+        let route = route.to_owned();
+        self.request_seconds
+            .get_or_create(&RouteLabels {
+                route: route.clone(),
+            })
+            .observe(elapsed.as_secs_f64());
+        self.requests
+            .get_or_create(&RequestLabels { route, status })
+            .inc();
+    }
+
+    /// A request was refused because `reason` was full.
+    pub fn refused(&self, reason: &'static str) {
+        self.refused.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// The number of images admitted to a lane changed.
+    pub fn admitted(&self, lane: &'static str, change: i64) {
+        self.in_flight
+            .get_or_create(&LaneLabels { lane })
+            .inc_by(change);
+    }
+
+    /// The metrics of one engine.
+    pub fn engine(&self, operation: Operation) -> EngineMetrics {
+        let labels = OperationLabels {
+            operation: operation.name(),
+        };
+        EngineMetrics {
+            metrics: self.clone(),
+            labels,
+        }
+    }
+}
+
+/// The metrics of one engine.
+#[derive(Clone)]
+pub struct EngineMetrics {
+    metrics: Metrics,
+    labels: OperationLabels,
+}
+
+impl EngineMetrics {
+    /// A batch of `rows` rows ran.
+    pub fn ran(&self, rows: usize, elapsed: Duration) {
+        self.metrics
+            .batch_rows
+            .get_or_create(&self.labels)
+            .observe(rows as f64);
+        self.metrics
+            .run_seconds
+            .get_or_create(&self.labels)
+            .observe(elapsed.as_secs_f64());
+    }
+
+    /// Rows were taken out because their callers had left.
+    pub fn skipped(&self, rows: usize) {
+        if rows > 0 {
+            self.metrics
+                .rows_skipped
+                .get_or_create(&self.labels)
+                .inc_by(rows as u64);
+        }
+    }
+}

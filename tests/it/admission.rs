@@ -1,0 +1,127 @@
+//! Who is let in, how long a request may take, and what the answer says of its times.
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+};
+use facescan::admission::Lane;
+use serde_json::json;
+
+use crate::support::app::{TestApp, picture};
+
+#[tokio::test]
+async fn a_full_lane_is_answered_at_once_and_the_other_still_serves() {
+    let app = TestApp::with(&[
+        ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "2"),
+        ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
+    ])
+    .await;
+    let held = app.app.admission.images(Lane::Interactive, 2).unwrap();
+    let refused = app.post("/detect?store=false", picture("t1.jpg")).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.code(), "overloaded");
+    assert_eq!(refused.headers["retry-after"], "1");
+    let bulk = app
+        .post("/detect?store=false&lane=bulk", picture("t1.jpg"))
+        .await;
+    assert_eq!(bulk.status, StatusCode::OK);
+    drop(held);
+    let served = app.post("/detect?store=false", picture("t1.jpg")).await;
+    assert_eq!(served.status, StatusCode::OK);
+    let metrics = app.get("/metrics").await;
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    for line in [
+        "facescan_refused_total{reason=\"interactive\"} 1",
+        "facescan_requests_total{route=\"/detect\",status=\"429\"} 1",
+        "facescan_images_in_flight{lane=\"bulk\"} 0",
+        "facescan_batch_rows_count{operation=\"face_detection\"} 2",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_gets_in_with_all_its_images_or_with_none() {
+    let app = TestApp::with(&[
+        ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "3"),
+        ("FACESCAN__ADMISSION__BULK_FROM_IMAGES", "3"),
+        ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
+    ])
+    .await;
+    let held = app.app.admission.images(Lane::Interactive, 2).unwrap();
+    let body = |images: usize| {
+        json!({"images": vec![json!({"data": ""}); images], "options": {"store": false}})
+            .to_string()
+    };
+    let json = "application/json";
+    let two = app.post_as("/detect", json, body(2)).await;
+    assert_eq!(two.status, StatusCode::TOO_MANY_REQUESTS);
+    // Three are bulk by their number.
+    let three = app.post_as("/detect", json, body(3)).await;
+    assert_eq!(three.status, StatusCode::OK);
+    drop(held);
+    let two = app.post_as("/detect", json, body(2)).await;
+    assert_eq!(two.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_in_all_before_they_are_read() {
+    let app = TestApp::with(&[("FACESCAN__ADMISSION__MAX_BYTES", "1048576")]).await;
+    let held = app.app.admission.body(1_000_000).unwrap();
+    let refused = Request::post("/detect?store=false")
+        .header(CONTENT_TYPE, "image/jpeg")
+        .header("content-length", "500000")
+        .body(Body::empty())
+        .unwrap();
+    let refused = app.send(refused).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_client_may_shorten_its_deadline_and_not_lengthen_it() {
+    let app = TestApp::with(&[("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "30000")]).await;
+    let request = |timeout: &str| {
+        Request::post("/detect?store=false")
+            .header(CONTENT_TYPE, "image/jpeg")
+            .header("x-request-timeout-ms", timeout)
+            .body(Body::from(picture("t1.jpg")))
+            .unwrap()
+    };
+    let late = app.send(request("0")).await;
+    assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(late.json()["detail"], "the request took longer than 0 ms");
+    assert_eq!(app.send(request("60000")).await.status, StatusCode::OK);
+    let wrong = app.send(request("soon")).await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn the_answer_says_where_its_time_went() {
+    let app = TestApp::start().await;
+    let reply = app
+        .post("/embed?store=false&timings=true", picture("t1.jpg"))
+        .await;
+    let time = |name: &str| {
+        reply.headers[name]
+            .to_str()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
+    let [queue, inference, total] = ["x-queue-time", "x-inference-time", "x-total-time"].map(time);
+    assert!(
+        inference > 0.0 && queue >= 0.0 && total >= inference,
+        "{queue} {inference} {total}"
+    );
+    let timings = &reply.result()["timings_ms"];
+    let stage = |name: &str| timings[name].as_f64().unwrap();
+    assert!((stage("detect") + stage("embed") - inference).abs() < 0.01);
+    // The stages are apart from each other, so they add up to no more than the whole.
+    let stages = ["queue", "decode", "detect", "align", "embed"].map(stage);
+    assert!(stages.iter().all(|stage| *stage >= 0.0));
+    assert!(
+        stages.iter().sum::<f64>() <= stage("total") + 0.01,
+        "{timings}"
+    );
+}
