@@ -1,6 +1,7 @@
 //! One integration binary, one file per area.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod bench;
 mod command;
 mod config;
 mod errors;
