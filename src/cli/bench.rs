@@ -15,6 +15,7 @@ use crate::{
 };
 
 mod child;
+mod compare;
 mod floor;
 mod load;
 mod report;
@@ -35,6 +36,12 @@ pub enum BenchCommand {
     Load(load::LoadArgs),
     /// Measure what decoding and the models alone take: bare sessions, one thread each, on every core.
     Floor(floor::FloorArgs),
+    /// Measure the floor, this server and its peers in turn, round after round, and compare the medians.
+    #[command(
+        after_help = "Examples:\n  facescan bench compare --operation embed --rounds 5 --seconds 20 --overload --single\n  \
+                            facescan bench compare --peer other=http://127.0.0.1:9000/analyze --output .runtime/bench"
+    )]
+    Compare(compare::CompareArgs),
 }
 
 /// Measures and prints a table; the settings file is passed on to the servers that are started.
@@ -55,6 +62,7 @@ pub fn run(
     match command {
         BenchCommand::Load(args) => load::run(&settings, &args),
         BenchCommand::Floor(args) => floor::run(&settings, &args),
+        BenchCommand::Compare(args) => compare::run(&settings, &args),
     }
 }
 
