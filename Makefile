@@ -3,7 +3,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/facescan/target
 FACESCAN = $(CARGO_TARGET_DIR)/release/facescan
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test lint doc accuracy
+.PHONY: help run setup models build test lint doc accuracy bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,3 +35,7 @@ doc: ## build the documentation; a warning is an error
 
 accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the folder with lfw_fold1/
 	scripts/accuracy $(FACESCAN)
+
+# Peers and other numbers: make bench BENCH='--peer other=http://127.0.0.1:9000/analyze --rounds 5'
+bench: models ## measure this server against its models alone, into .runtime/bench/
+	$(FACESCAN) bench compare --operation embed --overload --single --output .runtime/bench $(BENCH)

@@ -15,6 +15,7 @@ use crate::{
     pipeline::options::ScanKind,
 };
 
+pub mod bench;
 pub mod config;
 pub mod healthcheck;
 pub mod models;
@@ -74,6 +75,9 @@ enum Command {
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
+    /// Measure how fast a server is, against its models alone and against other servers.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
 }
 
 impl Cli {
@@ -96,7 +100,8 @@ impl Cli {
             writeln!(io::stdout(), "{document}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (config, provenance) = Config::load(&Sources::from_process(self.config)?)?;
+        let sources = Sources::from_process(self.config.clone())?;
+        let (config, provenance) = Config::load(&sources)?;
         match self.command {
             Command::Serve => serve::run(config),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
@@ -105,6 +110,9 @@ impl Cli {
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
+            Command::Bench(command) => {
+                bench::run(&config, &provenance, self.config.as_deref(), command)
+            }
             Command::Openapi => unreachable!("answered above, before any settings are read"),
         }
     }

@@ -28,7 +28,7 @@ use crate::{
 };
 
 mod draw;
-mod files;
+pub(super) mod files;
 mod table;
 
 /// What to scan and how to print it.

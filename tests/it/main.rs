@@ -3,6 +3,7 @@
 
 mod admission;
 mod batching;
+mod bench;
 mod command;
 mod config;
 mod errors;

@@ -1,0 +1,139 @@
+//! A server of this binary, started for a measurement and gone with it.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow};
+use tempfile::TempDir;
+
+use super::load::{connection, target::Target};
+
+/// Longest that a started server may take to become ready after it listens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is asked.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How many lines of its log explain a start that failed.
+const LOG_LINES: usize = 5;
+
+/// A running server on a free port, with a data folder that is removed with it. Killed when dropped.
+pub struct OwnServer {
+    process: Child,
+    /// Held open: a server whose standard output is gone would fail to write there.
+    _stdout: BufReader<ChildStdout>,
+    _data: TempDir,
+    url: String,
+}
+
+impl OwnServer {
+    /// Starts `facescan serve` with this process's settings and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not start; the text has the end of its log.
+    pub async fn start(settings: Option<&Path>) -> anyhow::Result<Self> {
+        let data = tempfile::tempdir().context("making a temporary data folder")?;
+        let log = data.path().join("serve.log");
+        let mut process = command(settings, data.path(), &log)?
+            .spawn()
+            .context("starting `facescan serve`")?;
+        let stdout = process
+            .stdout
+            .take()
+            .context("the server's output is not piped")?;
+        let mut server = Self {
+            process,
+            _stdout: BufReader::new(stdout),
+            _data: data,
+            url: String::new(),
+        };
+        server.url = server
+            .address()
+            .with_context(|| format!("`facescan serve` did not start:\n{}", end_of(&log)))?;
+        server.wait_until_ready().await?;
+        Ok(server)
+    }
+
+    /// Its address, such as `http://127.0.0.1:40123`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Reads the address off the first line that it prints; a server that fails prints none.
+    fn address(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self._stdout
+            .read_line(&mut line)
+            .context("reading its output")?;
+        line.split_whitespace()
+            .find(|word| word.starts_with("http://"))
+            .map(str::to_owned)
+            .ok_or_else(|| anyhow!("it named no address"))
+    }
+
+    async fn wait_until_ready(&self) -> anyhow::Result<()> {
+        let target = Target::parse(&self.url, "/readyz", "")?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let state = match connection::get(&target).await {
+                Ok((status, _)) if status.is_success() => return Ok(()),
+                Ok((_, body)) => String::from_utf8_lossy(&body).into_owned(),
+                Err(error) => format!("{error:#}"),
+            };
+            anyhow::ensure!(
+                Instant::now() < until,
+                "the started server is not ready: {state}"
+            );
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        // Nothing it holds outlives the measurement, so it need not finish anything.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+fn command(settings: Option<&Path>, data: &Path, log: &Path) -> anyhow::Result<Command> {
+    let binary = std::env::current_exe().context("finding this binary")?;
+    let database = format!("sqlite://{}?mode=rwc", data.join("bench.sqlite").display());
+    let mut command = Command::new(binary);
+    if let Some(file) = settings {
+        command.arg("--config").arg(absolute(file)?);
+    }
+    command
+        .arg("serve")
+        .env("FACESCAN__SERVER__HOST", "127.0.0.1")
+        .env("FACESCAN__SERVER__PORT", "0")
+        .env("FACESCAN__DATA_DIR", data)
+        // One of the two names only: both with different values are a conflict.
+        .env_remove("FACESCAN__DATABASE__URL")
+        .env("DATABASE_URL", database)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(log).context("making the server's log")?);
+    Ok(command)
+}
+
+fn absolute(file: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(file).context("finding the settings file")
+}
+
+fn end_of(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}

@@ -1,0 +1,125 @@
+//! One round: each server once, right after each other.
+
+use std::{collections::BTreeMap, num::NonZeroUsize};
+
+use anyhow::Context;
+use http::StatusCode;
+use serde::Serialize;
+
+use super::{Bench, QUERY};
+use crate::cli::bench::{
+    child::OwnServer,
+    floor::{Floor, FloorFigures},
+    load::{LoadFigures, MOST_CONNECTIONS, Subject, generator::Pace, measure},
+};
+
+/// Another server, and how it is tried.
+pub struct Peer {
+    /// Its name in the report.
+    pub name: String,
+    /// Where it is.
+    pub subject: Subject,
+    /// With how many clients.
+    pub clients: Vec<usize>,
+}
+
+/// What a round found.
+#[derive(Debug, Serialize)]
+pub struct Round {
+    /// The models alone.
+    pub floor: FloorFigures,
+    /// This server.
+    pub ours: LoadFigures,
+    /// Each peer by its name, with the number of clients that it does best with.
+    pub peers: BTreeMap<String, LoadFigures>,
+}
+
+impl Bench<'_> {
+    /// Measures everything once in each round.
+    pub async fn rounds(
+        &self,
+        count: NonZeroUsize,
+        threads: Option<NonZeroUsize>,
+        peers: &[Peer],
+    ) -> anyhow::Result<Vec<Round>> {
+        let config = self.settings.config;
+        let mut floor = Floor::prepare(config, self.workload, self.pictures, threads).await?;
+        let mut rounds = Vec::new();
+        for number in 1..=count.get() {
+            eprintln!("round {number} of {count}");
+            let floor = floor.measure(self.workload).await?;
+            let (ours, peers) = self.servers(peers).await?;
+            rounds.push(Round { floor, ours, peers });
+        }
+        Ok(rounds)
+    }
+
+    /// Measures this server, then the peers.
+    async fn servers(
+        &self,
+        peers: &[Peer],
+    ) -> anyhow::Result<(LoadFigures, BTreeMap<String, LoadFigures>)> {
+        let ours = {
+            let (_own, subject) = self.own_server().await?;
+            self.load(&subject, Pace::Clients(self.clients)).await?
+        };
+        expect_answers("this server", &ours)?;
+        let mut best = BTreeMap::new();
+        for peer in peers {
+            let figures = self.best_of(peer).await?;
+            best.insert(peer.name.clone(), figures);
+        }
+        Ok((ours, best))
+    }
+
+    /// A new server of our own, gone when the first of the two is dropped.
+    pub async fn own_server(&self) -> anyhow::Result<(OwnServer, Subject)> {
+        let own = OwnServer::start(self.settings.file.as_deref()).await?;
+        let subject = Subject::own(&own, self.workload, QUERY)?;
+        Ok((own, subject))
+    }
+
+    /// Puts a server under load for the time of the workload.
+    pub async fn load(&self, subject: &Subject, pace: Pace) -> anyhow::Result<LoadFigures> {
+        measure(
+            subject,
+            self.pictures,
+            self.workload,
+            pace,
+            MOST_CONNECTIONS,
+        )
+        .await
+    }
+
+    async fn best_of(&self, peer: &Peer) -> anyhow::Result<LoadFigures> {
+        let mut best: Option<LoadFigures> = None;
+        for clients in &peer.clients {
+            let figures = self.load(&peer.subject, Pace::Clients(*clients)).await?;
+            let throughput = figures.totals.throughput;
+            if best
+                .as_ref()
+                .is_none_or(|best| best.totals.throughput < throughput)
+            {
+                best = Some(figures);
+            }
+        }
+        let best = best.context("--peer-clients names no number")?;
+        expect_answers(&peer.name, &best)?;
+        Ok(best)
+    }
+}
+
+/// A server that answers nothing has no median; what it said instead is worth more than a zero.
+fn expect_answers(name: &str, figures: &LoadFigures) -> anyhow::Result<()> {
+    let counts = &figures.totals.counts;
+    anyhow::ensure!(
+        figures.totals.answers(StatusCode::OK) > 0,
+        "{name} answered no picture with 200: {:?}, {}; check its address and the pictures",
+        counts.answers,
+        counts
+            .first_failure
+            .as_deref()
+            .unwrap_or("no connection failed")
+    );
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! What this server adds to decoding and inference when it has one client.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::{Bench, QUERY};
+use crate::cli::bench::{
+    child::OwnServer,
+    load::{
+        LoadFigures, Subject,
+        connection::Connection,
+        generator::{Pace, requests},
+    },
+    report::{
+        Table,
+        maths::{Durations, Percentiles},
+        millis, or_dash,
+    },
+};
+
+/// Requests that are asked for their timings.
+const SAMPLES: usize = 100;
+
+/// The header in which a server may tell the milliseconds of inference.
+const INFERENCE: &str = "x-inference-time";
+
+/// One client's latency, and where it goes.
+#[derive(Debug, Serialize)]
+pub struct Single {
+    /// One client without timings.
+    pub load: LoadFigures,
+    /// Decoding in the sampled requests, as the server tells it.
+    pub decode_ms: Option<Percentiles>,
+    /// Inference in the sampled requests, as the server tells it.
+    pub inference_ms: Option<Percentiles>,
+    /// The rest of each sampled request's latency.
+    pub overhead_ms: Option<Percentiles>,
+}
+
+/// The part of an answer that is read.
+#[derive(Deserialize)]
+struct Answer {
+    results: Vec<Scanned>,
+}
+
+#[derive(Deserialize)]
+struct Scanned {
+    timings_ms: Stages,
+}
+
+#[derive(Deserialize)]
+struct Stages {
+    decode: f64,
+    #[serde(default)]
+    detect: f64,
+    #[serde(default)]
+    embed: f64,
+}
+
+impl Bench<'_> {
+    /// Measures one client, then samples requests one by one.
+    pub async fn single(&self) -> anyhow::Result<Single> {
+        eprintln!("measuring one client");
+        let (own, subject) = self.own_server().await?;
+        let load = self.load(&subject, Pace::Clients(1)).await?;
+        let mut parts = [Durations::new()?, Durations::new()?, Durations::new()?];
+        self.sample(&own, &mut parts).await?;
+        let [decode, inference, overhead] = &parts;
+        Ok(Single {
+            load,
+            decode_ms: decode.percentiles(),
+            inference_ms: inference.percentiles(),
+            overhead_ms: overhead.percentiles(),
+        })
+    }
+
+    async fn sample(&self, own: &OwnServer, parts: &mut [Durations; 3]) -> anyhow::Result<()> {
+        let query = format!("{QUERY}&timings=true");
+        let target = Subject::own(own, self.workload, &query)?.target;
+        let requests = requests(&target, self.pictures)?;
+        let sequence = self.workload.sequence(requests.len());
+        let mut connection = Connection::open(&target).await?;
+        for _ in 0..SAMPLES {
+            let request = requests[sequence.take()].clone();
+            let sent = Instant::now();
+            let whole = connection.fetch(request).await?;
+            let took = sent.elapsed();
+            anyhow::ensure!(
+                whole.status == StatusCode::OK,
+                "a request for timings was answered with {}",
+                whole.status
+            );
+            let answer: Answer =
+                serde_json::from_slice(&whole.body).context("reading the timings of an answer")?;
+            let stages = &answer
+                .results
+                .first()
+                .context("an answer has no result")?
+                .timings_ms;
+            let decode = from_millis(stages.decode);
+            let inference = from_millis(
+                inference_header(&whole.headers).unwrap_or(stages.detect + stages.embed),
+            );
+            let [decodes, inferences, overheads] = &mut *parts;
+            decodes.add(decode);
+            inferences.add(inference);
+            overheads.add(took.saturating_sub(decode + inference));
+        }
+        Ok(())
+    }
+}
+
+fn inference_header(headers: &HeaderMap) -> Option<f64> {
+    headers.get(INFERENCE)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// A nonsensical number of milliseconds counts as none.
+fn from_millis(millis: f64) -> Duration {
+    Duration::try_from_secs_f64(millis / 1e3).unwrap_or_default()
+}
+
+impl Single {
+    /// One row a part.
+    pub fn table(&self) -> String {
+        let mut table = Table::new(["one client", "p50", "p99"]);
+        for (name, percentiles) in [
+            ("total", self.load.totals.latency_ms),
+            ("decode, as the server tells", self.decode_ms),
+            ("inference, as the server tells", self.inference_ms),
+            ("overhead: the rest of the same request", self.overhead_ms),
+        ] {
+            table.row(&[
+                &name,
+                &or_dash(percentiles.map(|percentiles| percentiles.p50), millis),
+                &or_dash(percentiles.map(|percentiles| percentiles.p99), millis),
+            ]);
+        }
+        table.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_wins_where_it_is_a_number() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(inference_header(&headers), None);
+        headers.insert(INFERENCE, "12.5".parse().unwrap());
+        assert_eq!(inference_header(&headers), Some(12.5));
+        headers.insert(INFERENCE, "soon".parse().unwrap());
+        assert_eq!(inference_header(&headers), None);
+        assert_eq!(from_millis(1.5), Duration::from_micros(1500));
+        assert_eq!(from_millis(f64::NAN), Duration::ZERO);
+    }
+}

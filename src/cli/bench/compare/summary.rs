@@ -1,0 +1,196 @@
+//! The medians of all rounds, side by side.
+
+use serde::Serialize;
+
+use super::rounds::Round;
+use crate::cli::bench::{
+    load::generator::Pace,
+    report::{
+        Plots, Table, figure,
+        maths::{Percentiles, median, median_ratio},
+        millis, or_dash,
+    },
+};
+
+/// The name of this server in the report.
+pub const OURS: &str = "facescan";
+
+const FLOOR: &str = "floor";
+
+/// The medians of one system.
+#[derive(Debug, Serialize)]
+pub struct System {
+    /// Its name.
+    pub name: String,
+    /// The clients of a server in the last round, or the threads of the floor.
+    pub clients: Option<usize>,
+    /// Pictures a second.
+    pub throughput: f64,
+    /// Medians of the rounds' percentiles, in milliseconds.
+    pub latency_ms: Option<Percentiles>,
+    /// Busy cores, where its processes are known.
+    pub cores: Option<f64>,
+    /// The throughput of this server by that of the system: the median of the rounds' ratios.
+    pub ours_by_it: Option<f64>,
+    /// The p99 of the system by that of this server, likewise.
+    pub its_p99_by_ours: Option<f64>,
+}
+
+/// What one round found of one system.
+struct Found {
+    clients: Option<usize>,
+    throughput: f64,
+    latency_ms: Option<Percentiles>,
+    cores: Option<f64>,
+}
+
+/// The medians of every system: the floor, this server, the peers by name.
+pub fn systems(rounds: &[Round]) -> Vec<System> {
+    let Some(last) = rounds.last() else {
+        return Vec::new();
+    };
+    [FLOOR, OURS]
+        .into_iter()
+        .chain(last.peers.keys().map(String::as_str))
+        .map(|name| system(name, rounds))
+        .collect()
+}
+
+fn found(round: &Round, name: &str) -> Option<Found> {
+    let figures = match name {
+        FLOOR => {
+            return Some(Found {
+                clients: Some(round.floor.threads),
+                throughput: round.floor.throughput,
+                latency_ms: round.floor.latency_ms,
+                cores: None,
+            });
+        }
+        OURS => &round.ours,
+        peer => round.peers.get(peer)?,
+    };
+    Some(Found {
+        clients: match figures.pace {
+            Pace::Clients(clients) => Some(clients),
+            Pace::Rate(_) => None,
+        },
+        throughput: figures.totals.throughput,
+        latency_ms: figures.totals.latency_ms,
+        cores: figures.server.as_ref().map(|server| server.cores),
+    })
+}
+
+fn system(name: &str, rounds: &[Round]) -> System {
+    let all: Vec<(&Round, Found)> = rounds
+        .iter()
+        .filter_map(|round| Some((round, found(round, name)?)))
+        .collect();
+    let p99 = |percentiles: &Option<Percentiles>| percentiles.map_or(f64::NAN, |p| p.p99);
+    System {
+        name: name.to_owned(),
+        clients: all.last().and_then(|(_, found)| found.clients),
+        throughput: median(all.iter().map(|(_, found)| found.throughput)).unwrap_or_default(),
+        latency_ms: medians(all.iter().filter_map(|(_, found)| found.latency_ms)),
+        cores: median(all.iter().filter_map(|(_, found)| found.cores)),
+        ours_by_it: median_ratio(
+            all.iter()
+                .map(|(round, found)| (round.ours.totals.throughput, found.throughput)),
+        ),
+        its_p99_by_ours: median_ratio(
+            all.iter()
+                .map(|(round, found)| (p99(&found.latency_ms), p99(&round.ours.totals.latency_ms))),
+        ),
+    }
+}
+
+/// The median of each percentile, each by itself; the longest is the longest of all.
+fn medians(rounds: impl Iterator<Item = Percentiles>) -> Option<Percentiles> {
+    let rounds: Vec<Percentiles> = rounds.collect();
+    let of = |part: fn(&Percentiles) -> f64| median(rounds.iter().map(part));
+    Some(Percentiles {
+        count: rounds.iter().map(|round| round.count).sum(),
+        p50: of(|round| round.p50)?,
+        p90: of(|round| round.p90)?,
+        p99: of(|round| round.p99)?,
+        p99_9: of(|round| round.p99_9)?,
+        max: rounds.iter().map(|round| round.max).fold(0.0, f64::max),
+    })
+}
+
+/// One row a system.
+pub fn table(systems: &[System]) -> String {
+    let mut table = Table::new([
+        "system",
+        "clients",
+        "pictures/s",
+        "p50",
+        "p99",
+        "cores",
+        "facescan ÷ it",
+        "its p99 ÷ facescan's",
+    ]);
+    for system in systems {
+        let latency = |part: fn(Percentiles) -> f64| or_dash(system.latency_ms.map(part), millis);
+        table.row(&[
+            &system.name,
+            &or_dash(system.clients.map(|clients| clients as f64), |clients| {
+                format!("{clients:.0}")
+            }),
+            &figure(system.throughput),
+            &latency(|percentiles| percentiles.p50),
+            &latency(|percentiles| percentiles.p99),
+            &or_dash(system.cores, figure),
+            &or_dash(system.ours_by_it, figure),
+            &or_dash(system.its_p99_by_ours, figure),
+        ]);
+    }
+    table.to_string()
+}
+
+/// The systems' medians, and this server's memory in the last round.
+pub fn plots(systems: &[System], rounds: &[Round]) -> Plots {
+    Plots {
+        latency: systems
+            .iter()
+            .filter_map(|system| Some((system.name.clone(), system.latency_ms?)))
+            .collect(),
+        throughput: systems
+            .iter()
+            .map(|system| (system.name.clone(), system.throughput))
+            .collect(),
+        memory: rounds
+            .last()
+            .and_then(|round| round.ours.server.as_ref())
+            .map(|server| (OURS.to_owned(), server.rss.curve.clone()))
+            .into_iter()
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percentiles(p99: f64, max: f64) -> Percentiles {
+        Percentiles {
+            count: 10,
+            p50: 1.0,
+            p90: 2.0,
+            p99,
+            p99_9: p99,
+            max,
+        }
+    }
+
+    #[test]
+    fn each_percentile_has_its_own_median_and_the_longest_stays() {
+        let rounds = [
+            percentiles(5.0, 6.0),
+            percentiles(50.0, 60.0),
+            percentiles(4.0, 5.0),
+        ];
+        let found = medians(rounds.into_iter()).unwrap();
+        assert_eq!((found.count, found.p99, found.max), (30, 5.0, 60.0));
+        assert_eq!(medians([].into_iter()), None);
+    }
+}

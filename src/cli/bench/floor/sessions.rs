@@ -1,0 +1,69 @@
+//! A model with nothing around it. This is the one file of the benchmarks that knows the backend's interface.
+
+use std::{num::NonZeroUsize, path::Path};
+
+use anyhow::Context;
+use image::RgbImage;
+
+use crate::{
+    config::Config,
+    imaging::tensor::letterbox_into,
+    inference::{
+        backend::{Backend, Batch, Session, ort::OrtBackend},
+        registry::ModelSpec,
+    },
+};
+
+/// The runtime.
+///
+/// # Errors
+/// When the runtime's library is missing.
+pub fn backend(config: &Config) -> anyhow::Result<OrtBackend> {
+    Ok(OrtBackend::load(config.runtime.library.as_deref())?)
+}
+
+/// A session with a batch that is ready to run.
+pub struct Bare {
+    session: Box<dyn Session>,
+    row_shape: [usize; 3],
+    data: Vec<f32>,
+}
+
+impl Bare {
+    /// Opens the model, with `picture` at `side` × `side` as its one row.
+    ///
+    /// # Errors
+    /// When the model cannot be loaded.
+    pub fn open(
+        backend: &dyn Backend,
+        spec: &ModelSpec,
+        models: &Path,
+        picture: &RgbImage,
+        side: u32,
+    ) -> anyhow::Result<Self> {
+        let width = side as usize;
+        let mut row = vec![0.0; 3 * width * width];
+        letterbox_into(picture, (side, side), &spec.input.normalisation(), &mut row);
+        // A graph of fixed rows takes no less.
+        let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
+        let mut sessions = backend.open(&spec.path(models), NonZeroUsize::MIN, 1)?;
+        Ok(Self {
+            session: sessions.pop().context("the backend opened no session")?,
+            row_shape: [3, width, width],
+            data: row.repeat(rows),
+        })
+    }
+
+    /// Runs the model once.
+    ///
+    /// # Errors
+    /// When the run fails.
+    pub fn run(&mut self) -> anyhow::Result<()> {
+        self.session.run(Batch {
+            row_shape: &self.row_shape,
+            data: &self.data,
+            frees_memory: false,
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! The threads that decode and run the models, and nothing else.
+
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use image::RgbImage;
+use tokio::task::spawn_blocking;
+
+use super::{
+    FloorFigures, Shares,
+    sessions::{Bare, backend},
+};
+use crate::{
+    app::App,
+    cli::bench::{
+        report::maths::Durations,
+        workload::{Picture, Sequence, Window, Workload},
+    },
+    clock::SystemClock,
+    config::Config,
+    imaging::decode::{DecodeOptions, decode},
+    inference::backend::Backend,
+    pipeline::options::{ScanKind, ScanRequest},
+};
+
+/// Threads ready to measure, with their sessions open.
+pub struct Floor {
+    workers: Vec<Worker>,
+    pictures: Arc<[Picture]>,
+    faces: Arc<[usize]>,
+    decoding: DecodeOptions,
+}
+
+/// The sessions of one thread.
+struct Worker {
+    detector: Bare,
+    embedder: Option<Bare>,
+}
+
+/// What a thread did in the window.
+struct Part {
+    pictures: Durations,
+    within: u64,
+    decode: Duration,
+    detect: Duration,
+    embed: Duration,
+}
+
+impl Floor {
+    /// Opens the sessions and counts the faces that the embedder has to run for.
+    ///
+    /// # Errors
+    /// When a model or a picture cannot be used.
+    pub async fn prepare(
+        config: &Config,
+        workload: &Workload,
+        pictures: &Arc<[Picture]>,
+        threads: Option<NonZeroUsize>,
+    ) -> anyhow::Result<Self> {
+        let backend = backend(config)?;
+        let mut config = config.clone();
+        // Nothing is kept, so no file may appear.
+        config.database.url = Some("sqlite::memory:".to_owned().into());
+        let app = App::start(config, &backend, Arc::new(SystemClock::start())).await?;
+        let mut faces = Vec::new();
+        for picture in pictures.iter() {
+            let found = faces_in(&app, picture, workload.operation).await;
+            faces.push(found.with_context(|| format!("scanning {}", picture.path.display()))?);
+        }
+        let first = pictures.first().context("there is no picture")?;
+        let decoding = app.pipeline.decoding;
+        let row = decode(&first.bytes, &decoding)?.pixels;
+        let threads = match threads {
+            Some(threads) => threads,
+            None => thread::available_parallelism().context("counting the cores")?,
+        };
+        let workers = (0..threads.get())
+            .map(|_| Worker::open(&app, &backend, &row, workload.operation))
+            .collect::<anyhow::Result<_>>()?;
+        Ok(Self {
+            workers,
+            pictures: Arc::clone(pictures),
+            faces: faces.into(),
+            decoding,
+        })
+    }
+
+    /// Works for the time of the workload.
+    ///
+    /// # Errors
+    /// When a picture or a model fails.
+    pub async fn measure(&mut self, workload: &Workload) -> anyhow::Result<FloorFigures> {
+        let work = Arc::new(Work {
+            pictures: Arc::clone(&self.pictures),
+            faces: Arc::clone(&self.faces),
+            decoding: self.decoding,
+            sequence: workload.sequence(self.pictures.len()),
+            window: workload.window(),
+        });
+        let running: Vec<_> = self
+            .workers
+            .drain(..)
+            .map(|mut worker| {
+                let work = Arc::clone(&work);
+                spawn_blocking(move || worker.work(&work).map(|part| (worker, part)))
+            })
+            .collect();
+        let mut whole = Part::new()?;
+        for thread in running {
+            let (worker, part) = thread.await.context("a measuring thread failed")??;
+            whole.add(&part)?;
+            self.workers.push(worker);
+        }
+        let spent = (whole.decode + whole.detect + whole.embed).as_secs_f64();
+        let share = |part: Duration| part.as_secs_f64() / spent.max(f64::MIN_POSITIVE);
+        Ok(FloorFigures {
+            threads: self.workers.len(),
+            throughput: whole.within as f64 / workload.seconds,
+            latency_ms: whole.pictures.percentiles(),
+            shares: Shares {
+                decode: share(whole.decode),
+                detect: share(whole.detect),
+                embed: share(whole.embed),
+            },
+            faces: self.faces.to_vec(),
+        })
+    }
+}
+
+/// How many faces the pipeline finds.
+async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Result<usize> {
+    let asked = ScanRequest {
+        store: Some(false),
+        ..ScanRequest::default()
+    };
+    let thresholds = &app.pipeline.detector.spec.thresholds;
+    let options = asked.resolve(kind, &app.config, thresholds)?;
+    let scan = app.pipeline.scan(picture.bytes.clone(), None, &options);
+    Ok(scan.await?.faces.len())
+}
+
+/// What all threads share.
+struct Work {
+    pictures: Arc<[Picture]>,
+    faces: Arc<[usize]>,
+    decoding: DecodeOptions,
+    sequence: Sequence,
+    window: Window,
+}
+
+impl Worker {
+    fn open(
+        app: &App,
+        backend: &dyn Backend,
+        row: &RgbImage,
+        kind: ScanKind,
+    ) -> anyhow::Result<Self> {
+        let models = &app.config.models.dir;
+        let detector = &app.pipeline.detector.spec;
+        let embedder = &app.pipeline.embedder.spec;
+        let side = app.config.detection.det_size;
+        Ok(Self {
+            detector: Bare::open(backend, detector, models, row, side)?,
+            embedder: (kind == ScanKind::Embed)
+                .then(|| Bare::open(backend, embedder, models, row, embedder.input.width))
+                .transpose()?,
+        })
+    }
+
+    fn work(&mut self, work: &Work) -> anyhow::Result<Part> {
+        let mut part = Part::new()?;
+        loop {
+            let begun = Instant::now();
+            if begun >= work.window.end {
+                return Ok(part);
+            }
+            let index = work.sequence.take();
+            decode(&work.pictures[index].bytes, &work.decoding)?;
+            let decoded = Instant::now();
+            self.detector.run()?;
+            let detected = Instant::now();
+            if let Some(embedder) = &mut self.embedder {
+                for _ in 0..work.faces[index] {
+                    embedder.run()?;
+                }
+            }
+            let done = Instant::now();
+            if work.window.contains(done) {
+                part.within += 1;
+            }
+            if work.window.contains(begun) {
+                part.pictures.add(done - begun);
+                part.decode += decoded - begun;
+                part.detect += detected - decoded;
+                part.embed += done - detected;
+            }
+        }
+    }
+}
+
+impl Part {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            pictures: Durations::new()?,
+            within: 0,
+            decode: Duration::ZERO,
+            detect: Duration::ZERO,
+            embed: Duration::ZERO,
+        })
+    }
+
+    fn add(&mut self, other: &Self) -> anyhow::Result<()> {
+        self.within += other.within;
+        self.decode += other.decode;
+        self.detect += other.detect;
+        self.embed += other.embed;
+        self.pictures.merge(&other.pictures)
+    }
+}

@@ -1,0 +1,309 @@
+//! `facescan bench load`: a server under load, seen from outside.
+
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Args;
+use http::StatusCode;
+use serde::Serialize;
+use tokio::time::{sleep_until, timeout};
+
+use super::{
+    Settings,
+    child::OwnServer,
+    report::{self, Plots, Render, Table, figure, millis, or_dash, percent},
+    run_to_end,
+    workload::{Picture, Window, Workload, positive},
+};
+use connection::get;
+use generator::{Generator, Pace};
+use process::{Processes, Usage};
+use prometheus::{Batches, Counters};
+use tally::Totals;
+use target::Target;
+
+mod arrivals;
+pub mod connection;
+pub mod generator;
+mod process;
+mod prometheus;
+pub mod tally;
+pub mod target;
+
+/// Longest to wait for a server's metrics; they are left out after it.
+const METRICS: Duration = Duration::from_secs(5);
+
+/// What is sent where, and how fast.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// A server that runs already, this one or a peer. An address without a path gets the operation's.
+    #[arg(long)]
+    url: Option<String>,
+    /// The query of every request; empty for peers that know no such option.
+    #[arg(long, default_value = "store=false")]
+    query: String,
+    /// Closed loop: so many clients, each sending the next picture when the last is answered.
+    #[arg(long, default_value_t = 8, conflicts_with = "rate", value_parser = clients)]
+    clients: usize,
+    /// Open loop: so many requests a second at random times, whether answers come or not.
+    #[arg(long, value_parser = positive, value_name = "PER SECOND")]
+    rate: Option<f64>,
+    /// The most connections of an open loop; requests that find none wait, which counts as their latency.
+    #[arg(long, default_value_t = MOST_CONNECTIONS, value_name = "COUNT")]
+    max_connections: usize,
+    /// A process of the server at --url, for its CPU time and memory; can be given several times.
+    #[arg(long, requires = "url")]
+    pid: Vec<u32>,
+    #[command(flatten)]
+    workload: Workload,
+    /// Write report.json, report.md and plots to this folder.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// The most connections where nothing else is said: below the usual limit of open files.
+pub const MOST_CONNECTIONS: usize = 900;
+
+/// A number of clients.
+pub fn clients(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|clients| (1..=MOST_CONNECTIONS).contains(clients))
+        .ok_or_else(|| format!("is a whole number from 1 to {MOST_CONNECTIONS}"))
+}
+
+/// A server to measure.
+pub struct Subject {
+    /// Where requests go.
+    pub target: Target,
+    /// Its processes, where they are known.
+    pub pids: Vec<u32>,
+}
+
+impl Subject {
+    /// A server of our own.
+    ///
+    /// # Errors
+    /// When the query is none.
+    pub fn own(server: &OwnServer, workload: &Workload, query: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            target: Target::parse(server.url(), &path(workload), query)?,
+            pids: vec![server.pid()],
+        })
+    }
+
+    /// A server that runs already.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub fn running(url: &str, workload: &Workload, query: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            target: Target::parse(url, &path(workload), query)?,
+            pids: Vec::new(),
+        })
+    }
+}
+
+fn path(workload: &Workload) -> String {
+    format!("/{}", workload.operation.name())
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadFigures {
+    /// How requests were paced.
+    pub pace: Pace,
+    /// Requests, answers and latencies.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// What the generator itself used of the same cores.
+    pub generator_cores: Option<f64>,
+    /// What the server's processes used, where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Usage>,
+    /// The batches that the server ran, by operation, where it counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BTreeMap<String, Batches>>,
+}
+
+/// Puts a server under load for the time of the workload.
+///
+/// # Errors
+/// When the load cannot be made; a server that fails is a result.
+pub async fn measure(
+    subject: &Subject,
+    pictures: &[Picture],
+    workload: &Workload,
+    pace: Pace,
+    most_connections: usize,
+) -> anyhow::Result<LoadFigures> {
+    let requests = generator::requests(&subject.target, pictures)?;
+    let window = workload.window();
+    let generator = Generator {
+        target: &subject.target,
+        requests: &requests,
+        sequence: workload.sequence(pictures.len()),
+        window,
+        seed: workload.seed,
+        most_connections,
+    };
+    let (totals, own, server, batches) = tokio::join!(
+        generator.run(pace),
+        Processes::new(&[std::process::id()]).watch(window),
+        Processes::new(&subject.pids).watch(window),
+        batches(&subject.target, window),
+    );
+    Ok(LoadFigures {
+        pace,
+        totals: totals?,
+        generator_cores: own.map(|usage| usage.cores),
+        server,
+        batches,
+    })
+}
+
+/// The batches that the server ran in the window.
+async fn batches(target: &Target, window: Window) -> Option<BTreeMap<String, Batches>> {
+    sleep_until(window.start.into()).await;
+    // A server that has run no batch yet may not name the metric yet.
+    let before = counters(target).await.unwrap_or_default();
+    sleep_until(window.end.into()).await;
+    Some(counters(target).await?.since(&before))
+}
+
+async fn counters(target: &Target) -> Option<Counters> {
+    let metrics = target.at("/metrics");
+    let (status, body) = timeout(METRICS, get(&metrics)).await.ok()?.ok()?;
+    Counters::read(
+        std::str::from_utf8(&body)
+            .ok()
+            .filter(|_| status.is_success())?,
+    )
+}
+
+/// Measures one server and prints what was found.
+///
+/// # Errors
+/// When a picture or the server is missing, or the report cannot be written.
+pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
+    let pictures = args.workload.load()?;
+    let pace = args.rate.map_or(Pace::Clients(args.clients), Pace::Rate);
+    let figures = run_to_end(async {
+        let (_own, subject) = match &args.url {
+            Some(url) => {
+                let mut subject = Subject::running(url, &args.workload, &args.query)?;
+                subject.pids.clone_from(&args.pid);
+                (None, subject)
+            }
+            None => {
+                let own = OwnServer::start(settings.file.as_deref()).await?;
+                let subject = Subject::own(&own, &args.workload, &args.query)?;
+                (Some(own), subject)
+            }
+        };
+        measure(
+            &subject,
+            &pictures,
+            &args.workload,
+            pace,
+            args.max_connections,
+        )
+        .await
+    })?;
+    let answered = figures.totals.answers(StatusCode::OK) > 0;
+    report::publish(&args.workload, &figures, args.output.as_deref())?;
+    Ok(if answered {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+impl Render for LoadFigures {
+    fn markdown(&self) -> String {
+        let totals = &self.totals;
+        let counts = &totals.counts;
+        let mut table = Table::new(["", "value"]);
+        match self.pace {
+            Pace::Clients(clients) => table.row(&[&"clients", &clients]),
+            Pace::Rate(rate) => table.row(&[&"requests a second asked for", &figure(rate)]),
+        }
+        table.row(&[&"requests", &counts.requests]);
+        for (status, count) in &counts.answers {
+            table.row(&[&format!("answers with {status}"), &count]);
+        }
+        table.row(&[&"connection failures", &counts.failed]);
+        if let Some(failure) = &counts.first_failure {
+            table.row(&[&"first failure", failure]);
+        }
+        table.row(&[&"unanswered", &counts.unanswered]);
+        table.row(&[&"200s a second", &figure(totals.throughput)]);
+        if let Some(latency) = &totals.latency_ms {
+            table.row(&[&"p50", &millis(latency.p50)]);
+            table.row(&[&"p90", &millis(latency.p90)]);
+            table.row(&[&"p99", &millis(latency.p99)]);
+            table.row(&[&"p99.9", &millis(latency.p99_9)]);
+            table.row(&[&"max", &millis(latency.max)]);
+        }
+        if let Some(rejected) = &totals.rejected_ms {
+            table.row(&[&"429s", &percent(totals.rejected_share())]);
+            table.row(&[&"p99 of the 429s", &millis(rejected.p99)]);
+        }
+        if let Some(lag) = &totals.lag_ms {
+            table.row(&[&"p99 of the generator's lag", &millis(lag.p99)]);
+        }
+        table.row(&[&"bytes sent", &counts.bytes_sent]);
+        table.row(&[&"bytes received", &counts.bytes_received]);
+        table.row(&[
+            &"cores that the generator used",
+            &or_dash(self.generator_cores, figure),
+        ]);
+        if let Some(server) = &self.server {
+            let Usage {
+                cpu_seconds,
+                cores,
+                rss,
+            } = server;
+            table.row(&[
+                &"server's CPU time",
+                &format!("{} s ({} cores)", figure(*cpu_seconds), figure(*cores)),
+            ]);
+            table.row(&[
+                &"server's memory, first/peak/last",
+                &format!("{:.0}/{:.0}/{:.0} MiB", rss.first, rss.peak, rss.last),
+            ]);
+        }
+        for (operation, batches) in self.batches.iter().flatten() {
+            let sizes: Vec<String> = batches
+                .sizes
+                .iter()
+                .map(|size| match size.up_to {
+                    Some(rows) => format!("≤{rows}: {}", size.batches),
+                    None => format!("more: {}", size.batches),
+                })
+                .collect();
+            table.row(&[
+                &format!("rows a batch, {operation}"),
+                &format!("{} ({})", figure(batches.mean_rows), sizes.join(", ")),
+            ]);
+        }
+        table.to_string()
+    }
+
+    fn plots(&self) -> Plots {
+        let name = "server".to_owned();
+        Plots {
+            latency: self
+                .totals
+                .latency_ms
+                .map(|latency| (name.clone(), latency))
+                .into_iter()
+                .collect(),
+            throughput: vec![(name.clone(), self.totals.throughput)],
+            memory: self
+                .server
+                .iter()
+                .map(|server| (name.clone(), server.rss.curve.clone()))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The machine and the source that a measurement was made on.
+
+use std::{num::NonZeroUsize, process::Command, thread::available_parallelism};
+
+use serde::Serialize;
+use sysinfo::{CpuRefreshKind, RefreshKind, System};
+
+/// The machine.
+#[derive(Debug, Serialize)]
+pub struct Device {
+    /// The CPU's name.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// The operating system.
+    pub system: Option<String>,
+}
+
+impl Device {
+    /// The machine this runs on.
+    pub fn of_this_machine() -> Self {
+        let system =
+            System::new_with_specifics(RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing()));
+        Self {
+            cpu: system
+                .cpus()
+                .first()
+                .map(|cpu| cpu.brand().trim().to_owned())
+                .filter(|brand| !brand.is_empty())
+                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: available_parallelism().map_or(1, NonZeroUsize::get),
+            system: System::long_os_version(),
+        }
+    }
+}
+
+/// The commit of the working directory, with `-dirty` where files differ from it.
+pub fn commit() -> Option<String> {
+    let output = Command::new("git")
+        .args([
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=40",
+            "--exclude=*",
+        ])
+        .output()
+        .ok()?;
+    let commit = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !commit.is_empty()).then_some(commit)
+}
