@@ -52,9 +52,12 @@ impl OwnServer {
             _data: data,
             url: String::new(),
         };
-        server.url = server
-            .address()
-            .with_context(|| format!("`facescan serve` did not start:\n{}", end_of(&log)))?;
+        server.url = server.address().with_context(|| {
+            format!(
+                "`facescan serve` does not start; its log ends with\n{}",
+                end_of(&log)
+            )
+        })?;
         server.wait_until_ready().await?;
         Ok(server)
     }

@@ -10,8 +10,7 @@ use tokio::time::{sleep_until, timeout};
 use super::{
     Settings,
     child::OwnServer,
-    report::{self, Plots, Render, Table, figure, millis, or_dash, percent},
-    run_to_end,
+    report, run_to_end,
     workload::{Picture, Window, Workload, positive},
 };
 use connection::get;
@@ -26,6 +25,7 @@ pub mod connection;
 pub mod generator;
 mod process;
 mod prometheus;
+mod render;
 pub mod tally;
 pub mod target;
 
@@ -218,92 +218,5 @@ pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-impl Render for LoadFigures {
-    fn markdown(&self) -> String {
-        let totals = &self.totals;
-        let counts = &totals.counts;
-        let mut table = Table::new(["", "value"]);
-        match self.pace {
-            Pace::Clients(clients) => table.row(&[&"clients", &clients]),
-            Pace::Rate(rate) => table.row(&[&"requests a second asked for", &figure(rate)]),
-        }
-        table.row(&[&"requests", &counts.requests]);
-        for (status, count) in &counts.answers {
-            table.row(&[&format!("answers with {status}"), &count]);
-        }
-        table.row(&[&"connection failures", &counts.failed]);
-        if let Some(failure) = &counts.first_failure {
-            table.row(&[&"first failure", failure]);
-        }
-        table.row(&[&"unanswered", &counts.unanswered]);
-        table.row(&[&"200s a second", &figure(totals.throughput)]);
-        if let Some(latency) = &totals.latency_ms {
-            table.row(&[&"p50", &millis(latency.p50)]);
-            table.row(&[&"p90", &millis(latency.p90)]);
-            table.row(&[&"p99", &millis(latency.p99)]);
-            table.row(&[&"p99.9", &millis(latency.p99_9)]);
-            table.row(&[&"max", &millis(latency.max)]);
-        }
-        if let Some(rejected) = &totals.rejected_ms {
-            table.row(&[&"429s", &percent(totals.rejected_share())]);
-            table.row(&[&"p99 of the 429s", &millis(rejected.p99)]);
-        }
-        if let Some(lag) = &totals.lag_ms {
-            table.row(&[&"p99 of the generator's lag", &millis(lag.p99)]);
-        }
-        table.row(&[&"bytes sent", &counts.bytes_sent]);
-        table.row(&[&"bytes received", &counts.bytes_received]);
-        table.row(&[
-            &"cores that the generator used",
-            &or_dash(self.generator_cores, figure),
-        ]);
-        if let Some(server) = &self.server {
-            let Usage {
-                cpu_seconds,
-                cores,
-                rss,
-            } = server;
-            table.row(&[
-                &"server's CPU time",
-                &format!("{} s ({} cores)", figure(*cpu_seconds), figure(*cores)),
-            ]);
-            table.row(&[
-                &"server's memory, first/peak/last",
-                &format!("{:.0}/{:.0}/{:.0} MiB", rss.first, rss.peak, rss.last),
-            ]);
-        }
-        for (operation, batches) in self.batches.iter().flatten() {
-            let sizes: Vec<String> = batches
-                .sizes
-                .iter()
-                .map(|size| match size.up_to {
-                    Some(rows) => format!("≤{rows}: {}", size.batches),
-                    None => format!("more: {}", size.batches),
-                })
-                .collect();
-            table.row(&[
-                &format!("rows a batch, {operation}"),
-                &format!("{} ({})", figure(batches.mean_rows), sizes.join(", ")),
-            ]);
-        }
-        table.to_string()
-    }
-
-    fn plots(&self) -> Plots {
-        let name = "server".to_owned();
-        Plots {
-            latency: self
-                .totals
-                .latency_ms
-                .map(|latency| (name.clone(), latency))
-                .into_iter()
-                .collect(),
-            throughput: vec![(name.clone(), self.totals.throughput)],
-            memory: self
-                .server
-                .iter()
-                .map(|server| (name.clone(), server.rss.curve.clone()))
-                .collect(),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -72,13 +72,9 @@ impl Overload {
         ]);
         for (name, figures) in self.parts() {
             let totals = &figures.totals;
-            let offered = match figures.pace {
-                Pace::Clients(_) => None,
-                Pace::Rate(rate) => Some(rate),
-            };
             table.row(&[
                 &name,
-                &or_dash(offered, figure),
+                &figure(totals.offered),
                 &figure(totals.throughput),
                 &or_dash(totals.latency_ms.map(|latency| latency.p99), millis),
                 &percent(totals.rejected_share()),

@@ -46,6 +46,8 @@ pub struct Totals {
     /// How many there were.
     #[serde(flatten)]
     pub counts: Counts,
+    /// Requests per second that were due.
+    pub offered: f64,
     /// Answers with 200 that came within the window, per second.
     pub throughput: f64,
     /// Latency of the 200s, from when each request was due.
@@ -133,6 +135,7 @@ impl Tally {
         self.counts.unanswered = self.counts.requests.saturating_sub(ended);
         let seconds = (self.window.end - self.window.start).as_secs_f64();
         Totals {
+            offered: self.counts.requests as f64 / seconds,
             throughput: self.ok_within as f64 / seconds,
             latency_ms: self.ok.percentiles(),
             rejected_ms: self.rejected.percentiles(),
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!((counts.failed, counts.unanswered), (1, 1));
         assert_eq!(counts.first_failure.as_deref(), Some("reset"));
         assert_eq!((counts.bytes_sent, counts.bytes_received), (21, 30));
-        assert_eq!(totals.throughput, 1.0);
+        assert_eq!((totals.offered, totals.throughput), (2.5, 1.0));
         assert_eq!(totals.rejected_share(), 0.2);
         let latency = totals.latency_ms.unwrap();
         assert_eq!(latency.count, 2);

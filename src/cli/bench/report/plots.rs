@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use plotters::{
+    chart::SeriesLabelPosition,
     coord::Shift,
     prelude::{
-        ChartBuilder, DrawingArea, IntoDrawingArea, IntoSegmentedCoord, LineSeries, PathElement,
-        Rectangle, SVGBackend, SegmentValue,
+        ChartBuilder, DrawingArea, IntoDrawingArea, LineSeries, PathElement, Rectangle, SVGBackend,
     },
     style::{BLACK, Color, Palette, Palette99, WHITE},
 };
@@ -43,7 +43,11 @@ impl Plots {
                 .iter()
                 .map(|(name, p)| (name.as_str(), vec![p.p50, p.p90, p.p99, p.p99_9, p.max]))
                 .collect();
-            let label = |at: &f64| place(*at).map_or("", |place| SHOWN[place]).to_owned();
+            let label = |at: &f64| {
+                place(*at, SHOWN.len())
+                    .map_or("", |place| SHOWN[place])
+                    .to_owned()
+            };
             let title = "Latency in milliseconds";
             draw_lines(
                 &folder.join("latency.svg"),
@@ -71,9 +75,9 @@ impl Plots {
     }
 }
 
-/// The percentile at a whole place of the axis.
-fn place(at: f64) -> Option<usize> {
-    (0..SHOWN.len()).find(|place| (at - *place as f64).abs() < 1e-6)
+/// Which of `count` things stands at a place of the axis; none between whole places.
+fn place(at: f64, count: usize) -> Option<usize> {
+    (0..count).find(|place| (at - *place as f64).abs() < 1e-6)
 }
 
 fn draw_lines(
@@ -113,6 +117,7 @@ fn draw_lines(
     }
     chart
         .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()?;
@@ -121,32 +126,27 @@ fn draw_lines(
 
 fn draw_bars(path: &Path, bars: &[(String, f64)]) -> Outcome {
     let area = blank(path)?;
-    let names = (0..bars.len()).into_segmented();
+    let across = -0.5..bars.len() as f64 - 0.5;
+    let up = 0.0..highest(bars.iter().map(|(_, value)| *value));
     let mut chart = ChartBuilder::on(&area)
         .caption("Pictures a second", ("sans-serif", 20))
         .margin(15)
         .x_label_area_size(30)
         .y_label_area_size(70)
-        .build_cartesian_2d(names, 0.0..highest(bars.iter().map(|(_, value)| *value)))?;
+        .build_cartesian_2d(across, up)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_labels(bars.len())
-        .x_label_formatter(&|at| match at {
-            SegmentValue::CenterOf(number) => {
-                bars.get(*number).map_or("", |(name, _)| name).to_owned()
-            }
-            _ => String::new(),
+        // Twice as many, or the axis may skip some.
+        .x_labels(2 * bars.len())
+        .x_label_formatter(&|at| {
+            place(*at, bars.len()).map_or_else(String::new, |bar| bars[bar].0.clone())
         })
         .draw()?;
     chart.draw_series(bars.iter().enumerate().map(|(number, (_, value))| {
-        let corners = [
-            (SegmentValue::Exact(number), 0.0),
-            (SegmentValue::Exact(number + 1), *value),
-        ];
-        let mut bar = Rectangle::new(corners, Palette99::pick(number).filled());
-        bar.set_margin(0, 0, 20, 20);
-        bar
+        let middle = number as f64;
+        let corners = [(middle - 0.35, 0.0), (middle + 0.35, *value)];
+        Rectangle::new(corners, Palette99::pick(number).filled())
     }))?;
     Ok(area.present()?)
 }
@@ -188,7 +188,8 @@ mod tests {
         for label in SHOWN.iter().chain(&["ours"]) {
             assert!(latency.contains(label), "{label} is not in {latency}");
         }
-        assert!(read("throughput.svg").unwrap().contains("floor"));
+        let throughput = read("throughput.svg").unwrap();
+        assert!(throughput.contains("floor") && throughput.contains("ours"));
         assert!(read("memory.svg").is_err());
     }
 }
