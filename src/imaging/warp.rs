@@ -174,12 +174,12 @@ impl Line {
 fn place(line: &mut Line, to_picture: &Similarity, y: f64) {
     for i in 0..LINE {
         let position = to_picture.apply([f64::from(i as i32), y]);
-        for axis in 0..2 {
-            let whole = position[axis].floor();
+        for (axis, position) in position.into_iter().enumerate() {
+            let whole = position.floor();
             // What is beyond every picture may move, so that the low bits of the sum are the number.
             let near = whole.clamp(-2.0, f64::from(i32::MAX));
             line.at[axis][i] = (near + WHOLE).to_bits() as i32;
-            line.shares[axis][i] = (position[axis] - whole) as f32;
+            line.shares[axis][i] = (position - whole) as f32;
         }
     }
 }

@@ -22,7 +22,7 @@ fn opencv(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
             let across = taps(picture.width(), width, x);
             let rows = taps(picture.height(), height, y).map(|(row, weight)| {
                 let parts = across.map(|(x, w)| i32::from(picture[(x, row)][channel]) * w);
-                ((parts[0] + parts[1]) >> 4) * weight >> 16
+                (((parts[0] + parts[1]) >> 4) * weight) >> 16
             });
             ((rows[0] + rows[1] + 2) >> 2) as u8
         }))
