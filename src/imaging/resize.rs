@@ -2,11 +2,19 @@
 
 mod area;
 mod bicubic;
-mod point;
+pub(super) mod point;
+pub(super) mod triangle;
+mod window;
 
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::RgbImage;
+
+/// Bytes of a pixel in a picture.
+const RGB: usize = 3;
+
+/// A pixel of a resized line: red, green, blue and something, so that four bytes at a time may be read and written.
+pub(super) type Pixel = [u8; 4];
 
 /// How samples are weighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

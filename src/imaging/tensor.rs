@@ -1,9 +1,10 @@
 //! Pixels to network input: normalised, planar, written straight into a batch row.
 
 use image::RgbImage;
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::resize::{Filter, resize};
+use super::resize::{Pixel, point, triangle};
 
 /// The order of the channel planes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,9 +45,9 @@ impl Normalisation {
         }
     }
 
-    /// All 256 results of one output plane.
-    fn table(&self, plane: usize) -> [f32; 256] {
-        std::array::from_fn(|x| (x as f32 - self.mean[plane]) * self.scale[plane])
+    /// What a sample becomes in one output plane.
+    fn of(&self, sample: u8, plane: usize) -> f32 {
+        (f32::from(sample) - self.mean[plane]) * self.scale[plane]
     }
 }
 
@@ -87,7 +88,7 @@ impl Letterbox {
 /// Scales `picture` to fit `side_w` × `side_h`, puts it at the top left on zero pixels, normalises, and writes the
 /// three planes to `row` (CHW; `3 · side_w · side_h` values). The padding is a normalised zero pixel.
 ///
-/// The filter is [`Filter::BilinearPoint`], OpenCV's, which the detectors' recorded answers come from.
+/// The filter is [`Filter::BilinearPoint`](super::resize::Filter::BilinearPoint), OpenCV's, which the detectors' recorded answers come from.
 /// Antialiasing moves YuNet's boxes by up to 2.7 px on the reference pictures and gains little: of 81 faces reduced
 /// to a 128-pixel input it finds 53 to 55 where this finds 52, and as many as this at 192 and 256.
 ///
@@ -100,9 +101,39 @@ pub fn letterbox_into(
     row: &mut [f32],
 ) -> Letterbox {
     let fit = Letterbox::fit(picture.dimensions(), (side_w, side_h));
-    let scaled = resize(picture, fit.width, fit.height, Filter::BilinearPoint);
-    write_planes(&scaled, (side_w, side_h), normalisation, row);
+    let mut planes = Planes::new(row, (side_w, side_h), normalisation);
+    if !picture.is_empty() {
+        let mut lines = point::lines(picture, fit.width, fit.height);
+        while let Some(line) = lines.next() {
+            planes.push(line);
+        }
+    }
+    planes.pad();
     fit
+}
+
+/// Stretches `picture` to `width` × `height`, normalises, and writes the three planes to `row` (CHW;
+/// `3 · width · height` values). A picture without pixels counts as black.
+///
+/// The filter is [`Filter::Bilinear`](super::resize::Filter::Bilinear), antialiased when shrinking, and its samples
+/// are rounded to whole levels: what torchvision makes of 8-bit pictures, to within one level.
+///
+/// # Panics
+/// When `row` has another length.
+pub fn preprocess_into(
+    picture: &RgbImage,
+    (width, height): (u32, u32),
+    normalisation: &Normalisation,
+    row: &mut [f32],
+) {
+    let mut planes = Planes::new(row, (width, height), normalisation);
+    if !picture.is_empty() {
+        let mut lines = triangle::lines(picture, width, height);
+        while let Some(line) = lines.next() {
+            planes.push(line);
+        }
+    }
+    planes.pad();
 }
 
 /// Normalises a picture that already has the network's size and writes its three planes to `row` (CHW).
@@ -110,120 +141,84 @@ pub fn letterbox_into(
 /// # Panics
 /// When `row` does not hold three values a pixel.
 pub fn fill_row(picture: &RgbImage, normalisation: &Normalisation, row: &mut [f32]) {
-    write_planes(picture, picture.dimensions(), normalisation, row);
+    let mut planes = Planes::new(row, picture.dimensions(), normalisation);
+    let mut line = vec![Pixel::default(); picture.width() as usize];
+    for source in picture
+        .as_raw()
+        .chunks_exact((picture.width() as usize * 3).max(1))
+    {
+        widen(source, &mut line);
+        planes.push(&line);
+    }
 }
 
-fn write_planes(
-    picture: &RgbImage,
-    (side_w, side_h): (u32, u32),
-    normalisation: &Normalisation,
-    row: &mut [f32],
-) {
-    let (side_w, side_h) = (side_w as usize, side_h as usize);
-    assert_eq!(
-        row.len(),
-        3 * side_w * side_h,
-        "a row of 3×{side_h}×{side_w}"
-    );
-    if row.is_empty() {
-        return;
-    }
-    let (width, samples) = (picture.width() as usize, picture.as_raw());
-    let planes = row.chunks_exact_mut(side_w * side_h);
-    for (plane, (target, channel)) in planes.zip(normalisation.planes()).enumerate() {
-        let table = normalisation.table(plane);
-        for (y, line) in target.chunks_exact_mut(side_w).enumerate() {
-            let pixels = samples.get(y * width * 3..(y + 1) * width * 3);
-            let pixels = pixels.unwrap_or_default();
-            let (inside, padding) = line.split_at_mut(pixels.len() / 3);
-            for (out, pixel) in inside.iter_mut().zip(pixels.chunks_exact(3)) {
-                *out = table[usize::from(pixel[channel])];
-            }
-            padding.fill(table[0]);
+/// The planes of a row, filled line by line from the top.
+struct Planes<'a> {
+    /// What is still to be filled, in the output's order.
+    rest: [&'a mut [f32]; 3],
+    width: usize,
+    normalisation: Normalisation,
+}
+
+impl<'a> Planes<'a> {
+    /// # Panics
+    /// When `row` does not hold three values a pixel.
+    fn new(row: &'a mut [f32], (width, height): (u32, u32), normalisation: &Normalisation) -> Self {
+        let (width, height) = (width as usize, height as usize);
+        let len = width * height;
+        assert_eq!(row.len(), 3 * len, "a row of 3×{height}×{width}");
+        let (first, others) = row.split_at_mut(len);
+        let (second, third) = others.split_at_mut(len);
+        Self {
+            rest: [first, second, third],
+            width,
+            normalisation: *normalisation,
         }
+    }
+
+    /// Writes the next line of each plane, and padding where `pixels` is shorter.
+    fn push(&mut self, pixels: &[Pixel]) {
+        let channels = self.normalisation.planes();
+        for (plane, (rest, channel)) in self.rest.iter_mut().zip(channels).enumerate() {
+            let Some((line, below)) = std::mem::take(rest).split_at_mut_checked(self.width) else {
+                return;
+            };
+            *rest = below;
+            let (mean, scale) = (
+                self.normalisation.mean[plane],
+                self.normalisation.scale[plane],
+            );
+            let (inside, padding) = line.split_at_mut(pixels.len().min(line.len()));
+            normalise(pixels, channel, mean, scale, inside);
+            padding.fill(self.normalisation.of(0, plane));
+        }
+    }
+
+    /// Fills what is left with padding.
+    fn pad(self) {
+        for (plane, rest) in self.rest.into_iter().enumerate() {
+            rest.fill(self.normalisation.of(0, plane));
+        }
+    }
+}
+
+/// Writes one normalised channel of a line.
+#[multiversion(targets = "simd")]
+fn normalise(pixels: &[Pixel], channel: usize, mean: f32, scale: f32, out: &mut [f32]) {
+    let shift = 8 * channel as u32;
+    for (out, pixel) in out.iter_mut().zip(pixels) {
+        let sample = (u32::from_le_bytes(*pixel) >> shift) & 255;
+        *out = (sample as i32 as f32 - mean) * scale;
+    }
+}
+
+/// Gives a line of a picture four bytes a pixel.
+#[multiversion(targets = "simd")]
+fn widen(line: &[u8], out: &mut [Pixel]) {
+    for (out, pixel) in out.iter_mut().zip(line.as_chunks::<3>().0) {
+        *out = [pixel[0], pixel[1], pixel[2], 0];
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::imaging::synthetic::synthetic;
-    use image::Rgb;
-
-    #[test]
-    fn planes_are_ordered_normalised_and_padded() {
-        let picture = RgbImage::from_pixel(2, 1, Rgb([10, 20, 30]));
-        let normalisation = Normalisation {
-            order: ChannelOrder::Bgr,
-            mean: [1.0, 2.0, 3.0],
-            scale: [0.5, 1.0, 2.0],
-        };
-        let mut row = vec![f32::NAN; 3 * 2 * 4];
-        let fit = letterbox_into(&picture, (4, 2), &normalisation, &mut row);
-        assert_eq!((fit.width, fit.height, fit.scale), (4, 2, 2.0));
-        assert_eq!(row[..8], [14.5; 8]);
-        assert_eq!(row[8..16], [18.0; 8]);
-        assert_eq!(row[16..], [14.0; 8]);
-
-        let mut row = vec![f32::NAN; 3 * 3 * 4];
-        let fit = letterbox_into(&picture, (4, 3), &normalisation, &mut row);
-        assert_eq!((fit.width, fit.height), (4, 2));
-        assert_eq!(row[..8], [14.5; 8]);
-        assert_eq!(row[8..12], [-0.5; 4]);
-        assert_eq!(row[20..24], [-2.0; 4]);
-        assert_eq!(row[32..], [-6.0; 4]);
-    }
-
-    #[test]
-    fn a_narrow_picture_is_padded_at_the_right() {
-        let picture = RgbImage::from_pixel(1, 2, Rgb([7, 8, 9]));
-        let mut row = vec![f32::NAN; 3 * 4 * 4];
-        letterbox_into(
-            &picture,
-            (4, 4),
-            &Normalisation::identity(ChannelOrder::Rgb),
-            &mut row,
-        );
-        assert_eq!(row[..8], [7.0, 7.0, 0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
-    }
-
-    #[test]
-    fn the_far_corner_maps_back_to_within_half_a_network_pixel() {
-        for size in [(3000, 2171), (970, 2204), (17, 1999), (1, 1)] {
-            let fit = Letterbox::fit(size, (640, 640));
-            assert!(fit.width <= 640 && fit.height <= 640);
-            assert!(
-                fit.width == 640 || fit.height == 640,
-                "{size:?} fills a side"
-            );
-            let [x, y] = fit.to_picture([fit.width as f32, fit.height as f32]);
-            let tolerance = 0.5 / fit.scale + 1e-2;
-            assert!((x - size.0 as f32).abs() <= tolerance, "{size:?} {x}");
-            assert!((y - size.1 as f32).abs() <= tolerance, "{size:?} {y}");
-        }
-    }
-
-    #[test]
-    fn fill_row_is_the_picture() {
-        let picture = synthetic(5, 3);
-        let mut row = vec![0.0; 45];
-        fill_row(
-            &picture,
-            &Normalisation::identity(ChannelOrder::Rgb),
-            &mut row,
-        );
-        for (x, y, pixel) in picture.enumerate_pixels() {
-            for c in 0..3 {
-                let at = c * 15 + (y * 5 + x) as usize;
-                assert_eq!(row[at], f32::from(pixel[c]));
-            }
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "a row of 3×4×4")]
-    fn a_row_of_another_length_is_refused() {
-        let identity = Normalisation::identity(ChannelOrder::Rgb);
-        letterbox_into(&synthetic(4, 4), (4, 4), &identity, &mut [0.0; 47]);
-    }
-}
+mod tests;

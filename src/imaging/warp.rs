@@ -1,8 +1,9 @@
 //! Face alignment: a five-point similarity to the ArcFace template, sampled bilinearly.
 
-use image::RgbImage;
+use image::{Rgb, RgbImage};
+use multiversion::multiversion;
 
-use super::geometry::Landmarks;
+use super::{geometry::Landmarks, resize::Pixel};
 
 /// The side of an aligned face in pixels.
 pub const ALIGNED_SIDE: u32 = 112;
@@ -103,46 +104,129 @@ fn mean(points: &Landmarks) -> [f64; 2] {
 /// `None` where [`similarity`] is.
 pub fn align_face(picture: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
     let to_picture = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
-    let mut crop = RgbImage::new(ALIGNED_SIDE, ALIGNED_SIDE);
-    for (x, y, pixel) in crop.enumerate_pixels_mut() {
-        pixel.0 = sample(picture, to_picture.apply([f64::from(x), f64::from(y)]));
+    let mut samples = Vec::with_capacity((ALIGNED_SIDE * ALIGNED_SIDE * 3) as usize);
+    let mut line = Line::new();
+    for y in 0..ALIGNED_SIDE {
+        place(&mut line, &to_picture, f64::from(y));
+        line.gather(picture);
+        blend(&mut line);
+        samples.extend(line.pixels.iter().flat_map(|[r, g, b, _]| [r, g, b]));
     }
-    Some(crop)
+    RgbImage::from_raw(ALIGNED_SIDE, ALIGNED_SIDE, samples)
 }
 
-/// The picture at a fractional position; pixels outside count as black.
-fn sample(picture: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
-    let (width, height) = (f64::from(picture.width()), f64::from(picture.height()));
-    if !(x > -1.0 && y > -1.0 && x < width && y < height) {
-        return [0; 3];
+/// Floats from here on are whole for a while, so that the low bits of a sum with it are a number. A cast would check
+/// for numbers that are too large, and one at a time.
+const WHOLE: f64 = (3u64 << 51) as f64;
+
+const LINE: usize = ALIGNED_SIDE as usize;
+
+/// One line of a crop, and what it is made of.
+struct Line {
+    /// The column and the row of the upper left of the four pixels around each position.
+    at: [[i32; LINE]; 2],
+    /// How far right of and below it the position lies, 0..1.
+    shares: [[f32; LINE]; 2],
+    /// The upper left, upper right, lower left and lower right pixel.
+    corners: [[Pixel; LINE]; 4],
+    pixels: [Pixel; LINE],
+}
+
+impl Line {
+    fn new() -> Self {
+        Self {
+            at: [[0; LINE]; 2],
+            shares: [[0.0; LINE]; 2],
+            corners: [[Pixel::default(); LINE]; 4],
+            pixels: [Pixel::default(); LINE],
+        }
     }
-    let (left, top) = (x.floor(), y.floor());
-    let (fx, fy) = ((x - left) as f32, (y - top) as f32);
-    let (left, top) = (left as i64, top as i64);
-    let at = |x: i64, y: i64| -> [f32; 3] {
-        let inside = u32::try_from(x).ok().zip(u32::try_from(y).ok());
+
+    /// Fetches the pixels around the positions; those outside the picture are black.
+    fn gather(&mut self, picture: &RgbImage) {
+        let (width, samples) = (picture.width() as usize, picture.as_raw().as_slice());
+        let stride = width * 3;
+        let pair = |at: usize| samples.get(at..at + 8);
+        for i in 0..LINE {
+            let (left, top) = (self.at[0][i], self.at[1][i]);
+            let inside = usize::try_from(left).ok().zip(usize::try_from(top).ok());
+            let inside = inside.filter(|(left, _)| left + 1 < width);
+            let pairs = inside.and_then(|(left, top)| {
+                let at = top.checked_mul(stride)? + left * 3;
+                Some((pair(at)?, pair(at + stride)?))
+            });
+            let corners = match pairs {
+                // One load brings both pixels of a row.
+                Some((&[a, b, c, d, e, f, g, _], &[h, j, k, l, m, n, o, _])) => {
+                    [[a, b, c, d], [d, e, f, g], [h, j, k, l], [l, m, n, o]]
+                }
+                _ => around(picture, i64::from(left), i64::from(top)),
+            };
+            for (all, corner) in self.corners.iter_mut().zip(corners) {
+                all[i] = corner;
+            }
+        }
+    }
+}
+
+/// Finds where the positions of line `y` lie in the picture.
+#[multiversion(targets = "simd")]
+fn place(line: &mut Line, to_picture: &Similarity, y: f64) {
+    for i in 0..LINE {
+        let position = to_picture.apply([f64::from(i as i32), y]);
+        for (axis, position) in position.into_iter().enumerate() {
+            let whole = position.floor();
+            // What is beyond every picture may move, so that the low bits of the sum are the number.
+            let near = whole.clamp(-2.0, f64::from(i32::MAX));
+            line.at[axis][i] = (near + WHOLE).to_bits() as i32;
+            line.shares[axis][i] = (position - whole) as f32;
+        }
+    }
+}
+
+/// The four pixels at and after a position; those outside the picture are black.
+#[cold]
+fn around(picture: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
+    [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, down)| {
+        let inside = u32::try_from(left + right)
+            .ok()
+            .zip(u32::try_from(top + down).ok());
         inside
             .and_then(|(x, y)| picture.get_pixel_checked(x, y))
-            .map_or([0.0; 3], |pixel| pixel.0.map(f32::from))
-    };
-    let corners = [
-        at(left, top),
-        at(left + 1, top),
-        at(left, top + 1),
-        at(left + 1, top + 1),
-    ];
-    std::array::from_fn(|c| {
-        let [a, b, d, e] = corners.map(|corner| corner[c]);
-        let upper = a + fx * (b - a);
-        let lower = d + fx * (e - d);
-        (upper + fy * (lower - upper)).round() as u8
+            .map_or(Pixel::default(), |Rgb([r, g, b])| [*r, *g, *b, 0])
     })
+}
+
+/// Mixes the four pixels around each position by how near they are.
+#[multiversion(targets = "simd")]
+fn blend(line: &mut Line) {
+    for i in 0..LINE {
+        let corners = [0, 1, 2, 3].map(|corner: usize| u32::from_le_bytes(line.corners[corner][i]));
+        let [fx, fy] = [line.shares[0][i], line.shares[1][i]];
+        let mut pixel = 0;
+        for channel in 0..3 {
+            let [a, b, c, d] = corners.map(|word| ((word >> (8 * channel)) & 255) as i32 as f32);
+            let upper = a + fx * (b - a);
+            let lower = c + fx * (d - c);
+            let level = upper + fy * (lower - upper);
+            // Half away from zero; adding a half first would round 0.49999997 up.
+            let whole = level.floor();
+            let whole = if level - whole >= 0.5 {
+                whole + 1.0
+            } else {
+                whole
+            };
+            pixel |= ((whole + 8_388_608.0).to_bits() & 255) << (8 * channel);
+        }
+        line.pixels[i] = pixel.to_le_bytes();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::imaging::synthetic::{picture, reference, synthetic};
+    use proptest::prelude::*;
 
     fn points(value: &serde_json::Value) -> Landmarks {
         serde_json::from_value(value.clone()).unwrap()
@@ -212,6 +296,55 @@ mod tests {
             );
             assert!(worst <= 3, "{name}: {worst} levels");
         }
+    }
+
+    /// The picture at a fractional position by definition; pixels outside count as black.
+    fn sample(picture: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
+        let (left, top) = (x.floor(), y.floor());
+        let (fx, fy) = ((x - left) as f32, (y - top) as f32);
+        let at = |right: i64, down: i64| -> [f32; 3] {
+            let inside = u32::try_from(left as i64 + right)
+                .ok()
+                .zip(u32::try_from(top as i64 + down).ok());
+            inside
+                .and_then(|(x, y)| picture.get_pixel_checked(x, y))
+                .map_or([0.0; 3], |pixel| pixel.0.map(f32::from))
+        };
+        let corners = [at(0, 0), at(1, 0), at(0, 1), at(1, 1)];
+        std::array::from_fn(|c| {
+            let [a, b, d, e] = corners.map(|corner| corner[c]);
+            let upper = a + fx * (b - a);
+            let lower = d + fx * (e - d);
+            (upper + fy * (lower - upper)).round() as u8
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn crops_are_the_definition_to_the_last_bit(
+            (width, height) in (1u32..150, 1u32..150),
+            (a, b) in (-4.0..4.0, -4.0..4.0),
+            (tx, ty) in (-300.0..300.0, -300.0..300.0),
+        ) {
+            let picture = synthetic(width, height);
+            let known = Similarity { a, b, tx, ty };
+            let points = ARCFACE_TEMPLATE.map(|p| known.apply(p.map(f64::from)).map(|v| v as f32));
+            let Some(found) = similarity(&points, &ARCFACE_TEMPLATE) else {
+                return Ok(());
+            };
+            let to_picture = found.inverse();
+            let plain = RgbImage::from_fn(ALIGNED_SIDE, ALIGNED_SIDE, |x, y| {
+                Rgb(sample(&picture, to_picture.apply([f64::from(x), f64::from(y)])))
+            });
+            prop_assert!(align_face(&picture, &points) == Some(plain));
+        }
+    }
+
+    #[test]
+    fn faces_far_outside_are_black() {
+        let far = ARCFACE_TEMPLATE.map(|[x, y]| [x * 1e6 - 4e12, y * 1e6 + 4e12]);
+        let black = RgbImage::new(ALIGNED_SIDE, ALIGNED_SIDE);
+        assert!(align_face(&synthetic(9, 9), &far) == Some(black));
     }
 
     #[test]

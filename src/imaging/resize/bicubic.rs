@@ -2,6 +2,8 @@
 
 use image::RgbImage;
 
+use super::window;
+
 /// Pillow keeps weights in 22 fractional bits: 32, less 8 for the sample and 2 for overshoot and sign.
 const FRACTION: u32 = 22;
 
@@ -45,24 +47,12 @@ impl Window {
 }
 
 fn windows(old: usize, new: usize) -> Vec<Window> {
-    let scale = old as f64 / new as f64;
-    // The kernel widens when shrinking and never narrows.
-    let widening = scale.max(1.0);
-    let reach = 2.0 * widening;
-    (0..new)
-        .map(|i| {
-            let centre = (i as f64 + 0.5) * scale;
-            let first = (centre - reach + 0.5).max(0.0) as usize;
-            let end = ((centre + reach + 0.5) as usize).min(old);
-            let weights: Vec<f64> = (first..end)
-                .map(|x| kernel((x as f64 - centre + 0.5) / widening))
-                .collect();
-            let sum: f64 = weights.iter().sum();
-            let fixed = |w: f64| (w / sum * f64::from(1 << FRACTION)).round() as i32;
-            Window {
-                first,
-                weights: weights.into_iter().map(fixed).collect(),
-            }
+    let fixed = |w: f64| (w * f64::from(1 << FRACTION)).round() as i32;
+    window::windows(old, new, 2.0, kernel)
+        .into_iter()
+        .map(|window| Window {
+            first: window.first,
+            weights: window.weights.into_iter().map(fixed).collect(),
         })
         .collect()
 }
