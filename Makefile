@@ -28,7 +28,7 @@ lint: ## check the formatting and clippy, and that the scripts parse
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/accuracy scripts/references/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 
 doc: ## build the documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
@@ -36,6 +36,8 @@ doc: ## build the documentation; a warning is an error
 accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the folder with lfw_fold1/
 	scripts/accuracy $(FACESCAN)
 
-# Peers and other numbers: make bench BENCH='--peer other=http://127.0.0.1:9000/analyze --rounds 5'
-bench: models ## measure this server against its models alone, into .runtime/bench/
-	$(FACESCAN) bench compare --operation embed --overload --single --output .runtime/bench $(BENCH)
+# More rounds: make bench BENCH='--rounds 7 --seconds 15'
+bench: models ## measure this server beside its models alone and beside its peers, into .runtime/bench/
+	cargo build --release --locked --example preprocess_rate
+	benches/run $(FACESCAN) $(BENCH)
+	cargo bench --locked

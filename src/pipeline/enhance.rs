@@ -357,7 +357,7 @@ impl Pipeline {
                 data: data.into(),
             },
             identity,
-            timings_ms: plan.timings.then(|| timings.clone()),
+            timings_ms: plan.timings.then_some(timings),
         };
         Ok(Enhanced { result, timings })
     }

@@ -229,6 +229,20 @@ impl Pipeline {
             }
             None => None,
         };
+        if let (None, Some((detector, detected, options))) = (&crops, &detected)
+            && options.is_read_quickly()
+        {
+            // A tenth of a millisecond's work, which the way through the pool would double.
+            let began = self.clock.monotonic();
+            let faces = detector.faces(detected, opened.picture.dimensions(), options)?;
+            let finding = self.clock.monotonic().saturating_sub(began);
+            timings.detect += millis(finding);
+            return Ok(Found {
+                faces: faces.into_iter().map(Face::from).collect(),
+                cut: Vec::new(),
+                finding,
+            });
+        }
         let picture = Arc::clone(&opened.picture);
         let clock = Arc::clone(&self.clock);
         let found = self

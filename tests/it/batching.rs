@@ -81,7 +81,7 @@ async fn mixes_of_requests_give_what_each_gives_alone() {
     let alone = TestApp::with(&[("FACESCAN__RUNTIME__INTRA_THREADS", "1")]).await;
     let mut expected: BTreeMap<(usize, bool, u32), Value> = BTreeMap::new();
     for embed in [false, true] {
-        for picture_index in 0..PICTURES.len() {
+        for (picture_index, name) in PICTURES.into_iter().enumerate() {
             for det_size in [320, 256] {
                 let request = Sent {
                     picture: picture_index,
@@ -90,9 +90,7 @@ async fn mixes_of_requests_give_what_each_gives_alone() {
                     leaves: false,
                     broken: false,
                 };
-                let reply = alone
-                    .post(&request.uri(), picture(PICTURES[picture_index]))
-                    .await;
+                let reply = alone.post(&request.uri(), picture(name)).await;
                 expected.insert(
                     (picture_index, embed, det_size),
                     reply.result()["faces"].clone(),

@@ -13,11 +13,11 @@ use crate::{
         extract::ImageRequest,
         middleware::request_id::RequestId,
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
-        respond::{Accepted, respond},
+        respond::{Accepted, respond, respond_small},
     },
     ingest::source::ImageInput,
     pipeline::{
-        answer::{Answer, ScanResult, Timings},
+        answer::{Answer, ImageResult, Outcome, ScanResult, Timings},
         options::{ScanKind, ScanOptions, ScanRequest},
     },
 };
@@ -123,8 +123,24 @@ async fn scan(
         devices: pipeline.devices_of(&operations),
         results: answered.results,
     };
-    let response = respond(Accepted::tree(headers), &pipeline.pool, answer).await?;
+    let accepted = Accepted::tree(headers);
+    let faces: usize = answer.results.iter().map(faces_of).sum();
+    let response = if faces <= FEW_FACES && !options.crops {
+        respond_small(accepted, &answer)?
+    } else {
+        respond(accepted, &pipeline.pool, answer).await?
+    };
     Ok((AppendHeaders(times), response).into_response())
+}
+
+/// Answers with more faces are written on the CPU pool.
+const FEW_FACES: usize = 16;
+
+fn faces_of(result: &ImageResult<ScanResult>) -> usize {
+    match &result.outcome {
+        Outcome::Ok(result) => result.faces.len(),
+        Outcome::Error { .. } => 0,
+    }
 }
 
 async fn one(
@@ -134,6 +150,6 @@ async fn one(
 ) -> Result<(ScanResult, Timings), Error> {
     let options = options.for_image(image.source, image.source_url)?;
     let scan = state.pipeline.scan_stored(image.bytes?, &options).await?;
-    let timings = scan.timings.clone();
+    let timings = scan.timings;
     Ok((ScanResult::new(scan, &options), timings))
 }

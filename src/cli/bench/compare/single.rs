@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{Bench, QUERY};
@@ -24,9 +24,6 @@ use crate::cli::bench::{
 /// Requests that are asked for their timings.
 const SAMPLES: usize = 100;
 
-/// The header in which a server may tell the milliseconds of inference.
-const INFERENCE: &str = "x-inference-time";
-
 /// One client's latency, and where it goes.
 #[derive(Debug, Serialize)]
 pub struct Single {
@@ -34,6 +31,8 @@ pub struct Single {
     pub load: LoadFigures,
     /// Decoding in the sampled requests, as the server tells it.
     pub decode_ms: Option<Percentiles>,
+    /// Cutting faces out in the sampled requests, as the server tells it.
+    pub align_ms: Option<Percentiles>,
     /// Inference in the sampled requests, as the server tells it.
     pub inference_ms: Option<Percentiles>,
     /// The rest of each sampled request's latency.
@@ -57,6 +56,8 @@ struct Stages {
     #[serde(default)]
     detect: f64,
     #[serde(default)]
+    align: f64,
+    #[serde(default)]
     embed: f64,
 }
 
@@ -66,18 +67,24 @@ impl Bench<'_> {
         eprintln!("measuring one client");
         let (own, subject) = self.own_server().await?;
         let load = self.load(&subject, Pace::Clients(1)).await?;
-        let mut parts = [Durations::new()?, Durations::new()?, Durations::new()?];
+        let mut parts = [
+            Durations::new()?,
+            Durations::new()?,
+            Durations::new()?,
+            Durations::new()?,
+        ];
         self.sample(&own, &mut parts).await?;
-        let [decode, inference, overhead] = &parts;
+        let [decode, align, inference, overhead] = &parts;
         Ok(Single {
             load,
             decode_ms: decode.percentiles(),
+            align_ms: align.percentiles(),
             inference_ms: inference.percentiles(),
             overhead_ms: overhead.percentiles(),
         })
     }
 
-    async fn sample(&self, own: &OwnServer, parts: &mut [Durations; 3]) -> anyhow::Result<()> {
+    async fn sample(&self, own: &OwnServer, parts: &mut [Durations; 4]) -> anyhow::Result<()> {
         let query = format!("{QUERY}&timings=true");
         let target = Subject::own(own, self.workload, &query)?.target;
         let requests = requests(&target, self.pictures)?;
@@ -101,20 +108,16 @@ impl Bench<'_> {
                 .context("an answer has no result")?
                 .timings_ms;
             let decode = from_millis(stages.decode);
-            let inference = from_millis(
-                inference_header(&whole.headers).unwrap_or(stages.detect + stages.embed),
-            );
-            let [decodes, inferences, overheads] = &mut *parts;
+            let align = from_millis(stages.align);
+            let inference = from_millis(stages.detect + stages.embed);
+            let [decodes, aligns, inferences, overheads] = &mut *parts;
             decodes.add(decode);
+            aligns.add(align);
             inferences.add(inference);
-            overheads.add(took.saturating_sub(decode + inference));
+            overheads.add(took.saturating_sub(decode + align + inference));
         }
         Ok(())
     }
-}
-
-fn inference_header(headers: &HeaderMap) -> Option<f64> {
-    headers.get(INFERENCE)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// A nonsensical number of milliseconds counts as none.
@@ -129,6 +132,7 @@ impl Single {
         for (name, percentiles) in [
             ("total", self.load.totals.latency_ms),
             ("decode, as the server tells", self.decode_ms),
+            ("aligning, as the server tells", self.align_ms),
             ("inference, as the server tells", self.inference_ms),
             ("overhead: the rest of the same request", self.overhead_ms),
         ] {
@@ -147,13 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_wins_where_it_is_a_number() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(inference_header(&headers), None);
-        headers.insert(INFERENCE, "12.5".parse().unwrap());
-        assert_eq!(inference_header(&headers), Some(12.5));
-        headers.insert(INFERENCE, "soon".parse().unwrap());
-        assert_eq!(inference_header(&headers), None);
+    fn nonsensical_times_count_as_none() {
         assert_eq!(from_millis(1.5), Duration::from_micros(1500));
         assert_eq!(from_millis(f64::NAN), Duration::ZERO);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode, header::HOST};
+use http::{Request, StatusCode, header::HOST};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Response,
@@ -41,8 +41,6 @@ pub struct Answer {
 pub struct Whole {
     /// Its status.
     pub status: StatusCode,
-    /// Its headers.
-    pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
 }
@@ -95,7 +93,6 @@ impl Connection {
         let (parts, body) = self.send(request).await?.into_parts();
         Ok(Whole {
             status: parts.status,
-            headers: parts.headers,
             body: body.collect().await?.to_bytes(),
         })
     }
