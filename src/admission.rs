@@ -114,11 +114,8 @@ impl Admission {
     /// # Errors
     /// [`Full::Images`].
     pub fn images(&self, lane: Lane, images: usize) -> Result<ImageTicket, Full> {
-        let budget = match lane {
-            Lane::Interactive => &self.interactive,
-            Lane::Bulk => &self.bulk,
-        };
-        let permit = budget
+        let permit = self
+            .budget(lane)
             .take(images)
             .ok_or_else(|| self.refuse(Full::Images(lane)))?;
         self.metrics.admitted(lane.name(), signed(images));
@@ -130,17 +127,26 @@ impl Admission {
         })
     }
 
-    /// Whether an interactive image would be let in now.
+    /// Whether an image would be let into a lane now; into either where the lane is not known.
     ///
     /// # Errors
     /// [`Full::Images`] when not; it is counted as a refusal.
-    pub fn has_room(&self) -> Result<(), Full> {
-        if self.interactive.permits.available_permits() == 0
-            && self.bulk.permits.available_permits() == 0
-        {
-            return Err(self.refuse(Full::Images(Lane::Interactive)));
+    pub fn has_room(&self, lane: Option<Lane>) -> Result<(), Full> {
+        let is_full = |lane| self.budget(lane).permits.available_permits() == 0;
+        let full = match lane {
+            Some(lane) => is_full(lane).then_some(lane),
+            None => {
+                (is_full(Lane::Interactive) && is_full(Lane::Bulk)).then_some(Lane::Interactive)
+            }
+        };
+        full.map_or(Ok(()), |lane| Err(self.refuse(Full::Images(lane))))
+    }
+
+    fn budget(&self, lane: Lane) -> &Budget {
+        match lane {
+            Lane::Interactive => &self.interactive,
+            Lane::Bulk => &self.bulk,
         }
-        Ok(())
     }
 
     fn refuse(&self, full: Full) -> Full {
@@ -208,10 +214,12 @@ mod tests {
         // The refused one has taken nothing, and the lanes are apart.
         let second = admission.images(Lane::Interactive, 1).unwrap();
         let bulk = admission.images(Lane::Bulk, 8).unwrap();
-        assert!(admission.has_room().is_err());
+        assert!(admission.has_room(None).is_err());
         drop(first);
         admission.images(Lane::Interactive, 3).unwrap();
-        drop((second, bulk));
+        drop(bulk);
+        assert!(admission.has_room(None).is_ok());
+        drop(second);
         let text = admission.metrics.text().unwrap();
         assert!(
             text.contains("facescan_images_in_flight{lane=\"interactive\"} 0"),

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::{
     body::{Body, Options},
-    ticket::{Admitted, Ticket},
+    ticket::{Admitted, Ticket, lane_of},
 };
 use crate::{
     error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned, pool::Stage,
@@ -79,7 +79,13 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
         let limits = &state.config.server;
         let form = Form::of(request.headers())?;
         let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
-        let (admitted, request) = Admitted::body(request, state).await?;
+        // One picture by itself can be refused before it is read. Wrong options are told after that.
+        let alone = match form {
+            Form::Raw => read_options::<O>(query.clone(), None).ok(),
+            _ => None,
+        };
+        let lane = alone.map(|mut options| lane_of(state, *options.lane(), 1));
+        let (admitted, request) = Admitted::body(request, state, lane).await?;
         let (images, in_body) = match form {
             Form::Raw => (vec![raw(request, state).await?], None),
             Form::Multipart => multipart(request, state).await?,

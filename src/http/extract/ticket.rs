@@ -31,11 +31,15 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Lets a request's body in.
+    /// Lets a request's body in; `lane` is the one its images will wait in, where that is known before it is read.
     ///
     /// # Errors
     /// [`Error::Overloaded`] when there is no room for it or for any image; [`Error::BodyTooLarge`] when it says so itself.
-    pub async fn body(request: Request, state: &AppState) -> Result<(Self, Request), Error> {
+    pub async fn body(
+        request: Request,
+        state: &AppState,
+        lane: Option<Lane>,
+    ) -> Result<(Self, Request), Error> {
         let limit = state.config.server.max_body_bytes;
         let stated = stated_length(request.headers());
         if stated.is_some_and(|stated| stated > limit) {
@@ -43,7 +47,7 @@ impl Admitted {
         }
         let admission = &state.admission;
         let admitted = admission
-            .has_room()
+            .has_room(lane)
             .and_then(|()| admission.body(stated.unwrap_or(limit)));
         match admitted {
             Ok(body) => Ok((Self { body }, request)),
@@ -61,17 +65,22 @@ impl Admitted {
         lane: &mut Option<Lane>,
         images: usize,
     ) -> Result<Ticket, Error> {
-        let is_bulk = images >= state.config.admission.bulk_from_images;
-        let lane = *lane.get_or_insert(if is_bulk {
-            Lane::Bulk
-        } else {
-            Lane::Interactive
-        });
+        let lane = *lane.insert(lane_of(state, *lane, images));
         Ok(Ticket {
             _images: state.admission.images(lane, images)?,
             _body: self.body,
         })
     }
+}
+
+/// The lane of a request: the one it names, or by the number of its images.
+pub fn lane_of(state: &AppState, named: Option<Lane>, images: usize) -> Lane {
+    let is_bulk = images >= state.config.admission.bulk_from_images;
+    named.unwrap_or(if is_bulk {
+        Lane::Bulk
+    } else {
+        Lane::Interactive
+    })
 }
 
 fn stated_length(headers: &HeaderMap) -> Option<usize> {
