@@ -41,6 +41,16 @@ pub enum Full {
     Images(Lane),
 }
 
+impl Full {
+    /// The name in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Images(lane) => lane.name(),
+        }
+    }
+}
+
 /// Lets requests in, all of a request or nothing, without a wait.
 #[derive(Clone)]
 pub struct Admission {
@@ -150,10 +160,7 @@ impl Admission {
     }
 
     fn refuse(&self, full: Full) -> Full {
-        self.metrics.refused(match full {
-            Full::Bytes => "bytes",
-            Full::Images(lane) => lane.name(),
-        });
+        self.metrics.refused(full.name());
         full
     }
 }
@@ -174,13 +181,6 @@ pub struct ImageTicket {
     images: usize,
     metrics: Metrics,
     _permit: OwnedSemaphorePermit,
-}
-
-impl ImageTicket {
-    /// The lane its images wait in.
-    pub fn lane(&self) -> Lane {
-        self.lane
-    }
 }
 
 impl Drop for ImageTicket {
