@@ -1,8 +1,7 @@
 //! The application: what every entry shares, put together once.
 
 use std::{
-    num::NonZeroUsize,
-    path::Path,
+    cell::RefCell,
     sync::{Arc, OnceLock},
 };
 
@@ -15,11 +14,10 @@ use crate::{
     imaging::{decode::DecodeOptions, limits::Limits},
     inference::{
         backend::Backend,
-        batcher::Grouping,
-        device::Devices,
-        engine::{Engine, EngineParts, Sessions},
+        device::{Assignment, Devices, asked_for},
         operation::Operation,
-        registry::{ModelSpec, Registry, Role},
+        place::Place,
+        registry::{ModelSpec, Registry},
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, detect::Detector, embed::Embedder, stored::model_file},
@@ -27,6 +25,10 @@ use crate::{
     store::{self, Model, Store, StoreError, StoreSettings},
     telemetry::metrics::Metrics,
 };
+
+use models::{Loader, Places};
+
+mod models;
 
 /// A running application.
 pub struct App {
@@ -55,7 +57,7 @@ impl App {
     /// A model that is missing or does not fit its registry entry, or a database that cannot be used.
     pub async fn start(
         config: Config,
-        backend: &dyn Backend,
+        backend: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let store = open_store(&config).await?;
@@ -68,7 +70,7 @@ impl App {
     /// A model that is missing or does not fit its registry entry.
     pub async fn with_store(
         config: Config,
-        backend: &dyn Backend,
+        backend: Arc<dyn Backend>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
@@ -80,21 +82,27 @@ impl App {
         let loader = Loader {
             config: &config,
             registry: &registry,
-            backend,
+            backend: &backend,
             pool: &pool,
             clock: &clock,
             metrics: &metrics,
+            places: RefCell::new(Places::default()),
         };
-        let (detector_spec, detector_engine) =
-            loader.load(&config.models.detector, Operation::FaceDetection)?;
-        let (embedder_spec, embedder_engine) =
-            loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
-        let devices = Devices::from_config(&config.devices);
-        for (operation, state) in devices.iter() {
-            if let Some(reason) = &state.reason {
-                tracing::warn!(operation = operation.name(), requested = %state.requested, active = %state.active, reason, "falling back");
-            }
-        }
+        let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
+        let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
+        let tried = loader.places.into_inner().into_tried();
+        let mut assignments = vec![detecting.assignment, embedding.assignment];
+        assignments.extend(
+            [
+                Operation::ImageProcessing,
+                Operation::ImageEnhancement,
+                Operation::QualityChecks,
+            ]
+            .map(|operation| on_cpu_only(&config, operation)),
+        );
+        let devices = Devices::new(assignments, tried, Arc::clone(&clock));
+        let (detector_spec, detector_engine) = (detecting.spec, detecting.engine);
+        let (embedder_spec, embedder_engine) = (embedding.spec, embedding.engine);
         let detector = Detector::new(detector_spec, detector_engine)
             .context("the detector has no known head")?;
         for (setting, size) in [
@@ -175,6 +183,26 @@ impl App {
     }
 }
 
+/// An operation that has no graph for accelerators.
+fn on_cpu_only(config: &Config, operation: Operation) -> Assignment {
+    let asked = asked_for(&config.devices, operation);
+    Assignment {
+        operation,
+        requested: asked.map_or_else(
+            || "cpu".to_owned(),
+            |(backend, index)| format!("{backend}:{index}"),
+        ),
+        device: Err(asked.map(|_| {
+            format!(
+                "{} runs on the cpu only in this version",
+                operation.name()
+            )
+        })),
+        cpu: Place::CPU,
+        cpu_proof: None,
+    }
+}
+
 fn stored_model(spec: &ModelSpec) -> Result<Model, StoreError> {
     let file = model_file(spec).map_err(|error| StoreError::Invalid(error.to_string()))?;
     Ok(Model {
@@ -201,74 +229,4 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         .await
         .context("opening the database")?;
     Ok(store)
-}
-
-/// Sessions of one model on the CPU at most.
-const MOST_SESSIONS: usize = 16;
-
-struct Loader<'a> {
-    config: &'a Config,
-    registry: &'a Registry,
-    backend: &'a dyn Backend,
-    pool: &'a Arc<CpuPool>,
-    clock: &'a Arc<dyn Clock>,
-    metrics: &'a Metrics,
-}
-
-impl Loader<'_> {
-    /// Checks a model's file and graph against the registry and starts the engine of its operation.
-    fn load(&self, id: &str, operation: Operation) -> anyhow::Result<(Arc<ModelSpec>, Engine)> {
-        let spec = self.registry.get(id)?;
-        let role = match operation {
-            Operation::FaceEmbedding => Role::Embedder,
-            _ => Role::Detector,
-        };
-        anyhow::ensure!(
-            spec.role == role,
-            "model {id}, field role: is {}, and models.{role} names it",
-            spec.role
-        );
-        let dir = &self.config.models.dir;
-        spec.verify_file(dir)?;
-        let sessions = self.sessions(&spec.path(dir))?;
-        if let Some(session) = sessions.narrow.first() {
-            spec.check_signature(session.signature())?;
-        }
-        let batching = &self.config.batching;
-        let fixed = spec.batch.fixed();
-        let side = match role {
-            Role::Detector => self.config.detection.det_size,
-            Role::Embedder => spec.input.width,
-        };
-        let engine = Engine::start(EngineParts {
-            sessions,
-            grouping: Grouping {
-                max_rows: fixed.unwrap_or(batching.cpu_batch_size),
-                fixed: fixed.is_some(),
-                max_delay: batching.max_queue_delay(),
-            },
-            usual_row_len: 3 * (side * side) as usize,
-            pool: Arc::clone(self.pool),
-            clock: Arc::clone(self.clock),
-            metrics: self.metrics.engine(operation),
-        });
-        tracing::info!(model = id, %role, backend = self.backend.name(), device = "cpu", "model loaded");
-        Ok((Arc::new(spec.clone()), engine))
-    }
-
-    /// One session of one thread for each thread of the pool, and one over all of them. Many cores share few sessions
-    /// of several threads instead, as each holds memory of its own.
-    fn sessions(&self, path: &Path) -> anyhow::Result<Sessions> {
-        let threads = self.pool.threads();
-        let count = threads.min(MOST_SESSIONS);
-        let each = NonZeroUsize::new(threads / count).unwrap_or(NonZeroUsize::MIN);
-        let all = self.config.runtime.threads();
-        let narrow = self.backend.open(path, each, count)?;
-        let wide = if all > each {
-            self.backend.open(path, all, 1)?.pop()
-        } else {
-            None
-        };
-        Ok(Sessions { narrow, wide })
-    }
 }

@@ -7,6 +7,7 @@
 
 mod admission;
 mod batching;
+mod cpu;
 mod database;
 mod detection;
 mod devices;
@@ -39,9 +40,10 @@ use serde_json::{Map, Value};
 pub use self::{
     admission::Admission,
     batching::Batching,
+    cpu::{Cpu, CpuProvider},
     database::Database,
     detection::Detection,
-    devices::{Backend, Devices, Toggles},
+    devices::{Backend, DeviceName, Devices, Toggles},
     embedding::{Embedding, EmbeddingFormat},
     enhancement::{EnhancedFormat, Enhancement},
     error::{ConfigError, Problem},
@@ -87,6 +89,8 @@ pub struct Config {
     pub batching: Batching,
     /// ONNX Runtime.
     pub runtime: Runtime,
+    /// How models run on the CPU.
+    pub cpu: Cpu,
     /// Which models are loaded, and from where.
     pub models: Models,
     /// Defaults of the detection options.
@@ -170,6 +174,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         admission::RULES,
         batching::RULES,
         runtime::RULES,
+        cpu::RULES,
         models::RULES,
         detection::RULES,
         embedding::RULES,

@@ -1,16 +1,21 @@
 //! Models and the engines that run them.
 //!
 //! An [`operation::Operation`] runs on an [`engine::Engine`], which groups the rows of many requests
-//! ([`batcher`]) and runs them on sessions that a [`backend::Backend`] opened from a model of the
-//! [`registry::Registry`].
+//! and runs them on sessions that a [`backend::Backend`] opened from a model of the [`registry::Registry`]. Where an
+//! operation asks for a device, the [`place`] is [proved](proof) first, its [`health`] decides whether rows go there,
+//! and [`device`] tells what came of it.
 
 pub mod backend;
-pub mod batcher;
+mod batcher;
+pub mod breaker;
 pub mod device;
 pub mod engine;
+pub mod health;
 mod onnx;
 pub mod operation;
+pub mod place;
 pub mod prepare;
+pub mod proof;
 pub mod registry;
 mod slab;
 pub mod tensor;

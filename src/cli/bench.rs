@@ -19,6 +19,7 @@ mod compare;
 mod floor;
 mod load;
 mod report;
+mod soak;
 mod workload;
 
 /// What `facescan bench` can measure.
@@ -42,6 +43,8 @@ pub enum BenchCommand {
                             facescan bench compare --peer other=http://127.0.0.1:9000/analyze --output .runtime/bench"
     )]
     Compare(compare::CompareArgs),
+    /// Send very many requests of every kind to a server of this binary, and see whether its memory stays flat.
+    Soak(soak::SoakArgs),
 }
 
 /// Measures and prints a table; the settings file is passed on to the servers that are started.
@@ -63,6 +66,7 @@ pub fn run(
         BenchCommand::Load(args) => load::run(&settings, &args),
         BenchCommand::Floor(args) => floor::run(&settings, &args),
         BenchCommand::Compare(args) => compare::run(&settings, &args),
+        BenchCommand::Soak(args) => soak::run(&settings, &args),
     }
 }
 

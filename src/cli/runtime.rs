@@ -8,7 +8,7 @@ use crate::{
     app::App,
     clock::SystemClock,
     config::{Config, Origin, Provenance},
-    inference::backend::ort::OrtBackend,
+    inference::backend::{Backend, ort::OrtBackend},
     telemetry::logging,
 };
 
@@ -49,6 +49,16 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// # Errors
 /// A missing runtime, a model that does not fit, or a database that cannot be used.
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
-    let backend = OrtBackend::load(config.runtime.library.as_deref())?;
-    App::start(config, &backend, Arc::new(SystemClock::start())).await
+    let backend = backend(&config)?;
+    App::start(config, backend, Arc::new(SystemClock::start())).await
+}
+
+/// Loads ONNX Runtime.
+///
+/// # Errors
+/// When its library is missing or does not fit.
+pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
+    let runtime = &config.runtime;
+    let backend = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;
+    Ok(Arc::new(backend))
 }

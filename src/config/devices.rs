@@ -1,8 +1,8 @@
 //! Which operations run on an accelerator, and on which.
 
-use std::fmt;
+use std::{fmt, num::NonZeroU64, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IntoDeserializer};
 
 use super::rule::{Kind, Rule};
 
@@ -30,6 +30,26 @@ pub struct Devices {
     pub memory_limit_gb: Option<f64>,
     /// Most images or faces in one batch.
     pub batch_size: usize,
+    /// Where faces are found, in the place of `backend` and `device_id`.
+    pub face_detection_on: Option<DeviceName>,
+    /// Where faces are embedded.
+    pub face_embedding_on: Option<DeviceName>,
+    /// Where pictures are resized, normalised and cropped.
+    pub image_processing_on: Option<DeviceName>,
+    /// Where pictures are enhanced.
+    pub image_enhancement_on: Option<DeviceName>,
+    /// Where quality is measured.
+    pub quality_checks_on: Option<DeviceName>,
+    /// Runs in a row that fail before a device is let alone.
+    pub failures_to_trip: u32,
+    /// How long it is let alone the first time.
+    pub cool_down_ms: u64,
+    /// The longest that it is let alone.
+    pub longest_cool_down_ms: u64,
+    /// How long a run may take before the device counts as hung.
+    pub run_timeout_ms: u64,
+    /// One batch in so many has a row repeated on the CPU; 0 for none.
+    pub check_every: u64,
 }
 
 impl Devices {
@@ -42,6 +62,69 @@ impl Devices {
             image_processing: on(self.image_processing),
             image_enhancement: on(self.image_enhancement),
             quality_checks: on(self.quality_checks),
+        }
+    }
+}
+
+impl Devices {
+    /// The memory limit in bytes.
+    pub fn memory_limit(&self) -> Option<u64> {
+        self.memory_limit_gb
+            .map(|gib| (gib * (1u64 << 30) as f64) as u64)
+    }
+
+    /// How long a device is let alone the first time, and at most.
+    pub fn cool_downs(&self) -> (Duration, Duration) {
+        (
+            Duration::from_millis(self.cool_down_ms),
+            Duration::from_millis(self.longest_cool_down_ms),
+        )
+    }
+
+    /// How long a run may take.
+    pub fn run_timeout(&self) -> Duration {
+        Duration::from_millis(self.run_timeout_ms)
+    }
+
+    /// One batch in so many is checked.
+    pub fn check_every(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.check_every)
+    }
+}
+
+/// An accelerator by name, with its number where that is not `devices.device_id`: `cuda` or `cuda:1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DeviceName {
+    /// What it is.
+    pub backend: Backend,
+    /// Which of several.
+    pub index: Option<u32>,
+}
+
+impl TryFrom<String> for DeviceName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let unreadable = || format!("`{text}` is no device");
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, Some(index.parse().map_err(|_| unreadable())?)),
+            None => (text.as_str(), None),
+        };
+        let name: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+            name.into_deserializer();
+        Ok(Self {
+            backend: Backend::deserialize(name).map_err(|_| unreadable())?,
+            index,
+        })
+    }
+}
+
+impl From<DeviceName> for String {
+    fn from(name: DeviceName) -> Self {
+        match name.index {
+            Some(index) => format!("{}:{index}", name.backend),
+            None => name.backend.to_string(),
         }
     }
 }
@@ -111,6 +194,7 @@ impl fmt::Display for Backend {
     }
 }
 
+const DEVICE: &str = "a backend, alone or with a number such as cuda:1, or null (null = devices.backend)";
 const TOGGLE: &str = "true, false or null (null = follow all_gpu)";
 
 pub(super) const RULES: &[Rule] = &[
@@ -146,5 +230,40 @@ pub(super) const RULES: &[Rule] = &[
         Kind::Yaml,
         "a whole number from 1 to 1024",
         |c| (1..=1024).contains(&c.devices.batch_size),
+    ),
+    Rule::typed("devices.face_detection_on", Kind::Text, DEVICE),
+    Rule::typed("devices.face_embedding_on", Kind::Text, DEVICE),
+    Rule::typed("devices.image_processing_on", Kind::Text, DEVICE),
+    Rule::typed("devices.image_enhancement_on", Kind::Text, DEVICE),
+    Rule::typed("devices.quality_checks_on", Kind::Text, DEVICE),
+    Rule::checked(
+        "devices.failures_to_trip",
+        Kind::Yaml,
+        "a whole number from 1 to 1000",
+        |c| (1..=1000).contains(&c.devices.failures_to_trip),
+    ),
+    Rule::checked(
+        "devices.cool_down_ms",
+        Kind::Yaml,
+        "a whole number from 1 to 3600000",
+        |c| (1..=3_600_000).contains(&c.devices.cool_down_ms),
+    ),
+    Rule::checked(
+        "devices.longest_cool_down_ms",
+        Kind::Yaml,
+        "a whole number from cool_down_ms to 86400000",
+        |c| (c.devices.cool_down_ms..=86_400_000).contains(&c.devices.longest_cool_down_ms),
+    ),
+    Rule::checked(
+        "devices.run_timeout_ms",
+        Kind::Yaml,
+        "a whole number from 1 to 3600000",
+        |c| (1..=3_600_000).contains(&c.devices.run_timeout_ms),
+    ),
+    Rule::checked(
+        "devices.check_every",
+        Kind::Yaml,
+        "a whole number from 0 to 1000000000 (0 = never)",
+        |c| c.devices.check_every <= 1_000_000_000,
     ),
 ];

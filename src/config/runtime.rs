@@ -16,6 +16,8 @@ pub struct Runtime {
     /// The shared library. `None` searches `ORT_DYLIB_PATH`, `.runtime/onnxruntime`, the folder of the
     /// binary, then the system.
     pub library: Option<PathBuf>,
+    /// Folder of the providers that are libraries of their own.
+    pub plugins_dir: PathBuf,
     /// Threads that work on one inference on the CPU; 0 is one per core.
     pub intra_threads: usize,
     /// Folder of the model files as `scripts/setup` fetched them.
@@ -32,6 +34,9 @@ impl Runtime {
 pub(super) const RULES: &[Rule] = &[
     Rule::checked("runtime.library", Kind::Text, "a path or null", |c| {
         c.runtime.library.as_deref().is_none_or(is_path)
+    }),
+    Rule::checked("runtime.plugins_dir", Kind::Text, "a path", |c| {
+        is_path(&c.runtime.plugins_dir)
     }),
     Rule::checked(
         "runtime.intra_threads",

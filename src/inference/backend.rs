@@ -1,13 +1,17 @@
 //! What runs a model: the trait every backend implements.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
 
-use crate::inference::tensor::{Signature, Tensor};
+use crate::inference::{
+    place::Place,
+    tensor::{Signature, Tensor},
+};
 
 pub mod fake;
 pub mod ort;
@@ -17,19 +21,68 @@ pub trait Backend: Send + Sync {
     /// The backend's name in logs, such as `onnxruntime`.
     fn name(&self) -> &str;
 
-    /// Loads the model file at `path` into `count` sessions of `threads` threads each. They may share the weights.
+    /// What there is of a provider's devices on this machine, before any model is opened there.
     ///
     /// # Errors
-    /// [`BackendError::Load`] when the file cannot be loaded.
-    fn open(
-        &self,
-        path: &Path,
-        threads: NonZeroUsize,
-        count: usize,
-    ) -> Result<Vec<Box<dyn Session>>, BackendError>;
+    /// [`BackendError::Unavailable`] with what is missing.
+    fn look_for(&self, place: Place) -> Result<(), BackendError>;
+
+    /// Loads a model into as many sessions as are asked for. They may share the weights.
+    ///
+    /// # Errors
+    /// [`BackendError::Load`] when the model cannot be loaded, [`BackendError::Unavailable`] when the place cannot be
+    /// used, and [`BackendError::OutOfMemory`].
+    fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError>;
 }
 
-/// A loaded model. It is owned by one thread, which is why `run` takes `&mut self`.
+/// What is to be opened, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    /// The model.
+    pub model: Model<'a>,
+    /// Where it is to run.
+    pub place: Place,
+    /// How many threads of the CPU each session has.
+    pub threads: NonZeroUsize,
+    /// How many sessions.
+    pub count: usize,
+    /// How many bytes of the device's memory each session may take.
+    pub memory_limit: Option<u64>,
+}
+
+impl<'a> Opening<'a> {
+    /// `count` sessions of `threads` threads each on the CPU.
+    pub fn on_cpu(model: Model<'a>, threads: NonZeroUsize, count: usize) -> Self {
+        Self {
+            model,
+            place: Place::CPU,
+            threads,
+            count,
+            memory_limit: None,
+        }
+    }
+}
+
+/// A model to open.
+#[derive(Clone, Copy, Debug)]
+pub enum Model<'a> {
+    /// A file.
+    File(&'a Path),
+    /// A graph in memory, such as one of ours.
+    Bytes(&'a [u8]),
+}
+
+impl Model<'_> {
+    /// What it is called in errors.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::File(path) => path.to_path_buf(),
+            Self::Bytes(_) => PathBuf::from("(a graph of our own)"),
+        }
+    }
+}
+
+/// A loaded model. It is owned by one thread at a time, which is why `run` takes `&mut self`.
 pub trait Session: Send {
     /// The graph's inputs and outputs.
     fn signature(&self) -> &Signature;
@@ -37,8 +90,13 @@ pub trait Session: Send {
     /// Runs a batch through the graph's first input and returns every output in graph order.
     ///
     /// # Errors
-    /// [`BackendError::Run`] when the runtime refuses the batch or fails on it.
+    /// [`BackendError::Run`] when the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`].
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
+
+    /// How many of the graph's nodes each provider runs, by the runtime's names; empty where it does not tell.
+    fn assignment(&self) -> BTreeMap<String, usize> {
+        BTreeMap::new()
+    }
 }
 
 /// Rows for the first input of a graph, row-major: `[rows, …row_shape]`.
@@ -80,6 +138,18 @@ pub enum BackendError {
     )]
     Library {
         /// What the loader said.
+        detail: String,
+    },
+    /// A provider or its device is not there.
+    #[error("{detail}")]
+    Unavailable {
+        /// What is missing, and how to get it.
+        detail: String,
+    },
+    /// The device has no memory left for what was asked.
+    #[error("the device is out of memory: {detail}")]
+    OutOfMemory {
+        /// What the runtime said.
         detail: String,
     },
     /// A model file could not be loaded.

@@ -1,12 +1,24 @@
-//! Which device each operation was asked to run on, and which one it runs on.
+//! Where each operation was asked to run, where it does, and what is known of the devices.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
+    clock::Clock,
     config::{self, Backend},
-    inference::operation::Operation,
+    inference::{
+        health::{Health, HealthReport},
+        operation::Operation,
+        place::Place,
+        proof::Proof,
+    },
 };
+
+pub use memory::{DeviceMemory, Hardware};
+
+mod memory;
 
 /// Where an operation was asked to run and where it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -17,81 +29,221 @@ pub struct DeviceState {
     /// The device in use.
     #[schema(example = "cpu")]
     pub active: String,
-    /// Why the two differ; absent when they do not.
+    /// Why it runs on the CPU though another device was asked for; absent when it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl DeviceState {
-    /// Whether the operation runs somewhere else than asked for.
+    /// Whether the operation runs on the CPU though another device was asked for.
     pub fn fell_back(&self) -> bool {
-        self.requested != self.active
+        self.reason.is_some()
     }
 }
 
-/// The device state of every operation.
+/// Where the settings ask an operation to run. `None` is the CPU: the toggle is off, or the CPU is asked for by name.
+pub fn asked_for(devices: &config::Devices, operation: Operation) -> Option<(Backend, u32)> {
+    let toggles = devices.toggles();
+    let (is_on, own) = match operation {
+        Operation::FaceDetection => (toggles.face_detection, devices.face_detection_on),
+        Operation::FaceEmbedding => (toggles.face_embedding, devices.face_embedding_on),
+        Operation::ImageProcessing => (toggles.image_processing, devices.image_processing_on),
+        Operation::ImageEnhancement => (toggles.image_enhancement, devices.image_enhancement_on),
+        Operation::QualityChecks => (toggles.quality_checks, devices.quality_checks_on),
+    };
+    let backend = own.map_or(devices.backend, |own| own.backend);
+    let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
+    // The CPU for all is the CPU whatever else is set.
+    let is_cpu = devices.backend == Backend::Cpu || backend == Backend::Cpu;
+    (is_on && !is_cpu).then_some((backend, index))
+}
+
+/// What became of an operation's toggle at start.
 #[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The operation.
+    pub operation: Operation,
+    /// What was asked for, such as `cuda:0`; `cpu` where nothing was.
+    pub requested: String,
+    /// The device that was proved, with its state from then on; or why there is none.
+    pub device: Result<Active, Option<String>>,
+    /// What runs the model on the CPU.
+    pub cpu: Place,
+    /// How OpenVINO's answers on the CPU compare, where it was tried.
+    pub cpu_proof: Option<CpuProof>,
+}
+
+/// A device in use.
+#[derive(Clone, Debug)]
+pub struct Active {
+    /// Where.
+    pub place: Place,
+    /// Its state.
+    pub health: Arc<Health>,
+    /// What speaks for it.
+    pub proof: Proof,
+}
+
+/// What was found of a provider for the CPU's cores.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct CpuProof {
+    /// Whether it is used.
+    pub used: bool,
+    /// What was found: the cosine and the times, or why it is not used.
+    pub detail: String,
+}
+
+/// A provider that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Tried {
+    /// The provider's device, such as `cuda:0`.
+    #[schema(example = "cuda:0")]
+    pub device: String,
+    /// Whether it gave the known answer.
+    pub available: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The device state of every operation, and what was tried for it.
 pub struct Devices {
-    states: Vec<(Operation, DeviceState)>,
+    assignments: Vec<Assignment>,
+    tried: Vec<Tried>,
+    hardware: Hardware,
+    clock: Arc<dyn Clock>,
+}
+
+/// All that is known of the devices.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DevicesReport {
+    /// Every provider that was tried at start, and what came of it.
+    pub backends: Vec<Tried>,
+    /// The devices in use, with their memory as the driver tells it now.
+    pub devices: Vec<DeviceMemory>,
+    /// Each operation's toggle, device and faults.
+    #[schema(value_type = BTreeMap<String, OperationReport>)]
+    pub operations: BTreeMap<&'static str, OperationReport>,
+}
+
+/// One operation's toggle, device and faults.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationReport {
+    /// Whether a device other than the CPU was asked for.
+    pub toggle: bool,
+    /// What was asked for and what is in use.
+    #[serde(flatten)]
+    pub state: DeviceState,
+    /// What runs the model on the CPU, such as `cpu` or `openvino-cpu`.
+    pub cpu_provider: String,
+    /// What was found of another provider for the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_proof: Option<CpuProof>,
+    /// What spoke for the device at start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// How the device has done since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthReport>,
 }
 
 impl Devices {
-    /// Decides each operation's device from its toggle.
-    ///
-    /// Only the CPU is built in so far, so an operation that asks for a GPU falls back and says so.
-    pub fn from_config(config: &config::Devices) -> Self {
-        let states = Operation::ALL
-            .into_iter()
-            .map(|operation| (operation, Self::decide(config, operation)))
-            .collect();
-        Self { states }
-    }
-
-    fn decide(config: &config::Devices, operation: Operation) -> DeviceState {
-        let toggles = config.toggles();
-        let on = match operation {
-            Operation::FaceDetection => toggles.face_detection,
-            Operation::FaceEmbedding => toggles.face_embedding,
-            Operation::ImageProcessing => toggles.image_processing,
-            Operation::ImageEnhancement => toggles.image_enhancement,
-            Operation::QualityChecks => toggles.quality_checks,
-        };
-        let requested = match config.backend {
-            backend if on && backend != Backend::Cpu => format!("{backend}:{}", config.device_id),
-            _ => "cpu".to_owned(),
-        };
-        let reason = (requested != "cpu")
-            .then(|| format!("this build runs on the cpu only, so {requested} is not available"));
-        DeviceState {
-            requested,
-            active: "cpu".to_owned(),
-            reason,
+    /// The registry of what was decided at start.
+    pub fn new(assignments: Vec<Assignment>, tried: Vec<Tried>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            assignments,
+            tried,
+            hardware: Hardware::find(),
+            clock,
         }
     }
 
     /// The state of one operation.
-    pub fn get(&self, operation: Operation) -> Option<&DeviceState> {
-        self.states
-            .iter()
-            .find_map(|(known, state)| (*known == operation).then_some(state))
+    pub fn get(&self, operation: Operation) -> Option<DeviceState> {
+        self.iter()
+            .find_map(|(known, state)| (known == operation).then_some(state))
     }
 
-    /// Every operation with its state.
-    pub fn iter(&self) -> impl Iterator<Item = (Operation, &DeviceState)> {
-        self.states
+    /// Every operation with its state now.
+    pub fn iter(&self) -> impl Iterator<Item = (Operation, DeviceState)> {
+        self.assignments
             .iter()
-            .map(|(operation, state)| (*operation, state))
+            .map(|assignment| (assignment.operation, assignment.state()))
+    }
+
+    /// What runs an operation's model on the CPU.
+    pub fn cpu_place(&self, operation: Operation) -> Place {
+        self.assignments
+            .iter()
+            .find(|assignment| assignment.operation == operation)
+            .map_or(Place::CPU, |assignment| assignment.cpu)
+    }
+
+    /// Everything, as of now.
+    pub fn report(&self) -> DevicesReport {
+        let now = self.clock.monotonic();
+        let mut places: Vec<Place> = self
+            .assignments
+            .iter()
+            .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.place))
+            .filter(|place| !place.provider.is_on_cpu())
+            .collect();
+        places.sort_by_key(|place| (place.provider, place.index));
+        places.dedup_by_key(|place| (place.provider, place.index));
+        DevicesReport {
+            backends: self.tried.clone(),
+            devices: std::iter::once(self.hardware.cpu())
+                .chain(places.into_iter().map(|place| self.hardware.of(place)))
+                .collect(),
+            operations: self
+                .assignments
+                .iter()
+                .map(|assignment| (assignment.operation.name(), assignment.report(now)))
+                .collect(),
+        }
+    }
+
+    /// The device's name and memory now.
+    pub fn memory(&self, place: Place) -> DeviceMemory {
+        self.hardware.of(place)
+    }
+}
+
+impl Assignment {
+    fn state(&self) -> DeviceState {
+        let (active, reason) = match &self.device {
+            Ok(active) => match active.health.reason() {
+                None => (active.place.to_string(), None),
+                reason => ("cpu".to_owned(), reason),
+            },
+            Err(reason) => ("cpu".to_owned(), reason.clone()),
+        };
+        DeviceState {
+            requested: self.requested.clone(),
+            active,
+            reason,
+        }
+    }
+
+    fn report(&self, now: Duration) -> OperationReport {
+        let active = self.device.as_ref().ok();
+        OperationReport {
+            toggle: self.requested != "cpu",
+            state: self.state(),
+            cpu_provider: self.cpu.to_string(),
+            cpu_proof: self.cpu_proof.clone(),
+            proof: active.map(|active| active.proof.clone()),
+            health: active.map(|active| active.health.report(now)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::config::{Config, Sources};
 
-    fn devices(settings: &[(&str, &str)]) -> Devices {
+    fn asked(settings: &[(&str, &str)]) -> Vec<Option<(Backend, u32)>> {
         let environment: BTreeMap<String, String> = settings
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -100,38 +252,48 @@ mod tests {
             environment,
             ..Sources::default()
         };
-        Devices::from_config(&Config::load(&sources).unwrap().0.devices)
+        let devices = Config::load(&sources).unwrap().0.devices;
+        Operation::ALL
+            .into_iter()
+            .map(|operation| asked_for(&devices, operation))
+            .collect()
     }
 
     #[test]
     fn without_toggles_everything_is_asked_of_the_cpu() {
-        let devices = devices(&[("GPU_BACKEND", "cuda")]);
-        assert!(
-            devices
-                .iter()
-                .all(|(_, state)| !state.fell_back() && state.reason.is_none())
-        );
+        assert_eq!(asked(&[("GPU_BACKEND", "cuda")]), [None; 5]);
     }
 
     #[test]
-    fn a_toggle_asks_for_the_device_and_the_fallback_says_why() {
-        let devices = devices(&[
-            ("FACE_DETECTION_GPU", "1"),
+    fn a_toggle_asks_for_the_device_and_one_of_its_own_wins() {
+        let asked = asked(&[
+            ("ALL_GPU", "1"),
+            ("FACE_EMBEDDING_GPU", "0"),
             ("GPU_BACKEND", "cuda"),
             ("GPU_DEVICE_ID", "2"),
+            ("FACESCAN__DEVICES__IMAGE_PROCESSING_ON", "webgpu"),
+            ("FACESCAN__DEVICES__IMAGE_ENHANCEMENT_ON", "cuda:5"),
+            ("FACESCAN__DEVICES__QUALITY_CHECKS_ON", "cpu"),
         ]);
-        let detection = devices.get(Operation::FaceDetection).unwrap();
         assert_eq!(
-            (detection.requested.as_str(), detection.active.as_str()),
-            ("cuda:2", "cpu")
+            asked,
+            [
+                Some((Backend::Cuda, 2)),
+                None,
+                Some((Backend::Webgpu, 2)),
+                Some((Backend::Cuda, 5)),
+                None,
+            ]
         );
-        assert!(detection.reason.as_ref().unwrap().contains("cuda:2"));
-        assert!(!devices.get(Operation::FaceEmbedding).unwrap().fell_back());
     }
 
     #[test]
-    fn the_cpu_backend_wins_over_every_toggle() {
-        let devices = devices(&[("ALL_GPU", "true"), ("GPU_BACKEND", "cpu")]);
-        assert!(devices.iter().all(|(_, state)| !state.fell_back()));
+    fn the_cpu_for_all_is_the_cpu_whatever_else_is_set() {
+        let asked = asked(&[
+            ("ALL_GPU", "1"),
+            ("GPU_BACKEND", "cpu"),
+            ("FACESCAN__DEVICES__FACE_DETECTION_ON", "cuda:1"),
+        ]);
+        assert_eq!(asked, [None; 5]);
     }
 }

@@ -3,13 +3,12 @@
 //! Rows of many requests run together. A caller claims a row, writes its pixels straight into the staging memory and
 //! commits it; the answer comes with the index of its row in the batch that it ran in.
 //!
-//! On the CPU the sessions run on the threads of the [`CpuPool`], so that decoding and inference share the cores and
-//! never compete for them. There are as many one-thread sessions as the pool has threads, which gives the most rows
-//! a second, and one session over all cores, which gives one row the soonest. The wide one is taken when nothing else
-//! is to be done. A session is moved out to the thread that runs it and back: it is never shared or locked.
+//! Every engine has sessions on the CPU ([`cpu`]), and may have a device ([`device`]). Rows go to the device while it is
+//! up; those that it fails on run on the CPU, from the same memory.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
+    collections::VecDeque,
+    ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -17,19 +16,31 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+};
 
 use crate::{
     clock::Clock,
     inference::{
-        backend::{BackendError, Batch, Session},
-        batcher::{Batcher, Cut, Grouping, Place, Reply},
+        backend::BackendError,
+        batcher::{Batcher, Groupings, Place, Reply, Route, Staged},
+        health::{Fault, Health},
         slab::RowMemory,
         tensor::Tensor,
     },
-    pool::{CpuPool, Stage},
+    pool::CpuPool,
     telemetry::metrics::EngineMetrics,
 };
+
+pub use crate::inference::batcher::{Grouping, Sizes};
+pub use cpu::{Reserve, Sessions};
+pub use device::{DeviceParts, Opener};
+
+mod cpu;
+mod device;
+mod worker;
 
 /// Slabs kept for reuse may take this much in all, in bytes, where the sessions' own need is less.
 const SPARE_BYTES: usize = 16 << 20;
@@ -42,13 +53,15 @@ pub struct Engine {
 
 /// What an engine is made of.
 pub struct EngineParts {
-    /// The sessions, all of one model.
+    /// The sessions on the CPU, all of one model.
     pub sessions: Sessions,
-    /// How rows are grouped.
+    /// How rows are grouped there.
     pub grouping: Grouping,
+    /// The device that rows go to while it is up.
+    pub device: Option<DeviceParts>,
     /// How many values the usual row has. Memory of larger ones is not kept.
     pub usual_row_len: usize,
-    /// Where the sessions run.
+    /// Where the CPU's sessions run.
     pub pool: Arc<CpuPool>,
     /// Times the stages.
     pub clock: Arc<dyn Clock>,
@@ -56,23 +69,25 @@ pub struct EngineParts {
     pub metrics: EngineMetrics,
 }
 
-/// The sessions of one model that run at the same time.
-pub struct Sessions {
-    /// Each on one thread.
-    pub narrow: Vec<Box<dyn Session>>,
-    /// One over all cores, for when nothing else is to be done.
-    pub wide: Option<Box<dyn Session>>,
-}
-
 struct Shared {
     batcher: Mutex<Batcher<Answer>>,
+    /// Rows that are cut to run on the CPU, and wait for a session there.
+    pieces: Mutex<VecDeque<Piece>>,
     sessions: Mutex<Sessions>,
-    delay: Duration,
+    groupings: Groupings,
+    device: Option<DeviceLink>,
     pool: Arc<CpuPool>,
     clock: Arc<dyn Clock>,
     metrics: EngineMetrics,
     /// For the timer of a delay, which rows set from threads outside the runtime.
     runtime: Handle,
+}
+
+/// What the rest of the engine knows of its device.
+struct DeviceLink {
+    /// Tells the device's task that rows may be due, or that the engine has gone.
+    wake: Arc<Notify>,
+    health: Arc<Health>,
 }
 
 /// Why an engine did not answer.
@@ -97,6 +112,17 @@ pub struct RowOutput {
     pub queued: Duration,
     /// Time spent running.
     pub ran: Duration,
+    /// Why the row ran on the CPU although the engine has a device.
+    pub fallback: Option<Fault>,
+}
+
+/// Rows of a slab that run together, and who waits for them.
+struct Piece {
+    staged: Arc<Staged>,
+    rows: Range<usize>,
+    /// One for each row, and since when it waits.
+    callers: Vec<(Answer, Duration)>,
+    fallback: Option<Fault>,
 }
 
 struct Answer(oneshot::Sender<Result<RowOutput, EngineError>>);
@@ -110,20 +136,32 @@ impl Reply for Answer {
 impl Engine {
     /// An engine over `parts`. To be called within the async runtime.
     pub fn start(parts: EngineParts) -> Self {
+        let groupings = Groupings {
+            cpu: parts.grouping,
+            device: parts.device.as_ref().map(|device| device.grouping),
+        };
         let slab_bytes = parts.grouping.max_rows.get() * parts.usual_row_len * size_of::<f32>();
         let in_use = 2 * (parts.sessions.narrow.len() + 1);
         let spare = in_use.max(SPARE_BYTES / slab_bytes.max(1));
-        Self {
-            shared: Arc::new(Shared {
-                batcher: Mutex::new(Batcher::new(parts.grouping, spare, parts.usual_row_len)),
-                sessions: Mutex::new(parts.sessions),
-                delay: parts.grouping.max_delay,
-                pool: parts.pool,
-                clock: parts.clock,
-                metrics: parts.metrics,
-                runtime: Handle::current(),
+        let wake = Arc::new(Notify::new());
+        let shared = Arc::new(Shared {
+            batcher: Mutex::new(Batcher::new(groupings, spare, parts.usual_row_len)),
+            pieces: Mutex::default(),
+            sessions: Mutex::new(parts.sessions),
+            groupings,
+            device: parts.device.as_ref().map(|device| DeviceLink {
+                wake: Arc::clone(&wake),
+                health: Arc::clone(&device.health),
             }),
+            pool: parts.pool,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            runtime: Handle::current(),
+        });
+        if let Some(device) = parts.device {
+            tokio::spawn(device::drive(Arc::downgrade(&shared), device, wake));
         }
+        Self { shared }
     }
 
     /// A row of the open slab, to be written at once: the slab cannot run before.
@@ -159,8 +197,12 @@ impl Row {
         if let Some((place, memory)) = self.claimed.take() {
             let shared = &self.shared;
             let now = shared.clock.monotonic();
-            shared.batcher().ready(&place, memory, Answer(reply), now);
-            shared.call_for_turn();
+            let route = {
+                let mut batcher = shared.batcher();
+                batcher.ready(&place, memory, Answer(reply), now);
+                batcher.route()
+            };
+            shared.call(route);
         }
         Pending(answer)
     }
@@ -169,9 +211,13 @@ impl Row {
 impl Drop for Row {
     fn drop(&mut self) {
         if let Some((place, memory)) = self.claimed.take() {
-            self.shared.batcher().give_up(&place, memory);
+            let route = {
+                let mut batcher = self.shared.batcher();
+                batcher.give_up(&place, memory);
+                batcher.route()
+            };
             // The rest of its slab may have waited for this row only.
-            self.shared.call_for_turn();
+            self.shared.call(route);
         }
     }
 }
@@ -195,119 +241,81 @@ impl Shared {
         self.batcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues a turn, now and, where slabs may wait to fill, when the wait is over.
-    fn call_for_turn(self: &Arc<Self>) {
-        self.queue_turn();
-        if !self.delay.is_zero() {
-            let (shared, delay) = (Arc::clone(self), self.delay);
+    /// Calls whoever runs the rows that go this way, now and, where slabs may wait to fill, when the wait is over.
+    ///
+    /// Rows that were claimed for the device may find that it has gone down meanwhile; then both are called.
+    fn call(self: &Arc<Self>, route: Route) {
+        self.call_now(route);
+        let delay = match (route, self.groupings.device) {
+            (Route::Device, Some(device)) => device.max_delay,
+            _ => self.groupings.cpu.max_delay,
+        };
+        if !delay.is_zero() {
+            let shared = Arc::clone(self);
             self.runtime.spawn(async move {
                 tokio::time::sleep(delay).await;
-                shared.queue_turn();
+                shared.call_now(route);
             });
         }
     }
 
-    fn queue_turn(self: &Arc<Self>) {
-        let shared = Arc::clone(self);
-        self.pool.spawn(Stage::Infer, move || shared.turn());
-    }
-
-    /// Runs the oldest slab that is due on a free session, on this thread.
-    fn turn(self: &Arc<Self>) {
-        let Some(session) = self.take_session() else {
-            // All are running, and whoever ends first looks again.
-            return;
-        };
-        let look = {
-            let now = self.clock.monotonic();
-            self.batcher().look(now)
-        };
-        self.metrics.skipped(look.skipped);
-        let session = match look.cut {
-            Some(cut) => self.run(session, cut),
-            None => session,
-        };
-        self.put_back(session);
-        let is_more_due = self.batcher().is_due(self.clock.monotonic());
-        if is_more_due {
-            self.queue_turn();
+    fn call_now(self: &Arc<Self>, route: Route) {
+        match (&self.device, route) {
+            (Some(device), Route::Device) => device.wake.notify_one(),
+            (Some(device), Route::Cpu) => {
+                self.queue_turn();
+                device.wake.notify_one();
+            }
+            (None, _) => self.queue_turn(),
         }
     }
 
-    /// The wide session when this row is all there is to do; otherwise a narrow one.
-    fn take_session(&self) -> Option<Taken> {
-        let is_alone = self.pool.is_quiet() && self.batcher().waiting() == 1;
-        let mut sessions = self.sessions();
-        if is_alone && let Some(session) = sessions.wide.take() {
-            return Some(Taken::Wide(session));
-        }
-        sessions.narrow.pop().map(Taken::Narrow)
-    }
-
-    fn put_back(&self, session: Taken) {
-        let mut sessions = self.sessions();
-        match session {
-            Taken::Wide(session) => sessions.wide = Some(session),
-            Taken::Narrow(session) => sessions.narrow.push(session),
-        }
-    }
-
-    fn run(&self, mut session: Taken, cut: Cut<Answer>) -> Taken {
-        let started_at = self.clock.monotonic();
-        let batch = Batch {
-            row_shape: &cut.shape,
-            data: cut.slab.values(cut.rows),
-            frees_memory: cut.unusual,
-        };
-        let ran = catch_unwind(AssertUnwindSafe(|| session.get().run(batch)));
-        let outcome = ran
-            .unwrap_or_else(|_| {
-                Err(BackendError::Run {
-                    detail: "the runtime panicked".to_owned(),
-                })
-            })
-            .map(|outputs| -> Arc<[Tensor]> {
-                outputs
-                    .into_iter()
-                    .map(|output| output.into_rows(cut.rows))
-                    .collect()
-            })
-            .map_err(Arc::new);
-        let ran = self.clock.monotonic().saturating_sub(started_at);
-        self.metrics.ran(cut.callers.len(), ran);
-        for (row, (Answer(reply), ready_at)) in cut.callers.into_iter().enumerate() {
+    /// Gives each row of a piece its answer.
+    fn answer(&self, piece: Piece, outcome: Outcome, times: Times) {
+        for (index, (Answer(reply), ready_at)) in piece.callers.into_iter().enumerate() {
             let answer = match &outcome {
                 Ok(outputs) => Ok(RowOutput {
                     outputs: Arc::clone(outputs),
-                    row,
-                    queued: started_at.saturating_sub(ready_at),
-                    ran,
+                    row: index,
+                    queued: times.started_at.saturating_sub(ready_at),
+                    ran: times.ran,
+                    fallback: piece.fallback,
                 }),
                 Err(error) => Err(EngineError::Backend(Arc::clone(error))),
             };
             // A caller that left during the run has no use for the answer.
             drop(reply.send(answer));
         }
-        self.batcher().keep(cut.shape, cut.slab);
-        session
-    }
-}
-
-enum Taken {
-    Wide(Box<dyn Session>),
-    Narrow(Box<dyn Session>),
-}
-
-impl Taken {
-    fn get(&mut self) -> &mut dyn Session {
-        match self {
-            Self::Wide(session) | Self::Narrow(session) => session.as_mut(),
+        if let Some(staged) = Arc::into_inner(piece.staged) {
+            self.batcher().keep(staged);
         }
     }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(device) = &self.device {
+            device.wake.notify_one();
+        }
+    }
+}
+
+/// The outputs of a run, with the rows first.
+type Outcome = Result<Arc<[Tensor]>, Arc<BackendError>>;
+
+/// When a run began, and how long it took.
+#[derive(Clone, Copy)]
+struct Times {
+    started_at: Duration,
+    ran: Duration,
+}
+
+/// Brings outputs of `rows` rows into the form that answers have.
+fn in_rows(outputs: Vec<Tensor>, rows: usize) -> Arc<[Tensor]> {
+    outputs
+        .into_iter()
+        .map(|output| output.into_rows(rows))
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Pixels are written once, into the row they run from. The rows are pieces split off one buffer, so that several
 //! threads write at the same time without sharing anything, and joining them again copies nothing.
 
+use std::ops::Range;
+
 use bytes::BytesMut;
 
 /// Where a slab's memory begins, in bytes: a cache line, which is what the runtimes' kernels like best.
@@ -62,9 +64,9 @@ impl Slab {
         }
     }
 
-    /// The values of the first `rows` rows.
-    pub fn values(&self, rows: usize) -> &[f32] {
-        bytemuck::cast_slice(&self.rest[..rows * self.row_bytes])
+    /// The values of some rows.
+    pub fn values(&self, rows: Range<usize>) -> &[f32] {
+        bytemuck::cast_slice(&self.rest[rows.start * self.row_bytes..rows.end * self.row_bytes])
     }
 
     /// Sets the rows from `first` on to zero, up to `end`.
@@ -100,9 +102,9 @@ mod tests {
         });
         let mut slab = slab.join(rows);
         assert_eq!(slab.rest.as_ptr(), address);
-        assert_eq!(slab.values(3), [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
+        assert_eq!(slab.values(0..3), [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
         slab.copy_row(2, 0);
-        assert_eq!(slab.values(2), [2.0, 2.0, 1.0, 1.0]);
+        assert_eq!(slab.values(0..2), [2.0, 2.0, 1.0, 1.0]);
         assert_eq!(slab.bytes(), 24);
     }
 

@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::inference::operation::Operation;
+use crate::inference::{health::Fault, operation::Operation};
 
 /// Seconds, from what a small graph takes to the longest request.
 const SECONDS: [f64; 14] = [
@@ -29,6 +29,8 @@ pub struct Metrics {
     batch_rows: Family<OperationLabels, Histogram>,
     run_seconds: Family<OperationLabels, Histogram>,
     rows_skipped: Family<OperationLabels, Counter>,
+    rows: Family<DeviceLabels, Counter>,
+    fallback_rows: Family<FallbackLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,6 +59,18 @@ struct OperationLabels {
     operation: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeviceLabels {
+    operation: &'static str,
+    device: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FallbackLabels {
+    operation: &'static str,
+    reason: &'static str,
+}
+
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
@@ -71,6 +85,8 @@ impl Default for Metrics {
             Family::new_with_constructor((|| Histogram::new(ROWS)) as fn() -> Histogram);
         let run_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
         let rows_skipped = Family::default();
+        let rows = Family::default();
+        let fallback_rows = Family::default();
 
         let mut registry = Registry::with_prefix("facescan");
         registry.register(
@@ -110,6 +126,16 @@ impl Default for Metrics {
             "Rows that were not run because their callers had left, by operation",
             rows_skipped.clone(),
         );
+        registry.register(
+            "rows",
+            "Rows that ran, by operation and by what ran them",
+            rows.clone(),
+        );
+        registry.register(
+            "fallback_rows",
+            "Rows meant for a device that ran on the CPU, by operation and reason",
+            fallback_rows.clone(),
+        );
         Self {
             registry: Arc::new(registry),
             requests,
@@ -119,6 +145,8 @@ impl Default for Metrics {
             batch_rows,
             run_seconds,
             rows_skipped,
+            rows,
+            fallback_rows,
         }
     }
 }
@@ -179,8 +207,15 @@ pub struct EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// A batch of `rows` rows ran.
-    pub fn ran(&self, rows: usize, elapsed: Duration) {
+    /// A batch of `rows` rows ran on `device`, such as `cpu` or `cuda`.
+    pub fn ran(&self, device: &'static str, rows: usize, elapsed: Duration) {
+        self.metrics
+            .rows
+            .get_or_create(&DeviceLabels {
+                operation: self.labels.operation,
+                device,
+            })
+            .inc_by(rows as u64);
         self.metrics
             .batch_rows
             .get_or_create(&self.labels)
@@ -189,6 +224,17 @@ impl EngineMetrics {
             .run_seconds
             .get_or_create(&self.labels)
             .observe(elapsed.as_secs_f64());
+    }
+
+    /// Rows meant for a device run on the CPU.
+    pub fn fell_back(&self, fault: Fault, rows: usize) {
+        self.metrics
+            .fallback_rows
+            .get_or_create(&FallbackLabels {
+                operation: self.labels.operation,
+                reason: fault.name(),
+            })
+            .inc_by(rows as u64);
     }
 
     /// Rows were taken out because their callers had left.

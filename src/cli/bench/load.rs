@@ -23,7 +23,7 @@ use target::Target;
 mod arrivals;
 pub mod connection;
 pub mod generator;
-mod process;
+pub mod process;
 mod prometheus;
 mod render;
 pub mod tally;

@@ -10,7 +10,6 @@ use anyhow::Context;
 use comfy_table::presets::ASCII_MARKDOWN;
 use serde::Serialize;
 
-use super::workload::Workload;
 use device::Device;
 pub use plots::Plots;
 
@@ -29,12 +28,12 @@ pub trait Render {
 
 /// Figures with all that is needed to make them again.
 #[derive(Serialize)]
-struct Report<'a, T> {
+struct Report<'a, W, T> {
     command_line: Vec<String>,
     commit: Option<String>,
     build: &'static str,
     device: Device,
-    workload: &'a Workload,
+    workload: &'a W,
     figures: &'a T,
 }
 
@@ -42,8 +41,8 @@ struct Report<'a, T> {
 ///
 /// # Errors
 /// When they cannot be written.
-pub fn publish<T: Serialize + Render>(
-    workload: &Workload,
+pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
+    workload: &W,
     figures: &T,
     folder: Option<&Path>,
 ) -> anyhow::Result<()> {
@@ -81,17 +80,16 @@ const BUILD: &str = if cfg!(debug_assertions) {
     "release"
 };
 
-impl<T: Render> Report<'_, T> {
+impl<W: fmt::Display, T: Render> Report<'_, W, T> {
     fn markdown(&self) -> String {
         let commit = self.commit.as_deref().unwrap_or("no commit");
         format!(
-            "{}\n{} cores, {}; {commit}, {} build; {} s each after {} s\n\n`{}`\n",
+            "{}\n{} cores, {}; {commit}, {} build; {}\n\n`{}`\n",
             self.figures.markdown(),
             self.device.cores,
             self.device.cpu,
             self.build,
-            self.workload.seconds,
-            self.workload.warm_up,
+            self.workload,
             self.command_line.join(" "),
         )
     }

@@ -1,6 +1,7 @@
 //! What is measured with: the pictures, their order and the time.
 
 use std::{
+    fmt,
     path::PathBuf,
     sync::{
         Arc,
@@ -79,35 +80,53 @@ pub struct Picture {
     pub media_type: HeaderValue,
 }
 
+/// Reads the pictures among files and folders.
+///
+/// # Errors
+/// When a file cannot be read or is no picture that is decoded here, or there is none.
+pub fn load_pictures(paths: &[PathBuf]) -> anyhow::Result<Arc<[Picture]>> {
+    let pictures = files::pictures(paths)
+        .map(|found| {
+            let path = found.path;
+            let bytes = std::fs::read(&path)
+                .with_context(|| format!("reading the picture {}", path.display()))?;
+            let Sniffed::Accepted(format) = sniff(&bytes) else {
+                anyhow::bail!(
+                    "{} is no picture that can be measured with; leave it out of --pictures",
+                    path.display()
+                );
+            };
+            Ok(Picture {
+                media_type: HeaderValue::from_str(&format!("image/{}", format.name()))?,
+                bytes: bytes.into(),
+                path,
+            })
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    anyhow::ensure!(
+        !pictures.is_empty(),
+        "there is no picture to measure with; name some with --pictures"
+    );
+    Ok(pictures.into())
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} s each after {} s",
+            self.seconds, self.warm_up
+        )
+    }
+}
+
 impl Workload {
     /// Reads the pictures.
     ///
     /// # Errors
     /// When a file cannot be read or is no picture that is decoded here, or there is none.
     pub fn load(&self) -> anyhow::Result<Arc<[Picture]>> {
-        let pictures = files::pictures(&self.pictures)
-            .map(|found| {
-                let path = found.path;
-                let bytes = std::fs::read(&path)
-                    .with_context(|| format!("reading the picture {}", path.display()))?;
-                let Sniffed::Accepted(format) = sniff(&bytes) else {
-                    anyhow::bail!(
-                        "{} is no picture that can be measured with; leave it out of --pictures",
-                        path.display()
-                    );
-                };
-                Ok(Picture {
-                    media_type: HeaderValue::from_str(&format!("image/{}", format.name()))?,
-                    bytes: bytes.into(),
-                    path,
-                })
-            })
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        anyhow::ensure!(
-            !pictures.is_empty(),
-            "there is no picture to measure with; name some with --pictures"
-        );
-        Ok(pictures.into())
+        load_pictures(&self.pictures)
     }
 
     /// The order in which `pictures` pictures are taken.

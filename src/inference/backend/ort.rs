@@ -1,37 +1,44 @@
 //! ONNX Runtime through the `ort` crate, loaded at run time from a shared library.
 
 use std::{
+    collections::HashMap,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use ort::{
     environment::Environment,
     session::{
-        RunOptions, Session as OrtSession,
-        builder::{AutoDevicePolicy, GraphOptimizationLevel, PrepackedWeights},
+        Session as OrtSession,
+        builder::{AutoDevicePolicy, GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
     },
-    value::{Outlet, TensorElementType, TensorRef, ValueType},
 };
 
-use super::{Backend, BackendError, Batch, Session};
-use crate::inference::tensor::{Port, Signature, Tensor};
+use super::{Backend, BackendError, Model, Opening, Session};
+use crate::inference::place::{Place, Provider};
+use session::Loaded;
 
-/// Lets the CPU's arena shrink after a run.
-/// <https://onnxruntime.ai/docs/get-started/with-c.html#features>
-const ARENA_SHRINKAGE: (&str, &str) = ("memory.enable_memory_arena_shrinkage", "cpu:0");
+mod assignment;
+mod providers;
+mod session;
 
 /// The runtime, loaded once for the process.
 pub struct OrtBackend {
     environment: Environment,
+    /// Folder of the plugin libraries.
+    plugins: PathBuf,
+    /// The plugin libraries that were asked for, and what came of it: each is registered once.
+    registered: Mutex<HashMap<String, Result<(), String>>>,
 }
 
 impl OrtBackend {
-    /// Loads the runtime library. [`crate::telemetry::opt_out`] must have run before, or the library reports its use.
+    /// Loads the runtime library; `plugins` is the folder of the providers that are libraries of their own.
+    /// [`crate::telemetry::opt_out`] must have run before, or the library reports its use.
     ///
     /// # Errors
     /// [`BackendError::Library`] when there is none or it does not fit.
-    pub fn load(library: Option<&Path>) -> Result<Self, BackendError> {
+    pub fn load(library: Option<&Path>, plugins: &Path) -> Result<Self, BackendError> {
         let path = library.map_or_else(find_library, Path::to_owned);
         let library = |detail: String| BackendError::Library {
             detail: format!("{}: {detail}", path.display()),
@@ -42,31 +49,77 @@ impl OrtBackend {
             .with_telemetry(false)
             .build()
             .map_err(|error| library(error.to_string()))?;
-        Ok(Self { environment })
+        Ok(Self {
+            environment,
+            plugins: plugins.to_owned(),
+            registered: Mutex::default(),
+        })
+    }
+
+    /// A session's settings, with the provider of `opening` registered.
+    fn builder(
+        &self,
+        opening: &Opening<'_>,
+        weights: &PrepackedWeights,
+    ) -> Result<SessionBuilder, BackendError> {
+        let failed = |error: ort::Error<SessionBuilder>| failure(opening, error.message());
+        let builder = OrtSession::builder(&self.environment)
+            .map_err(|error| failure(opening, error.message()))?
+            .with_optimization_level(GraphOptimizationLevel::All)
+            .map_err(failed)?
+            .with_intra_threads(opening.threads.get())
+            .map_err(failed)?
+            // Spinning would burn a core between runs that the decoders need.
+            .with_intra_op_spinning(false)
+            .map_err(failed)?
+            .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
+            .map_err(failed)?;
+        if opening.place.provider == Provider::Cpu {
+            return builder
+                // Without a device policy the runtime may pick any provider it finds.
+                .with_auto_device(AutoDevicePolicy::PreferCPU)
+                .map_err(failed)?
+                .with_prepacked_weights(weights)
+                .map_err(failed);
+        }
+        self.with_provider(builder, opening)
+            .map_err(|detail| BackendError::Unavailable { detail })
     }
 
     fn session(
         &self,
-        path: &Path,
-        threads: NonZeroUsize,
+        opening: &Opening<'_>,
         weights: &PrepackedWeights,
-    ) -> Result<OrtSession, String> {
-        // Without a device policy the runtime may pick any provider it finds; the CPU is what the
-        // toggle asked for. Spinning would burn a core between runs that the decoders need.
-        OrtSession::builder(&self.environment)
-            .map_err(|error| error.to_string())?
-            .with_auto_device(AutoDevicePolicy::PreferCPU)
-            .map_err(|error| error.to_string())?
-            .with_optimization_level(GraphOptimizationLevel::All)
-            .map_err(|error| error.to_string())?
-            .with_prepacked_weights(weights)
-            .map_err(|error| error.to_string())?
-            .with_intra_threads(threads.get())
-            .map_err(|error| error.to_string())?
-            .with_intra_op_spinning(false)
-            .map_err(|error| error.to_string())?
-            .commit_from_file(path)
-            .map_err(|error| error.to_string())
+    ) -> Result<OrtSession, BackendError> {
+        let mut builder = self.builder(opening, weights)?;
+        match opening.model {
+            Model::File(path) => builder.commit_from_file(path),
+            Model::Bytes(bytes) => builder.commit_from_memory(bytes),
+        }
+        .map_err(|error| failure(opening, error.message()))
+    }
+
+    /// Registers a plugin library the first time that it is asked for.
+    fn register(&self, name: &str, library: &Path) -> Result<(), String> {
+        let mut registered = self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = registered.get(name) {
+            return outcome.clone();
+        }
+        let outcome = if library.exists() {
+            self.environment
+                .register_ep_library(name, library)
+                .map_err(|error| error.message().to_owned())
+        } else {
+            Err(format!(
+                "{} is not there; run `scripts/setup --{name}`, or set runtime.plugins_dir",
+                library.display(),
+            ))
+        };
+        registered.insert(name.to_owned(), outcome.clone());
+        outcome
     }
 }
 
@@ -75,105 +128,55 @@ impl Backend for OrtBackend {
         "onnxruntime"
     }
 
-    fn open(
-        &self,
-        path: &Path,
-        threads: NonZeroUsize,
-        count: usize,
-    ) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        let failed = |detail| BackendError::Load {
-            path: path.to_owned(),
-            detail,
+    fn look_for(&self, place: Place) -> Result<(), BackendError> {
+        let opening = Opening {
+            place,
+            ..Opening::on_cpu(Model::Bytes(&[]), NonZeroUsize::MIN, 1)
         };
+        self.builder(&opening, &PrepackedWeights::new()).map(drop)
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
         let weights = PrepackedWeights::new();
-        (0..count)
+        (0..opening.count)
             .map(|_| {
-                let session = self.session(path, threads, &weights).map_err(failed)?;
-                let loaded = Loaded::new(session).map_err(|error| failed(error.to_string()))?;
+                let session = self.session(opening, &weights)?;
+                let loaded =
+                    Loaded::new(session).map_err(|error| failure(opening, error.message()))?;
                 Ok(Box::new(loaded) as Box<dyn Session>)
             })
             .collect()
     }
 }
 
-struct Loaded {
-    session: OrtSession,
-    signature: Signature,
-    options: RunOptions,
-    freeing: RunOptions,
-}
-
-impl Loaded {
-    fn new(session: OrtSession) -> ort::Result<Self> {
-        let mut freeing = RunOptions::new()?;
-        freeing.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
-        Ok(Self {
-            signature: Signature {
-                inputs: session.inputs().iter().map(port).collect(),
-                outputs: session.outputs().iter().map(port).collect(),
-            },
-            session,
-            options: RunOptions::new()?,
-            freeing,
-        })
+/// What a failure to open a model is: out of memory, or something with the model.
+fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
+    let detail = detail.to_owned();
+    if is_out_of_memory(&detail) {
+        BackendError::OutOfMemory { detail }
+    } else {
+        BackendError::Load {
+            path: opening.model.path(),
+            detail,
+        }
     }
 }
 
-impl Session for Loaded {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-        self.outputs(batch).map_err(|error| BackendError::Run {
-            detail: error.to_string(),
-        })
-    }
-}
-
-impl Loaded {
-    fn outputs(&mut self, batch: Batch<'_>) -> ort::Result<Vec<Tensor>> {
-        let options = if batch.frees_memory {
-            &self.freeing
-        } else {
-            &self.options
-        };
-        let input = TensorRef::from_array_view((batch.shape(), batch.data))?;
-        let outputs = self
-            .session
-            .run_with_options(ort::inputs![input], options)?;
-        self.signature
-            .outputs
-            .iter()
-            .zip(outputs.values())
-            .map(|(port, value)| {
-                let (shape, data) = value.try_extract_tensor::<f32>()?;
-                Ok(Tensor {
-                    name: port.name.clone(),
-                    shape: shape
-                        .iter()
-                        .map(|&dim| usize::try_from(dim).unwrap_or(0))
-                        .collect(),
-                    data: data.to_vec(),
-                })
-            })
-            .collect()
-    }
-}
-
-fn port(outlet: &Outlet) -> Port {
-    let (is_f32, dims) = match outlet.dtype() {
-        ValueType::Tensor { ty, shape, .. } => (
-            *ty == TensorElementType::Float32,
-            shape.iter().map(|&dim| usize::try_from(dim).ok()).collect(),
-        ),
-        _ => (false, Vec::new()),
-    };
-    Port {
-        name: outlet.name().to_owned(),
-        dims,
-        is_f32,
-    }
+/// Whether the runtime says that memory ran out. It has no code of its own for it, so its words have to do: the arena's
+/// (with a limit and without), CUDA's, HIP's and OpenVINO's.
+fn is_out_of_memory(detail: &str) -> bool {
+    let detail = detail.to_ascii_lowercase();
+    [
+        "out of memory",
+        "out_of_memory",
+        "outofmemory",
+        "failed to allocate memory",
+        "is smaller than requested bytes",
+        "memoryallocation",
+        "bad_alloc",
+    ]
+    .iter()
+    .any(|words| detail.contains(words))
 }
 
 /// The first library that exists of: `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working
@@ -198,4 +201,28 @@ fn find_library() -> PathBuf {
     .flatten()
     .find(|path| path.exists())
     .unwrap_or_else(|| name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_ran_out_is_told_from_other_failures() {
+        for words in [
+            "Failed to allocate memory for requested buffer of size 52428800",
+            "Available memory of 1048576 is smaller than requested bytes of 52428800",
+            "CUDA failure 2: out of memory ; GPU=0",
+            "hipErrorOutOfMemory",
+            "std::bad_alloc",
+        ] {
+            assert!(is_out_of_memory(words), "{words}");
+        }
+        for words in [
+            "CUDA failure 700: an illegal memory access was encountered",
+            "Got invalid dimensions for input: data",
+        ] {
+            assert!(!is_out_of_memory(words), "{words}");
+        }
+    }
 }

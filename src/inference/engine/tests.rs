@@ -10,10 +10,11 @@ use super::*;
 use crate::{
     clock::SystemClock,
     inference::{
-        backend::{Backend, fake::FakeBackend},
+        backend::{Batch, fake::FakeBackend},
         operation::Operation,
         tensor::Signature,
     },
+    pool::Stage,
     telemetry::metrics::Metrics,
 };
 
@@ -49,14 +50,17 @@ struct Rig {
 fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, fixed: bool) -> Rig {
     let pool = Arc::new(CpuPool::new(NonZeroUsize::new(sessions).unwrap()).unwrap());
     let metrics = Metrics::default();
-    let narrow = backend
-        .open("any".as_ref(), NonZeroUsize::MIN, sessions)
-        .unwrap();
+    let narrow = backend.on_cpu(sessions);
     let engine = Engine::start(EngineParts {
-        sessions: Sessions { narrow, wide: None },
+        sessions: Sessions {
+            narrow,
+            wide: None,
+            reserve: None,
+        },
+        device: None,
         grouping: Grouping {
             max_rows: max_rows.try_into().unwrap(),
-            fixed,
+            sizes: if fixed { Sizes::Fixed } else { Sizes::Any },
             max_delay: Duration::ZERO,
         },
         usual_row_len: 2,
@@ -181,18 +185,19 @@ async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
                 data: vec![output; batch.rows()],
             }])
         })
-        .open("any".as_ref(), NonZeroUsize::MIN, 1)
-        .unwrap()
+        .on_cpu(1)
     };
     let pool = Arc::new(CpuPool::new(2.try_into().unwrap()).unwrap());
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
             narrow: named(1.0),
             wide: named(9.0).pop(),
+            reserve: None,
         },
+        device: None,
         grouping: Grouping {
             max_rows: NonZeroUsize::MIN,
-            fixed: false,
+            sizes: Sizes::Any,
             max_delay: Duration::ZERO,
         },
         usual_row_len: 2,
@@ -304,7 +309,7 @@ fn no_row_is_lost_or_crossed() {
                 join_all(requests).await;
                 // Nothing is stuck: the engine still answers, and no row waits.
                 assert_eq!(sum_of(&send(&rig.engine, 5.0).await.unwrap()), 6.0);
-                assert_eq!(rig.engine.shared.batcher().waiting(), 0);
+                assert_eq!(rig.engine.shared.batcher().waiting(Route::Cpu), 0);
             });
             Ok(())
         })
@@ -317,12 +322,14 @@ async fn a_delay_lets_a_batch_fill_and_a_full_one_does_not_wait() {
     let pool = Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap());
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: backend.open("any".as_ref(), NonZeroUsize::MIN, 1).unwrap(),
+            narrow: backend.on_cpu(1),
             wide: None,
+            reserve: None,
         },
+        device: None,
         grouping: Grouping {
             max_rows: 2.try_into().unwrap(),
-            fixed: false,
+            sizes: Sizes::Any,
             max_delay: Duration::from_secs(3600),
         },
         usual_row_len: 2,

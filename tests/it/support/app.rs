@@ -17,7 +17,7 @@ use facescan::{
     clock::SystemClock,
     config::{Config, Sources},
     http,
-    inference::{backend::ort::OrtBackend, prepare::prepare, registry::Registry},
+    inference::{backend::{Backend, ort::OrtBackend}, prepare::prepare, registry::Registry},
 };
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -76,16 +76,18 @@ pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
 }
 
 /// The runtime is loaded once for the whole test binary.
-fn backend() -> &'static OrtBackend {
-    static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
-    BACKEND.get_or_init(|| {
+fn backend() -> Arc<dyn Backend> {
+    static BACKEND: OnceLock<Arc<OrtBackend>> = OnceLock::new();
+    let backend = BACKEND.get_or_init(|| {
         let name = format!(
             "{}onnxruntime{}",
             std::env::consts::DLL_PREFIX,
             std::env::consts::DLL_SUFFIX
         );
-        OrtBackend::load(Some(&runtime_dir().join("onnxruntime").join(name))).unwrap()
-    })
+        let library = runtime_dir().join("onnxruntime").join(name);
+        Arc::new(OrtBackend::load(Some(&library), &runtime_dir().join("plugins")).unwrap())
+    });
+    Arc::clone(backend) as Arc<dyn Backend>
 }
 
 /// The environment of a test: its own data folder, the fetched models, and some settings.

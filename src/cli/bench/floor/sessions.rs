@@ -6,21 +6,13 @@ use anyhow::Context;
 use image::RgbImage;
 
 use crate::{
-    config::Config,
     imaging::tensor::letterbox_into,
     inference::{
-        backend::{Backend, Batch, Session, ort::OrtBackend},
+        backend::{Backend, Batch, Model, Opening, Session},
+        place::Place,
         registry::ModelSpec,
     },
 };
-
-/// The runtime.
-///
-/// # Errors
-/// When the runtime's library is missing.
-pub fn backend(config: &Config) -> anyhow::Result<OrtBackend> {
-    Ok(OrtBackend::load(config.runtime.library.as_deref())?)
-}
 
 /// A session with a batch that is ready to run.
 pub struct Bare {
@@ -30,13 +22,13 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Opens the model, with `picture` at `side` × `side` as its one row.
+    /// Opens the model where the server runs it on the CPU, with `picture` at `side` × `side` as its one row.
     ///
     /// # Errors
     /// When the model cannot be loaded.
     pub fn open(
         backend: &dyn Backend,
-        spec: &ModelSpec,
+        (spec, place): (&ModelSpec, Place),
         models: &Path,
         picture: &RgbImage,
         side: u32,
@@ -46,7 +38,11 @@ impl Bare {
         letterbox_into(picture, (side, side), &spec.input.normalisation(), &mut row);
         // A graph of fixed rows takes no less.
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
-        let mut sessions = backend.open(&spec.path(models), NonZeroUsize::MIN, 1)?;
+        let path = spec.path(models);
+        let mut sessions = backend.open(&Opening {
+            place,
+            ..Opening::on_cpu(Model::File(&path), NonZeroUsize::MIN, 1)
+        })?;
         Ok(Self {
             session: sessions.pop().context("the backend opened no session")?,
             row_shape: [3, width, width],

@@ -11,20 +11,20 @@ use anyhow::Context;
 use image::RgbImage;
 use tokio::task::spawn_blocking;
 
-use super::{
-    FloorFigures, Shares,
-    sessions::{Bare, backend},
-};
+use super::{FloorFigures, Shares, sessions::Bare};
 use crate::{
     app::App,
-    cli::bench::{
-        report::maths::Durations,
-        workload::{Picture, Sequence, Window, Workload},
+    cli::{
+        bench::{
+            report::maths::Durations,
+            workload::{Picture, Sequence, Window, Workload},
+        },
+        runtime::backend,
     },
     clock::SystemClock,
     config::Config,
     imaging::decode::{DecodeOptions, decode},
-    inference::backend::Backend,
+    inference::{backend::Backend, operation::Operation},
     pipeline::options::{ScanKind, ScanRequest},
 };
 
@@ -66,7 +66,7 @@ impl Floor {
         let mut config = config.clone();
         // Nothing is kept, so no file may appear.
         config.database.url = Some("sqlite::memory:".to_owned().into());
-        let app = App::start(config, &backend, Arc::new(SystemClock::start())).await?;
+        let app = App::start(config, Arc::clone(&backend), Arc::new(SystemClock::start())).await?;
         let mut faces = Vec::new();
         for picture in pictures.iter() {
             let found = faces_in(&app, picture, workload.operation).await;
@@ -80,7 +80,7 @@ impl Floor {
             None => thread::available_parallelism().context("counting the cores")?,
         };
         let workers = (0..threads.get())
-            .map(|_| Worker::open(&app, &backend, &row, workload.operation))
+            .map(|_| Worker::open(&app, backend.as_ref(), &row, workload.operation))
             .collect::<anyhow::Result<_>>()?;
         Ok(Self {
             workers,
@@ -164,10 +164,21 @@ impl Worker {
         let detector = &app.pipeline.detector.spec;
         let embedder = &app.pipeline.embedder.spec;
         let side = app.config.detection.det_size;
+        let place = |operation| app.pipeline.devices.cpu_place(operation);
         Ok(Self {
-            detector: Bare::open(backend, detector, models, row, side)?,
+            detector: Bare::open(
+                backend,
+                (detector, place(Operation::FaceDetection)),
+                models,
+                row,
+                side,
+            )?,
             embedder: (kind == ScanKind::Embed)
-                .then(|| Bare::open(backend, embedder, models, row, embedder.input.width))
+                .then(|| {
+                    let width = embedder.input.width;
+                    let embedder = (embedder.as_ref(), place(Operation::FaceEmbedding));
+                    Bare::open(backend, embedder, models, row, width)
+                })
                 .transpose()?,
         })
     }

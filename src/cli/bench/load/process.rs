@@ -78,8 +78,17 @@ impl Processes {
         })
     }
 
+    /// Their resident memory now, in MiB; `None` when there are none, or one has gone.
+    pub fn memory(&mut self) -> Option<f64> {
+        self.sample().map(|sample| sample.rss)
+    }
+
     async fn sample_at(&mut self, at: Instant) -> Option<Sample> {
         tokio::time::sleep_until(at.into()).await;
+        self.sample()
+    }
+
+    fn sample(&mut self) -> Option<Sample> {
         self.system.refresh_processes_specifics(
             ProcessesToUpdate::Some(&self.pids),
             true,

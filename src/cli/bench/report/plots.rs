@@ -25,7 +25,7 @@ pub struct Plots {
     pub latency: Vec<(String, Percentiles)>,
     /// Pictures a second by system.
     pub throughput: Vec<(String, f64)>,
-    /// Resident memory in MiB, one value a second.
+    /// Resident memory in MiB, from the run's start to its end.
     pub memory: Vec<(String, Vec<f64>)>,
 }
 
@@ -66,7 +66,7 @@ impl Plots {
                 .iter()
                 .map(|(name, curve)| (name.as_str(), curve.clone()))
                 .collect();
-            let title = "Resident memory in MiB, by second";
+            let title = "Resident memory in MiB, over the run";
             draw_lines(&folder.join("memory.svg"), title, &lines, 10, &|at| {
                 format!("{at:.0}")
             })?;

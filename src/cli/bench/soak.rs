@@ -1,0 +1,315 @@
+//! `facescan bench soak`: whether a server's memory stays flat over very many requests of every kind.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use bytes::Bytes;
+use clap::Args;
+use futures::{StreamExt, stream::FuturesUnordered};
+use http::{
+    Request,
+    header::{CONTENT_TYPE, HOST},
+};
+use http_body_util::Full;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::{
+    Settings,
+    child::OwnServer,
+    load::{
+        clients,
+        connection::{Reusable, exchange},
+        process::Processes,
+        target::Target,
+    },
+    report::{self, Plots, Render, Table, figure},
+    run_to_end,
+    workload::{Picture, load_pictures},
+};
+use crate::imaging::{
+    decode::{DecodeOptions, decode},
+    encode::{OutputFormat, encode},
+    limits::Limits,
+    resize::{Filter, resize},
+};
+
+/// Long sides that the pictures are sent at, besides their own.
+const SIDES: [u32; 4] = [96, 240, 480, 800];
+
+/// What is asked, and of how many in a hundred requests. Sizes of the detector's input differ, so that rows of many
+/// shapes come, and so do the ways that a request can end.
+const MIX: [(&str, u32); 9] = [
+    ("/detect?store=false&det_size=160", 24),
+    ("/detect?store=false&det_size=320", 20),
+    ("/detect?store=false&second_det_size=96&det_size=192", 8),
+    ("/detect?det_size=256", 14),
+    ("/embed?store=false&det_size=192&crops=true", 12),
+    ("/embed?det_size=256&max_faces=2", 6),
+    ("/quality?store=false&det_size=224", 10),
+    ("/enhance", 4),
+    ("/detect?store=false&min_scor=1", 2),
+];
+
+/// One request in so many is sent a picture that is cut in half, and as many a picture in its own size.
+const RARE: usize = 32;
+
+/// One client in so many requests leaves before its answer may have come, within so many milliseconds.
+const LEAVES: (usize, u64) = (50, 40);
+
+/// Parts of the run whose memory is compared.
+const PARTS: usize = 10;
+
+/// What is sent, and how often.
+#[derive(Debug, Args, Serialize)]
+pub struct SoakArgs {
+    /// How many requests to send.
+    #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(PARTS as u64..))]
+    requests: u64,
+    /// How many clients send them, each the next when the last is answered.
+    #[arg(long, default_value_t = 16, value_parser = clients)]
+    clients: usize,
+    /// Pictures, or folders of them. Smaller copies of each are sent too.
+    #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
+    pictures: Vec<PathBuf>,
+    /// The order of the requests follows from this number alone.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write report.json, report.md and a plot to this folder.
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip)]
+    output: Option<PathBuf>,
+}
+
+impl fmt::Display for SoakArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} requests of {} clients",
+            self.requests, self.clients
+        )
+    }
+}
+
+/// What a soak found.
+#[derive(Debug, Serialize)]
+struct SoakFigures {
+    /// Answers by status.
+    answers: BTreeMap<u16, u64>,
+    /// Requests whose connection failed.
+    failed: u64,
+    /// Requests whose client left before the answer.
+    left: u64,
+    /// Resident memory in MiB by tenth of the run: the median of its samples.
+    tenths: Vec<f64>,
+    /// The most.
+    peak: f64,
+    /// What the last tenth has more than the second, in MiB; the first one warms up.
+    growth: f64,
+    /// All samples, one for each hundredth of the run.
+    curve: Vec<f64>,
+}
+
+/// Sends the requests and prints what became of the memory.
+///
+/// # Errors
+/// When a picture or the server is missing, or the report cannot be written.
+pub fn run(settings: &Settings, args: &SoakArgs) -> anyhow::Result<ExitCode> {
+    let pictures = load_pictures(&args.pictures)?;
+    let figures = run_to_end(async {
+        let server = OwnServer::start(settings.file.as_deref()).await?;
+        let target = Target::parse(server.url(), "/detect", "")?;
+        let requests = requests(&target, &bodies(&pictures)?)?;
+        soak(&target, &requests, server.pid(), args).await
+    })?;
+    let is_alive = figures.failed == 0;
+    report::publish(args, &figures, args.output.as_deref())?;
+    Ok(if is_alive {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The bodies that are sent: whole ones, rare ones in the picture's own size, and broken ones.
+struct Bodies {
+    usual: Vec<Bytes>,
+    own: Vec<Bytes>,
+    broken: Vec<Bytes>,
+}
+
+fn bodies(pictures: &[Picture]) -> anyhow::Result<Bodies> {
+    let options = DecodeOptions {
+        limits: Limits::default(),
+        background: [255; 3],
+    };
+    let mut usual = Vec::new();
+    for picture in pictures {
+        let pixels = decode(&picture.bytes, &options)
+            .with_context(|| format!("decoding {}", picture.path.display()))?
+            .pixels;
+        let longest = pixels.width().max(pixels.height());
+        for side in SIDES {
+            let scaled = |of: u32| of * side / longest;
+            let (width, height) = (scaled(pixels.width()), scaled(pixels.height()));
+            let smaller = resize(&pixels, width, height, Filter::Bilinear);
+            usual.push(encode(&smaller, OutputFormat::Jpeg { quality: 85 })?.into());
+        }
+    }
+    Ok(Bodies {
+        own: pictures
+            .iter()
+            .map(|picture| picture.bytes.clone())
+            .collect(),
+        broken: usual
+            .iter()
+            .map(|body: &Bytes| body.slice(..body.len() / 2))
+            .collect(),
+        usual,
+    })
+}
+
+/// The requests by kind of body.
+struct Requests {
+    usual: Vec<Reusable>,
+    own: Vec<Reusable>,
+    broken: Vec<Reusable>,
+}
+
+fn requests(target: &Target, bodies: &Bodies) -> anyhow::Result<Requests> {
+    let made = |bodies: &[Bytes]| -> anyhow::Result<Vec<Reusable>> {
+        let mut made = Vec::new();
+        for body in bodies {
+            for (path, share) in MIX {
+                let request = Request::post(path)
+                    .header(HOST, &target.host)
+                    .header(CONTENT_TYPE, "application/octet-stream")
+                    .body(Full::new(body.clone()))
+                    .context("making a request")?;
+                made.extend(std::iter::repeat_n(request, share as usize));
+            }
+        }
+        Ok(made)
+    };
+    Ok(Requests {
+        usual: made(&bodies.usual)?,
+        own: made(&bodies.own)?,
+        broken: made(&bodies.broken)?,
+    })
+}
+
+impl Requests {
+    fn choose(&self, rng: &mut fastrand::Rng) -> Option<&Reusable> {
+        let kind = match rng.usize(..RARE) {
+            0 => &self.own,
+            1 => &self.broken,
+            _ => &self.usual,
+        };
+        rng.choice(kind)
+    }
+}
+
+async fn soak(
+    target: &Target,
+    requests: &Requests,
+    pid: u32,
+    args: &SoakArgs,
+) -> anyhow::Result<SoakFigures> {
+    let rng = RefCell::new(fastrand::Rng::with_seed(args.seed));
+    let sent = Cell::new(0);
+    let failed = Cell::new(0);
+    let left = Cell::new(0);
+    let answers = RefCell::new(BTreeMap::new());
+    let memory = RefCell::new((Processes::new(&[pid]), Vec::new()));
+    let every = (args.requests / 100).max(1);
+    let client = || async {
+        let mut connection = None;
+        while sent.get() < args.requests {
+            sent.set(sent.get() + 1);
+            if sent.get() % every == 0 {
+                let (processes, curve) = &mut *memory.borrow_mut();
+                curve.extend(processes.memory());
+            }
+            let (request, patience) = {
+                let mut rng = rng.borrow_mut();
+                let request = requests.choose(&mut rng).context("there is no picture")?;
+                let leaves = rng.usize(..LEAVES.0) == 0;
+                (request, leaves.then(|| rng.u64(1..=LEAVES.1)))
+            };
+            let patience = patience.map_or(Duration::MAX, Duration::from_millis);
+            match timeout(patience, exchange(target, &mut connection, request)).await {
+                Ok(Ok(answer)) => {
+                    let mut answers = answers.borrow_mut();
+                    *answers.entry(answer.status.as_u16()).or_insert(0) += 1;
+                }
+                Ok(Err(_)) => failed.set(failed.get() + 1),
+                Err(_) => left.set(left.get() + 1),
+            }
+        }
+        anyhow::Ok(())
+    };
+    let mut running: FuturesUnordered<_> = (0..args.clients).map(|_| client()).collect();
+    while let Some(outcome) = running.next().await {
+        outcome?;
+    }
+    drop(running);
+    let (_, curve) = memory.into_inner();
+    let tenths: Vec<f64> = curve
+        .chunks(curve.len().div_ceil(PARTS).max(1))
+        .map(median)
+        .collect();
+    Ok(SoakFigures {
+        answers: answers.into_inner(),
+        failed: failed.get(),
+        left: left.get(),
+        peak: curve.iter().copied().fold(0.0, f64::max),
+        growth: match (tenths.get(1), tenths.last()) {
+            (Some(second), Some(last)) => last - second,
+            _ => 0.0,
+        },
+        tenths,
+        curve,
+    })
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+impl Render for SoakFigures {
+    fn markdown(&self) -> String {
+        let mut table = Table::new(["", "value"]);
+        for (status, count) in &self.answers {
+            table.row(&[&format!("answers with {status}"), count]);
+        }
+        table.row(&[&"connection failures", &self.failed]);
+        table.row(&[&"clients that left", &self.left]);
+        let tenths: Vec<String> = self.tenths.iter().map(|mib| figure(*mib)).collect();
+        table.row(&[
+            &"memory by tenth of the run, MiB, medians",
+            &tenths.join(" "),
+        ]);
+        table.row(&[&"most, MiB", &figure(self.peak)]);
+        table.row(&[
+            &"last tenth less the second, MiB",
+            &format!("{:+.1}", self.growth),
+        ]);
+        table.to_string()
+    }
+
+    fn plots(&self) -> Plots {
+        Plots {
+            memory: vec![("server".to_owned(), self.curve.clone())],
+            ..Plots::default()
+        }
+    }
+}

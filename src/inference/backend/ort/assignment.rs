@@ -1,0 +1,69 @@
+//! Which provider runs which of a session's nodes, read back from the runtime.
+//!
+//! A provider that is registered may still leave nodes, or all of them, to the CPU without a word. The `ort` crate does
+//! not wrap the call that tells, so it is made here, in the one module that may.
+#![expect(
+    unsafe_code,
+    reason = "the runtime's C functions have no safe wrapper in the ort crate"
+)]
+
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, c_char},
+    ptr, slice,
+};
+
+use ort::{AsPointer, session::Session, sys};
+
+/// The session setting that makes the runtime keep what is read here.
+pub(super) const RECORD: (&str, &str) = ("session.record_ep_graph_assignment_info", "1");
+
+/// How many nodes each provider runs, by the runtime's names; empty where the runtime does not tell.
+pub(super) fn of(session: &Session) -> BTreeMap<String, usize> {
+    let api = ort::api();
+    let mut subgraphs = ptr::null();
+    let mut count = 0;
+    // SAFETY: the session is alive, and both out-pointers point to values of the types that the function writes.
+    let status =
+        unsafe { (api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut count) };
+    if !is_ok(status) || subgraphs.is_null() {
+        return BTreeMap::new();
+    }
+    // SAFETY: the function succeeded, so that `subgraphs` points to `count` pointers that the session owns.
+    let subgraphs = unsafe { slice::from_raw_parts(subgraphs, count) };
+    let mut nodes = BTreeMap::new();
+    for &subgraph in subgraphs {
+        if let Some((provider, count)) = subgraph_of(subgraph) {
+            *nodes.entry(provider).or_insert(0) += count;
+        }
+    }
+    nodes
+}
+
+/// The provider of a subgraph, and how many nodes it has.
+fn subgraph_of(subgraph: *const sys::OrtEpAssignedSubgraph) -> Option<(String, usize)> {
+    let api = ort::api();
+    let mut name: *const c_char = ptr::null();
+    // SAFETY: `subgraph` comes from a live session, and the out-pointer points to a value of the type that is written.
+    let named = unsafe { (api.EpAssignedSubgraph_GetEpName)(subgraph, &mut name) };
+    let mut nodes = ptr::null();
+    let mut count = 0;
+    // SAFETY: as above.
+    let counted = unsafe { (api.EpAssignedSubgraph_GetNodes)(subgraph, &mut nodes, &mut count) };
+    if !(is_ok(named) && is_ok(counted)) || name.is_null() {
+        return None;
+    }
+    // SAFETY: the runtime gave a string that ends with a zero and lives as long as the session.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some((name.to_string_lossy().into_owned(), count))
+}
+
+/// Whether a call succeeded. What it says otherwise is let go.
+fn is_ok(status: sys::OrtStatusPtr) -> bool {
+    if status.0.is_null() {
+        return true;
+    }
+    // SAFETY: a status that is not null is the caller's to release, once.
+    unsafe { (ort::api().ReleaseStatus)(status.0) };
+    false
+}

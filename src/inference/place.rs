@@ -1,0 +1,148 @@
+//! Where a model can run: a provider, and which of its devices.
+
+use std::fmt;
+
+use crate::config;
+
+/// What computes. All but the CPU are ONNX Runtime's execution providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Provider {
+    /// The runtime's own kernels.
+    Cpu,
+    /// NVIDIA CUDA.
+    Cuda,
+    /// NVIDIA TensorRT, with CUDA for what it does not take.
+    Tensorrt,
+    /// AMD MIGraphX, the successor of the ROCm provider.
+    Migraphx,
+    /// Apple CoreML.
+    Coreml,
+    /// Intel's GPUs through OpenVINO, a plugin library.
+    Openvino,
+    /// The CPU through OpenVINO.
+    OpenvinoCpu,
+    /// WebGPU, a plugin library.
+    Webgpu,
+}
+
+impl Provider {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Cpu,
+        Self::Cuda,
+        Self::Tensorrt,
+        Self::Migraphx,
+        Self::Coreml,
+        Self::Openvino,
+        Self::OpenvinoCpu,
+        Self::Webgpu,
+    ];
+
+    /// The name in settings and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Tensorrt => "tensorrt",
+            Self::Migraphx => "migraphx",
+            Self::Coreml => "coreml",
+            Self::Openvino => "openvino",
+            Self::OpenvinoCpu => "openvino-cpu",
+            Self::Webgpu => "webgpu",
+        }
+    }
+
+    /// What the runtime calls it, in what it says of a session's nodes.
+    pub fn runtime_name(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPUExecutionProvider",
+            Self::Cuda => "CUDAExecutionProvider",
+            Self::Tensorrt => "TensorrtExecutionProvider",
+            Self::Migraphx => "MIGraphXExecutionProvider",
+            Self::Coreml => "CoreMLExecutionProvider",
+            Self::Openvino | Self::OpenvinoCpu => "OpenVINOExecutionProvider",
+            Self::Webgpu => "WebGpuExecutionProvider",
+        }
+    }
+
+    /// Whether it computes on the CPU's cores.
+    pub fn is_on_cpu(self) -> bool {
+        matches!(self, Self::Cpu | Self::OpenvinoCpu)
+    }
+
+    /// What is tried, in this order, where the settings ask for `backend`. TensorRT is not among what `auto` tries, as
+    /// it builds an engine for minutes.
+    pub fn candidates(backend: config::Backend) -> &'static [Self] {
+        use config::Backend;
+        match backend {
+            Backend::Auto => &[
+                Self::Cuda,
+                Self::Migraphx,
+                Self::Coreml,
+                Self::Openvino,
+                Self::Webgpu,
+            ],
+            Backend::Cuda => &[Self::Cuda],
+            Backend::Rocm | Backend::Migraphx => &[Self::Migraphx],
+            Backend::Mps | Backend::Coreml => &[Self::Coreml],
+            Backend::Openvino => &[Self::Openvino, Self::OpenvinoCpu],
+            Backend::Webgpu => &[Self::Webgpu],
+            Backend::Tensorrt => &[Self::Tensorrt],
+            Backend::Cpu => &[],
+        }
+    }
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How exact the arithmetic has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// 32-bit floats throughout.
+    Full,
+    /// What the device is fastest with, such as bf16.
+    Reduced,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full precision",
+            Self::Reduced => "reduced precision",
+        })
+    }
+}
+
+/// A provider and one of its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// What computes.
+    pub provider: Provider,
+    /// Which of its devices, by number.
+    pub index: u32,
+    /// How exact.
+    pub precision: Precision,
+}
+
+impl Place {
+    /// The runtime's own kernels on the CPU.
+    pub const CPU: Self = Self {
+        provider: Provider::Cpu,
+        index: 0,
+        precision: Precision::Full,
+    };
+}
+
+impl fmt::Display for Place {
+    /// `cpu`, or the provider and the device's number, such as `cuda:0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.provider {
+            provider if provider.is_on_cpu() => f.write_str(provider.name()),
+            provider => write!(f, "{provider}:{}", self.index),
+        }
+    }
+}

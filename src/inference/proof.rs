@@ -1,0 +1,281 @@
+//! Whether a place computes what the CPU computes. Nothing is used before it is proved, and what fails is probed with the
+//! same rows before it is used again.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    backend::{Backend, BackendError, Batch, Model, Opening, Session},
+    place::{Place, Precision},
+    tensor::Tensor,
+};
+use crate::clock::Clock;
+
+pub(super) use graph::known_answer;
+
+mod graph;
+
+/// How far a device's answers may be from the CPU's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Least cosine between an output and the CPU's.
+    pub cosine: f64,
+    /// Most that their lengths differ, as a share of the CPU's.
+    pub length: f64,
+}
+
+impl Tolerance {
+    /// What is asked of arithmetic of a precision. bf16 gives 0.9996 on the default embedder, which moves no decision;
+    /// on the default detector it gives 0.9987, which moves boxes.
+    pub fn of(precision: Precision) -> Self {
+        match precision {
+            Precision::Full => Self {
+                cosine: 0.9999,
+                length: 0.001,
+            },
+            Precision::Reduced => Self {
+                cosine: 0.999,
+                length: 0.02,
+            },
+        }
+    }
+}
+
+/// Rows whose answers are known from the CPU.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    row_shape: Vec<usize>,
+    data: Vec<f32>,
+    expected: Vec<Tensor>,
+    tolerance: Tolerance,
+}
+
+/// What speaks for a place.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Proof {
+    /// The least cosine between the device's outputs and the CPU's.
+    pub cosine: f64,
+    /// How many of the graph's nodes each provider runs, as the runtime says.
+    #[schema(value_type = BTreeMap<String, usize>)]
+    pub nodes: BTreeMap<String, usize>,
+    /// Milliseconds of the first run, compilation included.
+    pub first_run_ms: f64,
+    /// Milliseconds of one row after it.
+    pub row_ms: f64,
+}
+
+/// Values that look like a picture to a network: smooth, and neither symmetric nor flat.
+fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
+    let width = row_shape.last().copied().unwrap_or(1).max(1);
+    let len: usize = row_shape.iter().product::<usize>() * rows;
+    (0..len)
+        .map(|i| {
+            let (x, y) = ((i % width) as f32, (i / width) as f32);
+            let wave = (x * 0.11 + y * 0.031).sin() + (x * 0.027 - y * 0.083).cos();
+            (127.5 + 60.0 * wave).round()
+        })
+        .collect()
+}
+
+impl Probe {
+    /// Asks the CPU for the answers to `rows` rows.
+    ///
+    /// # Errors
+    /// When the CPU cannot run the model, or its answers are no numbers.
+    pub fn ask(
+        cpu: &mut dyn Session,
+        row_shape: &[usize],
+        rows: usize,
+        tolerance: Tolerance,
+    ) -> Result<Self, BackendError> {
+        let mut probe = Self {
+            row_shape: row_shape.to_vec(),
+            data: pattern(row_shape, rows),
+            expected: Vec::new(),
+            tolerance,
+        };
+        probe.expected = cpu.run(probe.batch())?;
+        if !are_numbers(&probe.expected) {
+            return Err(BackendError::Run {
+                detail: "the cpu's own answers are no numbers".to_owned(),
+            });
+        }
+        Ok(probe)
+    }
+
+    /// The rows.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch {
+            row_shape: &self.row_shape,
+            data: &self.data,
+            frees_memory: false,
+        }
+    }
+
+    /// Compares answers with the CPU's; gives the least cosine.
+    ///
+    /// # Errors
+    /// Says how they differ.
+    pub fn check(&self, outputs: &[Tensor]) -> Result<f64, String> {
+        agree(outputs, &self.expected, self.tolerance)
+    }
+
+    /// What it asks for.
+    pub fn tolerance(&self) -> Tolerance {
+        self.tolerance
+    }
+}
+
+/// Whether all values are numbers.
+pub fn are_numbers(outputs: &[Tensor]) -> bool {
+    outputs
+        .iter()
+        .all(|output| output.data.iter().all(|value| value.is_finite()))
+}
+
+/// Compares outputs with those that are known to be right; gives the least cosine.
+///
+/// # Errors
+/// Says how they differ.
+pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result<f64, String> {
+    if given.len() != right.len() {
+        return Err(format!(
+            "it gives {} outputs, and the cpu {}",
+            given.len(),
+            right.len()
+        ));
+    }
+    let mut least: f64 = 1.0;
+    for (given, right) in given.iter().zip(right) {
+        let name = &right.name;
+        if given.data.len() != right.data.len() {
+            return Err(format!("its output {name} has another length"));
+        }
+        let dot = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+        };
+        let (ours, theirs) = (
+            dot(&given.data, &given.data).sqrt(),
+            dot(&right.data, &right.data).sqrt(),
+        );
+        // Outputs of nothing but zeros have no direction; the other must be as small.
+        let cosine = if theirs < 1e-6 {
+            if ours < 1e-3 { 1.0 } else { 0.0 }
+        } else {
+            dot(&given.data, &right.data) / (ours * theirs).max(f64::MIN_POSITIVE)
+        };
+        let length = (ours - theirs).abs() / theirs.max(1e-3);
+        if cosine.is_nan() || cosine < tolerance.cosine || length > tolerance.length {
+            return Err(format!(
+                "its output {name} has a cosine of {cosine:.5} to the cpu's and differs in length by {:.2} %; \
+                 {:.4} and {:.1} % are asked for",
+                length * 100.0,
+                tolerance.cosine,
+                tolerance.length * 100.0
+            ));
+        }
+        least = least.min(cosine);
+    }
+    Ok(least)
+}
+
+/// Runs a small graph with a known answer at a place.
+///
+/// # Errors
+/// What is missing, or how the answer is wrong.
+pub fn prove_place(
+    backend: &dyn Backend,
+    place: Place,
+    threads: NonZeroUsize,
+) -> Result<(), BackendError> {
+    backend.look_for(place)?;
+    let bytes = graph::bytes();
+    let opening = Opening {
+        place,
+        ..Opening::on_cpu(Model::Bytes(&bytes), threads, 1)
+    };
+    let mut sessions = backend.open(&opening)?;
+    let session = sessions.pop().ok_or_else(|| BackendError::Unavailable {
+        detail: "it opened no session".to_owned(),
+    })?;
+    graph::check(session)
+}
+
+/// Runs a model's probe on a session.
+///
+/// # Errors
+/// A failure of the run, or how its answers differ.
+pub fn prove(
+    session: &mut dyn Session,
+    probe: &Probe,
+    clock: &dyn Clock,
+) -> Result<Proof, BackendError> {
+    let timed = |session: &mut dyn Session| -> Result<(Vec<Tensor>, Duration), BackendError> {
+        let began = clock.monotonic();
+        let outputs = session.run(probe.batch())?;
+        Ok((outputs, clock.monotonic().saturating_sub(began)))
+    };
+    let (outputs, first) = timed(session)?;
+    let cosine = probe
+        .check(&outputs)
+        .map_err(|detail| BackendError::Run { detail })?;
+    let rows = probe.batch().rows().max(1) as f64;
+    let mut best = Duration::MAX;
+    for _ in 0..WARM_RUNS {
+        best = best.min(timed(session)?.1);
+    }
+    Ok(Proof {
+        cosine,
+        nodes: session.assignment(),
+        first_run_ms: first.as_secs_f64() * 1e3,
+        row_ms: best.as_secs_f64() * 1e3 / rows,
+    })
+}
+
+/// Runs after the first; the best of them counts.
+const WARM_RUNS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(data: &[f32]) -> Vec<Tensor> {
+        vec![Tensor {
+            name: "out".to_owned(),
+            shape: vec![1, data.len()],
+            data: data.to_vec(),
+        }]
+    }
+
+    #[test]
+    fn answers_agree_when_direction_and_length_do() {
+        let full = Tolerance::of(Precision::Full);
+        let right = tensor(&[1.0, 2.0, 3.0]);
+        assert!(agree(&right, &right, full).unwrap() > 0.999_999);
+        // Doubled numbers point the same way and are wrong all the same.
+        for wrong in [
+            tensor(&[2.0, 4.0, 6.0]),
+            tensor(&[3.0, 2.0, 1.0]),
+            tensor(&[1.0, 2.0]),
+            tensor(&[f32::NAN, 2.0, 3.0]),
+            tensor(&[0.0; 3]),
+            Vec::new(),
+        ] {
+            assert!(agree(&wrong, &right, full).is_err(), "{wrong:?}");
+        }
+        let rounded = tensor(&[1.01, 2.0, 2.99]);
+        assert!(agree(&rounded, &right, full).is_err());
+        assert!(agree(&rounded, &right, Tolerance::of(Precision::Reduced)).is_ok());
+        assert!(agree(&tensor(&[0.0; 3]), &tensor(&[0.0; 3]), full).is_ok());
+        assert!(agree(&tensor(&[1.0; 3]), &tensor(&[0.0; 3]), full).is_err());
+    }
+
+    #[test]
+    fn the_pattern_is_in_range_and_no_two_rows_are_equal() {
+        let values = pattern(&[3, 8, 8], 2);
+        assert!(values.iter().all(|value| (0.0..=255.0).contains(value)));
+        assert_ne!(values[..192], values[192..]);
+    }
+}
