@@ -24,11 +24,13 @@ test: ## run the whole suite, Postgres included
 	scripts/setup --tests
 	scripts/postgres run cargo test --locked
 
-lint: ## check the formatting and clippy, and that the scripts parse
+lint: ## check the formatting, clippy, that the scripts parse, and the container files
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/check-containers scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	scripts/setup --lint
+	scripts/check-containers
 
 doc: ## build the documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items

