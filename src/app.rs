@@ -101,6 +101,7 @@ impl App {
             .map(|operation| on_cpu_only(&config, operation)),
         );
         let devices = Devices::new(assignments, tried, Arc::clone(&clock));
+        devices.announce();
         let (detector_spec, detector_engine) = (detecting.spec, detecting.engine);
         let (embedder_spec, embedder_engine) = (embedding.spec, embedding.engine);
         let detector = Detector::new(detector_spec, detector_engine)

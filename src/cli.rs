@@ -17,6 +17,7 @@ use crate::{
 
 pub mod bench;
 pub mod config;
+pub mod devices;
 pub mod healthcheck;
 pub mod models;
 pub mod runtime;
@@ -59,6 +60,8 @@ enum Command {
     /// List, prepare and verify the models.
     #[command(subcommand)]
     Models(models::ModelsCommand),
+    /// Say what each operation runs on here, with the proof, or the reason against what was asked for.
+    Devices(devices::DevicesArgs),
     /// Create or upgrade the database's tables.
     Migrate,
     /// Print the effective settings and where each came from; secrets are hidden.
@@ -107,6 +110,7 @@ impl Cli {
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
             Command::Embed(args) => scan::run(config, &provenance, args, ScanKind::Embed),
             Command::Models(command) => models_command(&config, command),
+            Command::Devices(args) => devices::run(config, &provenance, &args),
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),

@@ -76,6 +76,7 @@ fn api() -> OpenApiRouter<AppState> {
         .routes(routes!(handlers::images::read, handlers::images::erase))
         .routes(routes!(handlers::faces::read, handlers::faces::erase))
         .routes(routes!(handlers::models::list))
+        .routes(routes!(handlers::devices::list))
         .routes(routes!(handlers::health::livez))
         .routes(routes!(handlers::health::readyz))
         .routes(routes!(handlers::metrics::read))

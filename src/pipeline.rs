@@ -13,6 +13,7 @@ use crate::{
     imaging::decode::DecodeOptions,
     inference::{
         device::{DeviceState, Devices},
+        health::Fault,
         operation::Operation,
     },
     pipeline::{
@@ -124,7 +125,7 @@ impl Pipeline {
         self.devices
             .iter()
             .filter(|(operation, _)| operations.contains(operation))
-            .map(|(operation, state)| (operation.name(), state.clone()))
+            .map(|(operation, state)| (operation.name(), state))
             .collect()
     }
 
@@ -142,6 +143,30 @@ impl Pipeline {
                 operation: operation.name(),
                 requested: state.requested.clone(),
                 reason: state.reason.clone().unwrap_or_default(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a strict request whose rows the operation's device did not run.
+    ///
+    /// # Errors
+    /// [`Error::DeviceUnavailable`] naming the operation.
+    fn check_rows(
+        &self,
+        strict: bool,
+        operation: Operation,
+        fallback: Option<Fault>,
+    ) -> Result<(), Error> {
+        match fallback {
+            Some(fault) if strict => Err(Error::DeviceUnavailable {
+                operation: operation.name(),
+                requested: self
+                    .devices
+                    .get(operation)
+                    .map(|state| state.requested)
+                    .unwrap_or_default(),
+                reason: format!("a run there failed ({}); send it again", fault.name()),
             }),
             _ => Ok(()),
         }

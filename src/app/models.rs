@@ -371,21 +371,21 @@ impl Loader<'_> {
         if let Some(known) = self.places.borrow().known.get(&place) {
             return known.clone();
         }
-        let outcome = proof::prove_place(
+        let refused = proof::prove_place(
             self.backend.as_ref(),
             place,
             self.config.runtime.threads(),
         )
-        .map_err(|error| error.to_string());
+        .err();
+        let outcome = match &refused {
+            Some(error) => Err(error.to_string()),
+            None => Ok(()),
+        };
         let mut places = self.places.borrow_mut();
         places.known.insert(place, outcome.clone());
-        let device = place.to_string();
-        if !places.tried.iter().any(|tried| tried.device == device) {
-            places.tried.push(Tried {
-                device,
-                available: outcome.is_ok(),
-                reason: outcome.clone().err(),
-            });
+        let tried = Tried::new(place, refused);
+        if !places.tried.iter().any(|known| known.device == tried.device) {
+            places.tried.push(tried);
         }
         outcome
     }

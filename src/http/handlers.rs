@@ -1,5 +1,6 @@
 //! One resource a file.
 
+pub mod devices;
 pub mod docs;
 pub mod enhance;
 pub mod faces;

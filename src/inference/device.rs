@@ -9,9 +9,10 @@ use crate::{
     clock::Clock,
     config::{self, Backend},
     inference::{
+        backend::BackendError,
         health::{Health, HealthReport},
         operation::Operation,
-        place::Place,
+        place::{Place, Provider},
         proof::Proof,
     },
 };
@@ -93,18 +94,46 @@ pub struct CpuProof {
     pub detail: String,
 }
 
-/// A provider that was tried.
+/// A provider, and what came of trying it.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Tried {
-    /// The provider's device, such as `cuda:0`.
+    /// The provider, with its device where it was tried, such as `cuda:0`.
     #[schema(example = "cuda:0")]
     pub device: String,
-    /// Whether it gave the known answer.
-    pub available: bool,
-    /// Why not.
+    /// `proved` by a small known graph, `refused`, or `untried` as no operation asks for it.
+    #[schema(example = "refused")]
+    pub state: &'static str,
+    /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
+
+impl Tried {
+    /// One that ran the small known graph, or the reason why not.
+    pub fn new(place: Place, refused: Option<BackendError>) -> Self {
+        Self {
+            device: place.to_string(),
+            state: if refused.is_none() { PROVED } else { REFUSED },
+            reason: refused.map(|error| error.to_string()),
+        }
+    }
+
+    /// The provider, where it was not tried.
+    pub fn is_untried(&self) -> Option<Provider> {
+        Provider::ALL
+            .into_iter()
+            .find(|provider| self.state == UNTRIED && provider.name() == self.device)
+    }
+
+    /// The provider that this is about.
+    fn is_of(&self, provider: Provider) -> bool {
+        self.device.split(':').next() == Some(provider.name())
+    }
+}
+
+const PROVED: &str = "proved";
+const REFUSED: &str = "refused";
+const UNTRIED: &str = "untried";
 
 /// The device state of every operation, and what was tried for it.
 pub struct Devices {
@@ -117,7 +146,7 @@ pub struct Devices {
 /// All that is known of the devices.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DevicesReport {
-    /// Every provider that was tried at start, and what came of it.
+    /// Every provider, and what came of trying it at start.
     pub backends: Vec<Tried>,
     /// The devices in use, with their memory as the driver tells it now.
     pub devices: Vec<DeviceMemory>,
@@ -190,8 +219,17 @@ impl Devices {
             .collect();
         places.sort_by_key(|place| (place.provider, place.index));
         places.dedup_by_key(|place| (place.provider, place.index));
+        let untried = Provider::ALL
+            .into_iter()
+            .filter(|provider| *provider != Provider::Cpu)
+            .filter(|provider| !self.tried.iter().any(|tried| tried.is_of(*provider)))
+            .map(|provider| Tried {
+                device: provider.name().to_owned(),
+                state: UNTRIED,
+                reason: None,
+            });
         DevicesReport {
-            backends: self.tried.clone(),
+            backends: self.tried.iter().cloned().chain(untried).collect(),
             devices: std::iter::once(self.hardware.cpu())
                 .chain(places.into_iter().map(|place| self.hardware.of(place)))
                 .collect(),
@@ -203,9 +241,23 @@ impl Devices {
         }
     }
 
-    /// The device's name and memory now.
-    pub fn memory(&self, place: Place) -> DeviceMemory {
-        self.hardware.of(place)
+    /// Writes which devices are in use to the log.
+    pub fn announce(&self) {
+        for assignment in &self.assignments {
+            let Ok(active) = &assignment.device else {
+                continue;
+            };
+            let device = self.hardware.of(active.place);
+            tracing::info!(
+                operation = assignment.operation.name(),
+                backend = active.place.provider.name(),
+                device = %active.place,
+                name = device.name,
+                memory_used = device.memory_used,
+                memory_total = device.memory_total,
+                "device in use"
+            );
+        }
     }
 }
 

@@ -94,6 +94,13 @@ pub enum Outcome<T> {
     },
 }
 
+impl<T> Outcome<T> {
+    /// Whether there is a result.
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Self::Ok(_))
+    }
+}
+
 /// The error of one image among several.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ErrorEntry {

@@ -12,6 +12,7 @@ use crate::{
     },
     inference::{
         engine::{Engine, Pending, RowOutput},
+        health::Fault,
         registry::ModelSpec,
     },
     pipeline::{
@@ -55,6 +56,8 @@ pub struct Detected {
     rows: Vec<(Placed, RowOutput)>,
     /// Time spent waiting for a session.
     pub queued: Duration,
+    /// Why a row ran on the CPU that was meant for a device.
+    pub fallback: Option<Fault>,
 }
 
 /// How a picture lies in a row.
@@ -142,6 +145,7 @@ impl Detector {
         }
         let queued = rows.iter().map(|(_, output)| output.queued).min();
         Ok(Detected {
+            fallback: rows.iter().find_map(|(_, output)| output.fallback),
             rows,
             queued: queued.unwrap_or_default(),
         })

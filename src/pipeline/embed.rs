@@ -9,6 +9,7 @@ use crate::{
     imaging::tensor::{Normalisation, fill_row},
     inference::{
         engine::{Engine, Pending},
+        health::Fault,
         registry::ModelSpec,
     },
 };
@@ -46,6 +47,8 @@ pub struct Embeddings {
     pub rows: Vec<Option<Embedding>>,
     /// Time that the first of them waited for a session.
     pub queued: Duration,
+    /// Why a row ran on the CPU that was meant for a device.
+    pub fallback: Option<Fault>,
 }
 
 impl Embedder {
@@ -82,6 +85,7 @@ impl Embedder {
         let mut embeddings = Embeddings::default();
         for (index, pending) in rows.into_iter().enumerate() {
             let output = pending.await?;
+            embeddings.fallback = embeddings.fallback.or(output.fallback);
             if index == 0 || output.queued < embeddings.queued {
                 embeddings.queued = output.queued;
             }

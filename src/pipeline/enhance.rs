@@ -152,6 +152,8 @@ pub struct IdentityCheck {
     pub detect: DetectOptions,
     /// Below this cosine the result is flagged.
     pub threshold: f32,
+    /// Whether falling back to another device is an error.
+    pub strict_device: bool,
 }
 
 /// The result of `/enhance` for one image.
@@ -253,6 +255,7 @@ impl EnhanceRequest {
         let identity = self.identity.unwrap_or(false).then_some(IdentityCheck {
             detect,
             threshold: config.enhancement.identity_threshold,
+            strict_device: self.strict_device.unwrap_or(false),
         });
         Ok(EnhancePlan {
             format: self.format.unwrap_or(config.enhancement.format),

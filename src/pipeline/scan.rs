@@ -222,6 +222,8 @@ impl Pipeline {
             Some(submitted) => {
                 let began = self.clock.monotonic();
                 let detected = self.detector.finish(submitted).await?;
+                let operation = Operation::FaceDetection;
+                self.check_rows(options.strict_device, operation, detected.fallback)?;
                 let waited = self.clock.monotonic().saturating_sub(began);
                 timings.queue += millis(detected.queued.min(waited));
                 timings.detect += millis(waited.saturating_sub(detected.queued));
@@ -288,6 +290,8 @@ impl Pipeline {
             .embedder
             .finish(pending.into_iter().flatten().collect())
             .await?;
+        let operation = Operation::FaceEmbedding;
+        self.check_rows(options.strict_device, operation, embeddings.fallback)?;
         let waited = self.clock.monotonic().saturating_sub(began);
         timings.queue += millis(embeddings.queued.min(waited));
         timings.embed += millis(waited.saturating_sub(embeddings.queued));

@@ -6,6 +6,7 @@ mod batching;
 mod bench;
 mod command;
 mod config;
+mod devices;
 mod errors;
 mod families;
 mod formats;

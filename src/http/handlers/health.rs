@@ -66,7 +66,7 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
             .pipeline
             .devices
             .iter()
-            .map(|(operation, state)| (operation.name(), state.clone()))
+            .map(|(operation, state)| (operation.name(), state))
             .collect(),
     };
     (status, Json(readiness))

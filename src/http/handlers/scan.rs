@@ -125,6 +125,14 @@ async fn scan(
     };
     let accepted = Accepted::tree(headers);
     let faces: usize = answer.results.iter().map(faces_of).sum();
+    tracing::debug!(
+        request_id = answer.request_id,
+        operation = answer.operation,
+        images = answer.results.len(),
+        results = answer.results.iter().filter(|result| result.outcome.is_ok()).count(),
+        faces,
+        "batch completed"
+    );
     let response = if faces <= FEW_FACES && !options.crops {
         respond_small(accepted, &answer)?
     } else {

@@ -114,8 +114,13 @@ impl OrtBackend {
                 .map_err(|error| error.message().to_owned())
         } else {
             Err(format!(
-                "{} is not there; run `scripts/setup --{name}`, or set runtime.plugins_dir",
+                "{} is not there; run `{}`, or set runtime.plugins_dir",
                 library.display(),
+                if name == "webgpu" {
+                    "scripts/setup --webgpu"
+                } else {
+                    "scripts/setup"
+                },
             ))
         };
         registered.insert(name.to_owned(), outcome.clone());

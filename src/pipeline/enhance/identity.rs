@@ -6,6 +6,7 @@ use super::{Identity, IdentityCheck};
 use crate::{
     error::Error,
     imaging::warp::align_face,
+    inference::operation::Operation,
     pipeline::{
         Held, Pipeline,
         answer::Timings,
@@ -28,7 +29,8 @@ impl Pipeline {
         let began = self.clock.monotonic();
         // Which face is the best one is decided before; after, it is the face in the same place.
         let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
-        let found = self.faces_of(before, &check.detect).await?;
+        let strict = check.strict_device;
+        let found = self.faces_of(before, &check.detect, strict).await?;
         let first = found.into_iter().max_by(by_score);
         let scale = after.width() as f32 / before.width() as f32;
         let scaled = DetectOptions {
@@ -39,7 +41,7 @@ impl Pipeline {
             Some(first) => {
                 let place = first.bbox.scaled(scale);
                 let overlap = |face: &DetectedFace| face.bbox.iou(&place);
-                let found = self.faces_of(after, &scaled).await?;
+                let found = self.faces_of(after, &scaled, strict).await?;
                 found
                     .into_iter()
                     .filter(|face| overlap(face) > 0.0)
@@ -51,8 +53,8 @@ impl Pipeline {
         let embedding = self.clock.monotonic();
         let cosine = match (&first, &second) {
             (Some(first), Some(second)) => {
-                let first = self.vector_of(before, first).await?;
-                let second = self.vector_of(after, second).await?;
+                let first = self.vector_of(before, first, strict).await?;
+                let second = self.vector_of(after, second, strict).await?;
                 first.zip(second).map(|(a, b)| cosine(&a.vector, &b.vector))
             }
             _ => None,
@@ -74,6 +76,7 @@ impl Pipeline {
         &self,
         picture: &Arc<Held>,
         options: &DetectOptions,
+        strict: bool,
     ) -> Result<Vec<DetectedFace>, Error> {
         let (detector, pixels, asked) =
             (self.detector.clone(), Arc::clone(picture), options.clone());
@@ -81,6 +84,7 @@ impl Pipeline {
             .work(Stage::Finish, move || Ok(detector.submit(&pixels, &asked)))
             .await?;
         let detected = self.detector.finish(submitted.value).await?;
+        self.check_rows(strict, Operation::FaceDetection, detected.fallback)?;
         let (detector, size, asked) =
             (self.detector.clone(), picture.dimensions(), options.clone());
         let faces = self
@@ -95,6 +99,7 @@ impl Pipeline {
         &self,
         picture: &Arc<Held>,
         face: &DetectedFace,
+        strict: bool,
     ) -> Result<Option<Embedding>, Error> {
         let points = face.landmarks.ok_or_else(|| {
             Error::invalid_option(
@@ -115,6 +120,7 @@ impl Pipeline {
             .embedder
             .finish(row.value.into_iter().collect())
             .await?;
+        self.check_rows(strict, Operation::FaceEmbedding, embeddings.fallback)?;
         Ok(embeddings.rows.into_iter().next().flatten())
     }
 }

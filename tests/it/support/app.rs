@@ -97,6 +97,8 @@ pub fn settings_for(data: &Path, settings: &[(&str, &str)]) -> BTreeMap<String, 
     [
         ("FACESCAN__DATA_DIR", data_dir.as_str()),
         ("FACESCAN__MODELS__DIR", models_dir.as_str()),
+        // Reference values are those of 32-bit arithmetic, whatever this machine is faster with.
+        ("FACESCAN__CPU__PROVIDER", "default"),
     ]
     .iter()
     .chain(settings)

@@ -1,0 +1,124 @@
+//! `facescan devices`: what this machine can run the operations on.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::Args;
+use comfy_table::{Table, presets::NOTHING};
+
+use super::runtime::{backend, start_quiet_logs, tokio_runtime};
+use crate::{
+    app::App,
+    clock::SystemClock,
+    config::{Config, Provenance},
+    inference::{
+        device::{DeviceMemory, DevicesReport, OperationReport, Tried},
+        place::{Place, Precision},
+        proof::prove_place,
+    },
+};
+
+/// How to print it.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// As JSON, in the form of `GET /devices`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Loads the models as the server does, tries the providers that no operation asks for too, and prints what was found.
+///
+/// # Errors
+/// When the models cannot be loaded or the output cannot be written.
+pub fn run(
+    mut config: Config,
+    provenance: &Provenance,
+    args: &DevicesArgs,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is kept, so no file may appear.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    tokio_runtime()?.block_on(async {
+        let backend = backend(&config)?;
+        let (index, threads) = (config.devices.device_id, config.runtime.threads());
+        let app = App::start(config, Arc::clone(&backend), Arc::new(SystemClock::start())).await?;
+        let mut report = app.pipeline.devices.report();
+        for tried in &mut report.backends {
+            let Some(provider) = tried.is_untried() else {
+                continue;
+            };
+            let place = Place {
+                provider,
+                index: if provider.is_on_cpu() { 0 } else { index },
+                precision: Precision::Full,
+            };
+            *tried = Tried::new(place, prove_place(backend.as_ref(), place, threads).err());
+        }
+        print(&report, args.json)?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn print(report: &DevicesReport, json: bool) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+        return Ok(());
+    }
+    let mut table = columns(["BACKEND", "", ""]);
+    for tried in &report.backends {
+        let reason = tried.reason.clone().unwrap_or_default();
+        table.add_row([tried.device.as_str(), tried.state, &reason]);
+    }
+    writeln!(out, "{table}\n")?;
+    let mut table = columns(["DEVICE", "NAME", "MEMORY USED/TOTAL"]);
+    for device in &report.devices {
+        let name = device.name.clone().unwrap_or_default();
+        table.add_row([device.id.as_str(), &name, &memory(device)]);
+    }
+    writeln!(out, "{table}\n")?;
+    let mut table = columns(["OPERATION", "REQUESTED", "ACTIVE", "ON THE CPU", ""]);
+    for (operation, found) in &report.operations {
+        table.add_row([
+            *operation,
+            &found.state.requested,
+            &found.state.active,
+            &found.cpu_provider,
+            &remark(found),
+        ]);
+    }
+    writeln!(out, "{table}")?;
+    Ok(())
+}
+
+fn columns<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    table
+}
+
+fn memory(device: &DeviceMemory) -> String {
+    let gib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1u32 << 30));
+    match (device.memory_used, device.memory_total) {
+        (Some(used), Some(total)) => format!("{}/{} GiB", gib(used), gib(total)),
+        _ => "not told".to_owned(),
+    }
+}
+
+fn remark(found: &OperationReport) -> String {
+    let proof = found.proof.as_ref().map(|proof| {
+        format!(
+            "cosine {:.5}, {:.2} ms a row, nodes {:?}",
+            proof.cosine, proof.row_ms, proof.nodes
+        )
+    });
+    let on_cpu = found.cpu_proof.as_ref().map(|proof| proof.detail.clone());
+    [found.state.reason.clone(), proof, on_cpu]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; ")
+}

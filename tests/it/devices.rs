@@ -1,0 +1,183 @@
+//! Toggles, devices that are not there, and a real second provider.
+
+use serde_json::Value;
+
+use crate::support::{
+    app::{Reply, TestApp, numbers, picture, runtime_dir},
+    cli::facescan,
+};
+
+/// Everything on an accelerator that no machine of ours has in the runtime that the tests load.
+const CUDA: [(&str, &str); 2] = [("ALL_GPU", "1"), ("GPU_BACKEND", "cuda")];
+
+const OPENVINO: [(&str, &str); 4] = [
+    ("FACE_DETECTION_GPU", "1"),
+    ("FACE_EMBEDDING_GPU", "1"),
+    ("GPU_BACKEND", "openvino"),
+    ("GPU_BATCH_SIZE", "4"),
+];
+
+/// Whether OpenVINO's plugin is here; there is one for Linux on x86-64 only.
+fn has_openvino() -> bool {
+    let found = runtime_dir().join("plugins/openvino").is_dir();
+    assert!(
+        found || !cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "run `scripts/setup --tests`"
+    );
+    found
+}
+
+fn cosine(a: &Value, b: &Value) -> f32 {
+    numbers(a)
+        .iter()
+        .zip(numbers(b))
+        .map(|(a, b)| a * b)
+        .sum()
+}
+
+/// The six faces of the picture, from `/embed`.
+async fn faces(app: &TestApp, query: &str) -> (Value, Vec<Value>) {
+    let reply = app
+        .post(&format!("/embed?store=false{query}"), picture("t1.jpg"))
+        .await;
+    let result = reply.result();
+    let faces = result["faces"].as_array().unwrap().clone();
+    assert_eq!(faces.len(), 6);
+    (reply.json()["devices"].clone(), faces)
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_there_is_refused_with_its_reason_and_everything_is_answered() {
+    let app = TestApp::with(&CUDA).await;
+    let (devices, _) = faces(&app, "").await;
+    for operation in ["face_detection", "face_embedding"] {
+        let state = &devices[operation];
+        assert_eq!(state["requested"], "cuda:0");
+        assert_eq!(state["active"], "cpu");
+        assert!(state["reason"].as_str().unwrap().contains("cuda:0"), "{state}");
+    }
+
+    let strict = |reply: Reply| (reply.status.as_u16(), reply.code());
+    let reply = app
+        .post("/detect?store=false&strict_device=true", picture("t1.jpg"))
+        .await;
+    assert_eq!(strict(reply), (503, "device_unavailable".to_owned()));
+
+    let ready = app.get("/readyz").await;
+    assert_eq!(ready.status.as_u16(), 200, "the cpu serves");
+    assert_eq!(ready.json()["devices"]["face_detection"]["active"], "cpu");
+
+    let report = app.get("/devices").await.json();
+    let backend = |name: &str| -> Value {
+        let backends = report["backends"].as_array().unwrap();
+        let found = backends.iter().find(|backend| backend["device"] == name);
+        found.unwrap_or_else(|| panic!("{report}")).clone()
+    };
+    assert_eq!(backend("cuda:0")["state"], "refused");
+    assert!(!backend("cuda:0")["reason"].as_str().unwrap().is_empty());
+    assert_eq!(backend("webgpu")["state"], "untried");
+    let operation = &report["operations"]["quality_checks"];
+    assert_eq!(operation["toggle"], true);
+    assert_eq!(operation["active"], "cpu");
+    assert!(report["devices"][0]["memory_total"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn auto_tries_in_order_and_says_what_came_of_each() {
+    let app = TestApp::with(&[("FACE_EMBEDDING_GPU", "1")]).await;
+    let (devices, _) = faces(&app, "").await;
+    assert_eq!(devices["face_detection"]["requested"], "cpu");
+    assert_eq!(devices["face_embedding"]["requested"], "auto:0");
+    let report = app.get("/devices").await.json();
+    let tried: Vec<_> = report["backends"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|backend| backend["state"] != "untried")
+        .map(|backend| backend["device"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        tried,
+        ["cuda:0", "migraphx:0", "coreml:0", "openvino:0", "webgpu:0"]
+    );
+}
+
+#[tokio::test]
+async fn a_second_provider_gives_the_cpus_answers() {
+    if !has_openvino() {
+        return;
+    }
+    let (_, on_cpu) = faces(&TestApp::start().await, "").await;
+    let app = TestApp::with(&OPENVINO).await;
+    let (devices, on_device) = faces(&app, "&strict_device=true").await;
+    assert_eq!(devices["face_detection"]["active"], "openvino-cpu");
+    assert_eq!(devices["face_embedding"]["active"], "openvino-cpu");
+    for (cpu, device) in on_cpu.iter().zip(&on_device) {
+        let (a, b) = (numbers(&cpu["bbox"]), numbers(&device["bbox"]));
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1.0), "{a:?} {b:?}");
+        let cosine = cosine(&cpu["embedding"], &device["embedding"]);
+        assert!(cosine > 0.999, "{cosine}");
+    }
+
+    let report = app.get("/devices").await.json();
+    let operation = &report["operations"]["face_embedding"];
+    assert_eq!(operation["health"]["state"], "up");
+    assert_eq!(operation["health"]["rows"], 6);
+    assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
+    let nodes = operation["proof"]["nodes"].as_object().unwrap();
+    assert!(nodes["OpenVINOExecutionProvider"].as_u64().unwrap() > 0, "{nodes:?}");
+    let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
+    let counted = "facescan_rows_total{operation=\"face_embedding\",device=\"openvino-cpu\"} 6";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test]
+async fn the_cpu_may_run_the_models_through_another_provider() {
+    if !has_openvino() {
+        return;
+    }
+    let plugins = runtime_dir().join("plugins");
+    let (_, own) = faces(&TestApp::start().await, "").await;
+    let app = TestApp::with(&[
+        ("FACESCAN__CPU__PROVIDER", "openvino"),
+        ("FACESCAN__RUNTIME__PLUGINS_DIR", plugins.to_str().unwrap()),
+    ])
+    .await;
+    let (devices, other) = faces(&app, "").await;
+    assert_eq!(devices["face_embedding"]["active"], "cpu");
+    for (own, other) in own.iter().zip(&other) {
+        let cosine = cosine(&own["embedding"], &other["embedding"]);
+        assert!(cosine > 0.999, "{cosine}");
+    }
+    let report = app.get("/devices").await.json();
+    let operation = &report["operations"]["face_embedding"];
+    assert_eq!(operation["cpu_provider"], "openvino-cpu");
+    assert_eq!(operation["cpu_proof"]["used"], true);
+}
+
+#[test]
+fn the_command_line_tells_of_every_provider() {
+    let output = facescan(["devices", "--json"])
+        .env("FACE_DETECTION_GPU", "1")
+        .env("GPU_BACKEND", "cuda")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let backends = report["backends"].as_array().unwrap();
+    assert!(backends.len() >= 7, "{report}");
+    for backend in backends {
+        let is_known = backend["state"] == "proved" || backend["reason"].is_string();
+        assert!(is_known, "{backend}");
+    }
+    assert_eq!(
+        report["operations"]["face_detection"]["requested"],
+        "cuda:0"
+    );
+
+    let table = facescan(["devices"]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    for heading in ["BACKEND", "DEVICE", "OPERATION", "face_embedding"] {
+        assert!(table.contains(heading), "{table}");
+    }
+}
