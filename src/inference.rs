@@ -8,6 +8,7 @@ pub mod backend;
 pub mod batcher;
 pub mod device;
 pub mod engine;
+pub mod graphs;
 mod onnx;
 pub mod operation;
 pub mod prepare;
