@@ -6,6 +6,7 @@
 //! | [`quality::graph`] | pictures `[N, 3, H, W]` | `[N, 4]` measures | 0.5 % or 0.01 |
 //! | [`process::letterbox`] | one picture `[H, W, 3]` | `[1, 3, side_h, side_w]` | the same bits |
 //! | [`process::preprocess`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | 1 level; `jax` 0.001 |
+//! | [`enhance::graph`] | one picture `[H, W, 3]` | `[H', W', 3]` | the same bytes |
 //!
 //! Sizes are free in all of them. A provider that compiles for shapes (TensorRT, MIGraphX, CoreML) compiles again for
 //! each new one.
@@ -15,6 +16,7 @@
 //! to a whole number: a device whose division is off by a unit in the last place gives the same level.
 
 mod builder;
+pub mod enhance;
 pub mod process;
 pub mod quality;
 pub mod session;
