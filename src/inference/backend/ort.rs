@@ -1,5 +1,7 @@
 //! ONNX Runtime through the `ort` crate, loaded at run time from a shared library.
 
+pub mod graph;
+
 use std::{
     collections::HashMap,
     num::NonZeroUsize,

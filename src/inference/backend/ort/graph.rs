@@ -1,0 +1,106 @@
+//! Graphs of our own on ONNX Runtime.
+
+use std::{borrow::Cow, num::NonZeroUsize, path::PathBuf};
+
+use ort::{
+    session::{
+        Session as OrtSession, SessionInputValue,
+        builder::{AutoDevicePolicy, GraphOptimizationLevel},
+    },
+    value::{DynValue, TensorElementType, TensorRef},
+};
+
+use super::OrtBackend;
+use crate::inference::{
+    backend::BackendError,
+    graphs::session::{GraphModel, GraphSession, Input, Output, Samples, Values},
+};
+
+/// A graph of ours in a session, whatever provider that has.
+pub struct OrtGraph {
+    session: OrtSession,
+}
+
+impl OrtGraph {
+    /// Takes a session that was opened from a [`GraphModel`].
+    pub fn new(session: OrtSession) -> Self {
+        Self { session }
+    }
+}
+
+impl OrtBackend {
+    /// Opens a graph of ours on the CPU provider with `threads` threads.
+    ///
+    /// # Errors
+    /// [`BackendError::Load`] when the runtime refuses the graph.
+    pub fn open_graph(
+        &self,
+        model: &GraphModel,
+        threads: NonZeroUsize,
+    ) -> Result<OrtGraph, BackendError> {
+        let open = || -> Result<OrtSession, String> {
+            OrtSession::builder(&self.environment)
+                .map_err(|error| error.to_string())?
+                .with_auto_device(AutoDevicePolicy::PreferCPU)
+                .map_err(|error| error.to_string())?
+                .with_optimization_level(GraphOptimizationLevel::All)
+                .map_err(|error| error.to_string())?
+                .with_intra_threads(threads.get())
+                .map_err(|error| error.to_string())?
+                .with_intra_op_spinning(false)
+                .map_err(|error| error.to_string())?
+                .commit_from_memory(&model.bytes)
+                .map_err(|error| error.to_string())
+        };
+        open()
+            .map(OrtGraph::new)
+            .map_err(|detail| BackendError::Load {
+                path: PathBuf::from(format!("(built-in graph `{}`)", model.name)),
+                detail,
+            })
+    }
+}
+
+impl GraphSession for OrtGraph {
+    fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError> {
+        self.outputs(inputs).map_err(|error| BackendError::Run {
+            detail: error.to_string(),
+        })
+    }
+}
+
+impl OrtGraph {
+    fn outputs(&mut self, inputs: &[Input<'_>]) -> ort::Result<Vec<Output>> {
+        let inputs = inputs
+            .iter()
+            .map(|input| Ok((Cow::Borrowed(input.name), view(input)?)))
+            .collect::<ort::Result<Vec<_>>>()?;
+        let outputs = self.session.run(inputs)?;
+        outputs.values().map(|value| copied(&value)).collect()
+    }
+}
+
+fn view<'a>(input: &'a Input<'_>) -> ort::Result<SessionInputValue<'a>> {
+    let shape = input.shape.as_slice();
+    Ok(match &input.values {
+        Values::U8(values) => TensorRef::from_array_view((shape, &**values))?.into(),
+        Values::I32(values) => TensorRef::from_array_view((shape, &**values))?.into(),
+        Values::F32(values) => TensorRef::from_array_view((shape, &**values))?.into(),
+    })
+}
+
+fn copied(value: &DynValue) -> ort::Result<Output> {
+    let bytes = value.dtype().tensor_type() == Some(TensorElementType::Uint8);
+    let (shape, samples) = if bytes {
+        let (shape, data) = value.try_extract_tensor::<u8>()?;
+        (shape, Samples::U8(data.to_vec()))
+    } else {
+        let (shape, data) = value.try_extract_tensor::<f32>()?;
+        (shape, Samples::F32(data.to_vec()))
+    };
+    let shape = shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(0));
+    Ok(Output {
+        shape: shape.collect(),
+        samples,
+    })
+}
