@@ -1,12 +1,16 @@
 # Build output lives outside the clone, so that a fresh clone reuses it.
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/facescan/target
 FACESCAN = $(CARGO_TARGET_DIR)/release/facescan
+# Where `scripts/setup --torch` puts libtorch; another one is used if it is named.
+LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
+# The linker finds it by the first, the loader by the others.
+WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test lint doc accuracy bench
+.PHONY: help run setup models build test test-torch lint lint-features doc accuracy bench
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: models ## set up what is missing, build and serve on 127.0.0.1:8080
 	$(FACESCAN) serve
@@ -24,11 +28,23 @@ test: ## run the whole suite, Postgres included
 	scripts/setup --tests
 	scripts/postgres run cargo test --locked
 
+test-torch: ## build with libtorch and test what concerns it; run `make test` before
+	scripts/setup --tests --torch
+	scripts/torchscript
+	$(WITH_TORCH) cargo test --locked --features torch --lib torch
+
+lint-features: ## clippy with libtorch, and a check of each provider's feature alone
+	scripts/setup --torch
+	$(WITH_TORCH) cargo clippy --locked --lib --tests --features torch -- -D warnings
+	for feature in cuda tensorrt migraphx coreml; do \
+		cargo check --locked --no-default-features --features $$feature || exit 1; \
+	done
+
 lint: ## check the formatting, clippy, that the scripts parse, and the container files
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/check-containers scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/onnxfile.py scripts/check-containers scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 

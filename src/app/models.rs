@@ -228,8 +228,8 @@ impl Loader<'_> {
                         "{precision}: cosine {:.5}, {:.1} ms a row against {:.1} ms",
                         theirs.cosine, theirs.row_ms, ours.row_ms
                     );
-                    let used = asked == CpuProvider::Openvino
-                        || theirs.row_ms * WORTH_IT <= ours.row_ms;
+                    let used =
+                        asked == CpuProvider::Openvino || theirs.row_ms * WORTH_IT <= ours.row_ms;
                     if used {
                         return (place, Some(CpuProof { used, detail }));
                     }
@@ -238,7 +238,11 @@ impl Loader<'_> {
             }
         }
         if asked == CpuProvider::Openvino {
-            tracing::warn!(model = file.spec.id, reason = detail, "falling back to the runtime's own kernels on the cpu");
+            tracing::warn!(
+                model = file.spec.id,
+                reason = detail,
+                "falling back to the runtime's own kernels on the cpu"
+            );
         }
         (
             Place::CPU,
@@ -326,7 +330,11 @@ impl Loader<'_> {
             backend.open(&opening)?.pop().ok_or_else(no_session)
         });
         let mut session = open().map_err(text)?;
-        let rows = file.spec.batch.fixed().map_or(PROOF_ROWS, NonZeroUsize::get);
+        let rows = file
+            .spec
+            .batch
+            .fixed()
+            .map_or(PROOF_ROWS, NonZeroUsize::get);
         let cpu = on_cpu
             .sessions
             .narrow
@@ -371,12 +379,8 @@ impl Loader<'_> {
         if let Some(known) = self.places.borrow().known.get(&place) {
             return known.clone();
         }
-        let refused = proof::prove_place(
-            self.backend.as_ref(),
-            place,
-            self.config.runtime.threads(),
-        )
-        .err();
+        let refused =
+            proof::prove_place(self.backend.as_ref(), place, self.config.runtime.threads()).err();
         let outcome = match &refused {
             Some(error) => Err(error.to_string()),
             None => Ok(()),
@@ -384,7 +388,11 @@ impl Loader<'_> {
         let mut places = self.places.borrow_mut();
         places.known.insert(place, outcome.clone());
         let tried = Tried::new(place, refused);
-        if !places.tried.iter().any(|known| known.device == tried.device) {
+        if !places
+            .tried
+            .iter()
+            .any(|known| known.device == tried.device)
+        {
             places.tried.push(tried);
         }
         outcome

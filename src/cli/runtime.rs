@@ -8,7 +8,7 @@ use crate::{
     app::App,
     clock::SystemClock,
     config::{Config, Origin, Provenance},
-    inference::backend::{Backend, ort::OrtBackend},
+    inference::backend::{Backend, ort::OrtBackend, several::Several},
     telemetry::logging,
 };
 
@@ -53,12 +53,12 @@ pub async fn start_app(config: Config) -> anyhow::Result<App> {
     App::start(config, backend, Arc::new(SystemClock::start())).await
 }
 
-/// Loads ONNX Runtime.
+/// Loads ONNX Runtime, with libtorch beside it where that is built in.
 ///
 /// # Errors
 /// When its library is missing or does not fit.
 pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
     let runtime = &config.runtime;
     let backend = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;
-    Ok(Arc::new(backend))
+    Ok(Arc::new(Several::beside(Box::new(backend))))
 }

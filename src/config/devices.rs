@@ -154,7 +154,7 @@ pub enum Backend {
     Cuda,
     /// AMD ROCm, which ONNX Runtime drives through MIGraphX.
     Rocm,
-    /// Apple Metal, which ONNX models reach through CoreML.
+    /// Apple Metal, through libtorch where it is built in, else through CoreML.
     Mps,
     /// No accelerator.
     Cpu,
@@ -168,6 +168,8 @@ pub enum Backend {
     Webgpu,
     /// NVIDIA TensorRT.
     Tensorrt,
+    /// libtorch, on what it finds.
+    Torch,
 }
 
 impl Backend {
@@ -184,6 +186,7 @@ impl Backend {
             Self::Openvino => "openvino",
             Self::Webgpu => "webgpu",
             Self::Tensorrt => "tensorrt",
+            Self::Torch => "torch",
         }
     }
 }
@@ -194,7 +197,8 @@ impl fmt::Display for Backend {
     }
 }
 
-const DEVICE: &str = "a backend, alone or with a number such as cuda:1, or null (null = devices.backend)";
+const DEVICE: &str =
+    "a backend, alone or with a number such as cuda:1, or null (null = devices.backend)";
 const TOGGLE: &str = "true, false or null (null = follow all_gpu)";
 
 pub(super) const RULES: &[Rule] = &[
@@ -207,7 +211,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::typed(
         "devices.backend",
         Kind::Choice,
-        "auto, cuda, rocm, mps, cpu, migraphx, coreml, openvino, webgpu or tensorrt",
+        "auto, cuda, rocm, mps, cpu, migraphx, coreml, openvino, webgpu, tensorrt or torch",
     ),
     Rule::checked(
         "devices.device_id",

@@ -15,6 +15,9 @@ use crate::inference::{
 
 pub mod fake;
 pub mod ort;
+pub mod several;
+#[cfg(feature = "torch")]
+pub mod torch;
 
 /// Opens models.
 pub trait Backend: Send + Sync {

@@ -22,4 +22,4 @@ pub mod quality;
 pub mod session;
 
 #[cfg(test)]
-mod check;
+pub(in crate::inference) mod check;

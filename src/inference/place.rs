@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::config;
 
-/// What computes. All but the CPU are ONNX Runtime's execution providers.
+/// What computes: ONNX Runtime's execution providers, and libtorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
     /// The runtime's own kernels.
@@ -23,11 +23,17 @@ pub enum Provider {
     OpenvinoCpu,
     /// WebGPU, a plugin library.
     Webgpu,
+    /// libtorch on NVIDIA's GPUs.
+    TorchCuda,
+    /// libtorch on Apple's GPUs.
+    TorchMps,
+    /// libtorch on the CPU.
+    TorchCpu,
 }
 
 impl Provider {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Cpu,
         Self::Cuda,
         Self::Tensorrt,
@@ -36,6 +42,9 @@ impl Provider {
         Self::Openvino,
         Self::OpenvinoCpu,
         Self::Webgpu,
+        Self::TorchCuda,
+        Self::TorchMps,
+        Self::TorchCpu,
     ];
 
     /// The name in settings and answers.
@@ -49,6 +58,9 @@ impl Provider {
             Self::Openvino => "openvino",
             Self::OpenvinoCpu => "openvino-cpu",
             Self::Webgpu => "webgpu",
+            Self::TorchCuda => "torch-cuda",
+            Self::TorchMps => "torch-mps",
+            Self::TorchCpu => "torch-cpu",
         }
     }
 
@@ -62,12 +74,18 @@ impl Provider {
             Self::Coreml => "CoreMLExecutionProvider",
             Self::Openvino | Self::OpenvinoCpu => "OpenVINOExecutionProvider",
             Self::Webgpu => "WebGpuExecutionProvider",
+            Self::TorchCuda | Self::TorchMps | Self::TorchCpu => "libtorch",
         }
+    }
+
+    /// Whether libtorch is the runtime, and not ONNX Runtime.
+    pub fn is_torch(self) -> bool {
+        matches!(self, Self::TorchCuda | Self::TorchMps | Self::TorchCpu)
     }
 
     /// Whether it computes on the CPU's cores.
     pub fn is_on_cpu(self) -> bool {
-        matches!(self, Self::Cpu | Self::OpenvinoCpu)
+        matches!(self, Self::Cpu | Self::OpenvinoCpu | Self::TorchCpu)
     }
 
     /// What is tried, in this order, where the settings ask for `backend`. TensorRT is not among what `auto` tries, as
@@ -84,7 +102,10 @@ impl Provider {
             ],
             Backend::Cuda => &[Self::Cuda],
             Backend::Rocm | Backend::Migraphx => &[Self::Migraphx],
+            // A binary without libtorch would only have one more reason to give.
+            Backend::Mps if cfg!(feature = "torch") => &[Self::TorchMps, Self::Coreml],
             Backend::Mps | Backend::Coreml => &[Self::Coreml],
+            Backend::Torch => &[Self::TorchCuda, Self::TorchMps, Self::TorchCpu],
             Backend::Openvino => &[Self::Openvino, Self::OpenvinoCpu],
             Backend::Webgpu => &[Self::Webgpu],
             Backend::Tensorrt => &[Self::Tensorrt],

@@ -154,7 +154,10 @@ pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result
             return Err(format!("its output {name} has another length"));
         }
         let dot = |a: &[f32], b: &[f32]| -> f64 {
-            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+            a.iter()
+                .zip(b)
+                .map(|(a, b)| f64::from(*a) * f64::from(*b))
+                .sum()
         };
         let (ours, theirs) = (
             dot(&given.data, &given.data).sqrt(),

@@ -65,7 +65,9 @@ impl FakeBackend {
 
     /// Sessions on the CPU.
     pub fn on_cpu(&self, count: usize) -> Vec<Box<dyn Session>> {
-        (0..count).map(|_| self.session(Place::CPU, false)).collect()
+        (0..count)
+            .map(|_| self.session(Place::CPU, false))
+            .collect()
     }
 
     /// A session at a place.

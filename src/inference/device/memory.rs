@@ -63,7 +63,7 @@ impl Hardware {
     pub fn of(&self, place: Place) -> DeviceMemory {
         let id = place.to_string();
         let told = match place.provider {
-            Provider::Cuda | Provider::Tensorrt => self.nvidia(place.index),
+            Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => self.nvidia(place.index),
             Provider::Migraphx => amd(place.index),
             provider if provider.is_on_cpu() => return DeviceMemory { id, ..self.cpu() },
             _ => None,

@@ -1,6 +1,10 @@
 //! What the graphs' tests share: the runtime, pictures and runs.
 
-use std::{num::NonZeroUsize, path::{Path, PathBuf}, sync::OnceLock};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use image::{Rgb, RgbImage};
 
@@ -13,7 +17,8 @@ use crate::{
     inference::backend::ort::{OrtBackend, graph::OrtGraph},
 };
 
-fn fetched(path: &str) -> PathBuf {
+/// A file that was fetched or made from one.
+pub fn fetched(path: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".runtime");
     let path = folder.join(path);
     assert!(
@@ -24,22 +29,27 @@ fn fetched(path: &str) -> PathBuf {
     path
 }
 
-/// A session on the CPU provider.
-pub fn open(model: &GraphModel) -> OrtGraph {
+/// The runtime, loaded once for the process.
+pub fn onnx_runtime() -> &'static OrtBackend {
     static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
-    let backend = BACKEND.get_or_init(|| {
+    BACKEND.get_or_init(|| {
         let name = format!(
             "{}onnxruntime{}",
             std::env::consts::DLL_PREFIX,
             std::env::consts::DLL_SUFFIX
         );
-        OrtBackend::load(Some(&fetched("onnxruntime").join(name)), Path::new(".runtime/plugins")).unwrap()
-    });
-    backend.open_graph(model, NonZeroUsize::MIN).unwrap()
+        let library = fetched("onnxruntime").join(name);
+        OrtBackend::load(Some(&library), Path::new("plugins")).unwrap()
+    })
+}
+
+/// A session on the CPU provider.
+pub fn open(model: &GraphModel) -> OrtGraph {
+    onnx_runtime().open_graph(model, NonZeroUsize::MIN).unwrap()
 }
 
 /// The only output of a run, which is of floats.
-pub fn floats(session: &mut OrtGraph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
+pub fn floats(session: &mut dyn GraphSession, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match output.samples {
         Samples::F32(values) => (output.shape, values),
@@ -48,7 +58,7 @@ pub fn floats(session: &mut OrtGraph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<
 }
 
 /// The only output of a run, which is a picture.
-pub fn picture(session: &mut OrtGraph, inputs: &[Input<'_>]) -> RgbImage {
+pub fn picture(session: &mut dyn GraphSession, inputs: &[Input<'_>]) -> RgbImage {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match (output.samples, output.shape.as_slice()) {
         (Samples::U8(bytes), &[height, width, 3]) => {

@@ -44,6 +44,9 @@ impl OrtBackend {
         builder: SessionBuilder,
         opening: &Opening<'_>,
     ) -> Result<SessionBuilder, String> {
+        if opening.place.provider.is_torch() {
+            return Err("onnx runtime runs nothing on libtorch".to_owned());
+        }
         match plugin_name(opening.place.provider) {
             Some(name) => self.with_plugin(builder, opening, name),
             None => builder
@@ -141,7 +144,13 @@ fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
             vec![migraphx.build()]
         }
         Provider::Coreml => vec![ep::CoreML::default().build()],
-        Provider::Cpu | Provider::Openvino | Provider::OpenvinoCpu | Provider::Webgpu => Vec::new(),
+        Provider::Cpu
+        | Provider::Openvino
+        | Provider::OpenvinoCpu
+        | Provider::Webgpu
+        | Provider::TorchCuda
+        | Provider::TorchMps
+        | Provider::TorchCpu => Vec::new(),
     };
     providers
         .into_iter()
