@@ -175,9 +175,9 @@ TREES = {
 TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,)}
 # Files that are written into a tree, where the archive brings none of that name.
 #
-# The wheel's libtorch.so does nothing but ask for libtorch_cpu.so and libtorch_cuda.so, and with that for two gigabytes of
-# CUDA. A linker script in its place asks for the first alone. libgomp.so is the name that the linker looks for. torch-sys
-# compares build-version with the one that it was written for.
+# The wheel's libtorch.so does nothing but ask for libtorch_cpu.so and libtorch_cuda.so, and with that for two gigabytes
+# of CUDA. A linker script in its place asks for the first alone. libgomp.so is the name that the linker looks for.
+# torch-sys compares build-version with the one that it was written for.
 VERSION = {"build-version": "2.13.0\n"}
 SCRIPTS = {"lib/libtorch.so": "INPUT(libtorch_cpu.so)\n", "lib/libgomp.so": "INPUT(libgomp.so.1)\n"}
 WRITTEN = {"torch": {LINUX: VERSION | SCRIPTS, LINUX_ARM: VERSION | SCRIPTS, MAC: VERSION}}

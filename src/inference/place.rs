@@ -167,3 +167,36 @@ impl fmt::Display for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Backend;
+
+    #[test]
+    fn libtorch_is_asked_for_by_name_and_comes_first_on_metal_where_it_is_built_in() {
+        use Provider::{Coreml, TorchCpu, TorchCuda, TorchMps};
+        assert_eq!(
+            Provider::candidates(Backend::Torch),
+            [TorchCuda, TorchMps, TorchCpu]
+        );
+        let metal: &[Provider] = if cfg!(feature = "torch") {
+            &[TorchMps, Coreml]
+        } else {
+            &[Coreml]
+        };
+        assert_eq!(Provider::candidates(Backend::Mps), metal);
+        let auto = Provider::candidates(Backend::Auto);
+        assert!(auto.iter().all(|provider| !provider.is_torch()));
+    }
+
+    #[test]
+    fn a_place_on_the_cpu_has_no_number() {
+        let place = |provider| Place {
+            provider,
+            ..Place::CPU
+        };
+        assert_eq!(place(Provider::TorchCpu).to_string(), "torch-cpu");
+        assert_eq!(place(Provider::TorchCuda).to_string(), "torch-cuda:0");
+    }
+}

