@@ -51,7 +51,8 @@ impl OrtBackend {
             .map_err(|error| library(error.to_string()))?;
         Ok(Self {
             environment,
-            plugins: plugins.to_owned(),
+            // The runtime looks for a relative path beside its own library.
+            plugins: std::path::absolute(plugins).unwrap_or_else(|_| plugins.to_owned()),
             registered: Mutex::default(),
         })
     }
