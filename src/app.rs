@@ -193,12 +193,9 @@ fn on_cpu_only(config: &Config, operation: Operation) -> Assignment {
             || "cpu".to_owned(),
             |(backend, index)| format!("{backend}:{index}"),
         ),
-        device: Err(asked.map(|_| {
-            format!(
-                "{} runs on the cpu only in this version",
-                operation.name()
-            )
-        })),
+        device: Err(
+            asked.map(|_| format!("{} runs on the cpu only in this version", operation.name()))
+        ),
         cpu: Place::CPU,
         cpu_proof: None,
     }

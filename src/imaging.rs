@@ -14,4 +14,4 @@ pub mod tensor;
 pub mod warp;
 
 #[cfg(test)]
-mod synthetic;
+pub(crate) mod synthetic;

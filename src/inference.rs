@@ -10,6 +10,7 @@ mod batcher;
 pub mod breaker;
 pub mod device;
 pub mod engine;
+pub mod graphs;
 pub mod health;
 mod onnx;
 pub mod operation;

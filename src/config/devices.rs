@@ -194,7 +194,8 @@ impl fmt::Display for Backend {
     }
 }
 
-const DEVICE: &str = "a backend, alone or with a number such as cuda:1, or null (null = devices.backend)";
+const DEVICE: &str =
+    "a backend, alone or with a number such as cuda:1, or null (null = devices.backend)";
 const TOGGLE: &str = "true, false or null (null = follow all_gpu)";
 
 pub(super) const RULES: &[Rule] = &[

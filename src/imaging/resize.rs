@@ -1,6 +1,7 @@
 //! Resizing of 8-bit RGB, by named definitions. All use half-pixel centres.
 
 mod area;
+pub mod axis;
 mod bicubic;
 pub(super) mod point;
 pub(super) mod triangle;

@@ -6,11 +6,12 @@
 
 use prost::Message;
 
-/// The schema's `TensorProto.DataType` numbers that the preparation meets.
+/// The schema's `TensorProto.DataType` numbers that are met or written here.
 pub mod data_type {
     pub const FLOAT: i32 = 1;
     pub const UINT8: i32 = 2;
     pub const INT8: i32 = 3;
+    pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
 }
 

@@ -28,11 +28,7 @@ fn has_openvino() -> bool {
 }
 
 fn cosine(a: &Value, b: &Value) -> f32 {
-    numbers(a)
-        .iter()
-        .zip(numbers(b))
-        .map(|(a, b)| a * b)
-        .sum()
+    numbers(a).iter().zip(numbers(b)).map(|(a, b)| a * b).sum()
 }
 
 /// The six faces of the picture, from `/embed`.
@@ -54,7 +50,10 @@ async fn a_device_that_is_not_there_is_refused_with_its_reason_and_everything_is
         let state = &devices[operation];
         assert_eq!(state["requested"], "cuda:0");
         assert_eq!(state["active"], "cpu");
-        assert!(state["reason"].as_str().unwrap().contains("cuda:0"), "{state}");
+        assert!(
+            state["reason"].as_str().unwrap().contains("cuda:0"),
+            "{state}"
+        );
     }
 
     let strict = |reply: Reply| (reply.status.as_u16(), reply.code());
@@ -114,7 +113,10 @@ async fn a_second_provider_gives_the_cpus_answers() {
     assert_eq!(devices["face_embedding"]["active"], "openvino-cpu");
     for (cpu, device) in on_cpu.iter().zip(&on_device) {
         let (a, b) = (numbers(&cpu["bbox"]), numbers(&device["bbox"]));
-        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1.0), "{a:?} {b:?}");
+        assert!(
+            a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1.0),
+            "{a:?} {b:?}"
+        );
         let cosine = cosine(&cpu["embedding"], &device["embedding"]);
         assert!(cosine > 0.999, "{cosine}");
     }
@@ -125,7 +127,10 @@ async fn a_second_provider_gives_the_cpus_answers() {
     assert_eq!(operation["health"]["rows"], 6);
     assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
     let nodes = operation["proof"]["nodes"].as_object().unwrap();
-    assert!(nodes["OpenVINOExecutionProvider"].as_u64().unwrap() > 0, "{nodes:?}");
+    assert!(
+        nodes["OpenVINOExecutionProvider"].as_u64().unwrap() > 0,
+        "{nodes:?}"
+    );
     let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
     let counted = "facescan_rows_total{operation=\"face_embedding\",device=\"openvino-cpu\"} 6";
     assert!(metrics.contains(counted), "{metrics}");

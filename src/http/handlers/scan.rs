@@ -129,7 +129,11 @@ async fn scan(
         request_id = answer.request_id,
         operation = answer.operation,
         images = answer.results.len(),
-        results = answer.results.iter().filter(|result| result.outcome.is_ok()).count(),
+        results = answer
+            .results
+            .iter()
+            .filter(|result| result.outcome.is_ok())
+            .count(),
         faces,
         "batch completed"
     );

@@ -5,7 +5,7 @@ use image::RgbImage;
 use super::window;
 
 /// Pillow keeps weights in 22 fractional bits: 32, less 8 for the sample and 2 for overshoot and sign.
-const FRACTION: u32 = 22;
+pub(super) const FRACTION: u32 = 22;
 
 pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
     let (old_width, old_height) = (picture.width() as usize, picture.height() as usize);
@@ -31,9 +31,9 @@ pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
 }
 
 /// The samples that one output is made of, from `first` on.
-struct Window {
-    first: usize,
-    weights: Vec<i32>,
+pub(super) struct Window {
+    pub(super) first: usize,
+    pub(super) weights: Vec<i32>,
 }
 
 impl Window {
@@ -46,7 +46,7 @@ impl Window {
     }
 }
 
-fn windows(old: usize, new: usize) -> Vec<Window> {
+pub(super) fn windows(old: usize, new: usize) -> Vec<Window> {
     let fixed = |w: f64| (w * f64::from(1 << FRACTION)).round() as i32;
     window::windows(old, new, 2.0, kernel)
         .into_iter()

@@ -7,7 +7,7 @@ use multiversion::multiversion;
 
 use super::{Pixel, RGB};
 
-const WEIGHT_BITS: u32 = 11;
+pub(super) const WEIGHT_BITS: u32 = 11;
 const ONE: f32 = (1 << WEIGHT_BITS) as f32;
 
 /// Samples that are mixed at a time.
@@ -15,14 +15,14 @@ const BLOCK: usize = 64;
 
 /// The two samples that a target position lies between, and their weights, which sum to 2^11.
 #[derive(Clone, Copy)]
-struct Tap {
-    first: usize,
-    second: usize,
-    weights: [u16; 2],
+pub(super) struct Tap {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) weights: [u16; 2],
 }
 
 /// The taps along one axis.
-fn taps(from: u32, to: u32) -> impl Iterator<Item = Tap> {
+pub(super) fn taps(from: u32, to: u32) -> impl Iterator<Item = Tap> {
     let scale = f64::from(from) / f64::from(to);
     let last = i64::from(from) - 1;
     (0..to).map(move |target| {

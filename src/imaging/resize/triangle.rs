@@ -48,7 +48,7 @@ impl Columns {
     }
 }
 
-fn triangle(x: f64) -> f64 {
+pub(super) fn triangle(x: f64) -> f64 {
     (1.0 - x.abs()).max(0.0)
 }
 

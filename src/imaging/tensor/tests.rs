@@ -1,5 +1,5 @@
 use super::*;
-use crate::imaging::synthetic::{assert_within, picture, synthetic};
+use crate::imaging::synthetic::{antialiased, assert_within, noise, picture, synthetic};
 use image::Rgb;
 use proptest::prelude::*;
 
@@ -26,15 +26,6 @@ fn opencv(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
             });
             ((rows[0] + rows[1] + 2) >> 2) as u8
         }))
-    })
-}
-
-/// Red, green and blue without a pattern that a mistaken stride would keep.
-fn noise(width: u32, height: u32) -> RgbImage {
-    let mut state = 1u32;
-    RgbImage::from_fn(width, height, |_, _| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        Rgb([24, 16, 8].map(|shift| (state >> shift) as u8))
     })
 }
 
@@ -110,41 +101,6 @@ proptest! {
             prop_assert!(apart <= 0.6, "{at}: {ours}, exactly {exact}");
         }
     }
-}
-
-/// The planes of the widened triangle's means, unrounded.
-fn antialiased(picture: &RgbImage, (width, height): (u32, u32)) -> Vec<f64> {
-    let shares = |from: u32, to: u32, at: u32| -> Vec<(u32, f64)> {
-        let scale = f64::from(from) / f64::from(to);
-        let centre = (f64::from(at) + 0.5) * scale;
-        let weight = |x: u32| {
-            let apart = (f64::from(x) + 0.5 - centre) / scale.max(1.0);
-            (1.0 - apart.abs()).max(0.0)
-        };
-        let sum: f64 = (0..from).map(weight).sum();
-        (0..from)
-            .map(|x| (x, weight(x) / sum))
-            .filter(|(_, share)| *share > 0.0)
-            .collect()
-    };
-    let columns: Vec<_> = (0..width)
-        .map(|x| shares(picture.width(), width, x))
-        .collect();
-    let mut planes = Vec::new();
-    for channel in 0..3 {
-        for y in 0..height {
-            let rows = shares(picture.height(), height, y);
-            planes.extend(columns.iter().map(|column| {
-                let parts = rows.iter().flat_map(|&(y, down)| {
-                    column.iter().map(move |&(x, across)| (x, y, down * across))
-                });
-                parts
-                    .map(|(x, y, share)| f64::from(picture[(x, y)][channel]) * share)
-                    .sum::<f64>()
-            }));
-        }
-    }
-    planes
 }
 
 #[test]

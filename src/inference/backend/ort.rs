@@ -16,10 +16,15 @@ use ort::{
 };
 
 use super::{Backend, BackendError, Model, Opening, Session};
-use crate::inference::place::{Place, Provider};
+use crate::inference::{
+    graphs::session::GraphSession,
+    place::{Place, Provider},
+};
+use graph::OrtGraph;
 use session::Loaded;
 
 mod assignment;
+mod graph;
 mod providers;
 mod session;
 
@@ -95,7 +100,7 @@ impl OrtBackend {
         let mut builder = self.builder(opening, weights)?;
         match opening.model {
             Model::File(path) => builder.commit_from_file(path),
-            Model::Bytes(bytes) => builder.commit_from_memory(bytes),
+            Model::Graph(graph) => builder.commit_from_memory(&graph.bytes),
         }
         .map_err(|error| failure(opening, error.message()))
     }
@@ -137,7 +142,7 @@ impl Backend for OrtBackend {
     fn look_for(&self, place: Place) -> Result<(), BackendError> {
         let opening = Opening {
             place,
-            ..Opening::on_cpu(Model::Bytes(&[]), NonZeroUsize::MIN, 1)
+            ..Opening::on_cpu(Model::File(Path::new("")), NonZeroUsize::MIN, 1)
         };
         self.builder(&opening, &PrepackedWeights::new()).map(drop)
     }
@@ -152,6 +157,11 @@ impl Backend for OrtBackend {
                 Ok(Box::new(loaded) as Box<dyn Session>)
             })
             .collect()
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        let session = self.session(opening, &PrepackedWeights::new())?;
+        Ok(Box::new(OrtGraph::new(session)))
     }
 }
 

@@ -57,7 +57,10 @@ fn rows_run_together_in_the_order_they_were_claimed_up_to_the_cap() {
         add(&mut batcher, value);
     }
     assert_eq!(batcher.waiting(Route::Cpu), 4);
-    assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [1.0, 2.0, 3.0]);
+    assert_eq!(
+        rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()),
+        [1.0, 2.0, 3.0]
+    );
     assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [4.0]);
     assert!(batcher.look(Route::Cpu, NOW).cut.is_none());
 }
@@ -119,10 +122,7 @@ fn a_fixed_batch_is_always_full() {
     let cut = batcher.look(Route::Cpu, NOW).cut.unwrap();
     assert_eq!(cut.callers.len(), 1);
     let padded = fixed.padded(1, cut.staged.room);
-    assert_eq!(
-        cut.staged.values(0..padded),
-        [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
-    );
+    assert_eq!(cut.staged.values(0..padded), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -138,7 +138,11 @@ fn a_slab_that_may_fill_up_waits_no_longer_than_allowed() {
     assert_eq!(rows(&batcher.look(Route::Cpu, delay).cut.unwrap()), [1.0]);
     add(&mut batcher, 2.0);
     add(&mut batcher, 3.0);
-    assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [2.0, 3.0], "full");
+    assert_eq!(
+        rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()),
+        [2.0, 3.0],
+        "full"
+    );
 }
 
 #[test]
@@ -190,7 +194,11 @@ fn a_device_meets_few_sizes() {
         ..grouping(6)
     };
     let sizes: Vec<_> = (1..=6).map(|rows| buckets.padded(rows, 6)).collect();
-    assert_eq!(sizes, [1, 2, 4, 4, 5, 6], "and never more than there is room for");
+    assert_eq!(
+        sizes,
+        [1, 2, 4, 4, 5, 6],
+        "and never more than there is room for"
+    );
 }
 
 #[test]
@@ -203,7 +211,10 @@ fn rows_for_a_device_go_to_the_cpu_once_it_is_down_and_new_ones_too() {
     assert!(!batcher.is_due(Route::Cpu, NOW));
     batcher.send_to(Route::Cpu);
     add(&mut batcher, 4.0);
-    assert!(batcher.look(Route::Device, NOW).cut.is_some(), "what is cut for it is its own");
+    assert!(
+        batcher.look(Route::Device, NOW).cut.is_some(),
+        "what is cut for it is its own"
+    );
     batcher.send_to(Route::Device);
     add(&mut batcher, 5.0);
     batcher.send_to(Route::Cpu);

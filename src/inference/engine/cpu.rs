@@ -169,8 +169,8 @@ impl Shared {
 
     /// The wide session when this row is all there is to do; otherwise a narrow one.
     fn take_session(&self) -> Option<Taken> {
-        let is_alone = self.pool.is_quiet()
-            && self.pieces().len() + self.batcher().waiting(Route::Cpu) == 1;
+        let is_alone =
+            self.pool.is_quiet() && self.pieces().len() + self.batcher().waiting(Route::Cpu) == 1;
         let mut sessions = self.sessions();
         if is_alone && let Some(session) = sessions.wide.take() {
             return Some(Taken::Wide(session));

@@ -201,7 +201,11 @@ impl Lane {
         start..start + self.grouping.padded(piece.rows.len(), room)
     }
 
-    async fn run_rows(&mut self, piece: &Piece, rows: Range<usize>) -> Result<Vec<Tensor>, Failure> {
+    async fn run_rows(
+        &mut self,
+        piece: &Piece,
+        rows: Range<usize>,
+    ) -> Result<Vec<Tensor>, Failure> {
         let shape: Vec<usize> = std::iter::once(rows.len())
             .chain(piece.staged.shape.iter().copied())
             .collect();

@@ -17,7 +17,11 @@ use facescan::{
     clock::SystemClock,
     config::{Config, Sources},
     http,
-    inference::{backend::{Backend, ort::OrtBackend}, prepare::prepare, registry::Registry},
+    inference::{
+        backend::{Backend, ort::OrtBackend},
+        prepare::prepare,
+        registry::Registry,
+    },
 };
 use http_body_util::BodyExt;
 use serde_json::Value;

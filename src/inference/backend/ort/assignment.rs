@@ -24,8 +24,9 @@ pub(super) fn of(session: &Session) -> BTreeMap<String, usize> {
     let mut subgraphs = ptr::null();
     let mut count = 0;
     // SAFETY: the session is alive, and both out-pointers point to values of the types that the function writes.
-    let status =
-        unsafe { (api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut count) };
+    let status = unsafe {
+        (api.Session_GetEpGraphAssignmentInfo)(session.ptr(), &mut subgraphs, &mut count)
+    };
     if !is_ok(status) || subgraphs.is_null() {
         return BTreeMap::new();
     }

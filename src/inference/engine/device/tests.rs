@@ -76,10 +76,7 @@ const USUAL: Setting = Setting {
 };
 
 /// A device that takes up to eight rows and answers with `device`, before a CPU that takes one at a time.
-fn rig(
-    setting: Setting,
-    device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync + 'static,
-) -> Rig {
+fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync + 'static) -> Rig {
     let signature = Signature {
         inputs: Vec::new(),
         outputs: Vec::new(),
@@ -231,7 +228,11 @@ async fn out_of_memory_halves_the_batch_until_it_fits_and_stays_with_what_fits()
     assert_eq!(faults(&outputs), [None; 8], "the device ran them all");
     assert_eq!(*rig.runs.lock().unwrap(), [8, 4, 2, 2, 2, 2]);
     rig.send_together(8).await;
-    assert_eq!(rig.runs.lock().unwrap()[6..], [2, 2, 2, 2], "it is not asked again");
+    assert_eq!(
+        rig.runs.lock().unwrap()[6..],
+        [2, 2, 2, 2],
+        "it is not asked again"
+    );
     assert_eq!(rig.health.report(Duration::ZERO).batch_size, 2);
     for _ in 0..RUNS_TO_GROW {
         rig.send_together(1).await;
@@ -301,7 +302,10 @@ async fn a_device_that_is_down_is_probed_until_it_answers_right_and_used_again()
         );
     }
     rig.send_until_recovered().await;
-    assert!(broken.load(Ordering::SeqCst) > 6, "three runs, three bad probes and a good one");
+    assert!(
+        broken.load(Ordering::SeqCst) > 6,
+        "three runs, three bad probes and a good one"
+    );
     assert!(rig.health.is_up());
     assert_eq!(rig.health.report(Duration::ZERO).failures, 0);
 }
@@ -432,15 +436,17 @@ fn no_row_is_lost_or_crossed_whatever_the_device_does() {
     TestRunner::new(ProptestConfig::with_cases(300))
         .run(&mix, |(turns, callers)| {
             runtime.block_on(async {
-                let rig = rig(USUAL, move |number, batch| match turns[number % turns.len()] {
-                    Turn::Good => Ok(sums(batch)),
-                    Turn::Fails => failed(),
-                    Turn::Panics => panic!("on purpose"),
-                    Turn::NoMemory => out_of_memory(),
-                    Turn::NotANumber => {
-                        let mut outputs = sums(batch);
-                        outputs[0].data[0] = f32::INFINITY;
-                        Ok(outputs)
+                let rig = rig(USUAL, move |number, batch| {
+                    match turns[number % turns.len()] {
+                        Turn::Good => Ok(sums(batch)),
+                        Turn::Fails => failed(),
+                        Turn::Panics => panic!("on purpose"),
+                        Turn::NoMemory => out_of_memory(),
+                        Turn::NotANumber => {
+                            let mut outputs = sums(batch);
+                            outputs[0].data[0] = f32::INFINITY;
+                            Ok(outputs)
+                        }
                     }
                 });
                 let pending: Vec<_> = callers
