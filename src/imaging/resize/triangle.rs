@@ -96,16 +96,30 @@ impl Lines<'_> {
     }
 }
 
-/// Weighs the rows that `source` begins with.
+/// Weighs the rows that `source` begins with. The usual numbers of rows are known when compiling, so that their
+/// weights stay in registers.
 #[multiversion(targets = "simd")]
 fn down(source: &[u8], stride: usize, weights: &[i16], out: &mut [f32]) {
+    match weights.len() {
+        2 => sum::<2>(source, stride, weights, out),
+        3 => sum::<3>(source, stride, weights, out),
+        4 => sum::<4>(source, stride, weights, out),
+        5 => sum::<5>(source, stride, weights, out),
+        6 => sum::<6>(source, stride, weights, out),
+        _ => sum::<0>(source, stride, weights, out),
+    }
+}
+
+#[inline(always)]
+fn sum<const ROWS: usize>(source: &[u8], stride: usize, weights: &[i16], out: &mut [f32]) {
     const UNIT: f32 = 1.0 / ONE as f32;
-    let rows = || source.chunks_exact(stride).zip(weights);
+    let count = if ROWS == 0 { weights.len() } else { ROWS };
+    let (source, weights) = (&source[..count * stride], &weights[..count]);
     let (blocks, rest) = out[..stride].as_chunks_mut::<BLOCK>();
     for (at, out) in blocks.iter_mut().enumerate() {
         let mut sums = [0i32; BLOCK];
-        for (row, &weight) in rows() {
-            if let Some(samples) = row[at * BLOCK..].first_chunk::<BLOCK>() {
+        for (row, &weight) in weights.iter().enumerate() {
+            if let Some(samples) = source[row * stride + at * BLOCK..].first_chunk::<BLOCK>() {
                 for (sum, &sample) in sums.iter_mut().zip(samples) {
                     *sum += i32::from(sample) * i32::from(weight);
                 }
@@ -115,7 +129,8 @@ fn down(source: &[u8], stride: usize, weights: &[i16], out: &mut [f32]) {
     }
     let at = stride - rest.len();
     for (x, out) in rest.iter_mut().enumerate() {
-        let parts = rows().map(|(row, &weight)| i32::from(row[at + x]) * i32::from(weight));
+        let rows = source.chunks_exact(stride).zip(weights);
+        let parts = rows.map(|(row, &weight)| i32::from(row[at + x]) * i32::from(weight));
         *out = parts.sum::<i32>() as f32 * UNIT;
     }
 }

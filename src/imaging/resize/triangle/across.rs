@@ -8,18 +8,27 @@ use crate::imaging::resize::window::windows;
 /// Samples that two registers hold.
 pub(super) const WINDOW: usize = 32;
 
+/// Taps whose samples are taken from one window.
+pub(super) const WINDOW_TAPS: usize = 3;
+
 /// Floats from here to its double are whole, so adding it to a smaller one rounds that.
 const WHOLE: f32 = (1 << 23) as f32;
+
+/// Sixteen values that lie in one line of the cache: a load that crosses two takes twice as long.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Lanes<T>(pub(super) [T; 16]);
 
 /// The samples that the pixels of a line are made of.
 pub(super) struct Columns {
     /// Where each pixel's samples begin, in samples. The last quad repeats the last pixel's.
     pub(super) first: Vec<[u32; 4]>,
     /// As many weights for each quad as the widest window has, each pixel's repeated for its channels.
-    pub(super) weights: Vec<Quad>,
+    pub(super) weights: Vec<Lanes<f32>>,
     pub(super) taps: usize,
-    /// Where the first samples of each quad lie from its first pixel's on, when all quads fit a window.
-    pub(super) near: Option<Vec<[u32; 16]>>,
+    /// Where the first samples of each quad lie from its first pixel's on, when the first [`WINDOW_TAPS`] of every
+    /// quad lie in a window.
+    pub(super) near: Option<Vec<Lanes<u32>>>,
 }
 
 impl Columns {
@@ -37,12 +46,12 @@ impl Columns {
             .max()
             .unwrap_or(1);
         let quads = to.div_ceil(4);
-        let mut weights = vec![[0.0; 16]; quads * taps];
+        let mut weights = vec![Lanes([0.0; 16]); quads * taps];
         let mut start = 0;
         for (pixel, &end) in ends.iter().enumerate() {
             let quad = &mut weights[pixel / 4 * taps..];
             for (weights, &share) in quad.iter_mut().zip(&shares[start..end]) {
-                weights.as_chunks_mut::<4>().0[pixel % 4] = [share; 4];
+                weights.0.as_chunks_mut::<4>().0[pixel % 4] = [share; 4];
             }
             start = end;
         }
@@ -52,10 +61,8 @@ impl Columns {
             .iter()
             .map(|quad| {
                 let index = std::array::from_fn(|i| quad[i / 4] - quad[0] + i as u32 % 4);
-                index
-                    .iter()
-                    .all(|&at| (at as usize) < WINDOW)
-                    .then_some(index)
+                let last = RGB * (WINDOW_TAPS - 1) + index[15] as usize;
+                (last < WINDOW).then_some(Lanes(index))
             })
             .collect();
         Self {
@@ -117,7 +124,7 @@ fn weigh<const TAPS: usize>(line: &[f32], columns: &Columns, out: &mut [Quad]) {
             for (pixel, samples) in pixels.iter().enumerate() {
                 for channel in 0..4 {
                     let at = 4 * pixel + channel;
-                    sums[at] += samples[RGB * tap + channel] * weights[tap][at];
+                    sums[at] += samples[RGB * tap + channel] * weights[tap].0[at];
                 }
             }
         }
