@@ -13,6 +13,10 @@ pub(super) const WINDOW: usize = 64;
 pub(super) struct Quad {
     /// Where a pixel's samples lie in the window, each as 16 bits of which only the first 8 count: the first and
     /// the second red, the first and the second green, blue, and something that has no weight.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only shuffles read it")
+    )]
     pub(super) index: [u8; 64],
     /// Their weights in the same order.
     pub(super) weights: [[i16; 8]; 4],
@@ -26,6 +30,10 @@ pub(super) struct Columns {
     pub(super) quads: Vec<Quad>,
     /// Whether each four pixels lie in one window from the first one's offset on; otherwise their eight bytes are
     /// brought together first.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only shuffles read it")
+    )]
     pub(super) near: bool,
 }
 

@@ -28,6 +28,10 @@ pub(super) struct Columns {
     pub(super) taps: usize,
     /// Where the first samples of each quad lie from its first pixel's on, when the first [`WINDOW_TAPS`] of every
     /// quad lie in a window.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only shuffles read it")
+    )]
     pub(super) near: Option<Vec<Lanes<u32>>>,
 }
 
