@@ -4,32 +4,23 @@ use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf,
 
 use crate::{
     clock::Clock,
-    config::{Config, CpuProvider},
+    config::Config,
     imaging::warp::ALIGNED_SIDE,
     inference::{
-        backend::{Backend, BackendError, Model, Opening, Session},
-        breaker::Patience,
+        backend::{Backend, BackendError, Model, Session},
         device::{Active, Assignment, CpuProof, Tried, asked_for},
-        engine::{DeviceParts, Engine, EngineParts, Grouping, Reserve, Sessions, Sizes},
+        engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
         graphs::{quality, session::GraphModel},
-        health::Health,
         operation::Operation,
         place::{Place, Precision, Provider},
-        proof::{self, Probe, Proof, Tolerance},
         registry::{ModelSpec, Registry, Role},
     },
     pool::CpuPool,
     telemetry::metrics::Metrics,
 };
 
-/// Sessions of one model on the CPU at most.
-const MOST_SESSIONS: usize = 16;
-
-/// Rows that a device is proved with: more than one, so that a row could be taken for another.
-const PROOF_ROWS: usize = 2;
-
-/// A provider has to be so many times as fast as the runtime's own kernels to take their place on the CPU.
-const WORTH_IT: f64 = 1.25;
+mod cpu;
+mod device;
 
 /// Opens models and starts their engines.
 pub(super) struct Loader<'a> {
@@ -95,6 +86,8 @@ impl Source {
 /// The sessions on the CPU, and what was found about another provider for them.
 struct OnCpu {
     sessions: Sessions,
+    /// One of the runtime's own kernels, which every other answer is compared with.
+    own: Box<dyn Session>,
     place: Place,
     proof: Option<CpuProof>,
 }
@@ -126,8 +119,7 @@ impl Loader<'_> {
             row_shape: [3, side, side],
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
-        let cpu = on_cpu.sessions.narrow.first_mut().ok_or_else(no_session)?;
-        let (parts, assignment) = self.assign(&subject, operation, cpu.as_mut());
+        let (parts, assignment) = self.assign(&subject, operation, on_cpu.own.as_mut());
         Ok(Loaded {
             spec: Arc::new(spec.clone()),
             engine: self.engine(&subject, on_cpu.sessions, parts, operation),
@@ -237,247 +229,6 @@ impl Loader<'_> {
             },
             max_delay: self.config.batching.max_queue_delay(),
         }
-    }
-
-    /// One session of one thread for each thread of the pool, and one over all of them. Many cores share few sessions
-    /// of several threads instead, as each holds memory of its own.
-    fn on_cpu(&self, subject: &Subject, spec: &ModelSpec) -> anyhow::Result<OnCpu> {
-        let threads = self.pool.threads();
-        let count = threads.min(MOST_SESSIONS);
-        let each = NonZeroUsize::new(threads / count).unwrap_or(NonZeroUsize::MIN);
-        let all = self.config.runtime.threads();
-        let open = |place: Place, threads: NonZeroUsize, count: usize| {
-            self.backend.open(&Opening {
-                place,
-                ..Opening::on_cpu(subject.source.model(), threads, count)
-            })
-        };
-        let open_all = |place: Place| -> Result<Sessions, BackendError> {
-            Ok(Sessions {
-                narrow: open(place, each, count)?,
-                wide: if all > each {
-                    open(place, all, 1)?.pop()
-                } else {
-                    None
-                },
-                reserve: None,
-            })
-        };
-        let mut own = open(Place::CPU, each, 1)?;
-        let session = own.first_mut().ok_or_else(no_session)?;
-        spec.check_signature(session.signature())?;
-        let (place, proof) = self.choose_for_cpu(subject, session, each);
-        let mut sessions = open_all(place)?;
-        if place != Place::CPU {
-            let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
-            let reserve: Reserve = Arc::new(move || {
-                let opening = Opening::on_cpu(source.model(), each, 1);
-                backend.open(&opening)?.pop().ok_or_else(no_session)
-            });
-            sessions.reserve = Some(reserve);
-        }
-        tracing::info!(model = subject.name, role = %spec.role, backend = self.backend.name(), device = "cpu", provider = place.provider.name(), "model loaded");
-        Ok(OnCpu {
-            sessions,
-            place,
-            proof,
-        })
-    }
-
-    /// What runs a model on the CPU: the runtime's own kernels, unless another provider is right and faster.
-    fn choose_for_cpu(
-        &self,
-        subject: &Subject,
-        own: &mut Box<dyn Session>,
-        threads: NonZeroUsize,
-    ) -> (Place, Option<CpuProof>) {
-        let asked = self.config.cpu.provider;
-        if asked == CpuProvider::Default {
-            return (Place::CPU, None);
-        }
-        let mut detail = String::new();
-        for &precision in subject.precisions {
-            let place = Place {
-                provider: Provider::OpenvinoCpu,
-                index: 0,
-                precision,
-            };
-            match self.compare_on_cpu(subject, own, place, threads) {
-                Ok((theirs, ours)) => {
-                    detail = format!(
-                        "{precision}: cosine {:.5}, {:.1} ms a row against {:.1} ms",
-                        theirs.cosine, theirs.row_ms, ours.row_ms
-                    );
-                    let used =
-                        asked == CpuProvider::Openvino || theirs.row_ms * WORTH_IT <= ours.row_ms;
-                    if used {
-                        return (place, Some(CpuProof { used, detail }));
-                    }
-                }
-                Err(error) => detail = format!("{precision}: {error}"),
-            }
-        }
-        if asked == CpuProvider::Openvino {
-            tracing::warn!(
-                model = subject.name,
-                reason = detail,
-                "falling back to the runtime's own kernels on the cpu"
-            );
-        }
-        (
-            Place::CPU,
-            Some(CpuProof {
-                used: false,
-                detail,
-            }),
-        )
-    }
-
-    /// How a provider does beside the runtime's own kernels, on one row.
-    fn compare_on_cpu(
-        &self,
-        subject: &Subject,
-        own: &mut Box<dyn Session>,
-        place: Place,
-        threads: NonZeroUsize,
-    ) -> Result<(Proof, Proof), String> {
-        self.prove_place(place)?;
-        let text = |error: BackendError| error.to_string();
-        let opening = Opening {
-            place,
-            ..Opening::on_cpu(subject.source.model(), threads, 1)
-        };
-        let mut theirs = self.backend.open(&opening).map_err(text)?;
-        let theirs = theirs.first_mut().ok_or_else(|| text(no_session()))?;
-        let rows = subject.fixed.map_or(1, NonZeroUsize::get);
-        let tolerance = Tolerance::of(place.precision);
-        let probe = Probe::ask(own.as_mut(), &subject.row_shape, rows, tolerance).map_err(text)?;
-        let clock = self.clock.as_ref();
-        let theirs = proof::prove(theirs.as_mut(), &probe, clock).map_err(text)?;
-        let ours = proof::prove(own.as_mut(), &probe, clock).map_err(text)?;
-        Ok((theirs, ours))
-    }
-
-    /// The first of `candidates` that gives the CPU's answers with the model; or why none does.
-    fn on_device(
-        &self,
-        subject: &Subject,
-        candidates: &[Provider],
-        index: u32,
-        cpu: &mut dyn Session,
-    ) -> Result<(DeviceParts, Proof), String> {
-        let mut reasons = Vec::new();
-        for &provider in candidates {
-            let precisions = match provider {
-                Provider::OpenvinoCpu => subject.precisions,
-                _ => &[Precision::Full],
-            };
-            for &precision in precisions {
-                let place = Place {
-                    provider,
-                    index: if provider.is_on_cpu() { 0 } else { index },
-                    precision,
-                };
-                match self.on_place(subject, place, cpu) {
-                    Ok(found) => return Ok(found),
-                    Err(reason) => reasons.push(format!("{place}: {reason}")),
-                }
-            }
-        }
-        reasons.dedup();
-        let reason = reasons.join("; ");
-        tracing::warn!(model = subject.name, reason, "falling back to the cpu");
-        Err(reason)
-    }
-
-    fn on_place(
-        &self,
-        subject: &Subject,
-        place: Place,
-        cpu: &mut dyn Session,
-    ) -> Result<(DeviceParts, Proof), String> {
-        self.prove_place(place)?;
-        let text = |error: BackendError| error.to_string();
-        let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
-        let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
-        let open = Arc::new(move || {
-            let opening = Opening {
-                place,
-                memory_limit,
-                ..Opening::on_cpu(source.model(), threads, 1)
-            };
-            backend.open(&opening)?.pop().ok_or_else(no_session)
-        });
-        let mut session = open().map_err(text)?;
-        let rows = subject.fixed.map_or(PROOF_ROWS, NonZeroUsize::get);
-        let tolerance = Tolerance::of(place.precision);
-        let probe = Probe::ask(cpu, &subject.row_shape, rows, tolerance).map_err(text)?;
-        let proof = proof::prove(session.as_mut(), &probe, self.clock.as_ref()).map_err(text)?;
-        let nodes = proof.nodes.get(place.provider.runtime_name());
-        if !proof.nodes.is_empty() && nodes.is_none() {
-            return Err(format!(
-                "the provider took none of the graph's nodes ({:?})",
-                proof.nodes
-            ));
-        }
-        let grouping = self.grouping(subject, place);
-        let (cool_down, longest) = self.config.devices.cool_downs();
-        let patience = Patience {
-            failures: self.config.devices.failures_to_trip,
-            cool_down,
-            longest,
-        };
-        tracing::info!(
-            model = subject.name, backend = self.backend.name(), device = %place,
-            cosine = proof.cosine, nodes = ?proof.nodes, "model loaded"
-        );
-        let parts = DeviceParts {
-            place,
-            open,
-            session,
-            grouping,
-            health: Arc::new(Health::new(patience, grouping.max_rows.get())),
-            probe: Arc::new(probe),
-            run_timeout: self.config.devices.run_timeout(),
-            check_every: self.config.devices.check_every(),
-        };
-        Ok((parts, proof))
-    }
-
-    /// Runs the small known graph at a place, once.
-    fn prove_place(&self, place: Place) -> Result<(), String> {
-        if let Some(known) = self.places.borrow().known.get(&place) {
-            return known.clone();
-        }
-        let refused =
-            proof::prove_place(self.backend.as_ref(), place, self.config.runtime.threads()).err();
-        let outcome = match &refused {
-            Some(error) => Err(error.to_string()),
-            None => Ok(()),
-        };
-        let mut places = self.places.borrow_mut();
-        places.known.insert(place, outcome.clone());
-        let tried = Tried::new(place, refused);
-        if !places
-            .tried
-            .iter()
-            .any(|known| known.device == tried.device)
-        {
-            places.tried.push(tried);
-        }
-        outcome
-    }
-
-    /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
-    fn memory_limit(&self) -> Option<u64> {
-        let devices = &self.config.devices;
-        let sessions = Operation::ALL
-            .into_iter()
-            .filter(|operation| asked_for(devices, *operation).is_some())
-            .count();
-        devices
-            .memory_limit()
-            .map(|bytes| bytes / sessions.max(1) as u64)
     }
 }
 
