@@ -9,6 +9,7 @@ use std::{
 use thiserror::Error;
 
 use crate::inference::{
+    graphs::session::{GraphModel, GraphSession},
     place::Place,
     tensor::{Signature, Tensor},
 };
@@ -36,6 +37,12 @@ pub trait Backend: Send + Sync {
     /// [`BackendError::Load`] when the model cannot be loaded, [`BackendError::Unavailable`] when the place cannot be
     /// used, and [`BackendError::OutOfMemory`].
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError>;
+
+    /// Loads a graph of ours, which has inputs of several types, into one session.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError>;
 }
 
 /// What is to be opened, and where.
@@ -71,8 +78,8 @@ impl<'a> Opening<'a> {
 pub enum Model<'a> {
     /// A file.
     File(&'a Path),
-    /// A graph in memory, such as one of ours.
-    Bytes(&'a [u8]),
+    /// A graph of ours.
+    Graph(&'a GraphModel),
 }
 
 impl Model<'_> {
@@ -80,7 +87,7 @@ impl Model<'_> {
     pub fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.to_path_buf(),
-            Self::Bytes(_) => PathBuf::from("(a graph of our own)"),
+            Self::Graph(graph) => PathBuf::from(format!("(the built-in graph `{}`)", graph.name)),
         }
     }
 }

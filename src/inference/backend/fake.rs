@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Backend, BackendError, Batch, Model, Opening, Session};
 use crate::inference::{
+    graphs::session::GraphSession,
     place::Place,
     proof,
     tensor::{Signature, Tensor},
@@ -90,10 +91,16 @@ impl Backend for FakeBackend {
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        let is_known = matches!(opening.model, Model::Bytes(_));
+        let is_known = matches!(opening.model, Model::Graph(_));
         Ok((0..opening.count)
             .map(|_| self.session(opening.place, is_known))
             .collect())
+    }
+
+    fn open_graph(&self, _opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        Err(BackendError::Unavailable {
+            detail: "the fake backend runs no graphs".to_owned(),
+        })
     }
 }
 

@@ -1,7 +1,5 @@
 //! ONNX Runtime through the `ort` crate, loaded at run time from a shared library.
 
-pub mod graph;
-
 use std::{
     collections::HashMap,
     num::NonZeroUsize,
@@ -13,15 +11,20 @@ use ort::{
     environment::Environment,
     session::{
         Session as OrtSession,
-        builder::{AutoDevicePolicy, GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
+        builder::{GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
     },
 };
 
 use super::{Backend, BackendError, Model, Opening, Session};
-use crate::inference::place::{Place, Provider};
+use crate::inference::{
+    graphs::session::GraphSession,
+    place::{Place, Provider},
+};
+use graph::OrtGraph;
 use session::Loaded;
 
 mod assignment;
+mod graph;
 mod providers;
 mod session;
 
@@ -53,7 +56,8 @@ impl OrtBackend {
             .map_err(|error| library(error.to_string()))?;
         Ok(Self {
             environment,
-            plugins: plugins.to_owned(),
+            // The runtime looks for a relative path beside its own library.
+            plugins: std::path::absolute(plugins).unwrap_or_else(|_| plugins.to_owned()),
             registered: Mutex::default(),
         })
     }
@@ -77,9 +81,15 @@ impl OrtBackend {
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
         if opening.place.provider == Provider::Cpu {
+            // By name: left to itself the runtime may pick any provider it finds, and told to prefer the CPU it picks
+            // OpenVINO once that is registered.
+            let own = self.environment.devices().filter(|device| {
+                device
+                    .ep()
+                    .is_ok_and(|name| name == Provider::Cpu.runtime_name())
+            });
             return builder
-                // Without a device policy the runtime may pick any provider it finds.
-                .with_auto_device(AutoDevicePolicy::PreferCPU)
+                .with_devices(own, None)
                 .map_err(failed)?
                 .with_prepacked_weights(weights)
                 .map_err(failed);
@@ -96,7 +106,7 @@ impl OrtBackend {
         let mut builder = self.builder(opening, weights)?;
         match opening.model {
             Model::File(path) => builder.commit_from_file(path),
-            Model::Bytes(bytes) => builder.commit_from_memory(bytes),
+            Model::Graph(graph) => builder.commit_from_memory(&graph.bytes),
         }
         .map_err(|error| failure(opening, error.message()))
     }
@@ -138,7 +148,7 @@ impl Backend for OrtBackend {
     fn look_for(&self, place: Place) -> Result<(), BackendError> {
         let opening = Opening {
             place,
-            ..Opening::on_cpu(Model::Bytes(&[]), NonZeroUsize::MIN, 1)
+            ..Opening::on_cpu(Model::File(Path::new("")), NonZeroUsize::MIN, 1)
         };
         self.builder(&opening, &PrepackedWeights::new()).map(drop)
     }
@@ -153,6 +163,11 @@ impl Backend for OrtBackend {
                 Ok(Box::new(loaded) as Box<dyn Session>)
             })
             .collect()
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        let session = self.session(opening, &PrepackedWeights::new())?;
+        Ok(Box::new(OrtGraph::new(session)))
     }
 }
 

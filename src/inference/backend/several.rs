@@ -1,7 +1,7 @@
 //! ONNX Runtime, and libtorch beside it: each place goes to the one that has it.
 
 use super::{Backend, BackendError, Opening, Session};
-use crate::inference::place::Place;
+use crate::inference::{graphs::session::GraphSession, place::Place};
 
 /// Two backends as one.
 pub struct Several {
@@ -16,7 +16,7 @@ impl Several {
         Self {
             onnx,
             #[cfg(feature = "torch")]
-            torch: Some(Box::new(super::torch::TorchBackend::new())),
+            torch: Some(Box::new(super::torch::TorchBackend)),
             #[cfg(not(feature = "torch"))]
             torch: None,
         }
@@ -46,6 +46,10 @@ impl Backend for Several {
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
         self.of(opening.place)?.open(opening)
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        self.of(opening.place)?.open_graph(opening)
     }
 }
 

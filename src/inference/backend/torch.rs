@@ -9,8 +9,13 @@ use std::{num::NonZeroUsize, path::Path, sync::Arc, sync::Once};
 use tch::{CModule, Cuda, Device, TchError};
 
 use super::{Backend, BackendError, Model, Opening, Session};
-use crate::inference::place::{Place, Provider};
+use crate::inference::{
+    graphs::session::GraphSession,
+    place::{Place, Provider},
+};
+use code::{Code, TensorCode};
 use known::Known;
+use quality::Measures;
 use session::Loaded;
 
 mod code;
@@ -20,29 +25,12 @@ mod process;
 mod quality;
 mod session;
 
-pub use code::{Code, TensorCode};
-
 #[cfg(test)]
 mod tests;
 
-/// libtorch.
+/// libtorch, which is in the process already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TorchBackend;
-
-impl TorchBackend {
-    /// libtorch, which is in the process already.
-    pub fn new() -> Self {
-        Self
-    }
-
-    /// Readies one of the pictures' operations. There is nothing to load, so it costs nothing.
-    ///
-    /// # Errors
-    /// [`BackendError::Unavailable`] when the place is not there.
-    pub fn open_code(&self, code: Code, place: Place) -> Result<TensorCode, BackendError> {
-        Ok(TensorCode::new(code, device(place)?))
-    }
-}
 
 impl Backend for TorchBackend {
     fn name(&self) -> &str {
@@ -70,11 +58,28 @@ impl Backend for TorchBackend {
                 // A module holds the weights and is only read, so one is enough for all.
                 Ok(each(opening.count, &one))
             }
-            Model::Bytes(bytes) => {
-                let one = Known::new(bytes, device).map_err(failed)?;
+            Model::Graph(graph) if Code::of(graph) == Some(Code::Quality) => {
+                Ok(each(opening.count, &Measures::new(device)))
+            }
+            Model::Graph(graph) => {
+                let one = Known::new(&graph.bytes, device).map_err(failed)?;
                 Ok(each(opening.count, &one))
             }
         }
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        let device = device(opening.place)?;
+        settle(opening.threads);
+        match opening.model {
+            Model::Graph(graph) => Code::of(graph),
+            Model::File(_) => None,
+        }
+        .map(|code| Box::new(TensorCode::new(code, device)) as Box<dyn GraphSession>)
+        .ok_or_else(|| BackendError::Load {
+            path: opening.model.path(),
+            detail: "there is no tensor code for it".to_owned(),
+        })
     }
 }
 

@@ -1,10 +1,6 @@
 //! What the graphs' tests share: the runtime, pictures and runs.
 
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
 
 use image::{Rgb, RgbImage};
 
@@ -14,7 +10,7 @@ use crate::{
         decode::{DecodeOptions, decode},
         synthetic::{noise, synthetic},
     },
-    inference::backend::ort::{OrtBackend, graph::OrtGraph},
+    inference::backend::{Backend, Model, Opening, ort::OrtBackend},
 };
 
 /// A file that was fetched or made from one.
@@ -29,6 +25,9 @@ pub fn fetched(path: &str) -> PathBuf {
     path
 }
 
+/// A graph that is loaded.
+pub type Graph = Box<dyn GraphSession>;
+
 /// The runtime, loaded once for the process.
 pub fn onnx_runtime() -> &'static OrtBackend {
     static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
@@ -39,17 +38,18 @@ pub fn onnx_runtime() -> &'static OrtBackend {
             std::env::consts::DLL_SUFFIX
         );
         let library = fetched("onnxruntime").join(name);
-        OrtBackend::load(Some(&library), Path::new("plugins")).unwrap()
+        OrtBackend::load(Some(&library), &fetched("plugins")).unwrap()
     })
 }
 
 /// A session on the CPU provider.
-pub fn open(model: &GraphModel) -> OrtGraph {
-    onnx_runtime().open_graph(model, NonZeroUsize::MIN).unwrap()
+pub fn open(model: &GraphModel) -> Graph {
+    let opening = Opening::on_cpu(Model::Graph(model), NonZeroUsize::MIN, 1);
+    onnx_runtime().open_graph(&opening).unwrap()
 }
 
 /// The only output of a run, which is of floats.
-pub fn floats(session: &mut dyn GraphSession, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
+pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match output.samples {
         Samples::F32(values) => (output.shape, values),
@@ -58,7 +58,7 @@ pub fn floats(session: &mut dyn GraphSession, inputs: &[Input<'_>]) -> (Vec<usiz
 }
 
 /// The only output of a run, which is a picture.
-pub fn picture(session: &mut dyn GraphSession, inputs: &[Input<'_>]) -> RgbImage {
+pub fn picture(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match (output.samples, output.shape.as_slice()) {
         (Samples::U8(bytes), &[height, width, 3]) => {

@@ -42,12 +42,24 @@ pub struct Steps {
     pub sharpen: bool,
 }
 
+impl Steps {
+    /// What the graph with these steps is called.
+    pub fn graph_name(self) -> &'static str {
+        match (self.contrast, self.sharpen) {
+            (true, true) => "enhance",
+            (true, false) => "enhance_contrast",
+            (false, true) => "enhance_sharpen",
+            (false, false) => "enlarge",
+        }
+    }
+}
+
 /// The graph. In: `picture` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]` u8, RGB.
 ///
 /// It equals [`enhance`](crate::imaging::enhance::enhance) byte for byte for results of up to 16 megapixels with no side over
 /// 16384; beyond, the mean luma may be off by rounding.
 pub fn graph(steps: Steps) -> GraphModel {
-    Builder::write("enhance", |b| describe(b, steps))
+    Builder::write(steps.graph_name(), |b| describe(b, steps))
 }
 
 fn describe(b: &mut Builder, steps: Steps) {

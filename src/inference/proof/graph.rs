@@ -5,6 +5,7 @@ use prost::Message;
 
 use crate::inference::{
     backend::{BackendError, Batch, Session},
+    graphs::session::GraphModel,
     onnx::{
         AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
         TensorProto, TensorShapeProto, TensorType, TypeProto, ValueInfoProto, data_type,
@@ -36,8 +37,8 @@ fn input() -> Vec<f32> {
         .collect()
 }
 
-/// The graph as a file would hold it.
-pub(super) fn bytes() -> Vec<u8> {
+/// The graph.
+pub(super) fn model() -> GraphModel {
     let conv = NodeProto {
         input: names(["x", "w", "b"]),
         output: names(["z"]),
@@ -68,7 +69,7 @@ pub(super) fn bytes() -> Vec<u8> {
         output: vec![value("y", &[ROWS, OUT, SIDE, SIDE])],
         ..GraphProto::default()
     };
-    ModelProto {
+    let model = ModelProto {
         ir_version: Some(8),
         opset_import: vec![OperatorSetIdProto {
             domain: None,
@@ -76,8 +77,11 @@ pub(super) fn bytes() -> Vec<u8> {
         }],
         graph: Some(graph),
         ..ModelProto::default()
+    };
+    GraphModel {
+        name: "proof",
+        bytes: model.encode_to_vec(),
     }
-    .encode_to_vec()
 }
 
 /// Runs it and compares with the known answer.

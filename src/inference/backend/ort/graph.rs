@@ -1,71 +1,32 @@
 //! Graphs of our own on ONNX Runtime.
 
-use std::{borrow::Cow, num::NonZeroUsize, path::PathBuf};
+use std::borrow::Cow;
 
 use ort::{
-    session::{
-        Session as OrtSession, SessionInputValue,
-        builder::{AutoDevicePolicy, GraphOptimizationLevel},
-    },
+    session::{Session as OrtSession, SessionInputValue},
     value::{DynValue, TensorElementType, TensorRef},
 };
 
-use super::OrtBackend;
+use super::session::run_failure;
 use crate::inference::{
     backend::BackendError,
-    graphs::session::{GraphModel, GraphSession, Input, Output, Samples, Values},
+    graphs::session::{GraphSession, Input, Output, Samples, Values},
 };
 
 /// A graph of ours in a session, whatever provider that has.
-pub struct OrtGraph {
+pub(super) struct OrtGraph {
     session: OrtSession,
 }
 
 impl OrtGraph {
-    /// Takes a session that was opened from a [`GraphModel`].
-    pub fn new(session: OrtSession) -> Self {
+    pub(super) fn new(session: OrtSession) -> Self {
         Self { session }
-    }
-}
-
-impl OrtBackend {
-    /// Opens a graph of ours on the CPU provider with `threads` threads.
-    ///
-    /// # Errors
-    /// [`BackendError::Load`] when the runtime refuses the graph.
-    pub fn open_graph(
-        &self,
-        model: &GraphModel,
-        threads: NonZeroUsize,
-    ) -> Result<OrtGraph, BackendError> {
-        let open = || -> Result<OrtSession, String> {
-            OrtSession::builder(&self.environment)
-                .map_err(|error| error.to_string())?
-                .with_auto_device(AutoDevicePolicy::PreferCPU)
-                .map_err(|error| error.to_string())?
-                .with_optimization_level(GraphOptimizationLevel::All)
-                .map_err(|error| error.to_string())?
-                .with_intra_threads(threads.get())
-                .map_err(|error| error.to_string())?
-                .with_intra_op_spinning(false)
-                .map_err(|error| error.to_string())?
-                .commit_from_memory(&model.bytes)
-                .map_err(|error| error.to_string())
-        };
-        open()
-            .map(OrtGraph::new)
-            .map_err(|detail| BackendError::Load {
-                path: PathBuf::from(format!("(built-in graph `{}`)", model.name)),
-                detail,
-            })
     }
 }
 
 impl GraphSession for OrtGraph {
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError> {
-        self.outputs(inputs).map_err(|error| BackendError::Run {
-            detail: error.to_string(),
-        })
+        self.outputs(inputs).map_err(|error| run_failure(&error))
     }
 }
 

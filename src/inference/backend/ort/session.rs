@@ -74,18 +74,21 @@ impl Session for Loaded {
     }
 
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-        self.outputs(batch).map_err(|error| {
-            let detail = error.message().to_owned();
-            if is_out_of_memory(&detail) {
-                BackendError::OutOfMemory { detail }
-            } else {
-                BackendError::Run { detail }
-            }
-        })
+        self.outputs(batch).map_err(|error| run_failure(&error))
     }
 
     fn assignment(&self) -> BTreeMap<String, usize> {
         assignment::of(&self.session)
+    }
+}
+
+/// What a run that failed is.
+pub(super) fn run_failure(error: &ort::Error) -> BackendError {
+    let detail = error.message().to_owned();
+    if is_out_of_memory(&detail) {
+        BackendError::OutOfMemory { detail }
+    } else {
+        BackendError::Run { detail }
     }
 }
 

@@ -17,13 +17,13 @@ use crate::inference::{
     graphs::{
         enhance::Steps,
         process::Rounding,
-        session::{GraphSession, Input, Output, Samples, Values},
+        session::{GraphModel, GraphSession, Input, Output, Samples, Values},
     },
 };
 
 /// One of the operations, each with the inputs and the output of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub(super) enum Code {
     /// [`crate::inference::graphs::quality::graph`]: pictures `[N, 3, H, W]` to measures `[N, 4]`.
     Quality,
     /// [`crate::inference::graphs::enhance::graph`]: a picture `[H, W, 3]` to an enlarged one.
@@ -34,9 +34,28 @@ pub enum Code {
     Preprocess(Rounding),
 }
 
+impl Code {
+    /// What computes the same as a graph, which its name tells.
+    pub(super) fn of(graph: &GraphModel) -> Option<Self> {
+        const ON_OFF: [bool; 2] = [true, false];
+        Some(match graph.name {
+            "quality" => Self::Quality,
+            "letterbox" => Self::Letterbox,
+            "preprocess_jax" => Self::Preprocess(Rounding::None),
+            "preprocess_torchvision" => Self::Preprocess(Rounding::Once),
+            "preprocess_pil" => Self::Preprocess(Rounding::EachPass),
+            name => ON_OFF
+                .iter()
+                .flat_map(|&contrast| ON_OFF.map(|sharpen| Steps { contrast, sharpen }))
+                .find(|steps| steps.graph_name() == name)
+                .map(Self::Enhance)?,
+        })
+    }
+}
+
 /// An operation on a device.
 #[derive(Clone, Copy, Debug)]
-pub struct TensorCode {
+pub(super) struct TensorCode {
     code: Code,
     device: Device,
 }

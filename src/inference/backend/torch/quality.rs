@@ -1,8 +1,16 @@
 //! Blur, brightness, contrast and sharpness, as [`crate::imaging::quality::measure`] has them.
 
-use tch::{TchError, Tensor as Torch};
+use tch::{Device, TchError, Tensor as Torch};
 
-use super::process::{beside, length};
+use super::{
+    failure,
+    process::{beside, length},
+    session,
+};
+use crate::inference::{
+    backend::{BackendError, Batch, Session},
+    tensor::{Port, Signature, Tensor},
+};
 
 /// Variances up to this are none: what rounding leaves of a flat picture.
 const FLAT: f64 = 1e-6;
@@ -11,6 +19,44 @@ const FLAT: f64 = 1e-6;
 const CHANNEL: i64 = 1;
 const ROW: i64 = 2;
 const COLUMN: i64 = 3;
+
+/// The same as a session of rows, for the engine.
+#[derive(Clone)]
+pub(super) struct Measures {
+    device: Device,
+    signature: Signature,
+}
+
+impl Measures {
+    pub(super) fn new(device: Device) -> Self {
+        let port = |name: &str, dims: &[Option<usize>]| Port {
+            name: name.to_owned(),
+            dims: dims.to_vec(),
+            is_f32: true,
+        };
+        Self {
+            device,
+            signature: Signature {
+                inputs: vec![port("pictures", &[None, Some(3), None, None])],
+                outputs: vec![port("measures", &[None, Some(4)])],
+            },
+        }
+    }
+}
+
+impl Session for Measures {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        let run = || {
+            let measures = measure(&session::rows(batch, self.device)?)?;
+            Ok(vec![session::read("measures".to_owned(), &measures)?])
+        };
+        tch::no_grad(run).map_err(|error: TchError| failure(&error))
+    }
+}
 
 /// The four measures `[N, 4]` of RGB pictures `[N, 3, H, W]` with samples of 0..=255.
 pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {

@@ -8,7 +8,13 @@ use crate::{
     },
     inference::{
         backend::{Batch, ort::OrtBackend},
-        graphs::check::{fetched, onnx_runtime, photographs},
+        graphs::{
+            check::{fetched, onnx_runtime, photographs},
+            enhance::{self, Steps},
+            process::{self, Rounding},
+            quality,
+            session::GraphModel,
+        },
         place::Precision,
         proof::prove_place,
         tensor::Tensor,
@@ -37,6 +43,13 @@ fn opening(path: &Path, provider: Provider, count: usize) -> Opening<'_> {
     }
 }
 
+fn of_graph(graph: &GraphModel, provider: Provider) -> Opening<'_> {
+    Opening {
+        place: place(provider),
+        ..Opening::on_cpu(Model::Graph(graph), NonZeroUsize::MIN, 1)
+    }
+}
+
 fn open(backend: &dyn Backend, path: &Path, provider: Provider) -> Box<dyn Session> {
     let mut sessions = backend.open(&opening(path, provider, 1)).unwrap();
     sessions.pop().unwrap()
@@ -45,7 +58,7 @@ fn open(backend: &dyn Backend, path: &Path, provider: Provider) -> Box<dyn Sessi
 /// Runs rows on libtorch and on ONNX Runtime; gives the most that they differ.
 fn apart(name: &str, row_shape: &[usize], data: &[f32]) -> f32 {
     let path = model(name);
-    let mut ours = open(&TorchBackend::new(), &path, Provider::TorchCpu);
+    let mut ours = open(&TorchBackend, &path, Provider::TorchCpu);
     let mut theirs = open(onnx_runtime(), &path, Provider::Cpu);
     assert_eq!(ours.signature(), theirs.signature(), "{name}");
     let batch = Batch {
@@ -104,19 +117,57 @@ fn embedding_equals_onnx_runtime() {
 
 #[test]
 fn the_cpu_gives_the_known_answer() {
-    prove_place(
-        &TorchBackend::new(),
-        place(Provider::TorchCpu),
-        NonZeroUsize::MIN,
-    )
-    .unwrap();
+    prove_place(&TorchBackend, place(Provider::TorchCpu), NonZeroUsize::MIN).unwrap();
+}
+
+#[test]
+fn each_graph_has_tensor_code_and_quality_runs_in_rows() {
+    let steps = |contrast, sharpen| enhance::graph(Steps { contrast, sharpen });
+    for graph in [
+        quality::graph(),
+        process::letterbox(),
+        process::preprocess(Rounding::None),
+        process::preprocess(Rounding::Once),
+        process::preprocess(Rounding::EachPass),
+        steps(true, true),
+        steps(true, false),
+        steps(false, true),
+        steps(false, false),
+    ] {
+        let opened = TorchBackend.open_graph(&of_graph(&graph, Provider::TorchCpu));
+        assert!(opened.is_ok(), "{}", graph.name);
+    }
+
+    let graph = quality::graph();
+    let theirs = of_graph(&graph, Provider::Cpu);
+    let mut theirs = onnx_runtime().open(&theirs).unwrap();
+    let mut ours = TorchBackend
+        .open(&of_graph(&graph, Provider::TorchCpu))
+        .unwrap();
+    assert_eq!(ours[0].signature(), theirs[0].signature());
+    let data: Vec<f32> = (0..2 * 3 * 112 * 112)
+        .map(|i| (i * 7 % 251) as f32)
+        .collect();
+    let batch = Batch {
+        row_shape: &[3, 112, 112],
+        data: &data,
+        frees_memory: false,
+    };
+    let (ours, theirs) = (ours[0].run(batch).unwrap(), theirs[0].run(batch).unwrap());
+    assert_eq!(ours[0].shape, [2, 4]);
+    for (ours, theirs) in ours[0].data.iter().zip(&theirs[0].data) {
+        assert!(
+            (ours - theirs).abs() <= 1e-4 * theirs.abs(),
+            "{ours}, expected {theirs}"
+        );
+    }
 }
 
 #[test]
 fn sessions_of_one_model_run_at_the_same_time() {
     let path = model("yunet-2023mar");
     let opening = opening(&path, Provider::TorchCpu, 2);
-    let sessions = TorchBackend::new().open(&opening).unwrap();
+    let sessions = TorchBackend.open(&opening).unwrap();
     let data = vec![99.0; 3 * 64 * 96];
     let batch = Batch {
         row_shape: &[3, 64, 96],
@@ -135,7 +186,7 @@ fn sessions_of_one_model_run_at_the_same_time() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let backend = TorchBackend::new();
+    let backend = TorchBackend;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.onnx");
     let error = backend
@@ -165,11 +216,7 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn rows_that_do_not_fit_are_an_error_of_one_line() {
-    let mut session = open(
-        &TorchBackend::new(),
-        &model("yunet-2023mar"),
-        Provider::TorchCpu,
-    );
+    let mut session = open(&TorchBackend, &model("yunet-2023mar"), Provider::TorchCpu);
     let data = vec![0.0; 2 * 64 * 64];
     let batch = Batch {
         row_shape: &[2, 64, 64],

@@ -7,10 +7,7 @@ use crate::{
         resize::{Filter, resize},
         synthetic::{assert_within, noise, picture as reference, synthetic},
     },
-    inference::{
-        backend::ort::graph::OrtGraph,
-        graphs::check::{extremes, open, photographs, picture},
-    },
+    inference::graphs::check::{Graph, extremes, open, photographs, picture},
 };
 
 const ALL: Steps = Steps {
@@ -18,7 +15,7 @@ const ALL: Steps = Steps {
     sharpen: true,
 };
 
-fn by_graph(session: &mut OrtGraph, source: &RgbImage, factor: u32) -> RgbImage {
+fn by_graph(session: &mut Graph, source: &RgbImage, factor: u32) -> RgbImage {
     let (width, height) = source.dimensions();
     let plan = Plan::new((width, height), (width * factor, height * factor));
     picture(session, &plan.inputs(source))

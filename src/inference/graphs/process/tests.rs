@@ -8,11 +8,8 @@ use crate::{
         tensor::{letterbox_into, preprocess_into},
     },
     inference::{
-        backend::{BackendError, ort::graph::OrtGraph},
-        graphs::{
-            check::{extremes, floats, open, photographs},
-            session::GraphSession,
-        },
+        backend::BackendError,
+        graphs::check::{Graph, extremes, floats, open, photographs},
     },
 };
 
@@ -30,7 +27,7 @@ const LEVELS: Normalisation = Normalisation {
     scale: [1.0; 3],
 };
 
-fn assert_letterboxed(session: &mut OrtGraph, source: &RgbImage, side: (u32, u32), what: &str) {
+fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), what: &str) {
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
         let normalisation = imagenet(order);
         let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];

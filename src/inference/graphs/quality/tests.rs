@@ -7,10 +7,7 @@ use crate::{
         synthetic::{reference, synthetic},
         tensor::{ChannelOrder, Normalisation, fill_row},
     },
-    inference::{
-        backend::ort::graph::OrtGraph,
-        graphs::check::{extremes, floats, open, photographs},
-    },
+    inference::graphs::check::{Graph, extremes, floats, open, photographs},
 };
 
 const MEASURES: [&str; 4] = ["blur_score", "brightness", "contrast", "sharpness"];
@@ -25,7 +22,7 @@ fn samples(picture: &RgbImage) -> Vec<f32> {
     row
 }
 
-fn by_graph(session: &mut OrtGraph, picture: &RgbImage) -> [f32; 4] {
+fn by_graph(session: &mut Graph, picture: &RgbImage) -> [f32; 4] {
     let size = [1, picture.height() as usize, picture.width() as usize];
     let (shape, values) = floats(session, &inputs(&samples(picture), size));
     assert_eq!(shape, [1, 4]);

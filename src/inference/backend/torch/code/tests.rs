@@ -10,7 +10,7 @@ use crate::{
         tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into, preprocess_into},
     },
     inference::graphs::{
-        check::{extremes, floats, photographs, picture},
+        check::{Graph, extremes, floats, photographs, picture},
         enhance::Plan,
         process::{LetterboxPlan, PreprocessPlan},
         quality::inputs,
@@ -29,8 +29,8 @@ const IMAGENET: Normalisation = Normalisation {
     scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
 };
 
-fn code(code: Code) -> TensorCode {
-    TensorCode::new(code, Device::Cpu)
+fn code(code: Code) -> Graph {
+    Box::new(TensorCode::new(code, Device::Cpu))
 }
 
 /// Pictures that are hard in one way each, and two photographs.
