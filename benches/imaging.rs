@@ -58,7 +58,7 @@ fn decoding(criterion: &mut Criterion) {
 
 fn rows(criterion: &mut Criterion) {
     let identity = Normalisation::identity(ChannelOrder::Bgr);
-    for (width, height) in [(1280, 886), (4000, 3000)] {
+    for (width, height) in [(1280, 886), (970, 2204), (910, 1137), (4000, 3000)] {
         let picture = noise(width, height);
         let mut row = row(640, 640);
         criterion.bench_function(&format!("letterbox/{width}x{height} to 640"), |b| {

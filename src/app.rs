@@ -20,7 +20,7 @@ use crate::{
         registry::{ModelSpec, Registry},
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, detect::Detector, embed::Embedder, stored::model_file},
+    pipeline::{Pipeline, detect::Detector, embed::Embedder, quality::Grader, stored::model_file},
     pool::CpuPool,
     store::{self, Model, Store, StoreError, StoreSettings},
     telemetry::metrics::Metrics,
@@ -90,16 +90,14 @@ impl App {
         };
         let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
         let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
+        let (measuring, quality) = loader.load_quality();
         let tried = loader.places.into_inner().into_tried();
         let mut assignments = vec![detecting.assignment, embedding.assignment];
         assignments.extend(
-            [
-                Operation::ImageProcessing,
-                Operation::ImageEnhancement,
-                Operation::QualityChecks,
-            ]
-            .map(|operation| on_cpu_only(&config, operation)),
+            [Operation::ImageProcessing, Operation::ImageEnhancement]
+                .map(|operation| on_cpu_only(&config, operation)),
         );
+        assignments.push(quality);
         let devices = Devices::new(assignments, tried, Arc::clone(&clock));
         devices.announce();
         let (detector_spec, detector_engine) = (detecting.spec, detecting.engine);
@@ -119,6 +117,7 @@ impl App {
         }
         let limits = &config.limits;
         let pipeline = Pipeline {
+            grader: measuring.map(Grader::new),
             detector,
             embedder: Embedder::new(
                 embedder_spec,

@@ -20,6 +20,7 @@ use crate::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed},
         detect::Detector,
         embed::Embedder,
+        quality::Grader,
     },
     pool::{CpuPool, Stage},
     store::Store,
@@ -47,6 +48,8 @@ pub struct Pipeline {
     pub detector: Detector,
     /// Makes vectors.
     pub embedder: Embedder,
+    /// Measures quality on a device, where one does.
+    pub grader: Option<Grader>,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
     /// Which device each operation runs on.

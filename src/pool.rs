@@ -1,6 +1,7 @@
 //! Threads for decoding, inference on the CPU and other work that would hold up the async runtime.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::VecDeque,
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -39,6 +40,13 @@ pub enum Stage {
 const STAGES: usize = 3;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+thread_local! {
+    /// The pool that this thread belongs to, by the address of what its threads share; 0 for none.
+    static POOL: Cell<usize> = const { Cell::new(0) };
+    /// What this thread does when its job ends, before it looks at the queue.
+    static NEXT: RefCell<Option<Job>> = const { RefCell::new(None) };
+}
 
 /// A fixed number of threads. How much may wait for them is bounded by who is admitted, not here.
 ///
@@ -88,13 +96,21 @@ impl Shared {
         true
     }
 
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     fn work(&self) {
+        POOL.set(self.address());
         let mut queue = self.queue();
         loop {
             if let Some(job) = queue.jobs.iter_mut().find_map(VecDeque::pop_front) {
                 queue.busy += 1;
                 drop(queue);
                 job();
+                while let Some(next) = NEXT.take() {
+                    next();
+                }
                 queue = self.queue();
                 queue.busy -= 1;
             } else if queue.closed {
@@ -166,12 +182,20 @@ impl CpuPool {
 
     /// Queues `job`, which nobody waits for. A panic of it costs nothing but itself.
     pub fn spawn(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
-        self.shared.push(
-            stage,
-            Box::new(move || {
-                let _ = catch_unwind(AssertUnwindSafe(job));
-            }),
-        );
+        self.shared.push(stage, caught(job));
+    }
+
+    /// The same for a job that is about to end, on a thread of this pool: what it leaves behind is done by this thread
+    /// next, which wakes nobody and finds its data near. Elsewhere, and for the second such job, it is
+    /// [`spawn`](Self::spawn).
+    pub fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
+        let job = caught(job);
+        let is_ours = POOL.get() == self.shared.address();
+        if is_ours && NEXT.with_borrow(Option::is_none) {
+            NEXT.set(Some(job));
+        } else {
+            self.shared.push(stage, job);
+        }
     }
 
     /// Whether no job waits and at most one thread works, which is the caller's when a job asks.
@@ -206,6 +230,13 @@ impl CpuPool {
         // Outside the lock: what a job owns may queue another one as it goes.
         drop(dropped);
     }
+}
+
+/// A job whose panic costs nothing but itself.
+fn caught(job: impl FnOnce() + Send + 'static) -> Job {
+    Box::new(move || {
+        let _ = catch_unwind(AssertUnwindSafe(job));
+    })
 }
 
 impl Drop for CpuPool {
@@ -311,6 +342,27 @@ mod tests {
             order,
             [Stage::Finish, Stage::Infer, Stage::Begin, Stage::Begin]
         );
+    }
+
+    #[tokio::test]
+    async fn what_a_job_leaves_behind_is_done_next_by_its_own_thread() {
+        let pool = Arc::new(pool(2));
+        let (log, order) = mpsc::channel();
+        let (owner, first) = (Arc::clone(&pool), log.clone());
+        pool.run(Stage::Begin, move || {
+            let here = thread::current().id();
+            let asks = Arc::clone(&owner);
+            owner.spawn_next(Stage::Infer, move || {
+                let is_here = thread::current().id() == here;
+                first.send(is_here && asks.is_quiet()).unwrap();
+            });
+        })
+        .await
+        .unwrap();
+        assert_eq!(order.recv(), Ok(true));
+        // Elsewhere it is queued as any other.
+        pool.spawn_next(Stage::Infer, move || log.send(false).unwrap());
+        assert_eq!(order.recv(), Ok(false));
     }
 
     #[tokio::test]

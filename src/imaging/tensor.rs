@@ -1,10 +1,12 @@
 //! Pixels to network input: normalised, planar, written straight into a batch row.
 
+mod planes;
+
 use image::RgbImage;
-use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use super::resize::{Pixel, point, triangle};
+use planes::{Planes, widen};
 
 /// The order of the channel planes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -105,7 +107,7 @@ pub fn letterbox_into(
     if !picture.is_empty() {
         let mut lines = point::lines(picture, fit.width, fit.height);
         while let Some(line) = lines.next() {
-            planes.push(line);
+            planes.mix(&line, fit.width as usize);
         }
     }
     planes.pad();
@@ -130,7 +132,7 @@ pub fn preprocess_into(
     if !picture.is_empty() {
         let mut lines = triangle::lines(picture, width, height);
         while let Some(line) = lines.next() {
-            planes.push(line);
+            planes.spread(line, width as usize);
         }
     }
     planes.pad();
@@ -149,74 +151,6 @@ pub fn fill_row(picture: &RgbImage, normalisation: &Normalisation, row: &mut [f3
     {
         widen(source, &mut line);
         planes.push(&line);
-    }
-}
-
-/// The planes of a row, filled line by line from the top.
-struct Planes<'a> {
-    /// What is still to be filled, in the output's order.
-    rest: [&'a mut [f32]; 3],
-    width: usize,
-    normalisation: Normalisation,
-}
-
-impl<'a> Planes<'a> {
-    /// # Panics
-    /// When `row` does not hold three values a pixel.
-    fn new(row: &'a mut [f32], (width, height): (u32, u32), normalisation: &Normalisation) -> Self {
-        let (width, height) = (width as usize, height as usize);
-        let len = width * height;
-        assert_eq!(row.len(), 3 * len, "a row of 3×{height}×{width}");
-        let (first, others) = row.split_at_mut(len);
-        let (second, third) = others.split_at_mut(len);
-        Self {
-            rest: [first, second, third],
-            width,
-            normalisation: *normalisation,
-        }
-    }
-
-    /// Writes the next line of each plane, and padding where `pixels` is shorter.
-    fn push(&mut self, pixels: &[Pixel]) {
-        let channels = self.normalisation.planes();
-        for (plane, (rest, channel)) in self.rest.iter_mut().zip(channels).enumerate() {
-            let Some((line, below)) = std::mem::take(rest).split_at_mut_checked(self.width) else {
-                return;
-            };
-            *rest = below;
-            let (mean, scale) = (
-                self.normalisation.mean[plane],
-                self.normalisation.scale[plane],
-            );
-            let (inside, padding) = line.split_at_mut(pixels.len().min(line.len()));
-            normalise(pixels, channel, mean, scale, inside);
-            padding.fill(self.normalisation.of(0, plane));
-        }
-    }
-
-    /// Fills what is left with padding.
-    fn pad(self) {
-        for (plane, rest) in self.rest.into_iter().enumerate() {
-            rest.fill(self.normalisation.of(0, plane));
-        }
-    }
-}
-
-/// Writes one normalised channel of a line.
-#[multiversion(targets = "simd")]
-fn normalise(pixels: &[Pixel], channel: usize, mean: f32, scale: f32, out: &mut [f32]) {
-    let shift = 8 * channel as u32;
-    for (out, pixel) in out.iter_mut().zip(pixels) {
-        let sample = (u32::from_le_bytes(*pixel) >> shift) & 255;
-        *out = (sample as i32 as f32 - mean) * scale;
-    }
-}
-
-/// Gives a line of a picture four bytes a pixel.
-#[multiversion(targets = "simd")]
-fn widen(line: &[u8], out: &mut [Pixel]) {
-    for (out, pixel) in out.iter_mut().zip(line.as_chunks::<3>().0) {
-        *out = [pixel[0], pixel[1], pixel[2], 0];
     }
 }
 

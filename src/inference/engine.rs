@@ -192,7 +192,16 @@ impl Row {
     }
 
     /// Lets the row run. The future resolves to its answer; dropping it before the run begins takes the row out.
-    pub fn commit(mut self) -> Pending {
+    pub fn commit(self) -> Pending {
+        self.commit_as(Turn::Queued)
+    }
+
+    /// The same as the last thing that a job of the pool does: its thread runs the row next, unless a device does.
+    pub fn commit_last(self) -> Pending {
+        self.commit_as(Turn::Next)
+    }
+
+    fn commit_as(mut self, turn: Turn) -> Pending {
         let (reply, answer) = oneshot::channel();
         if let Some((place, memory)) = self.claimed.take() {
             let shared = &self.shared;
@@ -202,7 +211,7 @@ impl Row {
                 batcher.ready(&place, memory, Answer(reply), now);
                 batcher.route()
             };
-            shared.call(route);
+            shared.call(route, turn);
         }
         Pending(answer)
     }
@@ -217,9 +226,18 @@ impl Drop for Row {
                 batcher.route()
             };
             // The rest of its slab may have waited for this row only.
-            self.shared.call(route);
+            self.shared.call(route, Turn::Queued);
         }
     }
+}
+
+/// When the pool runs a row.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// When a thread gets to it.
+    Queued,
+    /// When the job that committed it ends, on the same thread.
+    Next,
 }
 
 /// The answer to come of a committed row.
@@ -244,8 +262,8 @@ impl Shared {
     /// Calls whoever runs the rows that go this way, now and, where slabs may wait to fill, when the wait is over.
     ///
     /// Rows that were claimed for the device may find that it has gone down meanwhile; then both are called.
-    fn call(self: &Arc<Self>, route: Route) {
-        self.call_now(route);
+    fn call(self: &Arc<Self>, route: Route, turn: Turn) {
+        self.call_now(route, turn);
         let delay = match (route, self.groupings.device) {
             (Route::Device, Some(device)) => device.max_delay,
             _ => self.groupings.cpu.max_delay,
@@ -254,19 +272,19 @@ impl Shared {
             let shared = Arc::clone(self);
             self.runtime.spawn(async move {
                 tokio::time::sleep(delay).await;
-                shared.call_now(route);
+                shared.call_now(route, Turn::Queued);
             });
         }
     }
 
-    fn call_now(self: &Arc<Self>, route: Route) {
-        match (&self.device, route) {
-            (Some(device), Route::Device) => device.wake.notify_one(),
-            (Some(device), Route::Cpu) => {
-                self.queue_turn();
-                device.wake.notify_one();
-            }
-            (None, _) => self.queue_turn(),
+    fn call_now(self: &Arc<Self>, route: Route, turn: Turn) {
+        if let Some(device) = &self.device {
+            device.wake.notify_one();
+        }
+        match (route, turn) {
+            (Route::Device, _) => {}
+            (Route::Cpu, Turn::Queued) => self.queue_turn(),
+            (Route::Cpu, Turn::Next) => self.turn_next(),
         }
     }
 

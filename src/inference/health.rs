@@ -138,14 +138,12 @@ impl Health {
     pub fn failed(&self, failure: Failure, now: Duration) -> bool {
         let mut inner = self.inner();
         // A device that hangs or lies is not given another row to try it with.
-        let is_down = match failure.fault {
-            Fault::Hung | Fault::WrongAnswer => {
-                inner.breaker.failed(now);
-                inner.breaker.take_down(now);
-                true
-            }
-            _ => inner.breaker.failed(now),
-        };
+        let is_enough = inner.breaker.failed(now);
+        let is_grave = matches!(failure.fault, Fault::Hung | Fault::WrongAnswer);
+        if is_grave && !is_enough {
+            inner.breaker.take_down(now);
+        }
+        let is_down = is_enough || is_grave;
         inner.last = Some(failure);
         is_down
     }

@@ -9,14 +9,14 @@ use crate::{
     imaging::{
         encode::{OutputFormat, encode},
         geometry::Landmarks,
-        quality::{self, PictureQuality},
         warp::align_face,
     },
     inference::engine::Pending,
     pipeline::{
-        Held,
+        Held, Pipeline,
         embed::Embedder,
         options::{ScanKind, ScanOptions},
+        quality::{Grader, Measuring},
     },
 };
 
@@ -25,6 +25,7 @@ use crate::{
 pub(super) struct Crops {
     picture: Arc<Held>,
     embedder: Embedder,
+    grader: Option<Grader>,
     embed: bool,
     measure: bool,
     keep: bool,
@@ -34,17 +35,18 @@ pub(super) struct Crops {
 /// A face that was cut out; all is absent when its points are degenerate, so that no crop can be cut.
 #[derive(Default)]
 pub(super) struct CutFace {
-    pub measures: Option<PictureQuality>,
+    pub measures: Option<Measuring>,
     pub embedding: Option<Pending>,
     pub png: Option<Vec<u8>>,
 }
 
 impl Crops {
     /// What `options` ask to be done; `None` when that is nothing.
-    pub fn asked(picture: &Arc<Held>, embedder: &Embedder, options: &ScanOptions) -> Option<Self> {
+    pub fn asked(picture: &Arc<Held>, pipeline: &Pipeline, options: &ScanOptions) -> Option<Self> {
         let crops = Self {
             picture: Arc::clone(picture),
-            embedder: embedder.clone(),
+            embedder: pipeline.embedder.clone(),
+            grader: pipeline.grader.clone(),
             embed: options.kind == ScanKind::Embed,
             measure: options.quality,
             keep: options.crops,
@@ -91,7 +93,9 @@ impl Crops {
         Ok(CutFace {
             // First, so that the model runs while the rest is done.
             embedding: self.embed.then(|| self.embedder.submit(&crop)),
-            measures: self.measure.then(|| quality::measure(&crop)),
+            measures: self
+                .measure
+                .then(|| Grader::measure(self.grader.as_ref(), &crop)),
             png: if self.keep {
                 Some(encode(&crop, OutputFormat::Png)?)
             } else {

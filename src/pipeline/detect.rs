@@ -11,7 +11,7 @@ use crate::{
         tensor::{Letterbox, Normalisation, letterbox_into},
     },
     inference::{
-        engine::{Engine, Pending, RowOutput},
+        engine::{Engine, Pending, Row, RowOutput},
         health::Fault,
         registry::ModelSpec,
     },
@@ -117,21 +117,23 @@ impl Detector {
         Ok(())
     }
 
-    /// Writes the picture into rows, one for each resolution, and lets them run. CPU work.
+    /// Writes the picture into rows, one for each resolution, and lets them run. CPU work, and the last that a job does.
     pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> Submitted {
-        let sizes = [Some(options.det_size), options.second_det_size];
-        let rows = sizes
-            .into_iter()
-            .flatten()
-            .map(|size| {
-                let side = size as usize;
-                let mut row = self.engine.claim(&[3, side, side]);
-                let letterbox =
-                    letterbox_into(picture, (size, size), &self.normalisation, row.values());
-                (Placed { size, letterbox }, row.commit())
-            })
-            .collect();
+        let mut rows = Vec::with_capacity(2);
+        if let Some(size) = options.second_det_size {
+            let (placed, row) = self.write(picture, size);
+            rows.push((placed, row.commit()));
+        }
+        let (placed, row) = self.write(picture, options.det_size);
+        rows.push((placed, row.commit_last()));
         Submitted { rows }
+    }
+
+    fn write(&self, picture: &RgbImage, size: u32) -> (Placed, Row) {
+        let side = size as usize;
+        let mut row = self.engine.claim(&[3, side, side]);
+        let letterbox = letterbox_into(picture, (size, size), &self.normalisation, row.values());
+        (Placed { size, letterbox }, row)
     }
 
     /// The picture as the model sees it, without running the model: `[3, side, side]`, letterboxed and normalised. CPU

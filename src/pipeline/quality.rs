@@ -1,16 +1,96 @@
 //! A face's quality: measured on its aligned crop, judged by a preset.
 
+use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::imaging::{
-    geometry::{BBox, Landmarks},
-    quality::{
-        self, PictureQuality,
-        acceptance::{FaceMeasurements, Preset, Reason, judge},
-        pose::{Pose, pose},
+use crate::{
+    error::Error,
+    imaging::{
+        geometry::{BBox, Landmarks},
+        quality::{
+            self, PictureQuality,
+            acceptance::{FaceMeasurements, Preset, Reason, judge},
+            pose::{Pose, pose},
+        },
+        tensor::{ChannelOrder, Normalisation, fill_row},
+    },
+    inference::{
+        engine::{Engine, Pending},
+        health::Fault,
     },
 };
+
+/// Measures pictures on an engine.
+#[derive(Clone)]
+pub struct Grader {
+    engine: Engine,
+}
+
+/// The measures of a picture, taken or to come.
+pub(super) enum Measuring {
+    /// Taken on the CPU, where the pixels were.
+    Done(PictureQuality),
+    /// On their way through an engine.
+    Pending {
+        /// The row's answer.
+        row: Pending,
+        /// The size of what is measured.
+        measured_at: [u32; 2],
+    },
+}
+
+impl Grader {
+    /// One that runs the quality graph on `engine`.
+    pub fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    /// Measures a picture that has pixels: on the engine where there is one, or else here. CPU work.
+    pub(super) fn measure(grader: Option<&Self>, picture: &RgbImage) -> Measuring {
+        let Some(grader) = grader.filter(|_| !picture.is_empty()) else {
+            return Measuring::Done(quality::measure(picture));
+        };
+        let (width, height) = picture.dimensions();
+        let mut row = grader.engine.claim(&[3, height as usize, width as usize]);
+        fill_row(
+            picture,
+            &Normalisation::identity(ChannelOrder::Rgb),
+            row.values(),
+        );
+        Measuring::Pending {
+            row: row.commit(),
+            measured_at: [width, height],
+        }
+    }
+}
+
+impl Measuring {
+    /// Waits for the measures; and why they were taken on the CPU, where a device was meant to.
+    ///
+    /// # Errors
+    /// A fault of the engine.
+    pub async fn finish(self) -> Result<(PictureQuality, Option<Fault>), Error> {
+        let (row, measured_at) = match self {
+            Self::Done(measures) => return Ok((measures, None)),
+            Self::Pending { row, measured_at } => (row.await?, measured_at),
+        };
+        let measures = row.outputs.first().map(|measures| measures.row(row.row));
+        let Some(&[blur_score, brightness, contrast, sharpness]) = measures else {
+            return Err(Error::Internal(
+                "the quality graph gave no four measures".to_owned(),
+            ));
+        };
+        let measures = PictureQuality {
+            blur_score,
+            brightness,
+            contrast,
+            sharpness,
+            measured_at,
+        };
+        Ok((measures, row.fallback))
+    }
+}
 
 /// How good a face is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

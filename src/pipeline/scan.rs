@@ -14,7 +14,7 @@ use crate::{
         decode::{Picture, decode},
         geometry::{BBox, Landmarks},
         phash::perceptual_hash,
-        quality,
+        quality::{self, PictureQuality},
         warp::ALIGNED_SIDE,
     },
     inference::{engine::Pending, operation::Operation, registry::Family},
@@ -25,7 +25,7 @@ use crate::{
         detect::{DetectedFace, Submitted},
         embed::Embedding,
         options::{ScanKind, ScanOptions},
-        quality::{FaceQuality, Subject},
+        quality::{FaceQuality, Grader, Measuring, Subject},
     },
     pool::Stage,
 };
@@ -103,7 +103,7 @@ struct Opened {
     picture: Arc<Held>,
     info: ImageInfo,
     perceptual_hash: Option<u64>,
-    quality: Option<PictureQualityAnswer>,
+    quality: Option<Measuring>,
     submitted: Option<Submitted>,
     decoding: Duration,
 }
@@ -135,7 +135,7 @@ impl Pipeline {
         timings.queue = millis(self.clock.monotonic() - started);
 
         let mut opened = self.open(bytes, hash, place, options, &mut timings).await?;
-        let crops = Crops::asked(&opened.picture, &self.embedder, options);
+        let crops = Crops::asked(&opened.picture, self, options);
         let found = self
             .find(&mut opened, crops.clone(), options, &mut timings)
             .await?;
@@ -158,13 +158,22 @@ impl Pipeline {
                 _ => Vec::new(),
             };
         }
+        let quality = match opened.quality.take() {
+            Some(measuring) => {
+                let (measures, fallback) = measuring.finish().await?;
+                let operation = Operation::QualityChecks;
+                self.check_rows(options.strict_device, operation, fallback)?;
+                Some(picture_quality(measures))
+            }
+            None => None,
+        };
         timings.total = millis(self.clock.monotonic() - started);
         Ok(Scan {
             image_id: None,
             cached: false,
             image: opened.info,
             perceptual_hash: opened.perceptual_hash,
-            picture_quality: opened.quality,
+            picture_quality: quality,
             faces,
             timings,
         })
@@ -181,7 +190,7 @@ impl Pipeline {
     ) -> Result<Opened, Error> {
         let decoding = self.decoding;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
-        let hint = options.store;
+        let (hint, grader) = (options.store, self.grader.clone());
         let detect = (!options.aligned).then(|| (self.detector.clone(), options.detect.clone()));
         let clock = Arc::clone(&self.clock);
         let opened = self
@@ -189,7 +198,9 @@ impl Pipeline {
                 let began = clock.monotonic();
                 let hash = hash.unwrap_or_else(|| content_hash(&bytes));
                 let picture = decode(&bytes, &decoding)?;
-                let quality = measure.then(|| picture_quality(&picture.pixels));
+                let quality = measure.then(|| {
+                    Grader::measure(grader.as_ref(), &quality::canonical(&picture.pixels))
+                });
                 let info = image_info(&picture, hash);
                 let perceptual_hash = hint.then(|| perceptual_hash(&picture.pixels)).flatten();
                 let decoding = clock.monotonic().saturating_sub(began);
@@ -300,7 +311,16 @@ impl Pipeline {
             if is_embedded {
                 face.embedding = vectors.next().flatten();
             }
-            face.quality = cut.measures.map(|measures| {
+            let measures = match cut.measures {
+                Some(measuring) => {
+                    let (measures, fallback) = measuring.finish().await?;
+                    let operation = Operation::QualityChecks;
+                    self.check_rows(options.strict_device, operation, fallback)?;
+                    Some(measures)
+                }
+                None => None,
+            };
+            face.quality = measures.map(|measures| {
                 let subject = Subject {
                     bbox: face.bbox,
                     score: face.score,
@@ -375,8 +395,7 @@ pub(super) fn image_info(picture: &Picture, hash: ContentHash) -> ImageInfo {
     }
 }
 
-fn picture_quality(picture: &RgbImage) -> PictureQualityAnswer {
-    let measures = quality::measure(&quality::canonical(picture));
+fn picture_quality(measures: PictureQuality) -> PictureQualityAnswer {
     PictureQualityAnswer {
         measures,
         overall: quality::overall(&measures, None),

@@ -177,3 +177,31 @@ fn the_floor_tells_what_each_part_takes() {
         "{figures}"
     );
 }
+
+#[test]
+fn a_soak_sends_requests_of_every_kind_and_follows_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = facescan(["bench", "soak", "--requests", "60", "--clients", "4"])
+        .arg("--pictures")
+        .arg(runtime_dir().join("pictures/t1.jpg"))
+        .arg("--output")
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let figures = &report(&output, folder.path())["figures"];
+    let answered: u64 = figures["answers"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    let left = figures["left"].as_u64().unwrap();
+    assert_eq!(answered + left, 60, "{figures}");
+    assert!(
+        figures["answers"]["200"].as_u64().unwrap() > 30,
+        "{figures}"
+    );
+    assert_eq!(figures["failed"], 0, "{figures}");
+    assert_eq!(figures["tenths"].as_array().unwrap().len(), 10);
+    assert!(figures["peak"].as_f64().unwrap() > 10.0, "{figures}");
+}

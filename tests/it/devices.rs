@@ -109,6 +109,10 @@ async fn a_second_provider_gives_the_cpus_answers() {
     let (_, on_cpu) = faces(&TestApp::start().await, "").await;
     let app = TestApp::with(&OPENVINO).await;
     let (devices, on_device) = faces(&app, "&strict_device=true").await;
+    // Once a plugin is registered, the CPU's own kernels are still the CPU's own.
+    let (_, again) = faces(&TestApp::start().await, "").await;
+    assert_eq!(on_cpu, again);
+    assert_ne!(on_cpu, on_device);
     assert_eq!(devices["face_detection"]["active"], "openvino-cpu");
     assert_eq!(devices["face_embedding"]["active"], "openvino-cpu");
     for (cpu, device) in on_cpu.iter().zip(&on_device) {

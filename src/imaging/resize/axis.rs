@@ -76,18 +76,19 @@ fn filled(
 /// When `from` or `to` is 0.
 pub fn bilinear(from: u32, to: u32, kept: Range<i64>) -> Vec<f32> {
     assert!(from > 0 && to > 0, "an axis has samples");
-    let windows = window::windows(from as usize, to as usize, 1.0, triangle::triangle);
-    let from = from as usize;
-    let mut weights = vec![0.0; kept.clone().count() * from];
-    for (row, position) in weights.chunks_exact_mut(from).zip(kept) {
-        let window = usize::try_from(position).ok().and_then(|p| windows.get(p));
-        if let Some(window) = window {
-            let row = &mut row[window.first..][..window.weights.len()];
-            for (out, weight) in row.iter_mut().zip(&window.weights) {
+    let (old, new) = (from as usize, to as usize);
+    let mut weights = vec![0.0; kept.clone().count() * old];
+    let mut position = 0;
+    window::windows(old, new, 1.0, triangle::triangle, |first, window| {
+        if kept.contains(&position) {
+            let row = usize::try_from(position - kept.start).unwrap_or_default();
+            let row = &mut weights[row * old + first..][..window.len()];
+            for (out, weight) in row.iter_mut().zip(window) {
                 *out = *weight as f32;
             }
         }
-    }
+        position += 1;
+    });
     weights
 }
 

@@ -47,14 +47,15 @@ impl Window {
 }
 
 pub(super) fn windows(old: usize, new: usize) -> Vec<Window> {
-    let fixed = |w: f64| (w * f64::from(1 << FRACTION)).round() as i32;
-    window::windows(old, new, 2.0, kernel)
-        .into_iter()
-        .map(|window| Window {
-            first: window.first,
-            weights: window.weights.into_iter().map(fixed).collect(),
-        })
-        .collect()
+    let fixed = |w: &f64| (w * f64::from(1 << FRACTION)).round() as i32;
+    let mut windows = Vec::with_capacity(new);
+    window::windows(old, new, 2.0, kernel, |first, weights| {
+        windows.push(Window {
+            first,
+            weights: weights.iter().map(fixed).collect(),
+        });
+    });
+    windows
 }
 
 /// Keys' cubic with a = −0.5.

@@ -11,7 +11,7 @@ use ort::{
     environment::Environment,
     session::{
         Session as OrtSession,
-        builder::{AutoDevicePolicy, GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
+        builder::{GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
     },
 };
 
@@ -81,9 +81,15 @@ impl OrtBackend {
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
         if opening.place.provider == Provider::Cpu {
+            // By name: left to itself the runtime may pick any provider it finds, and told to prefer the CPU it picks
+            // OpenVINO once that is registered.
+            let own = self.environment.devices().filter(|device| {
+                device
+                    .ep()
+                    .is_ok_and(|name| name == Provider::Cpu.runtime_name())
+            });
             return builder
-                // Without a device policy the runtime may pick any provider it finds.
-                .with_auto_device(AutoDevicePolicy::PreferCPU)
+                .with_devices(own, None)
                 .map_err(failed)?
                 .with_prepacked_weights(weights)
                 .map_err(failed);

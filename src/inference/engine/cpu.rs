@@ -58,6 +58,11 @@ impl Shared {
         self.pool.spawn(Stage::Infer, move || shared.turn());
     }
 
+    pub(super) fn turn_next(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        self.pool.spawn_next(Stage::Infer, move || shared.turn());
+    }
+
     /// Runs the oldest rows that are due on a free session, on this thread.
     fn turn(self: &Arc<Self>) {
         let Some(mut session) = self.take_session() else {

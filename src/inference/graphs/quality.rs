@@ -5,6 +5,10 @@ use super::{
     session::{GraphModel, Input},
 };
 
+pub use on_cpu::OnCpu;
+
+mod on_cpu;
+
 /// Variances up to this are none: what rounding leaves of a flat picture.
 const FLAT: f32 = 1e-6;
 

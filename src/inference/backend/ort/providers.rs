@@ -48,7 +48,7 @@ impl OrtBackend {
             Some(name) => self.with_plugin(builder, opening, name),
             None => builder
                 .with_execution_providers(built_in(opening))
-                .map_err(|error| error.message().to_owned()),
+                .map_err(|error| in_short(error.message())),
         }
     }
 
@@ -89,6 +89,12 @@ impl OrtBackend {
             .with_devices([device], Some(&options))
             .map_err(|error| error.message().to_owned())
     }
+}
+
+/// What the runtime says without the place in its source that it says it from.
+fn in_short(message: &str) -> String {
+    let (_, said) = message.rsplit_once(" : FAIL : ").unwrap_or(("", message));
+    said.trim().to_owned()
 }
 
 /// OpenVINO's settings by device. On machines with AMX it computes in bf16 unless it is told otherwise.

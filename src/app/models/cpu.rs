@@ -1,0 +1,153 @@
+//! The sessions on the CPU, and what runs in them.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use super::{Loader, OnCpu, Subject, no_session};
+use crate::{
+    config::CpuProvider,
+    inference::{
+        backend::{BackendError, Opening, Session},
+        device::CpuProof,
+        engine::{Reserve, Sessions},
+        place::{Place, Provider},
+        proof::{self, Probe, Proof, Tolerance},
+        registry::ModelSpec,
+    },
+};
+
+/// Sessions of one model on the CPU at most.
+const MOST_SESSIONS: usize = 16;
+
+/// A provider has to be so many times as fast as the runtime's own kernels to take their place on the CPU.
+const WORTH_IT: f64 = 1.25;
+
+/// How often the two are timed again.
+const ROUNDS: usize = 3;
+
+impl Loader<'_> {
+    /// One session of one thread for each thread of the pool, and one over all of them. Many cores share few sessions
+    /// of several threads instead, as each holds memory of its own.
+    pub(super) fn on_cpu(&self, subject: &Subject, spec: &ModelSpec) -> anyhow::Result<OnCpu> {
+        let threads = self.pool.threads();
+        let count = threads.min(MOST_SESSIONS);
+        let each = NonZeroUsize::new(threads / count).unwrap_or(NonZeroUsize::MIN);
+        let all = self.config.runtime.threads();
+        let open = |place: Place, threads: NonZeroUsize, count: usize| {
+            self.backend.open(&Opening {
+                place,
+                ..Opening::on_cpu(subject.source.model(), threads, count)
+            })
+        };
+        let open_all = |place: Place| -> Result<Sessions, BackendError> {
+            Ok(Sessions {
+                narrow: open(place, each, count)?,
+                wide: if all > each {
+                    open(place, all, 1)?.pop()
+                } else {
+                    None
+                },
+                reserve: None,
+            })
+        };
+        let mut own = open(Place::CPU, each, 1)?.pop().ok_or_else(no_session)?;
+        spec.check_signature(own.signature())?;
+        let (place, proof) = self.choose_for_cpu(subject, own.as_mut(), each);
+        let mut sessions = open_all(place)?;
+        if place != Place::CPU {
+            let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
+            let reserve: Reserve = Arc::new(move || {
+                let opening = Opening::on_cpu(source.model(), each, 1);
+                backend.open(&opening)?.pop().ok_or_else(no_session)
+            });
+            sessions.reserve = Some(reserve);
+        }
+        tracing::info!(model = subject.name, role = %spec.role, backend = self.backend.name(), device = "cpu", provider = place.provider.name(), "model loaded");
+        Ok(OnCpu {
+            sessions,
+            own,
+            place,
+            proof,
+        })
+    }
+
+    /// What runs a model on the CPU: the runtime's own kernels, unless another provider is right and faster.
+    fn choose_for_cpu(
+        &self,
+        subject: &Subject,
+        own: &mut dyn Session,
+        threads: NonZeroUsize,
+    ) -> (Place, Option<CpuProof>) {
+        let asked = self.config.cpu.provider;
+        if asked == CpuProvider::Default {
+            return (Place::CPU, None);
+        }
+        let mut detail = String::new();
+        for &precision in subject.precisions {
+            let place = Place {
+                provider: Provider::OpenvinoCpu,
+                index: 0,
+                precision,
+            };
+            match self.compare_on_cpu(subject, own, place, threads) {
+                Ok((theirs, ours)) => {
+                    detail = format!(
+                        "{precision}: cosine {:.5}, {:.1} ms a row against {:.1} ms",
+                        theirs.cosine, theirs.row_ms, ours.row_ms
+                    );
+                    let used =
+                        asked == CpuProvider::Openvino || theirs.row_ms * WORTH_IT <= ours.row_ms;
+                    if used {
+                        return (place, Some(CpuProof { used, detail }));
+                    }
+                }
+                Err(error) => detail = format!("{precision}: {error}"),
+            }
+        }
+        if asked == CpuProvider::Openvino {
+            tracing::warn!(
+                model = subject.name,
+                reason = detail,
+                "falling back to the runtime's own kernels on the cpu"
+            );
+        }
+        (
+            Place::CPU,
+            Some(CpuProof {
+                used: false,
+                detail,
+            }),
+        )
+    }
+
+    /// How a provider does beside the runtime's own kernels, on one row.
+    fn compare_on_cpu(
+        &self,
+        subject: &Subject,
+        own: &mut dyn Session,
+        place: Place,
+        threads: NonZeroUsize,
+    ) -> Result<(Proof, Proof), String> {
+        self.prove_place(place)?;
+        let text = |error: BackendError| error.to_string();
+        let opening = Opening {
+            place,
+            ..Opening::on_cpu(subject.source.model(), threads, 1)
+        };
+        let mut theirs = self.backend.open(&opening).map_err(text)?;
+        let theirs = theirs.first_mut().ok_or_else(|| text(no_session()))?;
+        let rows = subject.fixed.map_or(1, NonZeroUsize::get);
+        let tolerance = Tolerance::of(place.precision);
+        let probe = Probe::ask(own, &subject.row_shape, rows, tolerance).map_err(text)?;
+        let clock = self.clock.as_ref();
+        let mut found = proof::prove(theirs.as_mut(), &probe, clock).map_err(text)?;
+        let mut ours = proof::prove(own, &probe, clock).map_err(text)?;
+        // In turn, and the best of several, as others may use the cores.
+        for _ in 0..ROUNDS {
+            let again = proof::prove(theirs.as_mut(), &probe, clock).map_err(text)?;
+            found.row_ms = found.row_ms.min(again.row_ms);
+            let again = proof::prove(own, &probe, clock).map_err(text)?;
+            ours.row_ms = ours.row_ms.min(again.row_ms);
+        }
+        Ok((found, ours))
+    }
+}

@@ -1,0 +1,142 @@
+//! Proving a device with the operation's own model.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use super::{Loader, Subject, no_session};
+use crate::inference::{
+    backend::{BackendError, Opening, Session},
+    breaker::Patience,
+    device::{Tried, asked_for},
+    engine::DeviceParts,
+    health::Health,
+    operation::Operation,
+    place::{Place, Precision, Provider},
+    proof::{self, Probe, Proof, Tolerance},
+};
+
+/// Rows that a device is proved with: more than one, so that a row could be taken for another.
+const PROOF_ROWS: usize = 2;
+
+impl Loader<'_> {
+    /// The first of `candidates` that gives the CPU's answers with the model; or why none does.
+    pub(super) fn on_device(
+        &self,
+        subject: &Subject,
+        candidates: &[Provider],
+        index: u32,
+        cpu: &mut dyn Session,
+    ) -> Result<(DeviceParts, Proof), String> {
+        let mut reasons = Vec::new();
+        for &provider in candidates {
+            let precisions = match provider {
+                Provider::OpenvinoCpu => subject.precisions,
+                _ => &[Precision::Full],
+            };
+            for &precision in precisions {
+                let place = Place {
+                    provider,
+                    index: if provider.is_on_cpu() { 0 } else { index },
+                    precision,
+                };
+                match self.on_place(subject, place, cpu) {
+                    Ok(found) => return Ok(found),
+                    Err(reason) => reasons.push(format!("{place}: {reason}")),
+                }
+            }
+        }
+        reasons.dedup();
+        let reason = reasons.join("; ");
+        tracing::warn!(model = subject.name, reason, "falling back to the cpu");
+        Err(reason)
+    }
+
+    fn on_place(
+        &self,
+        subject: &Subject,
+        place: Place,
+        cpu: &mut dyn Session,
+    ) -> Result<(DeviceParts, Proof), String> {
+        self.prove_place(place)?;
+        let text = |error: BackendError| error.to_string();
+        let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
+        let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
+        let open = Arc::new(move || {
+            let opening = Opening {
+                place,
+                memory_limit,
+                ..Opening::on_cpu(source.model(), threads, 1)
+            };
+            backend.open(&opening)?.pop().ok_or_else(no_session)
+        });
+        let mut session = open().map_err(text)?;
+        let rows = subject.fixed.map_or(PROOF_ROWS, NonZeroUsize::get);
+        let tolerance = Tolerance::of(place.precision);
+        let probe = Probe::ask(cpu, &subject.row_shape, rows, tolerance).map_err(text)?;
+        let proof = proof::prove(session.as_mut(), &probe, self.clock.as_ref()).map_err(text)?;
+        let nodes = proof.nodes.get(place.provider.runtime_name());
+        if !proof.nodes.is_empty() && nodes.is_none() {
+            return Err(format!(
+                "the provider took none of the graph's nodes ({:?})",
+                proof.nodes
+            ));
+        }
+        let grouping = self.grouping(subject, place);
+        let (cool_down, longest) = self.config.devices.cool_downs();
+        let patience = Patience {
+            failures: self.config.devices.failures_to_trip,
+            cool_down,
+            longest,
+        };
+        tracing::info!(
+            model = subject.name, backend = self.backend.name(), device = %place,
+            cosine = proof.cosine, nodes = ?proof.nodes, "model loaded"
+        );
+        let parts = DeviceParts {
+            place,
+            open,
+            session,
+            grouping,
+            health: Arc::new(Health::new(patience, grouping.max_rows.get())),
+            probe: Arc::new(probe),
+            run_timeout: self.config.devices.run_timeout(),
+            check_every: self.config.devices.check_every(),
+        };
+        Ok((parts, proof))
+    }
+
+    /// Runs the small known graph at a place, once.
+    pub(super) fn prove_place(&self, place: Place) -> Result<(), String> {
+        if let Some(known) = self.places.borrow().known.get(&place) {
+            return known.clone();
+        }
+        let refused =
+            proof::prove_place(self.backend.as_ref(), place, self.config.runtime.threads()).err();
+        let outcome = match &refused {
+            Some(error) => Err(error.to_string()),
+            None => Ok(()),
+        };
+        let mut places = self.places.borrow_mut();
+        places.known.insert(place, outcome.clone());
+        let tried = Tried::new(place, refused);
+        if !places
+            .tried
+            .iter()
+            .any(|known| known.device == tried.device)
+        {
+            places.tried.push(tried);
+        }
+        outcome
+    }
+
+    /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
+    fn memory_limit(&self) -> Option<u64> {
+        let devices = &self.config.devices;
+        let sessions = Operation::ALL
+            .into_iter()
+            .filter(|operation| asked_for(devices, *operation).is_some())
+            .count();
+        devices
+            .memory_limit()
+            .map(|bytes| bytes / sessions.max(1) as u64)
+    }
+}
