@@ -1,4 +1,5 @@
-//! `facescan bench`: how fast a server is, seen from outside, and how fast its models alone could be.
+//! `facescan bench`: how fast a server is, seen from outside, how fast its models alone could be, and what its devices
+//! change.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,6 +17,7 @@ use crate::{
 
 mod child;
 mod compare;
+mod devices;
 mod floor;
 mod load;
 mod report;
@@ -45,6 +47,16 @@ pub enum BenchCommand {
     Compare(compare::CompareArgs),
     /// Send very many requests of every kind to a server of this binary, and see whether its memory stays flat.
     Soak(soak::SoakArgs),
+    /// Measure each operation with its toggle off and on, and say which toggles pay on this machine.
+    ///
+    /// The device is the settings' (GPU_BACKEND, GPU_DEVICE_ID). No server is started and nothing is stored.
+    #[command(
+        after_help = "Examples:\n  facescan bench devices --output .runtime/bench\n  \
+                            GPU_BACKEND=openvino facescan bench devices --operation face_embedding --batch-size 32\n  \
+                            facescan bench devices --image-size small,medium --no-gpu --iterations 100\n\n\
+                            Exit codes: 0 every picture of every batch succeeded · 1 at least one failed"
+    )]
+    Devices(devices::DevicesArgs),
 }
 
 /// Measures and prints a table; the settings file is passed on to the servers that are started.
@@ -67,6 +79,7 @@ pub fn run(
         BenchCommand::Floor(args) => floor::run(&settings, &args),
         BenchCommand::Compare(args) => compare::run(&settings, &args),
         BenchCommand::Soak(args) => soak::run(&settings, &args),
+        BenchCommand::Devices(args) => devices::run(&settings, &args),
     }
 }
 

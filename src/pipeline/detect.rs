@@ -136,6 +136,14 @@ impl Detector {
         (Placed { size, letterbox }, row)
     }
 
+    /// The picture as the model sees it, without running the model: `[3, side, side]`, letterboxed and normalised. CPU
+    /// work.
+    pub fn input(&self, picture: &RgbImage, side: u32) -> Vec<f32> {
+        let mut row = vec![0.0; 3 * (side * side) as usize];
+        letterbox_into(picture, (side, side), &self.normalisation, &mut row);
+        row
+    }
+
     /// Waits for the answers.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ const OPENVINO: [(&str, &str); 4] = [
 ];
 
 /// Whether OpenVINO's plugin is here; there is one for Linux on x86-64 only.
-fn has_openvino() -> bool {
+pub fn has_openvino() -> bool {
     let found = runtime_dir().join("plugins/openvino").is_dir();
     assert!(
         found || !cfg!(all(target_os = "linux", target_arch = "x86_64")),

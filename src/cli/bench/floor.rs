@@ -104,7 +104,7 @@ impl Render for FloorFigures {
                 .into_iter()
                 .collect(),
             throughput: vec![(name, self.throughput)],
-            memory: Vec::new(),
+            ..Plots::default()
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use anyhow::Context;
 use comfy_table::presets::ASCII_MARKDOWN;
 use serde::Serialize;
+use serde_json::Value;
 
 use device::Device;
 pub use plots::Plots;
@@ -19,6 +20,9 @@ mod plots;
 
 /// Figures that can be shown.
 pub trait Render {
+    /// Whether their fields stand in `report.json` beside the machine's, and not below `figures`.
+    const AT_TOP: bool = false;
+
     /// As Markdown tables.
     fn markdown(&self) -> String;
 
@@ -66,7 +70,14 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
     };
     fs::create_dir_all(folder)
         .with_context(|| format!("making the folder {}", folder.display()))?;
-    let json = serde_json::to_string_pretty(&report)? + "\n";
+    let mut json = serde_json::to_value(&report)?;
+    if T::AT_TOP
+        && let Some(fields) = json.as_object_mut()
+        && let Some(Value::Object(figures)) = fields.remove("figures")
+    {
+        fields.extend(figures);
+    }
+    let json = serde_json::to_string_pretty(&json)? + "\n";
     for (name, content) in [("report.json", json), ("report.md", text)] {
         let path = folder.join(name);
         fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;

@@ -223,7 +223,7 @@ async fn soak(
     args: &SoakArgs,
 ) -> anyhow::Result<SoakFigures> {
     let rng = RefCell::new(fastrand::Rng::with_seed(args.seed));
-    let sent = Cell::new(0);
+    let sent = Cell::new(0u64);
     let failed = Cell::new(0);
     let left = Cell::new(0);
     let answers = RefCell::new(BTreeMap::new());
@@ -233,7 +233,7 @@ async fn soak(
         let mut connection = None;
         while sent.get() < args.requests {
             sent.set(sent.get() + 1);
-            if sent.get() % every == 0 {
+            if sent.get().is_multiple_of(every) {
                 let (processes, curve) = &mut *memory.borrow_mut();
                 curve.extend(processes.memory());
             }

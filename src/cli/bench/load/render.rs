@@ -89,6 +89,7 @@ impl Render for LoadFigures {
                 .iter()
                 .map(|server| (name.clone(), server.rss.curve.clone()))
                 .collect(),
+            ..Plots::default()
         }
     }
 }

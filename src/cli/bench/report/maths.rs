@@ -79,6 +79,17 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     })
 }
 
+/// The mean; `None` of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The smallest of the `sorted` values that at least a `share` of them, 0 to 1, do not exceed; `None` of nothing.
+pub fn nearest_rank(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
 /// `of / to`; `None` when that says nothing.
 pub fn ratio(of: f64, to: f64) -> Option<f64> {
     let ratio = of / to;
@@ -136,6 +147,17 @@ mod tests {
         assert_eq!(median([3.0]), Some(3.0));
         assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 2.0, 100.0]), Some(3.0));
+    }
+
+    #[test]
+    fn a_nearest_rank_is_one_of_the_values() {
+        assert_eq!(mean(&[]), None);
+        assert_eq!(mean(&[1.0, 2.0, 6.0]), Some(3.0));
+        assert_eq!(nearest_rank(&[], 0.5), None);
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+        for (share, expected) in [(0.0, 1.0), (0.5, 100.0), (0.99, 198.0), (1.0, 200.0)] {
+            assert_eq!(nearest_rank(&values, share), Some(expected));
+        }
     }
 
     #[test]

@@ -27,16 +27,26 @@ pub struct Plots {
     pub throughput: Vec<(String, f64)>,
     /// Resident memory in MiB, from the run's start to its end.
     pub memory: Vec<(String, Vec<f64>)>,
+    /// Plots of parts, whose files' names begin with the part's name.
+    pub parts: Vec<(String, Plots)>,
 }
 
 type Outcome = anyhow::Result<()>;
 
 impl Plots {
-    /// Draws `latency.svg`, `throughput.svg` and `memory.svg`.
+    /// Draws `latency.svg`, `throughput.svg` and `memory.svg`, and those of the parts, such as `embed_latency.svg`.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn draw(&self, folder: &Path) -> Outcome {
+        self.draw_as(folder, "")
+    }
+
+    fn draw_as(&self, folder: &Path, prefix: &str) -> Outcome {
+        let file = |name: &str| folder.join(format!("{prefix}{name}"));
+        for (name, part) in &self.parts {
+            part.draw_as(folder, &format!("{prefix}{name}_"))?;
+        }
         if !self.latency.is_empty() {
             let lines: Vec<(&str, Vec<f64>)> = self
                 .latency
@@ -49,16 +59,10 @@ impl Plots {
                     .to_owned()
             };
             let title = "Latency in milliseconds";
-            draw_lines(
-                &folder.join("latency.svg"),
-                title,
-                &lines,
-                SHOWN.len(),
-                &label,
-            )?;
+            draw_lines(&file("latency.svg"), title, &lines, SHOWN.len(), &label)?;
         }
         if !self.throughput.is_empty() {
-            draw_bars(&folder.join("throughput.svg"), &self.throughput)?;
+            draw_bars(&file("throughput.svg"), &self.throughput)?;
         }
         if !self.memory.is_empty() {
             let lines: Vec<(&str, Vec<f64>)> = self
@@ -67,7 +71,7 @@ impl Plots {
                 .map(|(name, curve)| (name.as_str(), curve.clone()))
                 .collect();
             let title = "Resident memory in MiB, over the run";
-            draw_lines(&folder.join("memory.svg"), title, &lines, 10, &|at| {
+            draw_lines(&file("memory.svg"), title, &lines, 10, &|at| {
                 format!("{at:.0}")
             })?;
         }
@@ -177,10 +181,15 @@ mod tests {
             p99_9: 40.0,
             max: 50.0,
         };
+        let alone = Plots {
+            throughput: vec![("small on".to_owned(), 3.0)],
+            ..Plots::default()
+        };
         let plots = Plots {
             latency: vec![("ours".to_owned(), latency)],
             throughput: vec![("floor".to_owned(), 30.0), ("ours".to_owned(), 28.0)],
-            memory: Vec::new(),
+            parts: vec![("part".to_owned(), alone)],
+            ..Plots::default()
         };
         plots.draw(folder.path()).unwrap();
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name));
@@ -191,5 +200,6 @@ mod tests {
         let throughput = read("throughput.svg").unwrap();
         assert!(throughput.contains("floor") && throughput.contains("ours"));
         assert!(read("memory.svg").is_err());
+        assert!(read("part_throughput.svg").unwrap().contains("small on"));
     }
 }

@@ -106,6 +106,8 @@ fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     if opening.place.provider.is_on_cpu() {
         settings["INFERENCE_NUM_THREADS"] = json!(opening.threads.to_string());
         settings["NUM_STREAMS"] = json!("1");
+        // Pinned, the threads of all sessions share the first cores.
+        settings["ENABLE_CPU_PINNING"] = json!("NO");
         settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
             Precision::Full => "f32",
             Precision::Reduced => "bf16",

@@ -1,0 +1,165 @@
+//! What the figures come to: the gains of each toggle, and whether to switch it on.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    figures::{Cell, Pair},
+    material::Size,
+};
+use crate::{
+    cli::bench::report::{figure, maths::ratio},
+    inference::operation::Operation,
+};
+
+/// A toggle that saves less of the time than this, in percent, is not worth a device.
+const WORTH_IT: f64 = 10.0;
+
+/// What follows from the figures.
+#[derive(Debug, Default, Serialize)]
+pub struct Analysis {
+    /// What the toggle gains, by operation and size.
+    pub performance_gains: BTreeMap<Operation, BTreeMap<Size, Gains>>,
+    /// Whether to switch it on.
+    pub recommendations: BTreeMap<Operation, Recommendation>,
+}
+
+/// What a toggle gains; both are absent where only one side was measured, or both ran on the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Gains {
+    /// How much shorter a batch's mean time is, in percent of that without: negative when it is longer.
+    pub time_improvement_percent: Option<f64>,
+    /// How many more pictures, or faces, a second there are, in percent of those without.
+    pub throughput_improvement_percent: Option<f64>,
+}
+
+/// What to do with an operation's toggle on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The variable that switches it.
+    pub setting: String,
+    /// Whether to switch it on; absent where only one side was measured.
+    pub toggle: Option<Advice>,
+    /// The size whose gains decided: medium, or the one in the middle of those measured.
+    pub judged_at: Size,
+    /// Why.
+    pub reason: String,
+}
+
+/// Whether to switch a toggle on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advice {
+    /// It pays.
+    On,
+    /// It does not.
+    Off,
+}
+
+/// Draws the conclusions.
+pub fn analyse(results: &BTreeMap<Operation, BTreeMap<Size, Pair>>) -> Analysis {
+    let mut analysis = Analysis::default();
+    for (&operation, sizes) in results {
+        let gains = sizes.iter().map(|(&size, pair)| (size, gains(pair)));
+        analysis
+            .performance_gains
+            .insert(operation, gains.collect());
+        if let Some(judged_at) = middle(sizes) {
+            let (toggle, reason) = advise(sizes, judged_at);
+            let recommendation = Recommendation {
+                setting: format!("{}_GPU", operation.name().to_uppercase()),
+                toggle,
+                judged_at,
+                reason,
+            };
+            analysis.recommendations.insert(operation, recommendation);
+        }
+    }
+    analysis
+}
+
+fn gains(pair: &Pair) -> Gains {
+    let (Some(off), Some(on)) = (&pair.gpu_false, &pair.gpu_true) else {
+        return Gains::default();
+    };
+    if !on.is_on_device() {
+        return Gains::default();
+    }
+    let part = |of, to| ratio(of, to).map(|ratio| ratio * 100.0);
+    Gains {
+        time_improvement_percent: part(on.times.mean_time_ms, off.times.mean_time_ms)
+            .map(|percent| 100.0 - percent),
+        throughput_improvement_percent: part(on.mean_throughput, off.mean_throughput)
+            .map(|percent| percent - 100.0),
+    }
+}
+
+/// Medium where it was measured, or else the size in the middle.
+fn middle(sizes: &BTreeMap<Size, Pair>) -> Option<Size> {
+    let of_all = sizes.keys().nth(sizes.len().saturating_sub(1) / 2);
+    let medium = sizes.keys().find(|size| **size == Size::Medium);
+    medium.or(of_all).copied()
+}
+
+fn advise(sizes: &BTreeMap<Size, Pair>, judged_at: Size) -> (Option<Advice>, String) {
+    let pair = sizes.get(&judged_at);
+    let sides = pair.map(|pair| (pair.gpu_false.as_ref(), pair.gpu_true.as_ref()));
+    let Some((Some(_), Some(on))) = sides else {
+        return (
+            None,
+            "only one side was measured: leave --gpu and --no-gpu out".to_owned(),
+        );
+    };
+    let off = |reason: String| (Some(Advice::Off), reason);
+    if !on.is_on_device() {
+        let reason = on.reason.as_deref().unwrap_or("no reason is known");
+        return off(format!("it runs on the CPU all the same: {reason}"));
+    }
+    let blemish = sizes.iter().find_map(|(size, pair)| {
+        pair.cells().find_map(|(toggle, cell)| {
+            blemish(cell).map(|what| format!("{what} ({}, {})", size.name(), toggle.name()))
+        })
+    });
+    if let Some(blemish) = blemish {
+        return off(blemish);
+    }
+    let gained = pair
+        .map(gains)
+        .and_then(|gains| gains.time_improvement_percent);
+    let device = &on.active;
+    let size = judged_at.name();
+    match gained {
+        Some(percent) if percent > WORTH_IT => (
+            Some(Advice::On),
+            format!(
+                "on {device} a batch takes {} % less time ({size})",
+                figure(percent)
+            ),
+        ),
+        Some(percent) if percent < 0.0 => off(format!(
+            "on {device} a batch takes {} % more time ({size})",
+            figure(-percent)
+        )),
+        Some(percent) => off(format!(
+            "on {device} a batch takes {} % less time ({size}), which is not more than {WORTH_IT} %",
+            figure(percent)
+        )),
+        None => off("the times say nothing".to_owned()),
+    }
+}
+
+/// What went wrong in a cell.
+fn blemish(cell: &Cell) -> Option<String> {
+    if let Some((code, failed)) = cell.errors.first_key_value() {
+        return Some(format!(
+            "{} failed with {code}: {}",
+            failed.count, failed.first
+        ));
+    }
+    let (reason, rows) = cell.fallback_rows.first_key_value()?;
+    Some(format!("{rows} rows fell back to the CPU: {reason}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! One application with its toggles all off or all on.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    DevicesArgs,
+    figures::{Application, Toggle},
+};
+use crate::{
+    app::App,
+    clock::SystemClock,
+    config::Config,
+    inference::{
+        backend::Backend,
+        device::{DevicesReport, OperationReport},
+        operation::Operation,
+    },
+};
+
+mod measure;
+mod prepare;
+
+/// An application that is measured.
+pub struct Session<'a> {
+    app: App,
+    toggle: Toggle,
+    args: &'a DevicesArgs,
+    start_ms: f64,
+}
+
+impl<'a> Session<'a> {
+    /// Starts the application of `config` with every toggle off or on.
+    ///
+    /// # Errors
+    /// When a model cannot be used.
+    pub async fn start(
+        config: &Config,
+        toggle: Toggle,
+        args: &'a DevicesArgs,
+        backend: &Arc<dyn Backend>,
+    ) -> anyhow::Result<Self> {
+        let mut config = config.clone();
+        // Nothing is kept, so no file may appear.
+        config.database.url = Some("sqlite::memory:".to_owned().into());
+        let devices = &mut config.devices;
+        devices.all_gpu = toggle == Toggle::On;
+        for own in [
+            &mut devices.face_detection,
+            &mut devices.face_embedding,
+            &mut devices.image_processing,
+            &mut devices.image_enhancement,
+            &mut devices.quality_checks,
+        ] {
+            *own = None;
+        }
+        // A batch is to be in work as a whole, whatever the server holds decoded at a time.
+        let together = config.imaging.decoded_pictures();
+        config.imaging.max_decoded = together.max(args.batch_size.get());
+        let begun = Instant::now();
+        let clock = Arc::new(SystemClock::start());
+        let app = App::start(config, Arc::clone(backend), clock).await?;
+        Ok(Self {
+            app,
+            toggle,
+            args,
+            start_ms: millis(begun.elapsed()),
+        })
+    }
+
+    /// What it says of its devices, once it has stopped.
+    pub fn stop(self) -> Application {
+        Application {
+            start_ms: self.start_ms,
+            devices: self.app.pipeline.devices.report(),
+        }
+    }
+
+    fn devices(&self) -> DevicesReport {
+        self.app.pipeline.devices.report()
+    }
+
+    fn report(&self, operation: Operation) -> Option<OperationReport> {
+        self.devices().operations.remove(operation.name())
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,170 @@
+//! Batches and what is read of them.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use anyhow::Context;
+
+use super::{Session, millis};
+use crate::{
+    cli::bench::{
+        devices::{
+            batch::Work,
+            figures::{Cell, Failed, Memory, Span, Times, Toggle},
+            material::{Item, Material},
+        },
+        load::process::Processes,
+    },
+    error::Error,
+    inference::{device::OperationReport, operation::Operation},
+};
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+impl Session<'_> {
+    /// Measures an operation on some material.
+    ///
+    /// # Errors
+    /// When the settings' options are refused; what fails within a batch is a result.
+    pub async fn measure(&self, operation: Operation, material: &Material) -> anyhow::Result<Cell> {
+        let work = Work::new(&self.app, operation)?;
+        let items = work.items(material);
+        let mut batches = Batches {
+            session: self,
+            work: &work,
+            // Every batch goes on where the last ended, so that each item comes as often.
+            items: items.iter().cycle(),
+            outcomes: Outcomes::default(),
+        };
+        let before = self.report(operation);
+        let mut warm_up = Vec::new();
+        for _ in 0..self.args.warm_up.get() {
+            warm_up.push(batches.time().await);
+        }
+        let failed_in_warm_up = batches.outcomes.failed();
+        let mut memory = Memory::default();
+        let mut gauge = Processes::new(&[std::process::id()]);
+        let active = self.report(operation).map(|report| report.state.active);
+        self.sample(&mut memory, &mut gauge, active.as_deref());
+        let mut times_ms = Vec::new();
+        for _ in 0..self.args.iterations.get() {
+            times_ms.push(batches.time().await);
+            self.sample(&mut memory, &mut gauge, active.as_deref());
+        }
+        let report = self
+            .report(operation)
+            .context("an operation without a device state")?;
+        let times = Times::of(times_ms);
+        let outcomes = batches.outcomes;
+        let (timed, batch_size) = (times.times_ms.len(), self.args.batch_size.get());
+        let failed_when_timed = outcomes.failed() - failed_in_warm_up;
+        let succeeded = (timed * batch_size - failed_when_timed) as f64;
+        Ok(Cell {
+            reason: self.reason(&report),
+            cpu_provider: report.cpu_provider.clone(),
+            distinct: items.len().min((timed + warm_up.len()) * batch_size),
+            batch_size,
+            mean_throughput: succeeded / times.seconds().max(f64::MIN_POSITIVE),
+            success_rate: 1.0 - outcomes.failed() as f64 / outcomes.items.max(1) as f64,
+            errors: outcomes.errors,
+            first_run_ms: warm_up.first().copied().unwrap_or_default(),
+            warm_up_ms: warm_up.iter().sum(),
+            device_rows: rows(&report) - before.as_ref().map_or(0, rows),
+            fallback_rows: fallbacks_since(&report, before.as_ref()),
+            requested: report.state.requested,
+            active: report.state.active,
+            times,
+            memory,
+        })
+    }
+
+    /// Why an operation whose toggle is on runs on the CPU.
+    fn reason(&self, report: &OperationReport) -> Option<String> {
+        let is_silent = self.toggle == Toggle::On && report.state.requested == "cpu";
+        report.state.reason.clone().or_else(|| {
+            is_silent.then(|| "the settings name no other device than the CPU".to_owned())
+        })
+    }
+
+    /// Reads the memory, between batches so that it costs none of them.
+    fn sample(&self, memory: &mut Memory, gauge: &mut Processes, active: Option<&str>) {
+        Span::extend(&mut memory.process_mib, gauge.memory());
+        let Some(active) = active.filter(|active| *active != "cpu") else {
+            return;
+        };
+        let devices = self.devices().devices;
+        let device = devices.into_iter().find(|device| device.id == active);
+        let used = device.and_then(|device| device.memory_used);
+        Span::extend(&mut memory.device_mib, used.map(|bytes| bytes as f64 / MIB));
+    }
+}
+
+/// The batches of one measurement.
+struct Batches<'a, I> {
+    session: &'a Session<'a>,
+    work: &'a Work,
+    items: I,
+    outcomes: Outcomes,
+}
+
+impl<'a, I: Iterator<Item = &'a Item>> Batches<'a, I> {
+    /// Runs one, and answers how many milliseconds it took.
+    async fn time(&mut self) -> f64 {
+        let size = self.session.args.batch_size.get();
+        let items: Vec<&Item> = self.items.by_ref().take(size).collect();
+        let begun = Instant::now();
+        let outcomes = self.work.run(&self.session.app.pipeline, items).await;
+        let took = millis(begun.elapsed());
+        outcomes
+            .into_iter()
+            .for_each(|outcome| self.outcomes.add(outcome));
+        took
+    }
+}
+
+/// How the items of all batches went.
+#[derive(Default)]
+struct Outcomes {
+    items: usize,
+    errors: BTreeMap<&'static str, Failed>,
+}
+
+impl Outcomes {
+    fn add(&mut self, outcome: Result<(), Error>) {
+        self.items += 1;
+        if let Err(error) = outcome {
+            let of_a_kind = self.errors.entry(error.kind().code);
+            let failed = of_a_kind.or_insert_with(|| Failed {
+                count: 0,
+                first: error.to_string(),
+            });
+            failed.count += 1;
+        }
+    }
+
+    fn failed(&self) -> usize {
+        self.errors.values().map(|failed| failed.count).sum()
+    }
+}
+
+fn rows(report: &OperationReport) -> u64 {
+    report.health.as_ref().map_or(0, |health| health.rows)
+}
+
+/// The fallbacks that `before` does not have yet.
+fn fallbacks_since(
+    now: &OperationReport,
+    before: Option<&OperationReport>,
+) -> BTreeMap<&'static str, u64> {
+    let counts = |report: &OperationReport| {
+        let health = report.health.as_ref();
+        health
+            .map(|health| health.fallbacks.clone())
+            .unwrap_or_default()
+    };
+    let known = before.map(counts).unwrap_or_default();
+    counts(now)
+        .into_iter()
+        .map(|(reason, rows)| (reason, rows - known.get(reason).unwrap_or(&0)))
+        .filter(|(_, rows)| *rows > 0)
+        .collect()
+}

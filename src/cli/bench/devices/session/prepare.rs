@@ -1,0 +1,66 @@
+//! Making the material: with the application's own decoder and detector, before anything is timed.
+
+use anyhow::Context;
+
+use super::Session;
+use crate::{
+    cli::bench::{
+        devices::material::{Item, Material, Size},
+        workload::Picture,
+    },
+    imaging::{decode::decode, warp::align_face},
+    pipeline::options::{ScanKind, ScanRequest},
+};
+
+impl Session<'_> {
+    /// The pictures at each size, and the faces that are found in them there.
+    ///
+    /// # Errors
+    /// When a picture cannot be decoded, or no face is found at a size.
+    pub async fn materials(
+        &self,
+        pictures: &[Picture],
+        sizes: &[Size],
+    ) -> anyhow::Result<Vec<Material>> {
+        let mut materials: Vec<Material> = sizes.iter().copied().map(Material::new).collect();
+        for picture in pictures {
+            let add = async {
+                let decoded = decode(&picture.bytes, &self.app.pipeline.decoding)?.pixels;
+                for material in &mut materials {
+                    let item = Item::new(material.size.fit(&decoded))?;
+                    material.crops.extend(self.faces(&item).await?);
+                    material.pictures.push(item);
+                }
+                anyhow::Ok(())
+            };
+            add.await
+                .with_context(|| format!("preparing {}", picture.path.display()))?;
+        }
+        for material in &materials {
+            anyhow::ensure!(
+                !material.crops.is_empty(),
+                "no face is found in the pictures with a long side of {} pixels; name others with --pictures",
+                material.size.long_side()
+            );
+        }
+        Ok(materials)
+    }
+
+    /// The aligned crops of a picture's faces.
+    async fn faces(&self, item: &Item) -> anyhow::Result<Vec<Item>> {
+        let asked = ScanRequest {
+            store: Some(false),
+            ..ScanRequest::default()
+        };
+        let pipeline = &self.app.pipeline;
+        let thresholds = &pipeline.detector.spec.thresholds;
+        let options = asked.resolve(ScanKind::Detect, &self.app.config, thresholds)?;
+        let scan = pipeline.scan(item.file.clone(), Some(item.hash), &options);
+        let faces = scan.await?.faces;
+        faces
+            .iter()
+            .filter_map(|face| align_face(&item.pixels, face.landmarks.as_ref()?))
+            .map(Item::new)
+            .collect()
+    }
+}
