@@ -3,7 +3,7 @@
 //! Rows of many requests run together. A caller claims a row, writes its pixels straight into the staging memory and
 //! commits it; the answer comes with the index of its row in the batch that it ran in.
 //!
-//! Every engine has sessions on the CPU ([`cpu`]), and may have a device ([`device`]). Rows go to the device while it is
+//! Every engine has sessions on the CPU (`cpu`), and may have a device (`device`). Rows go to the device while it is
 //! up; those that it fails on run on the CPU, from the same memory.
 
 use std::{
