@@ -11,16 +11,18 @@ use crate::{
     admission::{Admission, Budgets, gate::Gate},
     clock::Clock,
     config::Config,
-    imaging::{decode::DecodeOptions, limits::Limits},
+    imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory},
     inference::{
         backend::Backend,
-        device::{Assignment, Devices, asked_for},
+        device::Devices,
         operation::Operation,
-        place::Place,
         registry::{ModelSpec, Registry},
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, detect::Detector, embed::Embedder, quality::Grader, stored::model_file},
+    pipeline::{
+        Pipeline, detect::Detector, embed::Embedder, enhance::Finishing, quality::Grader,
+        stored::model_file,
+    },
     pool::CpuPool,
     store::{self, Model, Store, StoreError, StoreSettings},
     telemetry::metrics::Metrics,
@@ -29,6 +31,10 @@ use crate::{
 use models::{Loader, Places};
 
 mod models;
+
+/// Memory of pictures that is kept for the next ones, for each thread that decodes, in bytes: a picture of 12
+/// megapixels.
+const PIXEL_BYTES: usize = 36 << 20;
 
 /// A running application.
 pub struct App {
@@ -90,14 +96,14 @@ impl App {
         };
         let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
         let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
+        let known = Detector::letterboxing_probe(&detecting.spec.input.normalisation());
+        let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, known);
+        let known = Finishing::probe();
+        let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, known);
         let (measuring, quality) = loader.load_quality();
         let tried = loader.places.into_inner().into_tried();
         let mut assignments = vec![detecting.assignment, embedding.assignment];
-        assignments.extend(
-            [Operation::ImageProcessing, Operation::ImageEnhancement]
-                .map(|operation| on_cpu_only(&config, operation)),
-        );
-        assignments.push(quality);
+        assignments.extend([processed, enhanced, quality]);
         let devices = Devices::new(assignments, tried, Arc::clone(&clock));
         devices.announce();
         let (detector_spec, detector_engine) = (detecting.spec, detecting.engine);
@@ -118,6 +124,9 @@ impl App {
         let limits = &config.limits;
         let pipeline = Pipeline {
             grader: measuring.map(Grader::new),
+            processing,
+            enhancing,
+            memory: Arc::new(PixelMemory::new(PIXEL_BYTES * pool.threads())),
             detector,
             embedder: Embedder::new(
                 embedder_spec,
@@ -180,23 +189,6 @@ impl App {
         store
             .register_models(&models, self.pipeline.clock.now())
             .await
-    }
-}
-
-/// An operation that has no graph for accelerators.
-fn on_cpu_only(config: &Config, operation: Operation) -> Assignment {
-    let asked = asked_for(&config.devices, operation);
-    Assignment {
-        operation,
-        requested: asked.map_or_else(
-            || "cpu".to_owned(),
-            |(backend, index)| format!("{backend}:{index}"),
-        ),
-        device: Err(
-            asked.map(|_| format!("{} runs on the cpu only in this version", operation.name()))
-        ),
-        cpu: Place::CPU,
-        cpu_proof: None,
     }
 }
 

@@ -7,6 +7,7 @@ pub mod enhance;
 pub mod format;
 pub mod geometry;
 pub mod limits;
+pub mod memory;
 pub mod phash;
 pub mod quality;
 pub mod resize;

@@ -2,7 +2,7 @@
 //!
 //! [`scan`] is the stages of one image; [`stored`] puts the database around them.
 
-use std::{collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
+use std::{borrow::Borrow, collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
 
 use image::RgbImage;
 
@@ -10,11 +10,12 @@ use crate::{
     admission::gate::{Gate, Place},
     clock::Clock,
     error::Error,
-    imaging::decode::DecodeOptions,
+    imaging::{decode::DecodeOptions, memory::PixelMemory},
     inference::{
         device::{DeviceState, Devices},
         health::Fault,
         operation::Operation,
+        pictures::PictureLane,
     },
     pipeline::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed},
@@ -22,7 +23,7 @@ use crate::{
         embed::Embedder,
         quality::Grader,
     },
-    pool::{CpuPool, Stage},
+    pool::CpuPool,
     store::Store,
 };
 
@@ -50,8 +51,14 @@ pub struct Pipeline {
     pub embedder: Embedder,
     /// Measures quality on a device, where one does.
     pub grader: Option<Grader>,
+    /// Makes the detector's input from pictures.
+    pub processing: PictureLane,
+    /// Enhances pictures.
+    pub enhancing: PictureLane,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
+    /// Where pictures are decoded into.
+    pub memory: Arc<PixelMemory>,
     /// Which device each operation runs on.
     pub devices: Arc<Devices>,
     /// The database.
@@ -66,23 +73,30 @@ pub struct Pipeline {
 /// request that began it is gone.
 pub(crate) struct Held {
     pixels: RgbImage,
-    _place: Option<Place>,
+    memory: Arc<PixelMemory>,
+    _place: Place,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.memory
+            .keep(std::mem::take(&mut self.pixels).into_raw());
+    }
 }
 
 impl Held {
-    fn new(pixels: RgbImage, place: Place) -> Arc<Self> {
+    fn new(pixels: RgbImage, place: Place, pipeline: &Pipeline) -> Arc<Self> {
         Arc::new(Self {
             pixels,
-            _place: Some(place),
+            memory: Arc::clone(&pipeline.memory),
+            _place: place,
         })
     }
+}
 
-    /// A picture made from one that is held as long.
-    fn derived(pixels: RgbImage) -> Arc<Self> {
-        Arc::new(Self {
-            pixels,
-            _place: None,
-        })
+impl Borrow<RgbImage> for Held {
+    fn borrow(&self) -> &RgbImage {
+        &self.pixels
     }
 }
 
@@ -94,33 +108,10 @@ impl Deref for Held {
     }
 }
 
-/// What a job on the pool gave, and its times.
-struct Worked<T> {
-    value: T,
-    /// Time it waited for a thread.
-    queued: Duration,
-    /// Time it took.
-    took: Duration,
-}
-
 impl Pipeline {
-    /// Does a piece of CPU work on the pool.
-    async fn work<T: Send + 'static>(
-        &self,
-        stage: Stage,
-        job: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<Worked<T>, Error> {
-        let clock = Arc::clone(&self.clock);
-        let asked = clock.monotonic();
-        let job = move || {
-            let began = clock.monotonic();
-            job().map(|value| Worked {
-                value,
-                queued: began.saturating_sub(asked),
-                took: clock.monotonic().saturating_sub(began),
-            })
-        };
-        self.pool.run(stage, job).await?
+    /// Milliseconds since a time of the clock's.
+    fn since(&self, began: Duration) -> f64 {
+        scan::millis(self.clock.monotonic().saturating_sub(began))
     }
 
     /// The device states of the operations that take part in a request.

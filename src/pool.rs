@@ -14,6 +14,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
+mod drive;
+
 /// Why a job gave no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
@@ -94,6 +96,16 @@ impl Shared {
         drop(queue);
         self.wake.notify_one();
         true
+    }
+
+    /// Lets this thread do a job next when it is one of ours and has no other in mind; queues it otherwise.
+    fn push_next(&self, stage: Stage, job: Job) {
+        let is_ours = POOL.get() == self.address();
+        if is_ours && NEXT.with_borrow(Option::is_none) {
+            NEXT.set(Some(job));
+        } else {
+            self.push(stage, job);
+        }
     }
 
     fn address(&self) -> usize {
@@ -189,13 +201,7 @@ impl CpuPool {
     /// next, which wakes nobody and finds its data near. Elsewhere, and for the second such job, it is
     /// [`spawn`](Self::spawn).
     pub fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
-        let job = caught(job);
-        let is_ours = POOL.get() == self.shared.address();
-        if is_ours && NEXT.with_borrow(Option::is_none) {
-            NEXT.set(Some(job));
-        } else {
-            self.shared.push(stage, job);
-        }
+        self.shared.push_next(stage, caught(job));
     }
 
     /// Whether no job waits and at most one thread works, which is the caller's when a job asks.
@@ -262,12 +268,12 @@ mod tests {
 
     use super::*;
 
-    fn pool(threads: usize) -> CpuPool {
+    pub(super) fn pool(threads: usize) -> CpuPool {
         CpuPool::new(threads.try_into().unwrap()).unwrap()
     }
 
     /// Occupies one thread of the pool until the returned sender is used or dropped.
-    fn occupy(
+    pub(super) fn occupy(
         pool: &CpuPool,
     ) -> (
         mpsc::Sender<()>,

@@ -12,7 +12,9 @@ use crate::{
         engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
         graphs::{quality, session::GraphModel},
         operation::Operation,
+        pictures::PictureDevice,
         place::{Place, Precision, Provider},
+        proof::Proof,
         registry::{ModelSpec, Registry, Role},
     },
     pool::CpuPool,
@@ -21,6 +23,7 @@ use crate::{
 
 mod cpu;
 mod device;
+mod pictures;
 
 /// Opens models and starts their engines.
 pub(super) struct Loader<'a> {
@@ -119,7 +122,7 @@ impl Loader<'_> {
             row_shape: [3, side, side],
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
-        let (parts, assignment) = self.assign(&subject, operation, on_cpu.own.as_mut());
+        let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
         Ok(Loaded {
             spec: Arc::new(spec.clone()),
             engine: self.engine(&subject, on_cpu.sessions, parts, operation),
@@ -143,7 +146,8 @@ impl Loader<'_> {
             row_shape: [3, side, side],
         };
         let operation = Operation::QualityChecks;
-        let (parts, assignment) = self.assign(&subject, operation, &mut quality::OnCpu::default());
+        let mut cpu = quality::OnCpu::default();
+        let (parts, assignment) = self.assign_model(&subject, operation, &mut cpu);
         let engine = parts.map(|parts| {
             let narrow = (0..self.pool.threads())
                 .map(|_| Box::new(quality::OnCpu::default()) as Box<dyn Session>)
@@ -158,28 +162,37 @@ impl Loader<'_> {
         (engine, assignment)
     }
 
-    /// Finds the device that the settings ask for, if they do.
-    fn assign(
+    /// A device for a model, where the settings ask for one.
+    fn assign_model(
         &self,
         subject: &Subject,
         operation: Operation,
         cpu: &mut dyn Session,
     ) -> (Option<DeviceParts>, Assignment) {
-        let (requested, device) = match asked_for(&self.config.devices, operation) {
+        self.assign(operation, |candidates, index| {
+            let precisions = subject.precisions;
+            self.on_device(&subject.name, (candidates, index), precisions, |place| {
+                self.model_at(subject, place, cpu)
+            })
+        })
+    }
+
+    /// Finds the device that the settings ask for, if they do.
+    fn assign<T: OnDevice>(
+        &self,
+        operation: Operation,
+        find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
+    ) -> (Option<T>, Assignment) {
+        let (requested, found) = match asked_for(&self.config.devices, operation) {
             None => ("cpu".to_owned(), Err(None)),
             Some((backend, index)) => (
                 format!("{backend}:{index}"),
-                self.on_device(subject, Provider::candidates(backend), index, cpu)
-                    .map_err(Some),
+                find(Provider::candidates(backend), index).map_err(Some),
             ),
         };
-        let (parts, device) = match device {
+        let (parts, device) = match found {
             Ok((parts, proof)) => {
-                let active = Active {
-                    place: parts.place,
-                    health: Arc::clone(&parts.health),
-                    proof,
-                };
+                let active = parts.active(proof);
                 (Some(parts), Ok(active))
             }
             Err(reason) => (None, Err(reason)),
@@ -228,6 +241,32 @@ impl Loader<'_> {
                 sizes
             },
             max_delay: self.config.batching.max_queue_delay(),
+        }
+    }
+}
+
+/// What runs on a device that was found.
+trait OnDevice {
+    /// What is told of it.
+    fn active(&self, proof: Proof) -> Active;
+}
+
+impl OnDevice for DeviceParts {
+    fn active(&self, proof: Proof) -> Active {
+        Active {
+            place: self.place,
+            health: Arc::clone(&self.health),
+            proof,
+        }
+    }
+}
+
+impl OnDevice for PictureDevice {
+    fn active(&self, proof: Proof) -> Active {
+        Active {
+            place: self.place,
+            health: Arc::clone(&self.health),
+            proof,
         }
     }
 }

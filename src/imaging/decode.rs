@@ -29,6 +29,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, RgbImage};
 
 use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
+use super::memory::PixelMemory;
 
 /// How to decode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,6 +167,18 @@ fn ends_early(error: &ImageError) -> bool {
 /// See [`DecodeError`]. No input panics, and none allocates beyond a small multiple of
 /// [`Limits::decode_bytes`].
 pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Picture, DecodeError> {
+    decode_within(bytes, options, &PixelMemory::new(0))
+}
+
+/// The same into memory that a picture before it had, where the format's decoder can.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_within(
+    bytes: &[u8],
+    options: &DecodeOptions,
+    memory: &PixelMemory,
+) -> Result<Picture, DecodeError> {
     options.limits.check_bytes(bytes.len() as u64)?;
     let format = match sniff(bytes) {
         Sniffed::Accepted(format) => format,
@@ -178,7 +191,7 @@ pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Picture, DecodeEr
     };
     // The decoders are meant not to panic. One that does must cost its own picture only.
     let decoded = catch_unwind(AssertUnwindSafe(|| match format {
-        Format::Jpeg => jpeg::decode(bytes, options),
+        Format::Jpeg => jpeg::decode(bytes, options, memory),
         Format::Png => png::decode(bytes, options),
         Format::Webp => webp::decode(bytes, options),
         Format::Gif => gif::decode(bytes, options),

@@ -148,56 +148,104 @@ pub fn automatic_factor(width: u32, height: u32) -> u32 {
 
 /// Enhances a picture. A picture without pixels is given back as it is.
 pub fn enhance(picture: &RgbImage, options: &EnhanceOptions) -> Enhanced {
-    let mut work = Enhanced {
-        picture: picture.clone(),
-        scale: 1.0,
-        steps: Vec::new(),
-    };
-    let (width, height) = picture.dimensions();
-    if width == 0 || height == 0 {
-        return work;
+    let begun = Begun::new(picture, options);
+    match &begun.finish {
+        Some(finish) => Enhanced {
+            picture: finish.apply(&begun.picture),
+            scale: begun.scale,
+            steps: begun.steps,
+        },
+        None => begun.into_enhanced(),
     }
-    let low_resolution = width < 500 || height < 400;
-    let applies = |apply| match apply {
-        Apply::Auto => low_resolution,
-        Apply::Always => true,
-        Apply::Never => false,
-    };
-    if options.denoise {
-        work.picture = imageproc::filter::median_filter(&work.picture, 1, 1);
-        work.steps.push(Step::Denoise { window: 3 });
-    }
-    work.upscale(options.upscale);
-    if let Some(gamma) = tone::exponent(&work.picture, options.gamma) {
-        tone::gamma(&mut work.picture, gamma);
-        work.steps.push(Step::Gamma { gamma });
-    }
-    if options.clahe {
-        clahe::equalise(&mut work.picture);
-        work.steps.push(Step::Clahe {
-            clip_limit: clahe::CLIP_LIMIT,
-            tiles: clahe::TILES,
-        });
-    }
-    if applies(options.contrast) {
-        tone::contrast(&mut work.picture, CONTRAST);
-        work.steps.push(Step::Contrast { factor: CONTRAST });
-    }
-    if applies(options.sharpen) {
-        work.picture = filters::sharpness(&work.picture, SHARPNESS);
-        work.steps.push(Step::Sharpness { factor: SHARPNESS });
-        work.picture = filters::unsharp_mask(&work.picture);
-        work.steps.push(Step::UnsharpMask {
-            radius: filters::UNSHARP_RADIUS,
-            percent: filters::UNSHARP_PERCENT,
-            threshold: filters::UNSHARP_THRESHOLD,
-        });
-    }
-    work
 }
 
-impl Enhanced {
-    fn upscale(&mut self, upscale: Upscale) {
+/// A picture after the steps that are done on the CPU always, and what is left to do.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// The pixels so far.
+    pub picture: RgbImage,
+    /// What is left; `None` when that is nothing.
+    pub finish: Option<Finish>,
+    /// Output pixels per input pixel along the long side, at the end.
+    pub scale: f32,
+    /// Every step of the whole, in order.
+    pub steps: Vec<Step>,
+}
+
+/// The steps that a device may do: enlarging, contrast and sharpening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finish {
+    /// The width and height to enlarge to; those of the picture for no enlargement.
+    pub size: (u32, u32),
+    /// Contrast × 1.15 about the mean luma.
+    pub contrast: bool,
+    /// Sharpness × 1.1 and the unsharp mask.
+    pub sharpen: bool,
+}
+
+impl Finish {
+    /// Does it on the CPU.
+    pub fn apply(&self, picture: &RgbImage) -> RgbImage {
+        let mut work = enlarged(picture, self.size);
+        if self.contrast {
+            tone::contrast(&mut work, CONTRAST);
+        }
+        if self.sharpen {
+            work = filters::unsharp_mask(&filters::sharpness(&work, SHARPNESS));
+        }
+        work
+    }
+}
+
+impl Begun {
+    /// Begins with a picture.
+    pub fn new(picture: &RgbImage, options: &EnhanceOptions) -> Self {
+        let (width, height) = picture.dimensions();
+        let mut begun = Self {
+            picture: picture.clone(),
+            finish: None,
+            scale: 1.0,
+            steps: Vec::new(),
+        };
+        if width == 0 || height == 0 {
+            return begun;
+        }
+        let low_resolution = width < 500 || height < 400;
+        let applies = |apply| match apply {
+            Apply::Auto => low_resolution,
+            Apply::Always => true,
+            Apply::Never => false,
+        };
+        if options.denoise {
+            begun.picture = imageproc::filter::median_filter(&begun.picture, 1, 1);
+            begun.steps.push(Step::Denoise { window: 3 });
+        }
+        let size = begun.scale_by(options.upscale);
+        if options.gamma != Gamma::Off || options.clahe {
+            // They come after the enlargement and before what a device may do.
+            begun.picture = enlarged(&begun.picture, size);
+            begun.tone(options);
+        }
+        let finish = Finish {
+            size,
+            contrast: applies(options.contrast),
+            sharpen: applies(options.sharpen),
+        };
+        begun.finish_with(finish);
+        begun
+    }
+
+    /// What there is when nothing is left to do.
+    pub fn into_enhanced(self) -> Enhanced {
+        Enhanced {
+            picture: self.picture,
+            scale: self.scale,
+            steps: self.steps,
+        }
+    }
+
+    /// The size to enlarge to.
+    fn scale_by(&mut self, upscale: Upscale) -> (u32, u32) {
         let (width, height) = self.picture.dimensions();
         let long = width.max(height);
         let most = LONGEST_UPSCALED as f32 / long as f32;
@@ -208,16 +256,51 @@ impl Enhanced {
             Upscale::Factor(factor) => factor.max(1.0).min(most),
         };
         let scaled = |side: u32| (side as f32 * factor).round() as u32;
-        if scaled(long) > long {
-            self.picture = resize(
-                &self.picture,
-                scaled(width),
-                scaled(height),
-                Filter::Bicubic,
-            );
-            self.scale = scaled(long) as f32 / long as f32;
-            self.steps.push(Step::Upscale { factor });
+        if scaled(long) <= long {
+            return (width, height);
         }
+        self.scale = scaled(long) as f32 / long as f32;
+        self.steps.push(Step::Upscale { factor });
+        (scaled(width), scaled(height))
+    }
+
+    fn tone(&mut self, options: &EnhanceOptions) {
+        if let Some(gamma) = tone::exponent(&self.picture, options.gamma) {
+            tone::gamma(&mut self.picture, gamma);
+            self.steps.push(Step::Gamma { gamma });
+        }
+        if options.clahe {
+            clahe::equalise(&mut self.picture);
+            self.steps.push(Step::Clahe {
+                clip_limit: clahe::CLIP_LIMIT,
+                tiles: clahe::TILES,
+            });
+        }
+    }
+
+    fn finish_with(&mut self, finish: Finish) {
+        if finish.contrast {
+            self.steps.push(Step::Contrast { factor: CONTRAST });
+        }
+        if finish.sharpen {
+            self.steps.push(Step::Sharpness { factor: SHARPNESS });
+            self.steps.push(Step::UnsharpMask {
+                radius: filters::UNSHARP_RADIUS,
+                percent: filters::UNSHARP_PERCENT,
+                threshold: filters::UNSHARP_THRESHOLD,
+            });
+        }
+        let enlarges = finish.size != self.picture.dimensions();
+        self.finish = (enlarges || finish.contrast || finish.sharpen).then_some(finish);
+    }
+}
+
+/// A picture enlarged to a size, unless it has it.
+fn enlarged(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
+    if (width, height) == picture.dimensions() {
+        picture.clone()
+    } else {
+        resize(picture, width, height, Filter::Bicubic)
     }
 }
 

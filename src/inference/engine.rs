@@ -39,8 +39,7 @@ pub use cpu::{Reserve, Sessions};
 pub use device::{DeviceParts, Opener};
 
 mod cpu;
-mod device;
-mod worker;
+pub(super) mod device;
 
 /// Slabs kept for reuse may take this much in all, in bytes, where the sessions' own need is less.
 const SPARE_BYTES: usize = 16 << 20;

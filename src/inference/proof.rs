@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
+use image::{Rgb, RgbImage};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -76,6 +77,14 @@ fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
             (127.5 + 60.0 * wave).round()
         })
         .collect()
+}
+
+/// A picture like that.
+pub fn picture(width: u32, height: u32) -> RgbImage {
+    let values = pattern(&[3, width as usize], height as usize);
+    let mut values = values.into_iter().map(|value| value as u8);
+    let mut next = || values.next().unwrap_or(0);
+    RgbImage::from_fn(width, height, |_, _| Rgb([next(), next(), next()]))
 }
 
 impl Probe {
@@ -172,6 +181,11 @@ pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result
         }
     }
     Ok(least)
+}
+
+/// The cosine of two vectors.
+pub fn cosine(given: &[f32], right: &[f32]) -> f64 {
+    compare(given, right).0
 }
 
 /// The cosine of two vectors, and how much their lengths differ as a share of the second's.

@@ -1,7 +1,5 @@
 //! The CPU work between detection and embedding: faces are cut out, measured, and written into the embedder's rows.
 
-use std::sync::Arc;
-
 use image::RgbImage;
 
 use crate::{
@@ -13,7 +11,7 @@ use crate::{
     },
     inference::engine::Pending,
     pipeline::{
-        Held, Pipeline,
+        Pipeline,
         embed::Embedder,
         options::{ScanKind, ScanOptions},
         quality::{Grader, Measuring},
@@ -21,11 +19,10 @@ use crate::{
 };
 
 /// What is done with the faces of one picture.
-#[derive(Clone)]
-pub(super) struct Crops {
-    picture: Arc<Held>,
-    embedder: Embedder,
-    grader: Option<Grader>,
+pub(super) struct Crops<'a> {
+    picture: &'a RgbImage,
+    embedder: &'a Embedder,
+    grader: Option<&'a Grader>,
     embed: bool,
     measure: bool,
     keep: bool,
@@ -40,13 +37,17 @@ pub(super) struct CutFace {
     pub png: Option<Vec<u8>>,
 }
 
-impl Crops {
+impl<'a> Crops<'a> {
     /// What `options` ask to be done; `None` when that is nothing.
-    pub fn asked(picture: &Arc<Held>, pipeline: &Pipeline, options: &ScanOptions) -> Option<Self> {
+    pub fn asked(
+        picture: &'a RgbImage,
+        pipeline: &'a Pipeline,
+        options: &ScanOptions,
+    ) -> Option<Self> {
         let crops = Self {
-            picture: Arc::clone(picture),
-            embedder: pipeline.embedder.clone(),
-            grader: pipeline.grader.clone(),
+            picture,
+            embedder: &pipeline.embedder,
+            grader: pipeline.grader.as_ref(),
             embed: options.kind == ScanKind::Embed,
             measure: options.quality,
             keep: options.crops,
@@ -55,29 +56,25 @@ impl Crops {
         (crops.embed || crops.measure || crops.keep).then_some(crops)
     }
 
-    /// How many faces to cut at a time.
-    pub fn together(&self) -> usize {
-        self.embedder.together()
-    }
-
-    /// Cuts faces by their points.
+    /// Cuts faces by their points. CPU work, and the last before a wait.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when faces without points are to be embedded; otherwise a fault of ours.
-    pub fn cut<'a>(
+    pub fn cut<'b>(
         &self,
-        faces: impl Iterator<Item = Option<&'a Landmarks>>,
+        faces: impl ExactSizeIterator<Item = Option<&'b Landmarks>>,
     ) -> Result<Vec<CutFace>, Error> {
+        let last = faces.len().saturating_sub(1);
         faces
-            .take(self.together())
-            .map(|points| self.cut_one(points))
+            .enumerate()
+            .map(|(index, points)| self.cut_one(points, index == last))
             .collect()
     }
 
-    fn cut_one(&self, points: Option<&Landmarks>) -> Result<CutFace, Error> {
+    fn cut_one(&self, points: Option<&Landmarks>, is_last: bool) -> Result<CutFace, Error> {
         let crop = match points {
-            _ if self.aligned => Some(RgbImage::clone(&self.picture)),
-            Some(points) => align_face(&self.picture, points),
+            _ if self.aligned => Some(self.picture.clone()),
+            Some(points) => align_face(self.picture, points),
             None if self.embed => {
                 return Err(Error::invalid_option(
                     "aligned",
@@ -92,10 +89,8 @@ impl Crops {
         };
         Ok(CutFace {
             // First, so that the model runs while the rest is done.
-            embedding: self.embed.then(|| self.embedder.submit(&crop)),
-            measures: self
-                .measure
-                .then(|| Grader::measure(self.grader.as_ref(), &crop)),
+            embedding: self.embed.then(|| self.embedder.submit(&crop, is_last)),
+            measures: self.measure.then(|| Grader::measure(self.grader, &crop)),
             png: if self.keep {
                 Some(encode(&crop, OutputFormat::Png)?)
             } else {

@@ -21,6 +21,10 @@ use crate::{
     },
 };
 
+pub(crate) use letterboxing::Pixels;
+
+mod letterboxing;
+
 /// Faces of one picture at most, the best ones. Real crowds at the largest resolution have fewer; requests that lower
 /// both thresholds to nothing have many more, and each would be embedded.
 const MOST_FACES: usize = 2000;
@@ -49,6 +53,8 @@ pub struct DetectedFace {
 /// A picture's rows on their way through the detector.
 pub struct Submitted {
     rows: Vec<(Placed, Pending)>,
+    /// Why the CPU wrote a row that a device was meant to.
+    pub unprocessed: Option<Fault>,
 }
 
 /// The detector's answers for a picture.
@@ -117,7 +123,7 @@ impl Detector {
         Ok(())
     }
 
-    /// Writes the picture into rows, one for each resolution, and lets them run. CPU work, and the last that a job does.
+    /// Writes the picture into rows, one for each resolution, and lets them run. CPU work, and the last before a wait.
     pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> Submitted {
         let mut rows = Vec::with_capacity(2);
         if let Some(size) = options.second_det_size {
@@ -126,7 +132,10 @@ impl Detector {
         }
         let (placed, row) = self.write(picture, options.det_size);
         rows.push((placed, row.commit_last()));
-        Submitted { rows }
+        Submitted {
+            rows,
+            unprocessed: None,
+        }
     }
 
     fn write(&self, picture: &RgbImage, size: u32) -> (Placed, Row) {
@@ -134,14 +143,6 @@ impl Detector {
         let mut row = self.engine.claim(&[3, side, side]);
         let letterbox = letterbox_into(picture, (size, size), &self.normalisation, row.values());
         (Placed { size, letterbox }, row)
-    }
-
-    /// The picture as the model sees it, without running the model: `[3, side, side]`, letterboxed and normalised. CPU
-    /// work.
-    pub fn input(&self, picture: &RgbImage, side: u32) -> Vec<f32> {
-        let mut row = vec![0.0; 3 * (side * side) as usize];
-        letterbox_into(picture, (side, side), &self.normalisation, &mut row);
-        row
     }
 
     /// Waits for the answers.

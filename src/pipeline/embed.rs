@@ -69,12 +69,16 @@ impl Embedder {
         self.together
     }
 
-    /// Writes a crop into a row and lets it run. CPU work.
-    pub fn submit(&self, crop: &RgbImage) -> Pending {
+    /// Writes a crop into a row and lets it run. CPU work; the last that a job does where `is_last`.
+    pub fn submit(&self, crop: &RgbImage, is_last: bool) -> Pending {
         let side = self.spec.input.width as usize;
         let mut row = self.engine.claim(&[3, side, side]);
         fill_row(crop, &self.normalisation, row.values());
-        row.commit()
+        if is_last {
+            row.commit_last()
+        } else {
+            row.commit()
+        }
     }
 
     /// Waits for the vectors, one for each row, in order.

@@ -1,5 +1,6 @@
 //! Making a poor picture better for detection.
 
+mod finishing;
 mod identity;
 
 use std::sync::Arc;
@@ -7,16 +8,17 @@ use std::sync::Arc;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::Lane,
+    admission::{Lane, gate::Place},
     config::{Config, EnhancedFormat},
     error::Error,
     imaging::{
-        decode::decode,
+        decode::decode_within,
         encode::{OutputFormat, encode},
-        enhance::{Apply, EnhanceOptions, Gamma, Step, Upscale, enhance},
+        enhance::{Apply, Begun, EnhanceOptions, Gamma, Step, Upscale},
     },
     inference::{operation::Operation, registry::Thresholds},
     pipeline::{
@@ -27,6 +29,8 @@ use crate::{
     },
     pool::Stage,
 };
+
+pub(crate) use finishing::Finishing;
 
 /// Options of `/enhance`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -283,7 +287,11 @@ impl EnhancePlan {
     pub fn operations(&self) -> Vec<Operation> {
         let mut operations = vec![Operation::ImageEnhancement];
         if self.identity.is_some() {
-            operations.extend([Operation::FaceDetection, Operation::FaceEmbedding]);
+            operations.extend([
+                Operation::ImageProcessing,
+                Operation::FaceDetection,
+                Operation::FaceEmbedding,
+            ]);
         }
         operations
     }
@@ -318,50 +326,70 @@ impl Pipeline {
         }
         let started = self.clock.monotonic();
         let place = self.gate.enter(plan.lane).await;
-        let waited = self.clock.monotonic().saturating_sub(started);
-        let decoding = self.decoding;
-        let decoded = self
-            .work(Stage::Begin, move || {
-                let picture = decode(&bytes, &decoding)?;
-                let info = image_info(&picture, content_hash(&bytes));
-                Ok((info, Held::new(picture.pixels, place)))
-            })
-            .await?;
-        let (info, before) = decoded.value;
-        let (picture, options, output) = (Arc::clone(&before), plan.options, plan.output());
-        let enhanced = self
-            .work(Stage::Finish, move || {
-                let enhanced = enhance(&picture, &options);
-                let data = encode(&enhanced.picture, output)?;
-                let after = Held::derived(enhanced.picture);
-                Ok((after, enhanced.scale, enhanced.steps, data))
-            })
-            .await?;
-        let (after, scale, steps, data) = enhanced.value;
-        let mut timings = Timings {
-            decode: millis(decoded.took),
-            queue: millis(waited + decoded.queued + enhanced.queued),
-            enhance: millis(enhanced.took),
-            ..Timings::default()
+        let (pipeline, plan) = (self.clone(), plan.clone());
+        let enhancing = async move {
+            let mut timings = Timings {
+                queue: pipeline.since(started),
+                ..Timings::default()
+            };
+            let mut result = pipeline
+                .enhance_now(&bytes, place, &plan, &mut timings)
+                .await?;
+            timings.total = pipeline.since(started);
+            result.timings_ms = plan.timings.then_some(timings);
+            Ok(Enhanced { result, timings })
         };
+        self.pool
+            .drive(Stage::Begin, enhancing.in_current_span())
+            .await?
+    }
+
+    async fn enhance_now(
+        &self,
+        bytes: &[u8],
+        place: Place,
+        plan: &EnhancePlan,
+        timings: &mut Timings,
+    ) -> Result<EnhanceResult, Error> {
+        let began = self.clock.monotonic();
+        let picture = decode_within(bytes, &self.decoding, &self.memory)?;
+        let info = image_info(&picture, content_hash(bytes));
+        let before = Held::new(picture.pixels, place, self);
+        timings.decode = self.since(began);
+        let began = self.clock.monotonic();
+        let begun = Begun::new(&before, &plan.options);
+        let after = match begun.finish {
+            Some(finish) => {
+                let picture = begun.picture;
+                let done = self.enhancing.run(Arc::new(Finishing { picture, finish }));
+                let done = done.await;
+                let operation = Operation::ImageEnhancement;
+                self.check_rows(plan.strict_device, operation, done.fallback)?;
+                timings.queue += millis(done.queued);
+                timings.enhance -= millis(done.queued);
+                done.answer
+            }
+            None => begun.picture,
+        };
+        let data = encode(&after, plan.output())?;
+        let after = Arc::new(after);
+        timings.enhance += self.since(began);
         let identity = match &plan.identity {
-            Some(check) => Some(self.compare(&before, &after, check, &mut timings).await?),
+            Some(check) => Some(self.compare(&before, &after, check, timings).await?),
             None => None,
         };
-        timings.total = millis(self.clock.monotonic() - started);
-        let result = EnhanceResult {
+        Ok(EnhanceResult {
             image: info,
             enhanced: EnhancedPicture {
                 format: plan.format,
                 width: after.width(),
                 height: after.height(),
-                scale,
-                steps,
+                scale: begun.scale,
+                steps: begun.steps,
                 data: data.into(),
             },
             identity,
-            timings_ms: plan.timings.then_some(timings),
-        };
-        Ok(Enhanced { result, timings })
+            timings_ms: None,
+        })
     }
 }

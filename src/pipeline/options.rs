@@ -223,14 +223,6 @@ impl DetectRequest {
     }
 }
 
-impl DetectOptions {
-    /// Whether the detector's answers are read, and their NMS done, in less than half a millisecond: a small input and
-    /// a threshold that few candidates pass.
-    pub fn is_read_quickly(&self) -> bool {
-        self.det_size <= 1024 && self.min_score >= 0.3
-    }
-}
-
 /// A number of faces, 0 being all.
 fn limit(max_faces: usize) -> Option<usize> {
     (max_faces != 0).then_some(max_faces)

@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use image::RgbImage;
 use sha2::{Digest, Sha256};
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
     admission::gate::Place,
     error::Error,
     imaging::{
-        decode::{Picture, decode},
+        decode::{Picture, decode_within},
         geometry::{BBox, Landmarks},
         phash::perceptual_hash,
         quality::{self, PictureQuality},
@@ -86,7 +87,7 @@ impl ScanOptions {
     pub fn operations(&self) -> Vec<Operation> {
         let mut operations = Vec::new();
         if !self.aligned {
-            operations.push(Operation::FaceDetection);
+            operations.extend([Operation::ImageProcessing, Operation::FaceDetection]);
         }
         if self.kind == ScanKind::Embed {
             operations.push(Operation::FaceEmbedding);
@@ -105,14 +106,12 @@ struct Opened {
     perceptual_hash: Option<u64>,
     quality: Option<Measuring>,
     submitted: Option<Submitted>,
-    decoding: Duration,
 }
 
-/// The faces of a picture, and the first of them cut out.
-struct Found {
-    faces: Vec<Face>,
-    cut: Vec<CutFace>,
-    finding: Duration,
+/// A scan on its way. The pool drives it: what lies between its waits is CPU work.
+struct Scanning {
+    pipeline: Pipeline,
+    options: ScanOptions,
 }
 
 impl Pipeline {
@@ -129,45 +128,51 @@ impl Pipeline {
         if !options.aligned {
             self.detector.check(&options.detect)?;
         }
-        let mut timings = Timings::default();
         let started = self.clock.monotonic();
         let place = self.gate.enter(options.lane).await;
-        timings.queue = millis(self.clock.monotonic() - started);
-
-        let mut opened = self.open(bytes, hash, place, options, &mut timings).await?;
-        let crops = Crops::asked(&opened.picture, self, options);
-        let found = self
-            .find(&mut opened, crops.clone(), options, &mut timings)
-            .await?;
-        let (mut faces, mut cut) = (found.faces, found.cut);
-        let mut described = 0;
-        while !cut.is_empty() {
-            let (now, later) = faces[described..].split_at_mut(cut.len());
-            described += now.len();
-            self.describe(now, cut, options, &mut timings).await?;
-            cut = match &crops {
-                Some(crops) if !later.is_empty() => {
-                    let points: Vec<_> = later.iter().map(|face| face.landmarks).collect();
-                    let crops = crops.clone();
-                    let job = move || crops.cut(points.iter().map(Option::as_ref));
-                    let cut = self.work(Stage::Finish, job).await?;
-                    timings.queue += millis(cut.queued);
-                    timings.align += millis(cut.took);
-                    cut.value
-                }
-                _ => Vec::new(),
+        let scanning = Scanning {
+            pipeline: self.clone(),
+            options: options.clone(),
+        };
+        let scan = async move {
+            let mut timings = Timings {
+                queue: scanning.since(started),
+                ..Timings::default()
             };
+            let mut scan = scanning.run(bytes, hash, place, &mut timings).await?;
+            timings.total = scanning.since(started);
+            scan.timings = timings;
+            Ok(scan)
+        };
+        self.pool
+            .drive(Stage::Begin, scan.in_current_span())
+            .await?
+    }
+}
+
+impl Scanning {
+    async fn run(
+        &self,
+        bytes: Bytes,
+        hash: Option<ContentHash>,
+        place: Place,
+        timings: &mut Timings,
+    ) -> Result<Scan, Error> {
+        let mut opened = self.open(&bytes, hash, place, timings).await?;
+        drop(bytes);
+        let mut faces = self.find(&mut opened, timings).await?;
+        if let Some(crops) = Crops::asked(&opened.picture, &self.pipeline, &self.options) {
+            for faces in faces.chunks_mut(self.pipeline.embedder.together()) {
+                let began = self.now();
+                let cut = crops.cut(faces.iter().map(|face| face.landmarks.as_ref()))?;
+                timings.align += self.since(began);
+                self.describe(faces, cut, timings).await?;
+            }
         }
         let quality = match opened.quality.take() {
-            Some(measuring) => {
-                let (measures, fallback) = measuring.finish().await?;
-                let operation = Operation::QualityChecks;
-                self.check_rows(options.strict_device, operation, fallback)?;
-                Some(picture_quality(measures))
-            }
+            Some(measuring) => Some(picture_quality(self.measured(measuring).await?)),
             None => None,
         };
-        timings.total = millis(self.clock.monotonic() - started);
         Ok(Scan {
             image_id: None,
             cached: false,
@@ -175,169 +180,127 @@ impl Pipeline {
             perceptual_hash: opened.perceptual_hash,
             picture_quality: quality,
             faces,
-            timings,
+            timings: Timings::default(),
         })
+    }
+
+    fn now(&self) -> Duration {
+        self.pipeline.clock.monotonic()
+    }
+
+    fn since(&self, began: Duration) -> f64 {
+        self.pipeline.since(began)
     }
 
     /// Decodes a picture, measures it where that is asked for, and sends it on to the detector.
     async fn open(
         &self,
-        bytes: Bytes,
+        bytes: &[u8],
         hash: Option<ContentHash>,
         place: Place,
-        options: &ScanOptions,
         timings: &mut Timings,
     ) -> Result<Opened, Error> {
-        let decoding = self.decoding;
+        let (pipeline, options) = (&self.pipeline, &self.options);
+        let began = self.now();
+        let hash = hash.unwrap_or_else(|| content_hash(bytes));
+        let picture = decode_within(bytes, &pipeline.decoding, &pipeline.memory)?;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
-        let (hint, grader) = (options.store, self.grader.clone());
-        let detect = (!options.aligned).then(|| (self.detector.clone(), options.detect.clone()));
-        let clock = Arc::clone(&self.clock);
-        let opened = self
-            .work(Stage::Begin, move || {
-                let began = clock.monotonic();
-                let hash = hash.unwrap_or_else(|| content_hash(&bytes));
-                let picture = decode(&bytes, &decoding)?;
-                let quality = measure.then(|| {
-                    Grader::measure(grader.as_ref(), &quality::canonical(&picture.pixels))
-                });
-                let info = image_info(&picture, hash);
-                let perceptual_hash = hint.then(|| perceptual_hash(&picture.pixels)).flatten();
-                let decoding = clock.monotonic().saturating_sub(began);
-                Ok(Opened {
-                    submitted: detect
-                        .map(|(detector, options)| detector.submit(&picture.pixels, &options)),
-                    picture: Held::new(picture.pixels, place),
-                    info,
-                    perceptual_hash,
-                    quality,
-                    decoding,
-                })
-            })
-            .await?;
-        timings.queue += millis(opened.queued);
-        timings.decode = millis(opened.value.decoding);
-        timings.detect = millis(opened.took.saturating_sub(opened.value.decoding));
-        Ok(opened.value)
+        let quality = measure.then(|| {
+            let canonical = quality::canonical(&picture.pixels);
+            Grader::measure(pipeline.grader.as_ref(), &canonical)
+        });
+        let hint = options.store.then(|| perceptual_hash(&picture.pixels));
+        let info = image_info(&picture, hash);
+        timings.decode = self.since(began);
+        let began = self.now();
+        let picture = Held::new(picture.pixels, place, pipeline);
+        let submitted = if options.aligned {
+            None
+        } else {
+            let (detector, lane) = (&pipeline.detector, &pipeline.processing);
+            let submitted = detector.submit_through(lane, &picture, &options.detect);
+            Some(submitted.await)
+        };
+        let fallback = submitted.as_ref().and_then(|rows| rows.unprocessed);
+        pipeline.check_rows(options.strict_device, Operation::ImageProcessing, fallback)?;
+        timings.detect = self.since(began);
+        Ok(Opened {
+            picture,
+            info,
+            perceptual_hash: hint.flatten(),
+            quality,
+            submitted,
+        })
     }
 
-    /// Waits for the detector, and cuts the first faces out.
-    async fn find(
-        &self,
-        opened: &mut Opened,
-        crops: Option<Crops>,
-        options: &ScanOptions,
-        timings: &mut Timings,
-    ) -> Result<Found, Error> {
-        let detected = match opened.submitted.take() {
-            Some(submitted) => {
-                let began = self.clock.monotonic();
-                let detected = self.detector.finish(submitted).await?;
-                let operation = Operation::FaceDetection;
-                self.check_rows(options.strict_device, operation, detected.fallback)?;
-                let waited = self.clock.monotonic().saturating_sub(began);
-                timings.queue += millis(detected.queued.min(waited));
-                timings.detect += millis(waited.saturating_sub(detected.queued));
-                Some((self.detector.clone(), detected, options.detect.clone()))
-            }
-            None => None,
+    /// Waits for the detector's answers and reads the faces from them.
+    async fn find(&self, opened: &mut Opened, timings: &mut Timings) -> Result<Vec<Face>, Error> {
+        let Some(submitted) = opened.submitted.take() else {
+            return Ok(vec![AlignedCrop::check(&opened.picture)?.into_face()]);
         };
-        if let (None, Some((detector, detected, options))) = (&crops, &detected)
-            && options.is_read_quickly()
-        {
-            // A tenth of a millisecond's work, which the way through the pool would double.
-            let began = self.clock.monotonic();
-            let faces = detector.faces(detected, opened.picture.dimensions(), options)?;
-            let finding = self.clock.monotonic().saturating_sub(began);
-            timings.detect += millis(finding);
-            return Ok(Found {
-                faces: faces.into_iter().map(Face::from).collect(),
-                cut: Vec::new(),
-                finding,
-            });
-        }
-        let picture = Arc::clone(&opened.picture);
-        let clock = Arc::clone(&self.clock);
-        let found = self
-            .work(Stage::Finish, move || {
-                let began = clock.monotonic();
-                let faces: Vec<Face> = match detected {
-                    Some((detector, detected, options)) => {
-                        let faces = detector.faces(&detected, picture.dimensions(), &options)?;
-                        faces.into_iter().map(Face::from).collect()
-                    }
-                    None => vec![AlignedCrop::check(&picture)?.into_face()],
-                };
-                let finding = clock.monotonic().saturating_sub(began);
-                let points = faces.iter().map(|face| face.landmarks.as_ref());
-                let cut = crops.map_or(Ok(Vec::new()), |crops| crops.cut(points))?;
-                Ok(Found {
-                    faces,
-                    cut,
-                    finding,
-                })
-            })
-            .await?;
-        timings.queue += millis(found.queued);
-        timings.detect += millis(found.value.finding);
-        timings.align = millis(found.took.saturating_sub(found.value.finding));
-        Ok(found.value)
+        let (pipeline, options) = (&self.pipeline, &self.options);
+        let began = self.now();
+        let detected = pipeline.detector.finish(submitted).await?;
+        let operation = Operation::FaceDetection;
+        pipeline.check_rows(options.strict_device, operation, detected.fallback)?;
+        let queued = detected.queued.min(self.now().saturating_sub(began));
+        let size = opened.picture.dimensions();
+        let faces = pipeline.detector.faces(&detected, size, &options.detect)?;
+        timings.queue += millis(queued);
+        timings.detect += self.since(began + queued);
+        Ok(faces.into_iter().map(Face::from).collect())
     }
 
     /// Waits for the vectors of faces that were cut out, and judges their quality.
     async fn describe(
         &self,
         faces: &mut [Face],
-        cut: Vec<CutFace>,
-        options: &ScanOptions,
+        mut cut: Vec<CutFace>,
         timings: &mut Timings,
     ) -> Result<(), Error> {
-        let began = self.clock.monotonic();
-        let mut cut = cut;
+        let began = self.now();
         let pending: Vec<Option<Pending>> =
             cut.iter_mut().map(|face| face.embedding.take()).collect();
         let is_embedded: Vec<bool> = pending.iter().map(Option::is_some).collect();
-        let embeddings = self
-            .embedder
-            .finish(pending.into_iter().flatten().collect())
-            .await?;
-        let operation = Operation::FaceEmbedding;
-        self.check_rows(options.strict_device, operation, embeddings.fallback)?;
-        let waited = self.clock.monotonic().saturating_sub(began);
-        timings.queue += millis(embeddings.queued.min(waited));
-        timings.embed += millis(waited.saturating_sub(embeddings.queued));
+        let embedder = &self.pipeline.embedder;
+        let pending = pending.into_iter().flatten().collect();
+        let embeddings = embedder.finish(pending).await?;
+        let (operation, strict) = (Operation::FaceEmbedding, self.options.strict_device);
+        self.pipeline
+            .check_rows(strict, operation, embeddings.fallback)?;
+        let queued = embeddings.queued.min(self.now().saturating_sub(began));
+        timings.queue += millis(queued);
+        timings.embed += self.since(began + queued);
         let mut vectors = embeddings.rows.into_iter();
         for ((face, cut), is_embedded) in faces.iter_mut().zip(cut).zip(is_embedded) {
             if is_embedded {
                 face.embedding = vectors.next().flatten();
             }
-            let measures = match cut.measures {
-                Some(measuring) => {
-                    let (measures, fallback) = measuring.finish().await?;
-                    let operation = Operation::QualityChecks;
-                    self.check_rows(options.strict_device, operation, fallback)?;
-                    Some(measures)
-                }
-                None => None,
-            };
-            face.quality = measures.map(|measures| {
+            if let Some(measuring) = cut.measures {
                 let subject = Subject {
                     bbox: face.bbox,
                     score: face.score,
                     landmarks: face.landmarks.as_ref(),
-                    measures,
+                    measures: self.measured(measuring).await?,
                     // The thresholds are SFace's; other embedders' norms have other scales.
                     embedding_norm: face
                         .embedding
                         .as_ref()
-                        .filter(|_| self.embedder.spec.family == Family::Sface)
+                        .filter(|_| embedder.spec.family == Family::Sface)
                         .map(|embedding| embedding.norm),
                 };
-                FaceQuality::judge(subject, options.preset)
-            });
+                face.quality = Some(FaceQuality::judge(subject, self.options.preset));
+            }
             face.crop = cut.png;
         }
         Ok(())
+    }
+
+    async fn measured(&self, measuring: Measuring) -> Result<PictureQuality, Error> {
+        let (measures, fallback) = measuring.finish().await?;
+        let (operation, strict) = (Operation::QualityChecks, self.options.strict_device);
+        self.pipeline.check_rows(strict, operation, fallback)?;
+        Ok(measures)
     }
 }
 

@@ -57,9 +57,9 @@ impl Pipeline {
         }
         let hashed = bytes.clone();
         let hash = self
-            .work(Stage::Begin, move || Ok(content_hash(&hashed)))
-            .await?
-            .value;
+            .pool
+            .run(Stage::Begin, move || content_hash(&hashed))
+            .await?;
         let key = self.scan_key(options);
         if options.cache {
             if let Some(mut scan) = self.stored_answer(&hash, &key, options).await? {

@@ -10,21 +10,13 @@ use crate::support::{
 /// Everything on an accelerator that no machine of ours has in the runtime that the tests load.
 const CUDA: [(&str, &str); 2] = [("ALL_GPU", "1"), ("GPU_BACKEND", "cuda")];
 
-const OPENVINO: [(&str, &str); 4] = [
-    ("FACE_DETECTION_GPU", "1"),
-    ("FACE_EMBEDDING_GPU", "1"),
-    ("GPU_BACKEND", "openvino"),
-    ("GPU_BATCH_SIZE", "4"),
-];
-
-/// Whether OpenVINO's plugin is here; there is one for Linux on x86-64 only.
+/// Whether OpenVINO's plugin can run here: there is one for Linux on x86-64, and it takes Intel's processors only.
 pub fn has_openvino() -> bool {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let is_wanted = cfg!(target_arch = "x86_64") && processor.contains("GenuineIntel");
     let found = runtime_dir().join("plugins/openvino").is_dir();
-    assert!(
-        found || !cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "run `scripts/setup --tests`"
-    );
-    found
+    assert!(found || !is_wanted, "run `scripts/setup --tests`");
+    found && is_wanted
 }
 
 fn cosine(a: &Value, b: &Value) -> f32 {
@@ -102,19 +94,46 @@ async fn auto_tries_in_order_and_says_what_came_of_each() {
 }
 
 #[tokio::test]
-async fn a_second_provider_gives_the_cpus_answers() {
+async fn openvino_gives_the_cpus_answers() {
     if !has_openvino() {
         return;
     }
-    let (_, on_cpu) = faces(&TestApp::start().await, "").await;
-    let app = TestApp::with(&OPENVINO).await;
-    let (devices, on_device) = faces(&app, "&strict_device=true").await;
+    let app = faces_through("openvino", "openvino-cpu").await;
+    let report = app.get("/devices").await.json();
+    let nodes = &report["operations"]["face_embedding"]["proof"]["nodes"];
+    assert!(
+        nodes["OpenVINOExecutionProvider"].as_u64().unwrap() > 0,
+        "{nodes:?}"
+    );
+}
+
+/// libtorch, in a binary that has it: `make test-torch`.
+#[cfg(feature = "torch")]
+#[tokio::test]
+async fn libtorch_gives_the_cpus_answers() {
+    faces_through("torch", "torch-cpu").await;
+    whole_pictures_through("torch", "torch-cpu").await;
+}
+
+/// Detection, embedding and quality on a provider, beside the CPU's own kernels.
+async fn faces_through(backend: &str, active: &str) -> TestApp {
+    let (_, on_cpu) = faces(&TestApp::start().await, "&quality=true").await;
+    let app = TestApp::with(&[
+        ("FACE_DETECTION_GPU", "1"),
+        ("FACE_EMBEDDING_GPU", "1"),
+        ("QUALITY_CHECKS_GPU", "1"),
+        ("GPU_BACKEND", backend),
+        ("GPU_BATCH_SIZE", "4"),
+    ])
+    .await;
+    let (devices, on_device) = faces(&app, "&quality=true&strict_device=true").await;
     // Once a plugin is registered, the CPU's own kernels are still the CPU's own.
-    let (_, again) = faces(&TestApp::start().await, "").await;
+    let (_, again) = faces(&TestApp::start().await, "&quality=true").await;
     assert_eq!(on_cpu, again);
     assert_ne!(on_cpu, on_device);
-    assert_eq!(devices["face_detection"]["active"], "openvino-cpu");
-    assert_eq!(devices["face_embedding"]["active"], "openvino-cpu");
+    for operation in ["face_detection", "face_embedding", "quality_checks"] {
+        assert_eq!(devices[operation]["active"], active);
+    }
     for (cpu, device) in on_cpu.iter().zip(&on_device) {
         let (a, b) = (numbers(&cpu["bbox"]), numbers(&device["bbox"]));
         assert!(
@@ -123,6 +142,8 @@ async fn a_second_provider_gives_the_cpus_answers() {
         );
         let cosine = cosine(&cpu["embedding"], &device["embedding"]);
         assert!(cosine > 0.999, "{cosine}");
+        let overall = |face: &Value| face["quality"]["overall"].as_f64().unwrap();
+        assert!((overall(cpu) - overall(device)).abs() < 0.01);
     }
 
     let report = app.get("/devices").await.json();
@@ -130,14 +151,59 @@ async fn a_second_provider_gives_the_cpus_answers() {
     assert_eq!(operation["health"]["state"], "up");
     assert_eq!(operation["health"]["rows"], 6);
     assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
-    let nodes = operation["proof"]["nodes"].as_object().unwrap();
-    assert!(
-        nodes["OpenVINOExecutionProvider"].as_u64().unwrap() > 0,
-        "{nodes:?}"
-    );
     let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
-    let counted = "facescan_rows_total{operation=\"face_embedding\",device=\"openvino-cpu\"} 6";
-    assert!(metrics.contains(counted), "{metrics}");
+    let counted =
+        format!("facescan_rows_total{{operation=\"face_embedding\",device=\"{active}\"}} 6");
+    assert!(metrics.contains(&counted), "{metrics}");
+    app
+}
+
+#[tokio::test]
+async fn whole_pictures_go_through_openvino_to_the_cpus_answers() {
+    if has_openvino() {
+        whole_pictures_through("openvino", "openvino-cpu").await;
+    }
+}
+
+/// Letterboxing and enhancement on a provider, beside the CPU's own code.
+async fn whole_pictures_through(backend: &str, active: &str) {
+    let enhance = "/enhance?store=false&upscale=2&contrast=true&sharpen=true&format=png";
+    let alone = TestApp::start().await;
+    let (_, on_cpu) = faces(&alone, "&second_det_size=320").await;
+    let picture_on_cpu = alone.post(enhance, picture("t1.jpg")).await.result();
+    let app = TestApp::with(&[
+        ("IMAGE_PROCESSING_GPU", "1"),
+        ("IMAGE_ENHANCEMENT_GPU", "1"),
+        ("GPU_BACKEND", backend),
+        ("FACESCAN__DEVICES__CHECK_EVERY", "1"),
+    ])
+    .await;
+    let (devices, on_device) = faces(&app, "&strict_device=true&second_det_size=320").await;
+    assert_eq!(devices["image_processing"]["active"], active);
+    assert_eq!(on_cpu, on_device, "bit for bit");
+    let enhanced = app
+        .post(
+            &format!("{enhance}&strict_device=true&gamma=0.9"),
+            picture("t1.jpg"),
+        )
+        .await;
+    assert_eq!(enhanced.status, 200);
+    let reply = app
+        .post(&format!("{enhance}&strict_device=true"), picture("t1.jpg"))
+        .await;
+    assert_eq!(
+        reply.json()["devices"]["image_enhancement"]["active"],
+        active
+    );
+    assert_eq!(reply.result()["enhanced"], picture_on_cpu["enhanced"]);
+
+    let report = app.get("/devices").await.json();
+    for (operation, rows) in [("image_processing", 2), ("image_enhancement", 2)] {
+        let operation = &report["operations"][operation];
+        assert_eq!(operation["health"]["state"], "up");
+        assert_eq!(operation["health"]["rows"], rows, "{operation}");
+        assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
+    }
 }
 
 #[tokio::test]

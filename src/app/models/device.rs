@@ -18,18 +18,19 @@ use crate::inference::{
 const PROOF_ROWS: usize = 2;
 
 impl Loader<'_> {
-    /// The first of `candidates` that gives the CPU's answers with the model; or why none does.
-    pub(super) fn on_device(
+    /// The first place that gives the CPU's answers, of the candidates at an index, the fastest precision first; or why
+    /// none does. `prove` says what comes of a place that runs the small known graph.
+    pub(super) fn on_device<T>(
         &self,
-        subject: &Subject,
-        candidates: &[Provider],
-        index: u32,
-        cpu: &mut dyn Session,
-    ) -> Result<(DeviceParts, Proof), String> {
+        name: &str,
+        (candidates, index): (&[Provider], u32),
+        precisions: &[Precision],
+        mut prove: impl FnMut(Place) -> Result<T, String>,
+    ) -> Result<T, String> {
         let mut reasons = Vec::new();
         for &provider in candidates {
             let precisions = match provider {
-                Provider::OpenvinoCpu => subject.precisions,
+                Provider::OpenvinoCpu => precisions,
                 _ => &[Precision::Full],
             };
             for &precision in precisions {
@@ -38,7 +39,7 @@ impl Loader<'_> {
                     index: if provider.is_on_cpu() { 0 } else { index },
                     precision,
                 };
-                match self.on_place(subject, place, cpu) {
+                match self.prove_place(place).and_then(|()| prove(place)) {
                     Ok(found) => return Ok(found),
                     Err(reason) => reasons.push(format!("{place}: {reason}")),
                 }
@@ -46,17 +47,17 @@ impl Loader<'_> {
         }
         reasons.dedup();
         let reason = reasons.join("; ");
-        tracing::warn!(model = subject.name, reason, "falling back to the cpu");
+        tracing::warn!(name, reason, "falling back to the cpu");
         Err(reason)
     }
 
-    fn on_place(
+    /// A model on a place, if it gives the answers there that it gives on the CPU.
+    pub(super) fn model_at(
         &self,
         subject: &Subject,
         place: Place,
         cpu: &mut dyn Session,
     ) -> Result<(DeviceParts, Proof), String> {
-        self.prove_place(place)?;
         let text = |error: BackendError| error.to_string();
         let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
         let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
@@ -73,20 +74,8 @@ impl Loader<'_> {
         let tolerance = Tolerance::of(place.precision);
         let probe = Probe::ask(cpu, &subject.row_shape, rows, tolerance).map_err(text)?;
         let proof = proof::prove(session.as_mut(), &probe, self.clock.as_ref()).map_err(text)?;
-        let nodes = proof.nodes.get(place.provider.runtime_name());
-        if !proof.nodes.is_empty() && nodes.is_none() {
-            return Err(format!(
-                "the provider took none of the graph's nodes ({:?})",
-                proof.nodes
-            ));
-        }
+        self.check_nodes(place, &proof)?;
         let grouping = self.grouping(subject, place);
-        let (cool_down, longest) = self.config.devices.cool_downs();
-        let patience = Patience {
-            failures: self.config.devices.failures_to_trip,
-            cool_down,
-            longest,
-        };
         tracing::info!(
             model = subject.name, backend = self.backend.name(), device = %place,
             cosine = proof.cosine, nodes = ?proof.nodes, "model loaded"
@@ -96,12 +85,35 @@ impl Loader<'_> {
             open,
             session,
             grouping,
-            health: Arc::new(Health::new(patience, grouping.max_rows.get())),
+            health: self.health(grouping.max_rows.get()),
             probe: Arc::new(probe),
             run_timeout: self.config.devices.run_timeout(),
             check_every: self.config.devices.check_every(),
         };
         Ok((parts, proof))
+    }
+
+    /// Refuses a place whose provider left all of a graph to others, where the runtime tells.
+    pub(super) fn check_nodes(&self, place: Place, proof: &Proof) -> Result<(), String> {
+        let nodes = proof.nodes.get(place.provider.runtime_name());
+        if !proof.nodes.is_empty() && nodes.is_none() {
+            return Err(format!(
+                "the provider took none of the graph's nodes ({:?})",
+                proof.nodes
+            ));
+        }
+        Ok(())
+    }
+
+    /// The health of a device that is up and takes so many rows at a time.
+    pub(super) fn health(&self, most_rows: usize) -> Arc<Health> {
+        let (cool_down, longest) = self.config.devices.cool_downs();
+        let patience = Patience {
+            failures: self.config.devices.failures_to_trip,
+            cool_down,
+            longest,
+        };
+        Arc::new(Health::new(patience, most_rows))
     }
 
     /// Runs the small known graph at a place, once.
@@ -129,7 +141,7 @@ impl Loader<'_> {
     }
 
     /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
-    fn memory_limit(&self) -> Option<u64> {
+    pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
         let sessions = Operation::ALL
             .into_iter()

@@ -19,6 +19,7 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use self::walk::Walk;
 use super::{DecodeError, DecodeOptions, Stored};
 use crate::imaging::format::Format;
+use crate::imaging::memory::PixelMemory;
 
 const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
 
@@ -34,7 +35,11 @@ const TRUNCATED: DecodeError = DecodeError::Truncated {
     format: Format::Jpeg,
 };
 
-pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
+pub(super) fn decode(
+    bytes: &[u8],
+    options: &DecodeOptions,
+    memory: &PixelMemory,
+) -> Result<Stored, DecodeError> {
     let walk = Walk::over(bytes)?;
     let (width, height) = (u32::from(walk.width), u32::from(walk.height));
     options.limits.check_size(width, height)?;
@@ -43,14 +48,16 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     if blocks > bytes.len() as u64 * 8 {
         return Err(TRUNCATED);
     }
+    let len = width as usize * height as usize * 3;
     let samples = if walk.ended {
-        samples(&walk.without_junk(bytes)).map_err(|error| sort(&error))?
+        samples(&walk.without_junk(bytes), memory.take(len)).map_err(|error| sort(&error))?
     } else if walk.all_scans_seen() {
-        without_end_mark(&walk.without_junk(bytes))?
+        without_end_mark(&walk.without_junk(bytes), len)?
     } else {
         return Err(TRUNCATED);
     };
-    let pixels = RgbImage::from_raw(width, height, samples)
+    let pixels = samples
+        .and_then(|samples| RgbImage::from_raw(width, height, samples))
         .ok_or_else(|| DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size"))?;
     Ok(Stored {
         pixels,
@@ -59,15 +66,15 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
 }
 
 /// Decodes a file that lacks its end mark, if that is all it lacks.
-fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+fn without_end_mark(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, DecodeError> {
     // A trailing 0xFF is half a mark or half a stuffed byte; either way it holds no pixels.
     let kept = bytes.iter().rposition(|b| *b != 0xFF).map_or(0, |i| i + 1);
     let kept = &bytes[..kept];
     let first = [kept, &END_OF_IMAGE].concat();
-    let decoded = samples(&first).map_err(|_| TRUNCATED)?;
+    let decoded = samples(&first, vec![0; len]).map_err(|_| TRUNCATED)?;
     let complete = OTHER_CONTINUATIONS.iter().all(|continuation| {
         let other = [kept, &continuation.repeat(16), &END_OF_IMAGE].concat();
-        samples(&other).is_ok_and(|other| other == decoded)
+        samples(&other, vec![0; len]).is_ok_and(|other| other == decoded)
     });
     if complete {
         Ok(decoded)
@@ -76,13 +83,20 @@ fn without_end_mark(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     }
 }
 
-fn samples(bytes: &[u8]) -> Result<Vec<u8>, DecodeErrors> {
+/// The samples, in `buffer`; `None` when there are not as many as fit in it.
+fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeErrors> {
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
         .jpeg_set_out_colorspace(ColorSpace::RGB);
-    JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode()
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers()?;
+    if decoder.output_buffer_size() != Some(buffer.len()) {
+        return Ok(None);
+    }
+    decoder.decode_into(&mut buffer)?;
+    Ok(Some(buffer))
 }
 
 fn sort(error: &DecodeErrors) -> DecodeError {

@@ -109,6 +109,22 @@ fn every_format_decodes() {
 
 /// Cuts at every length that lacks pixels; a little is left to end marks and padding.
 #[test]
+fn nothing_of_an_earlier_picture_shows_in_the_next_one() {
+    for (width, height) in [(1, 1), (7, 9), (16, 16), (61, 35), (130, 97)] {
+        for (format, bytes) in files(&synthetic(width, height)) {
+            let right = plain(&bytes).unwrap().pixels;
+            for left in [0x00, 0x55, 0xFF] {
+                let memory = PixelMemory::new(1 << 20);
+                memory.keep(vec![left; right.as_raw().len()]);
+                let options = DecodeOptions::default();
+                let decoded = decode_within(&bytes, &options, &memory).unwrap();
+                assert_eq!(decoded.pixels, right, "{format} {width}x{height}");
+            }
+        }
+    }
+}
+
+#[test]
 fn cut_files_are_truncated() {
     for (format, file) in files(&synthetic(40, 30)) {
         let header = match format {

@@ -219,10 +219,7 @@ impl Shared {
 }
 
 /// A run whose panic is an error of its rows.
-pub(super) fn run_caught(
-    session: &mut dyn Session,
-    batch: Batch<'_>,
-) -> Result<Vec<Tensor>, BackendError> {
+fn run_caught(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
     catch_unwind(AssertUnwindSafe(|| session.run(batch))).unwrap_or_else(|_| {
         Err(BackendError::Run {
             detail: "the runtime panicked".to_owned(),

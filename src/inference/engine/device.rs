@@ -17,22 +17,22 @@ use tokio::{
     time::timeout,
 };
 
-pub use super::worker::Opener;
-use super::{
-    Answer, Piece, Shared, Times, in_rows,
-    worker::{First, Rows, Worker},
-};
+use super::{Answer, Piece, Shared, Times, in_rows};
 use crate::inference::{
-    backend::Session,
+    backend::{BackendError, Batch, Session},
     batcher::{Grouping, Route},
     health::{Failure, Fault, Health},
     place::Place,
     proof::{self, Probe},
     tensor::Tensor,
+    worker::Worker,
 };
 
+/// Opens a session on the device.
+pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> + Send + Sync>;
+
 /// A first run of a shape may compile it, so it gets so many times the patience of the others.
-const FIRST_RUNS: u32 = 12;
+pub(in crate::inference) const FIRST_RUNS: u32 = 12;
 
 /// Good runs after which a batch size that was lowered is tried doubled.
 const RUNS_TO_GROW: u32 = 64;
@@ -64,7 +64,7 @@ pub struct DeviceParts {
 struct Lane {
     place: Place,
     open: Opener,
-    worker: Option<Worker>,
+    worker: Option<Worker<Box<dyn Session>>>,
     grouping: Grouping,
     health: Arc<Health>,
     probe: Arc<Probe>,
@@ -91,7 +91,8 @@ pub(super) async fn drive(shared: Weak<Shared>, parts: DeviceParts, wake: Arc<No
         runs: 0,
         good_runs: 0,
     };
-    lane.start(First::Session(parts.session));
+    let session = parts.session;
+    lane.start(move || Ok(session));
     loop {
         let Some(engine) = shared.upgrade() else {
             return;
@@ -134,15 +135,23 @@ pub(super) async fn drive(shared: Weak<Shared>, parts: DeviceParts, wake: Arc<No
 }
 
 impl Lane {
-    fn start(&mut self, first: First) {
+    fn start(
+        &mut self,
+        open: impl FnOnce() -> Result<Box<dyn Session>, BackendError> + Send + 'static,
+    ) {
         self.seen.clear();
-        self.worker = match Worker::start(&self.place.to_string(), first) {
+        self.worker = match Worker::start(&self.place.to_string(), open) {
             Ok(worker) => Some(worker),
             Err(error) => {
                 tracing::error!(%error, device = %self.place, "the device's thread cannot be started");
                 None
             }
         };
+    }
+
+    fn start_anew(&mut self) {
+        let open = Arc::clone(&self.open);
+        self.start(move || open());
     }
 
     /// Runs rows in pieces that the device has memory for; what it cannot run, the CPU does.
@@ -210,8 +219,17 @@ impl Lane {
             .chain(piece.staged.shape.iter().copied())
             .collect();
         let is_new = !self.seen.contains(&shape);
+        // The thread holds on to the slab for as long as it reads it, whoever has given up on the answer.
+        let staged = Arc::clone(&piece.staged);
         let outcome = self
-            .order(Rows::Staged(Arc::clone(&piece.staged), rows), is_new)
+            .order(is_new, move |session| {
+                let batch = Batch {
+                    row_shape: &staged.shape,
+                    data: staged.values(rows),
+                    frees_memory: staged.unusual,
+                };
+                run_checked(session, batch)
+            })
             .await;
         if is_new && outcome.is_ok() {
             self.seen.push(shape);
@@ -219,14 +237,21 @@ impl Lane {
         outcome
     }
 
-    async fn order(&self, rows: Rows, is_new: bool) -> Result<Vec<Tensor>, Failure> {
+    async fn order(
+        &self,
+        is_new: bool,
+        job: impl FnOnce(&mut dyn Session) -> Result<Vec<Tensor>, Failure> + Send + 'static,
+    ) -> Result<Vec<Tensor>, Failure> {
         let patience = if is_new {
             self.run_timeout.saturating_mul(FIRST_RUNS)
         } else {
             self.run_timeout
         };
         match &self.worker {
-            Some(worker) => worker.run(rows, patience).await,
+            Some(worker) => {
+                let job = |session: &mut Box<dyn Session>| job(session.as_mut());
+                worker.run(patience, job).await
+            }
             None => Err(Failure {
                 fault: Fault::Failed,
                 detail: "the device has no thread".to_owned(),
@@ -311,14 +336,17 @@ impl Lane {
             engine.send_to(Route::Cpu);
         } else if fault != Fault::OutOfMemory {
             // A session that failed may be spoilt.
-            self.start(First::Open(Arc::clone(&self.open)));
+            self.start_anew();
         }
     }
 
     /// Probes a device that is down on a new session.
     async fn try_again(&mut self, engine: &Arc<Shared>) {
-        self.start(First::Open(Arc::clone(&self.open)));
-        let outcome = self.order(Rows::Probe(Arc::clone(&self.probe)), true).await;
+        self.start_anew();
+        let probe = Arc::clone(&self.probe);
+        let outcome = self
+            .order(true, move |session| run_checked(session, probe.batch()))
+            .await;
         let checked = outcome.and_then(|outputs| {
             self.probe.check(&outputs).map_err(|detail| Failure {
                 fault: Fault::WrongAnswer,
@@ -337,6 +365,19 @@ impl Lane {
                 self.health.stays_down(failure, engine.clock.monotonic());
             }
         }
+    }
+}
+
+/// A run whose answers are numbers.
+fn run_checked(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor>, Failure> {
+    let outputs = session.run(batch)?;
+    if proof::are_numbers(&outputs) {
+        Ok(outputs)
+    } else {
+        Err(Failure {
+            fault: Fault::WrongAnswer,
+            detail: "its answers are no numbers".to_owned(),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What runs a graph of ours: several named inputs of several types, which models do not have.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::inference::backend::BackendError;
 
@@ -20,6 +20,11 @@ pub trait GraphSession: Send {
     /// # Errors
     /// [`BackendError::Run`] when an input is missing or does not fit, or the runtime fails.
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError>;
+
+    /// How many of the graph's nodes each provider runs, by the runtime's names; empty where it does not tell.
+    fn assignment(&self) -> BTreeMap<String, usize> {
+        BTreeMap::new()
+    }
 }
 
 /// A value for one input of a graph, row-major.

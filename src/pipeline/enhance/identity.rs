@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use image::RgbImage;
+
 use super::{Identity, IdentityCheck};
 use crate::{
     error::Error,
@@ -10,19 +12,18 @@ use crate::{
     pipeline::{
         Held, Pipeline,
         answer::Timings,
-        detect::DetectedFace,
+        detect::{DetectedFace, Pixels},
         embed::{Embedding, cosine},
         options::DetectOptions,
         scan::millis,
     },
-    pool::Stage,
 };
 
 impl Pipeline {
     pub(super) async fn compare(
         &self,
         before: &Arc<Held>,
-        after: &Arc<Held>,
+        after: &Arc<RgbImage>,
         check: &IdentityCheck,
         timings: &mut Timings,
     ) -> Result<Identity, Error> {
@@ -72,32 +73,24 @@ impl Pipeline {
         })
     }
 
-    async fn faces_of(
+    async fn faces_of<P: Pixels>(
         &self,
-        picture: &Arc<Held>,
+        picture: &Arc<P>,
         options: &DetectOptions,
         strict: bool,
     ) -> Result<Vec<DetectedFace>, Error> {
-        let (detector, pixels, asked) =
-            (self.detector.clone(), Arc::clone(picture), options.clone());
-        let submitted = self
-            .work(Stage::Finish, move || Ok(detector.submit(&pixels, &asked)))
-            .await?;
-        let detected = self.detector.finish(submitted.value).await?;
+        let (detector, lane) = (&self.detector, &self.processing);
+        let submitted = detector.submit_through(lane, picture, options).await;
+        self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
+        let size = picture.as_ref().borrow().dimensions();
+        let detected = self.detector.finish(submitted).await?;
         self.check_rows(strict, Operation::FaceDetection, detected.fallback)?;
-        let (detector, size, asked) =
-            (self.detector.clone(), picture.dimensions(), options.clone());
-        let faces = self
-            .work(Stage::Finish, move || {
-                detector.faces(&detected, size, &asked)
-            })
-            .await?;
-        Ok(faces.value)
+        self.detector.faces(&detected, size, options)
     }
 
     async fn vector_of(
         &self,
-        picture: &Arc<Held>,
+        picture: &RgbImage,
         face: &DetectedFace,
         strict: bool,
     ) -> Result<Option<Embedding>, Error> {
@@ -110,16 +103,9 @@ impl Pipeline {
                 ),
             )
         })?;
-        let (picture, embedder) = (Arc::clone(picture), self.embedder.clone());
-        let row = self
-            .work(Stage::Finish, move || {
-                Ok(align_face(&picture, &points).map(|crop| embedder.submit(&crop)))
-            })
-            .await?;
-        let embeddings = self
-            .embedder
-            .finish(row.value.into_iter().collect())
-            .await?;
+        let crop = align_face(picture, &points);
+        let row = crop.map(|crop| self.embedder.submit(&crop, true));
+        let embeddings = self.embedder.finish(row.into_iter().collect()).await?;
         self.check_rows(strict, Operation::FaceEmbedding, embeddings.fallback)?;
         Ok(embeddings.rows.into_iter().next().flatten())
     }

@@ -18,7 +18,7 @@ use facescan::{
     config::{Config, Sources},
     http,
     inference::{
-        backend::{Backend, ort::OrtBackend},
+        backend::{Backend, ort::OrtBackend, several::Several},
         prepare::prepare,
         registry::Registry,
     },
@@ -81,7 +81,7 @@ pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
 
 /// The runtime is loaded once for the whole test binary.
 fn backend() -> Arc<dyn Backend> {
-    static BACKEND: OnceLock<Arc<OrtBackend>> = OnceLock::new();
+    static BACKEND: OnceLock<Arc<Several>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
         let name = format!(
             "{}onnxruntime{}",
@@ -89,7 +89,8 @@ fn backend() -> Arc<dyn Backend> {
             std::env::consts::DLL_SUFFIX
         );
         let library = runtime_dir().join("onnxruntime").join(name);
-        Arc::new(OrtBackend::load(Some(&library), &runtime_dir().join("plugins")).unwrap())
+        let onnx = OrtBackend::load(Some(&library), &runtime_dir().join("plugins")).unwrap();
+        Arc::new(Several::beside(Box::new(onnx)))
     });
     Arc::clone(backend) as Arc<dyn Backend>
 }

@@ -121,7 +121,7 @@ async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanOptions) -> Resu
 
 async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), Error> {
     let (embedder, crop) = (pipeline.embedder.clone(), Arc::clone(&item.pixels));
-    let submit = move || embedder.submit(&crop);
+    let submit = move || embedder.submit(&crop, true);
     let pending = pipeline.pool.run(Stage::Finish, submit).await?;
     let embeddings = pipeline.embedder.finish(vec![pending]).await?;
     match embeddings.rows.first() {
@@ -131,9 +131,11 @@ async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), Error> {
 }
 
 async fn process(pipeline: &Pipeline, item: &Item, options: &ScanOptions) -> Result<(), Error> {
-    let (detector, picture) = (pipeline.detector.clone(), Arc::clone(&item.pixels));
-    let side = options.detect.det_size;
-    let input = move || detector.input(&picture, side);
-    pipeline.pool.run(Stage::Begin, input).await?;
+    let work = pipeline
+        .detector
+        .letterboxing(&item.pixels, options.detect.det_size);
+    let lane = pipeline.processing.clone();
+    let processing = async move { lane.run(Arc::new(work)).await };
+    pipeline.pool.drive(Stage::Begin, processing).await?;
     Ok(())
 }

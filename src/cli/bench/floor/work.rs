@@ -23,10 +23,16 @@ use crate::{
     },
     clock::SystemClock,
     config::Config,
-    imaging::decode::{DecodeOptions, decode},
+    imaging::{
+        decode::{DecodeOptions, decode, decode_within},
+        memory::PixelMemory,
+    },
     inference::{backend::Backend, operation::Operation},
     pipeline::options::{ScanKind, ScanRequest},
 };
+
+/// Memory of pictures that each thread keeps, in bytes.
+const MEMORY: usize = 36 << 20;
 
 /// Threads ready to measure, with their sessions open.
 pub struct Floor {
@@ -40,6 +46,7 @@ pub struct Floor {
 struct Worker {
     detector: Bare,
     embedder: Option<Bare>,
+    memory: PixelMemory,
 }
 
 /// What a thread did in the window.
@@ -180,6 +187,7 @@ impl Worker {
                     Bare::open(backend, embedder, models, row, width)
                 })
                 .transpose()?,
+            memory: PixelMemory::new(MEMORY),
         })
     }
 
@@ -191,7 +199,10 @@ impl Worker {
                 return Ok(part);
             }
             let index = work.sequence.take();
-            decode(&work.pictures[index].bytes, &work.decoding)?;
+            let picture = &work.pictures[index].bytes;
+            let picture = decode_within(picture, &work.decoding, &self.memory)?;
+            // As the server does, whose memory of pictures is used again.
+            self.memory.keep(picture.pixels.into_raw());
             let decoded = Instant::now();
             self.detector.run()?;
             let detected = Instant::now();

@@ -1,13 +1,13 @@
 //! Graphs of our own on ONNX Runtime.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use ort::{
     session::{Session as OrtSession, SessionInputValue},
     value::{DynValue, TensorElementType, TensorRef},
 };
 
-use super::session::run_failure;
+use super::{assignment, session::run_failure};
 use crate::inference::{
     backend::BackendError,
     graphs::session::{GraphSession, Input, Output, Samples, Values},
@@ -27,6 +27,10 @@ impl OrtGraph {
 impl GraphSession for OrtGraph {
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError> {
         self.outputs(inputs).map_err(|error| run_failure(&error))
+    }
+
+    fn assignment(&self) -> BTreeMap<String, usize> {
+        assignment::of(&self.session)
     }
 }
 

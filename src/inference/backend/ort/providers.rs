@@ -79,7 +79,13 @@ impl OrtBackend {
                     && device.hardware_device().ty() == kind
             })
             .nth(index as usize)
-            .ok_or_else(|| format!("it has no device {index} on this machine"))?;
+            .ok_or_else(|| {
+                let makers = match provider {
+                    Provider::Webgpu => "",
+                    _ => " (OpenVINO's plugin takes Intel's processors only)",
+                };
+                format!("it offers no device {index} on this machine{makers}")
+            })?;
         let options = match provider {
             Provider::Webgpu => Vec::new(),
             _ => vec![(

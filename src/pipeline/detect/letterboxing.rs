@@ -1,0 +1,146 @@
+//! The detector's input from a picture, which a device may make.
+
+use std::{borrow::Borrow, sync::Arc};
+
+use image::RgbImage;
+
+use super::{Detector, Placed, Submitted};
+use crate::{
+    imaging::tensor::{Letterbox, Normalisation, letterbox_into},
+    inference::{
+        backend::BackendError,
+        graphs::{
+            process::{LetterboxPlan, letterbox},
+            session::Samples,
+        },
+        pictures::{Graphs, PictureLane, PictureWork, Sizes, only_output},
+        proof,
+    },
+    pipeline::options::DetectOptions,
+};
+
+/// How far a value may be from the CPU's, in levels.
+const PART_OF_A_LEVEL: f32 = 0.001;
+
+/// A picture, however it is held.
+pub(crate) trait Pixels: Borrow<RgbImage> + Send + Sync + 'static {}
+
+impl<P: Borrow<RgbImage> + Send + Sync + 'static> Pixels for P {}
+
+/// A picture on its way to being a row `[3, side, side]`, letterboxed and normalised.
+pub(crate) struct Letterboxing<P> {
+    picture: Arc<P>,
+    side: u32,
+    normalisation: Normalisation,
+}
+
+impl<P: Pixels> Letterboxing<P> {
+    fn fit(&self) -> Letterbox {
+        Letterbox::fit(self.size(), (self.side, self.side))
+    }
+
+    fn size(&self) -> (u32, u32) {
+        Borrow::<RgbImage>::borrow(self.picture.as_ref()).dimensions()
+    }
+}
+
+impl<P: Pixels> PictureWork for Letterboxing<P> {
+    type Answer = Vec<f32>;
+
+    fn sizes(&self) -> Sizes {
+        let (width, height) = self.size();
+        [width, height, self.side, self.side]
+    }
+
+    fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
+        let plan = LetterboxPlan::new(self.size(), (self.side, self.side));
+        let session = graphs.session("letterbox", letterbox)?;
+        let inputs = plan.inputs(self.picture.as_ref().borrow(), &self.normalisation);
+        let len = 3 * (self.side as usize).pow(2);
+        match only_output(session.run(&inputs)?)? {
+            (_, Samples::F32(row)) if row.len() == len => Ok(row),
+            (shape, _) => Err(BackendError::Run {
+                detail: format!(
+                    "the graph gave {shape:?} and not a row of side {}",
+                    self.side
+                ),
+            }),
+        }
+    }
+
+    fn run_on_cpu(&self) -> Vec<f32> {
+        let mut row = vec![0.0; 3 * (self.side as usize).pow(2)];
+        let side = (self.side, self.side);
+        letterbox_into(
+            self.picture.as_ref().borrow(),
+            side,
+            &self.normalisation,
+            &mut row,
+        );
+        row
+    }
+
+    fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
+        // Whole levels are shifted and scaled: a rounding of that is allowed, another level is not.
+        let scale = self.normalisation.scale.into_iter().fold(0.0, f32::max);
+        let apart = given.iter().zip(right).map(|(a, b)| (a - b).abs());
+        let most = apart.fold(0.0, f32::max) / scale;
+        if given.len() != right.len() || most > PART_OF_A_LEVEL {
+            return Err(format!("its values are up to {most} levels from the cpu's"));
+        }
+        Ok(proof::cosine(given, right))
+    }
+}
+
+impl Detector {
+    /// The work of making the detector's input from a picture.
+    pub(crate) fn letterboxing<P: Pixels>(&self, picture: &Arc<P>, side: u32) -> Letterboxing<P> {
+        Letterboxing {
+            picture: Arc::clone(picture),
+            side,
+            normalisation: self.normalisation.clone(),
+        }
+    }
+
+    /// What a device for the detector's input is proved with.
+    pub(crate) fn letterboxing_probe(normalisation: &Normalisation) -> Letterboxing<RgbImage> {
+        Letterboxing {
+            picture: Arc::new(proof::picture(150, 110)),
+            side: 96,
+            normalisation: normalisation.clone(),
+        }
+    }
+
+    /// Writes the picture into rows, one for each resolution, and lets them run, with a device for the pixels where
+    /// there is one. To be driven by the pool.
+    pub(crate) async fn submit_through<P: Pixels>(
+        &self,
+        lane: &PictureLane,
+        picture: &Arc<P>,
+        options: &DetectOptions,
+    ) -> Submitted {
+        if !lane.has_device() {
+            return self.submit(picture.as_ref().borrow(), options);
+        }
+        let sizes = options.second_det_size.into_iter();
+        let mut submitted = Submitted {
+            rows: Vec::with_capacity(2),
+            unprocessed: None,
+        };
+        for size in sizes.chain([options.det_size]) {
+            let work = Arc::new(self.letterboxing(picture, size));
+            let done = lane.run(Arc::clone(&work)).await;
+            submitted.unprocessed = submitted.unprocessed.or(done.fallback);
+            // Claimed only now, as no other row of its slab runs before it is written.
+            let side = size as usize;
+            let mut row = self.engine.claim(&[3, side, side]);
+            row.values().copy_from_slice(&done.answer);
+            let placed = Placed {
+                size,
+                letterbox: work.fit(),
+            };
+            submitted.rows.push((placed, row.commit()));
+        }
+        submitted
+    }
+}

@@ -1,0 +1,91 @@
+//! The end of an enhancement, which a device may do.
+
+use image::RgbImage;
+
+use crate::{
+    imaging::enhance::Finish,
+    inference::{
+        backend::BackendError,
+        graphs::{
+            enhance::{Plan, Steps, graph},
+            session::Samples,
+        },
+        pictures::{Graphs, PictureWork, Sizes, only_output},
+        proof,
+    },
+};
+
+/// Samples of the two may be so many levels apart: a device may fuse a product and a sum.
+const LEVELS: u8 = 1;
+
+/// A picture whose enhancement has begun, to be finished.
+pub(crate) struct Finishing {
+    /// The pixels so far.
+    pub picture: RgbImage,
+    /// What is left to do.
+    pub finish: Finish,
+}
+
+impl Finishing {
+    /// A small picture that is enlarged and goes through every step: what a device is proved with.
+    pub fn probe() -> Self {
+        Self {
+            picture: proof::picture(96, 72),
+            finish: Finish {
+                size: (192, 144),
+                contrast: true,
+                sharpen: true,
+            },
+        }
+    }
+}
+
+impl PictureWork for Finishing {
+    type Answer = RgbImage;
+
+    fn sizes(&self) -> Sizes {
+        let ((width, height), (w, h)) = (self.picture.dimensions(), self.finish.size);
+        [width, height, w, h]
+    }
+
+    fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
+        let Finish {
+            size,
+            contrast,
+            sharpen,
+        } = self.finish;
+        let steps = Steps { contrast, sharpen };
+        let plan = Plan::new(self.picture.dimensions(), size);
+        let session = graphs.session(steps.graph_name(), || graph(steps))?;
+        let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;
+        let picture = match samples {
+            Samples::U8(bytes) => RgbImage::from_raw(size.0, size.1, bytes),
+            Samples::F32(_) => None,
+        };
+        picture.ok_or_else(|| BackendError::Run {
+            detail: format!("the graph gave {shape:?} and not a picture of {size:?}"),
+        })
+    }
+
+    fn run_on_cpu(&self) -> RgbImage {
+        self.finish.apply(&self.picture)
+    }
+
+    fn compare(&self, given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
+        let apart = given
+            .as_raw()
+            .iter()
+            .zip(right.as_raw())
+            .map(|(a, b)| a.abs_diff(*b));
+        let most = apart.max().unwrap_or(0);
+        if given.dimensions() != right.dimensions() || most > LEVELS {
+            return Err(format!(
+                "its picture is up to {most} levels from the cpu's; {LEVELS} is allowed"
+            ));
+        }
+        let floats = |picture: &RgbImage| -> Vec<f32> {
+            picture.as_raw().iter().map(|&v| f32::from(v)).collect()
+        };
+        Ok(proof::cosine(&floats(given), &floats(right)))
+    }
+}
