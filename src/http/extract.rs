@@ -3,11 +3,11 @@
 mod body;
 pub mod stored_id;
 pub mod ticket;
+mod whole;
 
 use std::collections::BTreeMap;
 
 use axum::{
-    body::Bytes,
     extract::{FromRequest, Multipart, Request},
     http::{HeaderMap, header::CONTENT_TYPE},
 };
@@ -18,6 +18,7 @@ use serde_json::Value;
 use self::{
     body::{Body, Options},
     ticket::{Admitted, Ticket, lane_of},
+    whole::body,
 };
 use crate::{
     error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned, pool::Stage,
@@ -122,19 +123,6 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
             ticket,
         })
     }
-}
-
-async fn body(request: Request, state: &AppState) -> Result<Bytes, Error> {
-    let limit = state.config.server.max_body_bytes;
-    Bytes::from_request(request, state)
-        .await
-        .map_err(|rejection| {
-            if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-                Error::BodyTooLarge { limit }
-            } else {
-                Error::InvalidBody("the connection broke off".to_owned())
-            }
-        })
 }
 
 async fn raw(request: Request, state: &AppState) -> Result<ImageInput, Error> {

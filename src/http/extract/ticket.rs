@@ -83,7 +83,8 @@ pub fn lane_of(state: &AppState, named: Option<Lane>, images: usize) -> Lane {
     })
 }
 
-fn stated_length(headers: &HeaderMap) -> Option<usize> {
+/// How long a request says its body is.
+pub(super) fn stated_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

@@ -98,7 +98,7 @@ impl Detector {
         Letterboxing {
             picture: Arc::clone(picture),
             side,
-            normalisation: self.normalisation.clone(),
+            normalisation: self.normalisation,
         }
     }
 
@@ -107,7 +107,7 @@ impl Detector {
         Letterboxing {
             picture: Arc::new(proof::picture(150, 110)),
             side: 96,
-            normalisation: normalisation.clone(),
+            normalisation: *normalisation,
         }
     }
 

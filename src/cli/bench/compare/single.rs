@@ -5,20 +5,22 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tokio::{runtime::Builder, task::spawn_blocking};
 
 use super::{Bench, QUERY};
 use crate::cli::bench::{
-    child::OwnServer,
     load::{
         LoadFigures, Subject,
-        connection::Connection,
+        connection::{Connection, Reusable},
         generator::{Pace, requests},
+        target::Target,
     },
     report::{
         Table,
         maths::{Durations, Percentiles},
         millis, or_dash,
     },
+    workload::Sequence,
 };
 
 /// Requests that are asked for their timings.
@@ -67,13 +69,16 @@ impl Bench<'_> {
         eprintln!("measuring one client");
         let (own, subject) = self.own_server().await?;
         let load = self.load(&subject, Pace::Clients(1)).await?;
-        let mut parts = [
-            Durations::new()?,
-            Durations::new()?,
-            Durations::new()?,
-            Durations::new()?,
-        ];
-        self.sample(&own, &mut parts).await?;
+        let query = format!("{QUERY}&timings=true");
+        let target = Subject::own(&own, self.workload, &query)?.target;
+        let requests = requests(&target, self.pictures)?;
+        let sequence = self.workload.sequence(requests.len());
+        // On a thread of its own, so that no time goes by between the client's threads.
+        let sampling = spawn_blocking(move || {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(sample(&target, &requests, &sequence))
+        });
+        let parts = sampling.await.context("the sampling thread failed")??;
         let [decode, align, inference, overhead] = &parts;
         Ok(Single {
             load,
@@ -83,41 +88,48 @@ impl Bench<'_> {
             overhead_ms: overhead.percentiles(),
         })
     }
+}
 
-    async fn sample(&self, own: &OwnServer, parts: &mut [Durations; 4]) -> anyhow::Result<()> {
-        let query = format!("{QUERY}&timings=true");
-        let target = Subject::own(own, self.workload, &query)?.target;
-        let requests = requests(&target, self.pictures)?;
-        let sequence = self.workload.sequence(requests.len());
-        let mut connection = Connection::open(&target).await?;
-        for _ in 0..SAMPLES {
-            let request = requests[sequence.take()].clone();
-            let sent = Instant::now();
-            let whole = connection.fetch(request).await?;
-            let took = sent.elapsed();
-            anyhow::ensure!(
-                whole.status == StatusCode::OK,
-                "a request for timings was answered with {}",
-                whole.status
-            );
-            let answer: Answer =
-                serde_json::from_slice(&whole.body).context("reading the timings of an answer")?;
-            let stages = &answer
-                .results
-                .first()
-                .context("an answer has no result")?
-                .timings_ms;
-            let decode = from_millis(stages.decode);
-            let align = from_millis(stages.align);
-            let inference = from_millis(stages.detect + stages.embed);
-            let [decodes, aligns, inferences, overheads] = &mut *parts;
-            decodes.add(decode);
-            aligns.add(align);
-            inferences.add(inference);
-            overheads.add(took.saturating_sub(decode + align + inference));
-        }
-        Ok(())
+/// Sends requests one by one: the times of decoding, aligning and inference, and the rest of each.
+async fn sample(
+    target: &Target,
+    requests: &[Reusable],
+    sequence: &Sequence,
+) -> anyhow::Result<[Durations; 4]> {
+    let mut parts = [
+        Durations::new()?,
+        Durations::new()?,
+        Durations::new()?,
+        Durations::new()?,
+    ];
+    let mut connection = Connection::open(target).await?;
+    for _ in 0..SAMPLES {
+        let request = requests[sequence.take()].clone();
+        let sent = Instant::now();
+        let whole = connection.fetch(request).await?;
+        let took = sent.elapsed();
+        anyhow::ensure!(
+            whole.status == StatusCode::OK,
+            "a request for timings was answered with {}",
+            whole.status
+        );
+        let answer: Answer =
+            serde_json::from_slice(&whole.body).context("reading the timings of an answer")?;
+        let stages = &answer
+            .results
+            .first()
+            .context("an answer has no result")?
+            .timings_ms;
+        let decode = from_millis(stages.decode);
+        let align = from_millis(stages.align);
+        let inference = from_millis(stages.detect + stages.embed);
+        let [decodes, aligns, inferences, overheads] = &mut parts;
+        decodes.add(decode);
+        aligns.add(align);
+        inferences.add(inference);
+        overheads.add(took.saturating_sub(decode + align + inference));
     }
+    Ok(parts)
 }
 
 /// A nonsensical number of milliseconds counts as none.

@@ -1,0 +1,55 @@
+//! A body in one piece.
+
+use std::error::Error as _;
+
+use axum::{RequestExt, extract::Request};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, LengthLimitError};
+use hyper::body::Body as _;
+
+use super::ticket::stated_length;
+use crate::{error::Error, http::AppState};
+
+/// Reads a body that is let in. What has come is copied to its place at once, while it is in the caches; a body that
+/// comes in one piece is not copied.
+///
+/// # Errors
+/// [`Error::BodyTooLarge`]; [`Error::InvalidBody`] when the connection breaks off.
+pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Error> {
+    let limit = state.config.server.max_body_bytes;
+    let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
+    let mut body = request.into_limited_body();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            if is_of_length(&error) {
+                Error::BodyTooLarge { limit }
+            } else {
+                Error::InvalidBody("the connection broke off".to_owned())
+            }
+        })?;
+        // Trailers say nothing of a picture.
+        let Ok(part) = frame.into_data() else {
+            continue;
+        };
+        if whole.is_empty() {
+            if body.is_end_stream() {
+                return Ok(part);
+            }
+            whole.reserve(stated.max(part.len()));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
+fn is_of_length(error: &axum::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
