@@ -1,0 +1,72 @@
+//! Rectangles cut out of pictures: the crop around masks, a box with a margin, and the size that a crop is brought to.
+
+mod mask;
+mod region;
+
+use image::RgbImage;
+
+pub use mask::{MaskCrop, MaskCropOptions, Unmet, mask_box, mask_crop};
+pub use region::Region;
+pub(super) use region::{rows, rows_mut};
+
+/// `region` with `margin` of its width at the left and right and of its height above and below, in whole pixels rounded
+/// down, as far as the frame of (width, height) goes.
+pub fn padded(frame: (u32, u32), region: Region, margin: f32) -> Region {
+    let [x, y] = region.clipped(frame).spans();
+    Region::from([x.padded(margin, frame.0).0, y.padded(margin, frame.1).0])
+}
+
+/// The pixels of `region`; of the part that is inside the picture.
+pub fn crop(picture: &RgbImage, region: Region) -> RgbImage {
+    let region = region.clipped(picture.dimensions());
+    let rows: Vec<&[u8]> = rows(picture, region).collect();
+    RgbImage::from_raw(region.width(), region.height(), rows.concat()).unwrap_or_default()
+}
+
+/// What the sides of a crop are brought under before it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The most that the short side has, in pixels.
+    pub short: u32,
+    /// The most that the long side has, in pixels.
+    pub long: u32,
+    /// Both sides are multiples of this.
+    pub multiple: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            short: 640,
+            long: 1280,
+            multiple: 16,
+        }
+    }
+}
+
+/// The (width, height) that a crop of `size` = (width, height) is resized to.
+///
+/// A short side over its bound comes down to it and takes the long side along, rounded down; then the long side in
+/// the same way; then each is rounded down to a multiple, but to one multiple at least.
+pub fn bounded_size(size: (u32, u32), bounds: &Bounds) -> (u32, u32) {
+    // In proportion, rounded down: less than `side`, because `to` is less than `from`.
+    let scaled =
+        |side: u32, to: u32, from: u32| (u64::from(side) * u64::from(to) / u64::from(from)) as u32;
+    let (mut short, mut long) = (size.0.min(size.1), size.0.max(size.1));
+    if short > bounds.short {
+        (short, long) = (bounds.short, scaled(long, bounds.short, short));
+    }
+    if long > bounds.long {
+        (short, long) = (scaled(short, bounds.long, long), bounds.long);
+    }
+    let multiple = bounds.multiple.max(1);
+    let [short, long] = [short, long].map(|side| (side / multiple).max(1) * multiple);
+    if size.0 < size.1 {
+        (short, long)
+    } else {
+        (long, short)
+    }
+}
+
+#[cfg(test)]
+mod tests;
