@@ -1,5 +1,6 @@
 //! Pixels: decoding, geometry, resizing, warping, quality, enhancement and encoding. No inference, no I/O.
 
+pub mod blur;
 pub mod crop;
 pub mod decode;
 pub mod draw;

@@ -89,6 +89,13 @@ def enhanced():
     save("clahe_luma.png", cv2.createCLAHE(2.0, (8, 8)).apply(luma))
 
 
+def blurred():
+    border = {"borderType": cv2.BORDER_REFLECT_101}
+    # The last is reflected more than once: it is smaller than the kernel.
+    for name, size, side, sigma in (("7", (97, 61), 7, 1.5), ("21", (97, 61), 21, 5.0), ("small", (5, 3), 21, 5.0)):
+        save(f"blur_{name}.png", cv2.GaussianBlur(synthetic(*size), (side, side), sigma, **border))
+
+
 def cmyk():
     ink = np.dstack([synthetic(40, 32), synthetic(32, 40).transpose(1, 0, 2)[:, :, 1] // 2])
     buffer = io.BytesIO()
@@ -108,6 +115,7 @@ def main():
     resizes()
     enhanced()
     cmyk()
+    blurred()
     dark = (synthetic(112, 112) // 6).astype(np.uint8)
     reference = {
         "versions": {"opencv": cv2.__version__, "pillow": PIL.__version__, "numpy": np.__version__},
