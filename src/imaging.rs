@@ -14,6 +14,7 @@ pub mod phash;
 pub mod quality;
 pub mod resize;
 pub mod tensor;
+pub mod turn;
 pub mod warp;
 
 #[cfg(test)]

@@ -96,6 +96,17 @@ def blurred():
         save(f"blur_{name}.png", cv2.GaussianBlur(synthetic(*size), (side, side), sigma, **border))
 
 
+def grey():
+    save("grey.png", np.array(Image.fromarray(synthetic(97, 61)).convert("L").convert("RGB")))
+
+
+def turned():
+    # OpenCV's angles are counter-clockwise; a picture's centre lies between its outermost pixels.
+    matrix = cv2.getRotationMatrix2D((96 / 2, 60 / 2), -30, 1)
+    border = {"borderMode": cv2.BORDER_CONSTANT, "borderValue": (10, 200, 90)}
+    save("turn_30.png", cv2.warpAffine(synthetic(97, 61), matrix, (97, 61), flags=cv2.INTER_LINEAR, **border))
+
+
 def cmyk():
     ink = np.dstack([synthetic(40, 32), synthetic(32, 40).transpose(1, 0, 2)[:, :, 1] // 2])
     buffer = io.BytesIO()
@@ -116,6 +127,8 @@ def main():
     enhanced()
     cmyk()
     blurred()
+    grey()
+    turned()
     dark = (synthetic(112, 112) // 6).astype(np.uint8)
     reference = {
         "versions": {"opencv": cv2.__version__, "pillow": PIL.__version__, "numpy": np.__version__},
