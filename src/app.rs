@@ -100,10 +100,14 @@ impl App {
         let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, known);
         let known = Finishing::probe();
         let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, known);
+        let mut preprocessing = loader.load_preprocessing()?;
         let (measuring, quality) = loader.load_quality();
         let tried = loader.places.into_inner().into_tried();
         let mut assignments = vec![detecting.assignment, embedding.assignment];
         assignments.extend([processed, enhanced, quality]);
+        if config.preprocess.warm_up {
+            preprocessing.warm_up(clock.as_ref()).await;
+        }
         let devices = Devices::new(assignments, tried, Arc::clone(&clock));
         devices.announce();
         let (detector_spec, detector_engine) = (detecting.spec, detecting.engine);
@@ -126,6 +130,7 @@ impl App {
             grader: measuring.map(Grader::new),
             processing,
             enhancing,
+            preprocessing,
             memory: Arc::new(PixelMemory::new(PIXEL_BYTES * pool.threads())),
             detector,
             embedder: Embedder::new(

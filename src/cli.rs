@@ -20,6 +20,9 @@ pub mod config;
 pub mod devices;
 pub mod healthcheck;
 pub mod models;
+pub mod precision;
+pub mod preprocess;
+pub mod process;
 pub mod runtime;
 pub mod scan;
 pub mod serve;
@@ -57,6 +60,28 @@ enum Command {
                             Exit codes: 0 every picture was scanned · 1 at least one failed"
     )]
     Embed(scan::ScanArgs),
+    /// Crop, resize, blur, turn or anonymise pictures by a list of operations, one JSON line a picture.
+    #[command(
+        after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
+                            Exit codes: 0 every picture was processed · 1 at least one failed"
+    )]
+    Process(process::ProcessArgs),
+    /// Make every face in pictures unrecognisable, and look again until none is found.
+    #[command(
+        after_help = "Examples:\n  facescan anonymize --method pixelate --out published/ archive/\n\n\
+                            Exit codes: 0 no face is found in any result · 1 a picture failed, and has no result"
+    )]
+    Anonymize(process::AnonymizeArgs),
+    /// Make a tensor file of pictures: resized, normalised, one row a picture.
+    #[command(
+        after_help = "Examples:\n  facescan preprocess archive/ --out batch.npy\n  facescan preprocess archive/ --out batch.safetensors --dtype bf16 --mode center_crop\n\n\
+                            Beside the tensor FILE.index.jsonl says which row is which picture, and why others have none.\n\n\
+                            Exit codes: 0 every picture has a row · 1 at least one has none"
+    )]
+    Preprocess(preprocess::PreprocessArgs),
+    /// Compare the resize profiles, and the device with the CPU, on pictures.
+    #[command(after_help = "Examples:\n  facescan precision photo.jpg --plot precision.svg")]
+    Precision(precision::PrecisionArgs),
     /// List, prepare and verify the models.
     #[command(subcommand)]
     Models(models::ModelsCommand),
@@ -109,6 +134,10 @@ impl Cli {
             Command::Serve => serve::run(config),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
             Command::Embed(args) => scan::run(config, &provenance, args, ScanKind::Embed),
+            Command::Process(args) => process::run(config, &provenance, args),
+            Command::Anonymize(args) => process::anonymize(config, &provenance, args),
+            Command::Preprocess(args) => preprocess::run(config, &provenance, &args),
+            Command::Precision(args) => precision::run(config, &provenance, &args),
             Command::Models(command) => models_command(&config, command),
             Command::Devices(args) => devices::run(config, &provenance, &args),
             Command::Migrate => serve::migrate(&config),

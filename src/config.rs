@@ -20,6 +20,7 @@ mod limits;
 mod log;
 mod models;
 mod origin;
+mod preprocess;
 mod quality;
 mod rule;
 mod runtime;
@@ -52,6 +53,7 @@ pub use self::{
     log::{Log, LogFormat},
     models::Models,
     origin::{Origin, Provenance},
+    preprocess::{Dtype, LONGEST_SIDE, Platform, Preprocess},
     quality::Quality,
     runtime::Runtime,
     server::{MOST_IMAGES, Server},
@@ -101,6 +103,8 @@ pub struct Config {
     pub quality: Quality,
     /// Defaults of the enhancement options.
     pub enhancement: Enhancement,
+    /// Defaults of the preprocessing options.
+    pub preprocess: Preprocess,
     /// Which operations run on an accelerator, and on which.
     pub devices: Devices,
     /// Where results are stored.
@@ -180,6 +184,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         embedding::RULES,
         quality::RULES,
         enhancement::RULES,
+        preprocess::RULES,
         devices::RULES,
         database::RULES,
         store::RULES,

@@ -83,6 +83,14 @@ pub enum Error {
         /// Why it is not used.
         reason: String,
     },
+    /// Faces are still found in a picture that was to have none.
+    #[error(
+        "faces are still found after {searches} searches; send a higher min_score, or method fill with a larger margin"
+    )]
+    AnonymizationFailed {
+        /// How often faces were looked for.
+        searches: u32,
+    },
     /// The database cannot be reached.
     #[error("{0}")]
     StoreUnavailable(String),
@@ -145,6 +153,9 @@ impl Error {
             Self::Overloaded(_) => kind(429, "overloaded", "overloaded"),
             Self::DeadlineExceeded { .. } => kind(504, "deadline_exceeded", "deadline exceeded"),
             Self::DeviceUnavailable { .. } => kind(503, "device_unavailable", "device unavailable"),
+            Self::AnonymizationFailed { .. } => {
+                kind(422, "anonymization_failed", "faces are still found")
+            }
             Self::StoreUnavailable(_) => kind(503, "store_unavailable", "database unavailable"),
             Self::Internal(_) => kind(500, "internal", "internal error"),
         }

@@ -72,6 +72,8 @@ fn api() -> OpenApiRouter<AppState> {
         .routes(routes!(handlers::scan::embed))
         .routes(routes!(handlers::scan::quality))
         .routes(routes!(handlers::enhance::enhance))
+        .routes(routes!(handlers::process::process))
+        .routes(routes!(handlers::preprocess::preprocess))
         .routes(routes!(handlers::images::list))
         .routes(routes!(handlers::images::read, handlers::images::erase))
         .routes(routes!(handlers::faces::read, handlers::faces::erase))

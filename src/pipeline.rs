@@ -21,6 +21,7 @@ use crate::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed},
         detect::Detector,
         embed::Embedder,
+        preprocess::Preprocessing,
         quality::Grader,
     },
     pool::CpuPool,
@@ -34,6 +35,8 @@ pub mod embed;
 pub mod enhance;
 pub mod heads;
 pub mod options;
+pub mod preprocess;
+pub mod process;
 pub mod quality;
 pub mod scan;
 pub mod stored;
@@ -55,6 +58,8 @@ pub struct Pipeline {
     pub processing: PictureLane,
     /// Enhances pictures.
     pub enhancing: PictureLane,
+    /// Makes rows of tensors.
+    pub preprocessing: Preprocessing,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
     /// Where pictures are decoded into.

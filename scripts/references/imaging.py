@@ -1,14 +1,16 @@
-"""Writes tests/fixtures/imaging: what Pillow, OpenCV and numpy answer for synthetic pictures.
+"""Writes tests/fixtures/imaging: what Pillow, OpenCV, jax and numpy answer for synthetic pictures.
 
-Needs numpy, Pillow and opencv-python-headless; their versions are recorded in reference.json.
+Needs numpy, Pillow, opencv-python-headless and jax; their versions are recorded in reference.json.
 Run it from the repository root. The tests read only its output.
 """
 
+import hashlib
 import io
 import json
 from pathlib import Path
 
 import cv2
+import jax
 import numpy as np
 import PIL
 from PIL import Image, ImageEnhance, ImageFilter
@@ -64,6 +66,86 @@ def resizes():
     save("area_40.png", cv2.resize(source, (40, 25), interpolation=cv2.INTER_AREA))
 
 
+def weights(old, new):
+    """The antialiased bilinear weights [new, old] of ATen's _compute_indices_min_size_weights_aa, in f64."""
+    scale = old / new
+    support = max(scale, 1.0)
+    matrix = np.zeros((new, old))
+    for i in range(new):
+        centre = scale * (i + 0.5)
+        first = max(int(centre - support + 0.5), 0)
+        end = min(int(centre + support + 0.5), old)
+        apart = (np.arange(first, end) - centre + 0.5) / support
+        window = np.maximum(1.0 - np.abs(apart), 0.0)
+        matrix[i, first:end] = window / window.sum()
+    return matrix
+
+
+def torchvision(pixels, width, height):
+    """torchvision's antialiased bilinear resize of u8: in floats, rounded once. No torch is installed for it."""
+    rows, columns = weights(pixels.shape[0], height), weights(pixels.shape[1], width)
+    levels = np.einsum("hy,yxc,wx->hwc", rows, pixels.astype(np.float64), columns, optimize=True)
+    return np.rint(levels).astype(np.uint8)
+
+
+def without_antialias(pixels, width, height):
+    """torch's bilinear interpolation with antialias off, unrounded: align_corners false."""
+
+    def taps(old, new):
+        centre = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
+        first = centre.astype(int)
+        return first, np.minimum(first + 1, old - 1), centre - first
+
+    top, bottom, down = taps(pixels.shape[0], height)
+    left, right, across = taps(pixels.shape[1], width)
+    down, across = down[:, None, None], across[None, :, None]
+    pixels = pixels.astype(np.float64)
+    narrow = pixels[:, left] * (1 - across) + pixels[:, right] * across
+    return narrow[top] * (1 - down) + narrow[bottom] * down
+
+
+def jax_linear(pixels, width, height, precision=np.float64):
+    """In f32 jax itself is further than the tolerance from its definition."""
+    with jax.enable_x64(precision is np.float64):
+        levels = jax.image.resize(pixels.astype(precision), (height, width, 3), "linear", antialias=True)
+        assert levels.dtype == precision
+        return np.asarray(levels)
+
+
+def apart(ours, theirs):
+    """How far two results are from each other, in levels."""
+    levels = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+    return {"max": levels.max(), "mean": levels.mean(), "different": int((levels > 0).sum())}
+
+
+def profiles():
+    """The resize profiles of preprocessing. Of the large picture every 16th line is kept, from the first on."""
+    small = synthetic(97, 61)
+    save("torchvision_40.png", torchvision(small, 40, 25))
+    save("torchvision_150.png", torchvision(small, 150, 100))
+    for width, height in ((40, 25), (150, 100)):
+        lines = jax_linear(small, width, height)[:: 1 if width == 40 else 16]
+        (OUT / f"jax_{width}.f32").write_bytes(lines.astype("<f4").tobytes())
+    large, side = synthetic(1440, 1080), 224
+    pil = np.array(Image.fromarray(large).resize((side, side), Image.BILINEAR))
+    once = torchvision(large, side, side)
+    opencv = cv2.resize(large, (side, side), interpolation=cv2.INTER_LINEAR)
+    linear = jax_linear(large, side, side)
+    save("pil_224.png", pil[::16])
+    save("torchvision_224.png", once[::16])
+    save("opencv_224.png", opencv[::16])
+    (OUT / "jax_224.f32").write_bytes(linear[::16].astype("<f4").tobytes())
+    fixed = cv2.resize(large, (640, 1080), interpolation=cv2.INTER_LINEAR)
+    return {
+        "opencv_sha256": hashlib.sha256(opencv.tobytes()).hexdigest(),
+        "jax_f32_jax_f64": apart(jax_linear(large, side, side, np.float32), linear),
+        "jax_pil": apart(linear, pil),
+        "jax_torchvision": apart(linear, once),
+        "torchvision_opencv": apart(once, opencv),
+        "without_antialias": apart(np.rint(without_antialias(large, 640, 1080)), fixed),
+    }
+
+
 def aligned():
     points = np.array([[70.0, 60.0], [128.5, 75.25], [92.0, 105.0], [60.5, 130.0], [109.0, 143.0]])
     matrix = umeyama(points, TEMPLATE)
@@ -89,24 +171,6 @@ def enhanced():
     save("clahe_luma.png", cv2.createCLAHE(2.0, (8, 8)).apply(luma))
 
 
-def blurred():
-    border = {"borderType": cv2.BORDER_REFLECT_101}
-    # The last is reflected more than once: it is smaller than the kernel.
-    for name, size, side, sigma in (("7", (97, 61), 7, 1.5), ("21", (97, 61), 21, 5.0), ("small", (5, 3), 21, 5.0)):
-        save(f"blur_{name}.png", cv2.GaussianBlur(synthetic(*size), (side, side), sigma, **border))
-
-
-def grey():
-    save("grey.png", np.array(Image.fromarray(synthetic(97, 61)).convert("L").convert("RGB")))
-
-
-def turned():
-    # OpenCV's angles are counter-clockwise; a picture's centre lies between its outermost pixels.
-    matrix = cv2.getRotationMatrix2D((96 / 2, 60 / 2), -30, 1)
-    border = {"borderMode": cv2.BORDER_CONSTANT, "borderValue": (10, 200, 90)}
-    save("turn_30.png", cv2.warpAffine(synthetic(97, 61), matrix, (97, 61), flags=cv2.INTER_LINEAR, **border))
-
-
 def cmyk():
     ink = np.dstack([synthetic(40, 32), synthetic(32, 40).transpose(1, 0, 2)[:, :, 1] // 2])
     buffer = io.BytesIO()
@@ -126,12 +190,15 @@ def main():
     resizes()
     enhanced()
     cmyk()
-    blurred()
-    grey()
-    turned()
     dark = (synthetic(112, 112) // 6).astype(np.uint8)
     reference = {
-        "versions": {"opencv": cv2.__version__, "pillow": PIL.__version__, "numpy": np.__version__},
+        "versions": {
+            "opencv": cv2.__version__,
+            "pillow": PIL.__version__,
+            "numpy": np.__version__,
+            "jax": jax.__version__,
+        },
+        "profiles": profiles(),
         "align": aligned(),
         "quality": {
             "112x112": quality(synthetic(112, 112)),

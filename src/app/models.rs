@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf,
 
 use crate::{
     clock::Clock,
-    config::Config,
+    config::{self, Config},
     imaging::warp::ALIGNED_SIDE,
     inference::{
         backend::{Backend, BackendError, Model, Session},
@@ -183,7 +183,17 @@ impl Loader<'_> {
         operation: Operation,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
-        let (requested, found) = match asked_for(&self.config.devices, operation) {
+        self.assign_to(operation, asked_for(&self.config.devices, operation), find)
+    }
+
+    /// Finds the device that is asked for, if one is.
+    fn assign_to<T: OnDevice>(
+        &self,
+        operation: Operation,
+        asked: Option<(config::Backend, u32)>,
+        find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
+    ) -> (Option<T>, Assignment) {
+        let (requested, found) = match asked {
             None => ("cpu".to_owned(), Err(None)),
             Some((backend, index)) => (
                 format!("{backend}:{index}"),

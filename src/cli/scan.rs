@@ -157,10 +157,7 @@ pub fn run(
 
 /// Scans the files as they are found and returns how many failed.
 async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::Result<usize> {
-    let jobs = match args.jobs {
-        0 => app.config.imaging.worker_threads().get() + 1,
-        jobs => jobs,
-    };
+    let jobs = in_work(app, args.jobs);
     let progress = progress_bar(&args.paths);
     let mut printer = Printer::new(args.format);
     let mut failed = 0;
@@ -197,21 +194,8 @@ async fn scan_file(
     drawings: Option<&Path>,
     options: &ScanOptions,
 ) -> Result<Scan, ErrorEntry> {
-    if let Some(reason) = &found.unreadable {
-        return Err(unreadable(reason));
-    }
     let pipeline = &app.pipeline;
-    // No more is read than may be: a huge file costs nothing, and a device has no end.
-    let limits = pipeline.decoding.limits;
-    let mut bytes = Vec::new();
-    tokio::fs::File::open(&found.path)
-        .await
-        .map_err(unreadable)?
-        .take(limits.max_bytes + 1)
-        .read_to_end(&mut bytes)
-        .await
-        .map_err(unreadable)?;
-    let bytes = Bytes::from(bytes);
+    let bytes = read(app, found).await?;
     let scan = pipeline
         .scan_stored(bytes.clone(), options)
         .await
@@ -225,6 +209,35 @@ async fn scan_file(
     Ok(scan)
 }
 
+/// A file's bytes.
+///
+/// # Errors
+/// Why it cannot be read, as an answer would tell it.
+pub(super) async fn read(app: &App, found: &files::Found) -> Result<Bytes, ErrorEntry> {
+    if let Some(reason) = &found.unreadable {
+        return Err(unreadable(reason));
+    }
+    // No more is read than may be: a huge file costs nothing, and a device has no end.
+    let limits = app.pipeline.decoding.limits;
+    let mut bytes = Vec::new();
+    tokio::fs::File::open(&found.path)
+        .await
+        .map_err(unreadable)?
+        .take(limits.max_bytes + 1)
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(unreadable)?;
+    Ok(bytes.into())
+}
+
+/// How many pictures are in work at a time: as asked, or enough to keep the workers busy while files are read.
+pub(super) fn in_work(app: &App, jobs: usize) -> usize {
+    match jobs {
+        0 => app.config.imaging.worker_threads().get() + 1,
+        jobs => jobs,
+    }
+}
+
 fn unreadable(reason: impl Display) -> ErrorEntry {
     ErrorEntry {
         code: "file_unreadable",
@@ -233,7 +246,7 @@ fn unreadable(reason: impl Display) -> ErrorEntry {
 }
 
 /// Here nobody else reads along, so the whole text is shown.
-fn failed(error: Error) -> ErrorEntry {
+pub(super) fn failed(error: Error) -> ErrorEntry {
     ErrorEntry {
         code: error.kind().code,
         detail: error.to_string(),
@@ -241,7 +254,7 @@ fn failed(error: Error) -> ErrorEntry {
 }
 
 /// A bar on a terminal's standard error; nothing elsewhere.
-fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
+pub(super) fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     }

@@ -61,6 +61,7 @@ impl Layers {
         mapping: Map<String, Value>,
     ) {
         for (name, value) in mapping {
+            let name = present_name(section, name);
             let key = join(section, &name);
             match (known.get(&name), value) {
                 (None, _) => {
@@ -167,6 +168,19 @@ impl Layers {
             ))),
         }
     }
+}
+
+/// Settings by the names that they have elsewhere: the section, the other name, and ours.
+const OTHER_NAMES: [(&str, &str, &str); 2] = [
+    ("preprocess", "jax_platform", "platform"),
+    ("preprocess", "cache_compiled", "warm_up"),
+];
+
+fn present_name(section: &str, name: String) -> String {
+    OTHER_NAMES
+        .iter()
+        .find(|(of, other, _)| *of == section && *other == name)
+        .map_or(name, |(_, _, ours)| (*ours).to_owned())
 }
 
 /// Whether a path of serde is a setting or inside its value, such as `imaging.background[1]`.

@@ -21,7 +21,7 @@ pub const PREFIX: &str = "FACESCAN__";
 pub const CONFIG_FILE: &str = "FACESCAN_CONFIG";
 
 /// The variables with a short name, and the settings that they set.
-pub const SHORT_NAMES: [(&str, &str); 13] = [
+pub const SHORT_NAMES: [(&str, &str); 27] = [
     ("ALL_GPU", "devices.all_gpu"),
     ("FACE_DETECTION_GPU", "devices.face_detection"),
     ("FACE_EMBEDDING_GPU", "devices.face_embedding"),
@@ -32,16 +32,42 @@ pub const SHORT_NAMES: [(&str, &str); 13] = [
     ("GPU_DEVICE_ID", "devices.device_id"),
     ("GPU_MEMORY_LIMIT_GB", "devices.memory_limit_gb"),
     ("GPU_BATCH_SIZE", "devices.batch_size"),
+    ("PREPROCESS_IMAGE_SIZE", "preprocess.image_size"),
+    ("PREPROCESS_MEAN", "preprocess.mean"),
+    ("PREPROCESS_STD", "preprocess.std"),
+    ("PREPROCESS_BATCH_SIZE", "preprocess.batch_size"),
+    ("PREPROCESS_NUM_WORKERS", "preprocess.num_workers"),
+    ("PREPROCESS_DATA_FORMAT", "preprocess.data_format"),
+    ("PREPROCESS_PROFILE", "preprocess.profile"),
+    ("PREPROCESS_MODE", "preprocess.mode"),
+    ("PREPROCESS_PAD", "preprocess.pad"),
+    ("PREPROCESS_DTYPE", "preprocess.dtype"),
+    ("PREPROCESS_USE_GPU", "preprocess.use_gpu"),
+    ("PREPROCESS_PLATFORM", "preprocess.platform"),
+    ("PREPROCESS_STRICT", "preprocess.strict"),
+    ("PREPROCESS_WARM_UP", "preprocess.warm_up"),
     ("LOG_LEVEL", "log.level"),
     ("DEBUG", "debug"),
     ("DATABASE_URL", "database.url"),
 ];
 
+/// Variables by the names that other tools gave them, and the settings that they set.
+const OTHER_NAMES: [(&str, &str); 2] = [
+    ("JAX_USE_GPU", "preprocess.use_gpu"),
+    ("JAX_PLATFORM", "preprocess.platform"),
+];
+
+/// The setting of a variable's short or other name.
+fn key_of(name: &str) -> Option<&'static str> {
+    SHORT_NAMES
+        .iter()
+        .chain(&OTHER_NAMES)
+        .find_map(|(short, key)| (*short == name).then_some(*key))
+}
+
 /// Whether the configuration reads a variable of this name, or refuses it.
 pub(super) fn concerns_us(name: &str) -> bool {
-    name == CONFIG_FILE
-        || name.starts_with(PREFIX)
-        || SHORT_NAMES.iter().any(|(short, _)| *short == name)
+    name == CONFIG_FILE || name.starts_with(PREFIX) || key_of(name).is_some()
 }
 
 /// Puts a layer of variables on top. `origin` says where a variable of a name came from, `place` names
@@ -91,8 +117,8 @@ pub(super) fn imply_level(layers: &mut Layers) {
 
 /// The rule of the setting that a variable sets, by its short or its long name.
 fn rule_of(name: &str) -> Option<&'static Rule> {
-    match SHORT_NAMES.iter().find(|(short, _)| *short == name) {
-        Some((_, key)) => rules().find(|rule| rule.key == *key),
+    match key_of(name) {
+        Some(key) => rules().find(|rule| rule.key == key),
         None => rules().find(|rule| rule.env_name() == name),
     }
 }

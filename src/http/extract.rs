@@ -28,10 +28,19 @@ use crate::{
 pub struct ImageRequest<O> {
     /// At least one image.
     pub images: Vec<ImageInput>,
+    /// The masks of the images, where the options take some.
+    pub masks: Vec<ImageInput>,
     /// The options as sent, and the lane that was chosen where they name none.
     pub options: O,
     /// To be held until the images are answered.
     pub ticket: Ticket,
+}
+
+/// What a body holds, whatever its form.
+struct Sent {
+    images: Vec<ImageInput>,
+    masks: Vec<ImageInput>,
+    options: Option<Value>,
 }
 
 /// The four forms of the contract.
@@ -87,8 +96,16 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
         };
         let lane = alone.map(|mut options| lane_of(state, *options.lane(), 1));
         let (admitted, request) = Admitted::body(request, state, lane).await?;
-        let (images, in_body) = match form {
-            Form::Raw => (vec![raw(request, state).await?], None),
+        let Sent {
+            images,
+            masks,
+            options: in_body,
+        } = match form {
+            Form::Raw => Sent {
+                images: vec![raw(request, state).await?],
+                masks: Vec::new(),
+                options: None,
+            },
             Form::Multipart => multipart(request, state).await?,
             Form::Json => {
                 let body = body(request, state).await?;
@@ -115,10 +132,17 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
                 limit: limits.max_images_per_request,
             });
         }
+        if !O::TAKES_MASKS && !masks.is_empty() {
+            return Err(Error::invalid_option(
+                "mask",
+                "is unknown: only /process takes masks",
+            ));
+        }
         let mut options: O = read_options(query, in_body)?;
-        let ticket = admitted.images(state, options.lane(), images.len())?;
+        let ticket = admitted.images(state, options.lane(), images.len() + masks.len())?;
         Ok(Self {
             images,
+            masks,
             options,
             ticket,
         })
@@ -137,28 +161,26 @@ async fn raw(request: Request, state: &AppState) -> Result<ImageInput, Error> {
 async fn tree(
     state: &AppState,
     parse: impl FnOnce() -> Result<Body, Error> + Send + 'static,
-) -> Result<(Vec<ImageInput>, Option<Value>), Error> {
+) -> Result<Sent, Error> {
     let limit = state.config.server.max_images_per_request;
     state
         .pipeline
         .pool
         .run(Stage::Begin, move || {
             let body = parse()?;
-            if body.images.len() > limit {
+            if body.images.len().max(body.masks.len()) > limit {
                 return Err(Error::TooManyImages { limit });
             }
-            Ok((
-                body.images.into_iter().map(ImageInput::from).collect(),
-                body.options.map(|options| options.0),
-            ))
+            Ok(Sent {
+                images: body.images.into_iter().map(ImageInput::from).collect(),
+                masks: body.masks.into_iter().map(ImageInput::from).collect(),
+                options: body.options.map(|options| options.0),
+            })
         })
         .await?
 }
 
-async fn multipart(
-    request: Request,
-    state: &AppState,
-) -> Result<(Vec<ImageInput>, Option<Value>), Error> {
+async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
     let server = &state.config.server;
     let broken = |error: axum::extract::multipart::MultipartError| {
         if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
@@ -172,21 +194,25 @@ async fn multipart(
     let mut parts = Multipart::from_request(request, state)
         .await
         .map_err(|rejection| Error::invalid_body(rejection.body_text()))?;
-    let mut images = Vec::new();
+    let (mut images, mut masks) = (Vec::new(), Vec::new());
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     let mut tree = None;
     while let Some(part) = parts.next_field().await.map_err(broken)? {
         let name = part.name().unwrap_or_default().to_owned();
         match name.as_str() {
-            "image" => {
-                if images.len() == server.max_images_per_request {
+            "image" | "mask" => {
+                let list = match name.as_str() {
+                    "mask" => &mut masks,
+                    _ => &mut images,
+                };
+                if list.len() == server.max_images_per_request {
                     return Err(Error::TooManyImages {
                         limit: server.max_images_per_request,
                     });
                 }
                 let id = part.file_name().map(str::to_owned);
                 let bytes = part.bytes().await.map_err(broken)?;
-                images.push(ImageInput {
+                list.push(ImageInput {
                     id,
                     ..ImageInput::from_bytes(bytes)
                 });
@@ -208,7 +234,11 @@ async fn multipart(
         return Err(Error::MissingImage("no part is named `image`"));
     }
     let pairs: Vec<(String, String)> = texts.into_iter().collect();
-    Ok((images, merge(options_from_pairs(&pairs), tree)?))
+    Ok(Sent {
+        images,
+        masks,
+        options: merge(options_from_pairs(&pairs), tree)?,
+    })
 }
 
 fn pairs(query: &str) -> Result<Vec<(String, String)>, Error> {

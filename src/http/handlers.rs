@@ -8,5 +8,7 @@ pub mod health;
 pub mod images;
 pub mod metrics;
 pub mod models;
+pub mod preprocess;
+pub mod process;
 pub mod scan;
 mod several;

@@ -15,6 +15,7 @@ use crate::{http::problem::Problem, ingest::source::ImageEntry};
     components(schemas(Problem, ImageEntry)),
     tags(
         (name = "scan", description = "Operations on pictures"),
+        (name = "process", description = "Pictures for other tools"),
         (name = "store", description = "Stored results"),
         (name = "service", description = "The server itself")
     )
@@ -48,6 +49,9 @@ pub struct ImagesBody<O> {
     /// The pictures.
     #[schema(value_type = Vec<ImageEntry>)]
     images: Vec<()>,
+    /// The masks of the pictures, for /process.
+    #[schema(value_type = Vec<ImageEntry>)]
+    masks: Option<Vec<()>>,
     /// The options; each has its default from the settings.
     options: Option<O>,
 }
@@ -57,6 +61,8 @@ pub struct ImagesBody<O> {
 pub struct MultipartBody {
     /// One part for each picture; its filename is the picture's id.
     image: Vec<RawPicture>,
+    /// One part for each mask of the pictures, for /process.
+    mask: Option<Vec<RawPicture>>,
     /// The options as JSON.
     options: Option<String>,
 }

@@ -24,17 +24,26 @@ pub enum Accepted {
     Msgpack,
     /// The picture itself, where there is one; in this format, when one was named.
     Picture(Option<EnhancedFormat>),
+    /// The tensor itself, as NumPy's `.npy`.
+    Npy,
 }
 
 impl Accepted {
     /// Reads the `Accept` header (RFC 9110, 12.5.1) where the answer is a tree: of the types that it can be written in,
     /// the one with the highest weight, and the first of several.
     pub fn tree(headers: &HeaderMap) -> Self {
-        Self::of(headers, |accepted| !matches!(accepted, Self::Picture(_)))
+        Self::of(headers, |accepted| {
+            matches!(accepted, Self::Json | Self::Msgpack)
+        })
     }
 
     /// The same where the answer may also be a picture.
     pub fn picture_or_tree(headers: &HeaderMap) -> Self {
+        Self::of(headers, |accepted| *accepted != Self::Npy)
+    }
+
+    /// The same where the answer may also be a picture or a tensor.
+    pub fn any(headers: &HeaderMap) -> Self {
         Self::of(headers, |_| true)
     }
 
@@ -70,6 +79,7 @@ impl Accepted {
             "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => {
                 Some(Self::Msgpack)
             }
+            "application/x-npy" => Some(Self::Npy),
             "image/*" => Some(Self::Picture(None)),
             "image/jpeg" => Some(Self::Picture(Some(EnhancedFormat::Jpeg))),
             "image/png" => Some(Self::Picture(Some(EnhancedFormat::Png))),
@@ -110,7 +120,7 @@ fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, Error>
         Accepted::Msgpack => {
             rmp_serde::to_vec_named(answer).map_err(|error| Error::Internal(error.to_string()))
         }
-        Accepted::Json | Accepted::Picture(_) => {
+        Accepted::Json | Accepted::Picture(_) | Accepted::Npy => {
             serde_json::to_vec(answer).map_err(|error| Error::Internal(error.to_string()))
         }
     }
@@ -119,7 +129,7 @@ fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, Error>
 fn response(accepted: Accepted, body: Vec<u8>) -> Response {
     let media_type = match accepted {
         Accepted::Msgpack => "application/msgpack",
-        Accepted::Json | Accepted::Picture(_) => "application/json",
+        Accepted::Json | Accepted::Picture(_) | Accepted::Npy => "application/json",
     };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(media_type)),

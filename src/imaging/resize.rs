@@ -5,11 +5,14 @@ pub mod axis;
 mod bicubic;
 pub(super) mod point;
 pub(super) mod triangle;
+pub(super) mod view;
 mod window;
 
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::RgbImage;
+
+use view::View;
 
 /// Bytes of a pixel in a picture.
 const RGB: usize = 3;
@@ -40,20 +43,23 @@ pub fn resize(picture: &RgbImage, width: u32, height: u32, filter: Filter) -> Rg
     if picture.width() == 0 || picture.height() == 0 {
         return RgbImage::new(width, height);
     }
+    let view = View::whole(picture.dimensions(), (width, height));
     match filter {
-        Filter::Bilinear => {
-            let algorithm = ResizeAlg::Convolution(FilterType::Bilinear);
-            convolve(picture, width, height, algorithm)
-                .unwrap_or_else(|| point::resize(picture, width, height))
-        }
+        Filter::Bilinear => bilinear(picture, &view),
         Filter::Bicubic => bicubic::resize(picture, width, height),
-        Filter::BilinearPoint => point::resize(picture, width, height),
+        Filter::BilinearPoint => point::resize(picture, &view),
         Filter::Area => area::resize(picture, width, height),
     }
 }
 
+/// A view of `picture` by [`Filter::Bilinear`].
+pub(super) fn bilinear(picture: &RgbImage, view: &View) -> RgbImage {
+    convolve(picture, view).unwrap_or_else(|| point::resize(picture, view))
+}
+
 /// `None` when the library refuses the pictures, which it does for sizes that do not fit their bytes.
-fn convolve(picture: &RgbImage, width: u32, height: u32, algorithm: ResizeAlg) -> Option<RgbImage> {
+fn convolve(picture: &RgbImage, view: &View) -> Option<RgbImage> {
+    let (width, height) = view.size();
     let source = ImageRef::new(
         picture.width(),
         picture.height(),
@@ -62,7 +68,10 @@ fn convolve(picture: &RgbImage, width: u32, height: u32, algorithm: ResizeAlg) -
     )
     .ok()?;
     let mut target = Image::new(width, height, PixelType::U8x3);
-    let options = ResizeOptions::new().resize_alg(algorithm);
+    let ((left, across), (top, down)) = (view.columns.span(), view.rows.span());
+    let options = ResizeOptions::new()
+        .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+        .crop(left, top, across, down);
     Resizer::new().resize(&source, &mut target, &options).ok()?;
     RgbImage::from_raw(width, height, target.into_vec())
 }

@@ -5,7 +5,7 @@ mod planes;
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
 
-use super::resize::{Pixel, point, triangle};
+use super::resize::{Pixel, point, triangle, view::View};
 use planes::{Planes, widen};
 
 /// The order of the channel planes in a row.
@@ -105,7 +105,8 @@ pub fn letterbox_into(
     let fit = Letterbox::fit(picture.dimensions(), (side_w, side_h));
     let mut planes = Planes::new(row, (side_w, side_h), normalisation);
     if !picture.is_empty() {
-        let mut lines = point::lines(picture, fit.width, fit.height);
+        let view = View::whole(picture.dimensions(), (fit.width, fit.height));
+        let mut lines = point::lines(picture, &view);
         while let Some(line) = lines.next() {
             planes.mix(&line, fit.width as usize);
         }
@@ -130,7 +131,8 @@ pub fn preprocess_into(
 ) {
     let mut planes = Planes::new(row, (width, height), normalisation);
     if !picture.is_empty() {
-        let mut lines = triangle::lines(picture, width, height);
+        let view = View::whole(picture.dimensions(), (width, height));
+        let mut lines = triangle::lines(picture, &view);
         while let Some(line) = lines.next() {
             planes.spread(line, width as usize);
         }

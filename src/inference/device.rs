@@ -262,7 +262,8 @@ impl Devices {
 }
 
 impl Assignment {
-    fn state(&self) -> DeviceState {
+    /// What was asked for and what is in use, now.
+    pub fn state(&self) -> DeviceState {
         let (active, reason) = match &self.device {
             Ok(active) => match active.health.reason() {
                 None => (active.place.to_string(), None),

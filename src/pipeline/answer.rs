@@ -247,6 +247,8 @@ pub struct Timings {
     pub embed: f64,
     /// Enhancing and encoding.
     pub enhance: f64,
+    /// The operations of `/process`, and encoding.
+    pub process: f64,
     /// Writing to the database.
     pub store: f64,
     /// All of it.

@@ -102,6 +102,9 @@ pub struct ScanRequest {
 
 /// Options that name a lane.
 pub trait Laned {
+    /// Whether masks may come with the images.
+    const TAKES_MASKS: bool = false;
+
     /// The lane that they name.
     fn lane(&mut self) -> &mut Option<Lane>;
 }

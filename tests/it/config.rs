@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use facescan::{
     cli,
     config::{
-        Backend, CONFIG_FILE, Config, ConfigError, Origin, PREFIX, Problem, Provenance,
-        SHORT_NAMES, Sources, Toggles,
+        Backend, CONFIG_FILE, Config, ConfigError, Dtype, Origin, PREFIX, Platform, Problem,
+        Provenance, SHORT_NAMES, Sources, Toggles,
     },
+    imaging::preprocess::Layout,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -462,4 +463,38 @@ fn every_name_in_the_example_is_known_and_its_value_allowed() {
             .iter()
             .all(|(_, origin)| *origin == Origin::Default)
     );
+}
+
+#[test]
+fn preprocessing_is_set_by_its_own_names_and_by_those_of_other_tools() {
+    let of = |settings: &[(&str, &str)], file: &str| {
+        let setup = settings
+            .iter()
+            .fold(Setup::new().file(file), |setup, (name, value)| {
+                setup.env(name, value)
+            });
+        setup.load().unwrap().0.preprocess
+    };
+    let usual = of(&[], "");
+    assert_eq!(
+        (usual.image_size, usual.asked()),
+        ([224, 224], Platform::Cpu)
+    );
+    let set = of(
+        &[
+            ("PREPROCESS_IMAGE_SIZE", "[384, 320]"),
+            ("PREPROCESS_DATA_FORMAT", "NHWC"),
+            ("PREPROCESS_DTYPE", "bf16"),
+            ("JAX_USE_GPU", "1"),
+        ],
+        "",
+    );
+    assert_eq!(set.image_size, [384, 320]);
+    assert_eq!((set.data_format, set.dtype), (Layout::Nhwc, Dtype::Bf16));
+    assert_eq!(set.asked(), Platform::Gpu);
+    // The platform wins over use_gpu, whoever names it.
+    let file = "preprocess:\n  use_gpu: true\n  jax_platform: cpu\n  cache_compiled: false\n";
+    let set = of(&[], file);
+    assert_eq!((set.asked(), set.warm_up), (Platform::Cpu, false));
+    assert_eq!(of(&[("JAX_PLATFORM", "tpu")], file).asked(), Platform::Tpu);
 }

@@ -197,6 +197,34 @@ async fn whole_pictures_through(backend: &str, active: &str) {
     );
     assert_eq!(reply.result()["enhanced"], picture_on_cpu["enhanced"]);
 
+    let preprocessed = async |app: &TestApp, profile: &str| {
+        let query = format!("/preprocess?profile={profile}&mode=letterbox&strict_device=true");
+        let reply = app.post(&query, picture("t1.jpg")).await;
+        assert_eq!(reply.status, 200, "{:?}", reply.body);
+        let active = reply.headers["x-facescan-device"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let values = reply.body[reply.body.len() - 4 * 3 * 224 * 224..].to_vec();
+        (active, values)
+    };
+    for profile in ["torchvision", "jax", "pil"] {
+        let (_, right) = preprocessed(&alone, profile).await;
+        let (on, given) = preprocessed(&app, profile).await;
+        assert_eq!(on, active);
+        // ImageNet's standard deviations: a level is at most 0.0175.
+        let most = if profile == "jax" { 0.0002 } else { 0.0176 };
+        let float = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+        let pairs = given
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .zip(right.as_chunks::<4>().0);
+        let apart = pairs.map(|(a, b)| (float(a) - float(b)).abs());
+        let apart = apart.fold(0.0, f32::max);
+        assert!(apart <= most, "{profile}: {apart}");
+    }
+
     let report = app.get("/devices").await.json();
     for (operation, rows) in [("image_processing", 2), ("image_enhancement", 2)] {
         let operation = &report["operations"][operation];

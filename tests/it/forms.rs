@@ -18,7 +18,7 @@ use crate::support::{
 const BOUNDARY: &str = "facescan-test-boundary";
 
 /// A multipart body of named parts; a part with a filename is a file.
-fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
+pub fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (name, file, bytes) in parts {
         let file = file

@@ -15,6 +15,8 @@ mod golden;
 mod imaging;
 mod models;
 mod orientation;
+mod preprocess;
+mod process;
 mod service;
 mod store;
 mod stored;

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use super::Loader;
-use crate::inference::{
-    backend::{Model, Opening},
-    device::Assignment,
-    operation::Operation,
-    pictures::{self, GraphOpener, PictureDevice, PictureLane, PictureWork, Probe},
-    place::{Place, Precision},
-    proof::Proof,
+use crate::{
+    config::{Backend, Platform},
+    inference::{
+        backend::{Model, Opening},
+        device::{Assignment, asked_for},
+        operation::Operation,
+        pictures::{self, GraphOpener, PictureDevice, PictureLane, PictureWork, Probe},
+        place::{Place, Precision},
+        proof::Proof,
+    },
+    pipeline::preprocess::{Filling, Preprocessing},
 };
 
 impl Loader<'_> {
@@ -18,8 +22,20 @@ impl Loader<'_> {
     where
         W: PictureWork<Answer: Sync>,
     {
+        self.load_pictures_on(operation, asked_for(&self.config.devices, operation), known)
+    }
+
+    fn load_pictures_on<W>(
+        &self,
+        operation: Operation,
+        asked: Option<(Backend, u32)>,
+        known: W,
+    ) -> (PictureLane, Assignment)
+    where
+        W: PictureWork<Answer: Sync>,
+    {
         let probe = pictures::probe(known);
-        let (device, assignment) = self.assign(operation, |candidates, index| {
+        let (device, assignment) = self.assign_to(operation, asked, |candidates, index| {
             let name = operation.name();
             let precisions = &[Precision::Full];
             self.on_device(name, (candidates, index), precisions, |place| {
@@ -29,6 +45,56 @@ impl Loader<'_> {
         let metrics = self.metrics.engine(operation);
         let lane = PictureLane::new(device, Arc::clone(self.clock), metrics);
         (lane, assignment)
+    }
+
+    /// The lane of preprocessing, which has a setting of its own.
+    ///
+    /// # Errors
+    /// When `preprocess.strict` is set and the platform is not there.
+    pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
+        let (settings, devices) = (&self.config.preprocess, &self.config.devices);
+        let operation = Operation::ImageProcessing;
+        let own = devices.image_processing_on;
+        let backend = own.map_or(devices.backend, |own| own.backend);
+        let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
+        let by_name = settings.platform.is_some() || settings.use_gpu;
+        let asked = match settings.asked() {
+            Platform::Gpu if backend != Backend::Cpu => Some((backend, index)),
+            _ if !by_name => asked_for(devices, operation),
+            _ => None,
+        };
+        let (lane, mut assignment) = self.load_pictures_on(operation, asked, Filling::probe());
+        let refused = match settings.asked() {
+            Platform::Tpu => Some("no backend of this server drives a tpu"),
+            Platform::Gpu if backend == Backend::Cpu => Some("devices.backend is cpu"),
+            _ => None,
+        };
+        if let Some(reason) = refused {
+            settings
+                .asked()
+                .name()
+                .clone_into(&mut assignment.requested);
+            assignment.device = Err(Some(reason.to_owned()));
+        }
+        let state = assignment.state();
+        if let Some(reason) = &state.reason {
+            tracing::warn!(
+                requested = state.requested,
+                active = state.active,
+                reason,
+                "preprocessing falls back"
+            );
+            anyhow::ensure!(
+                !settings.strict,
+                "preprocess.platform: {} is not there: {reason}; set preprocess.strict to false to use the cpu",
+                state.requested
+            );
+        }
+        Ok(Preprocessing {
+            lane,
+            assignment: Arc::new(assignment),
+            warm_up_ms: None,
+        })
     }
 
     fn pictures_at(

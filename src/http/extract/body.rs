@@ -1,6 +1,6 @@
 //! JSON and msgpack bodies, read without building more than a request may hold: a small body can describe a huge tree.
 
-use std::fmt;
+use std::{cell::Cell, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -10,8 +10,14 @@ use serde_json::{Map, Value};
 
 use crate::{config::MOST_IMAGES, ingest::source::ImageEntry};
 
-/// More options than this no operation has.
+/// More options than this no operation has, nor more values on one level of one.
 const MOST_OPTIONS: usize = 64;
+
+/// Levels of options: the options themselves, lists, what is in them, and lists of numbers there.
+const DEEPEST: usize = 4;
+
+/// Values that are kept of all options together.
+const MOST_VALUES: usize = 1024;
 
 /// A JSON or msgpack body.
 #[derive(Deserialize)]
@@ -20,12 +26,15 @@ pub struct Body {
     /// The images; one more than [`MOST_IMAGES`] stands for any number above it.
     #[serde(deserialize_with = "images")]
     pub images: Vec<ImageEntry>,
+    /// The masks of the images; bounded as they are.
+    #[serde(default, deserialize_with = "images")]
+    pub masks: Vec<ImageEntry>,
     /// The options, still by name.
     #[serde(default)]
     pub options: Option<Options>,
 }
 
-/// Options by name, each a plain value: lists and objects stand there empty.
+/// Options by name: plain values, or lists and objects of a few. What lies deeper stands there empty.
 pub struct Options(pub Value);
 
 fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>, D::Error> {
@@ -54,17 +63,45 @@ fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>,
 
 impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Tree { depth: 1 }.deserialize(deserializer).map(Self)
+        let left = Cell::new(MOST_VALUES);
+        let tree = Tree {
+            depth: DEEPEST,
+            left: &left,
+        };
+        tree.deserialize(deserializer).map(Self)
     }
 }
 
 /// Reads a tree of `depth` levels. What lies deeper is read over, so that the typed options can refuse it by name.
 #[derive(Clone, Copy)]
-struct Tree {
+struct Tree<'a> {
     depth: usize,
+    /// How many values may still be kept.
+    left: &'a Cell<usize>,
 }
 
-impl<'de> DeserializeSeed<'de> for Tree {
+impl Tree<'_> {
+    /// What is one level deeper; `None` where nothing is kept any more.
+    fn deeper(self) -> Option<Self> {
+        Some(Self {
+            depth: self.depth.checked_sub(1)?,
+            ..self
+        })
+    }
+
+    /// Counts a value that is to be kept on a level that holds `kept` of them.
+    fn count<E: Error>(self, kept: usize) -> Result<(), E> {
+        match self.left.get().checked_sub(1) {
+            Some(left) if kept < MOST_OPTIONS => {
+                self.left.set(left);
+                Ok(())
+            }
+            _ => Err(E::custom("more options than there are")),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -72,7 +109,7 @@ impl<'de> DeserializeSeed<'de> for Tree {
     }
 }
 
-impl<'de> Visitor<'de> for Tree {
+impl<'de> Visitor<'de> for Tree<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,18 +141,24 @@ impl<'de> Visitor<'de> for Tree {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Array(Vec::new()))
+        let mut kept = Vec::new();
+        if let Some(deeper) = self.deeper() {
+            while let Some(value) = list.next_element_seed(deeper)? {
+                self.count(kept.len())?;
+                kept.push(value);
+            }
+        } else {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+        }
+        Ok(Value::Array(kept))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut kept = Map::new();
-        if let Some(depth) = self.depth.checked_sub(1) {
+        if let Some(deeper) = self.deeper() {
             while let Some(name) = map.next_key::<String>()? {
-                kept.insert(name, map.next_value_seed(Self { depth })?);
-                if kept.len() > MOST_OPTIONS {
-                    return Err(A::Error::custom("more options than there are"));
-                }
+                self.count(kept.len())?;
+                kept.insert(name, map.next_value_seed(deeper)?);
             }
         } else {
             while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
@@ -141,9 +184,12 @@ mod tests {
         let plain = serde_json::json!({"a": 1, "b": -0.5, "c": "x", "d": true, "e": null});
         assert_eq!(read(&plain.to_string()).unwrap(), plain);
         assert_eq!(
-            read(r#"{"a":[[1],2],"b":{"c":{"d":1}}}"#).unwrap(),
-            serde_json::json!({"a": [], "b": {}})
+            read(r#"{"a":[{"b":[1,[2]]},3]}"#).unwrap(),
+            serde_json::json!({"a": [{"b": [1, []]}, 3]})
         );
+        let wide = format!("[{}1]", "1,".repeat(60));
+        let many = format!(r#"{{"a":[{}{wide}]}}"#, format!("{wide},").repeat(20));
+        assert!(read(&many).is_err(), "more than {MOST_VALUES} values");
         let many: String = (0..=MOST_OPTIONS).map(|n| format!(r#""{n}":1,"#)).collect();
         assert!(read(&format!("{{{many}\"z\":1}}")).is_err());
     }

@@ -58,6 +58,7 @@ pub async fn enhance(
         images,
         mut options,
         ticket: _ticket,
+        ..
     } = request;
     if matches!(accepted, Accepted::Picture(_)) && images.len() > 1 {
         return Err(Error::InvalidBody(

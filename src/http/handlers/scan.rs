@@ -104,6 +104,7 @@ async fn scan(
         images,
         options,
         ticket: _ticket,
+        ..
     } = request;
     let options = options.resolve(
         kind,

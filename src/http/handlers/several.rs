@@ -65,7 +65,8 @@ where
         let outcome = match result {
             Ok((result, timings)) => {
                 answered.queue_ms += timings.queue;
-                answered.inference_ms += timings.detect + timings.embed + timings.enhance;
+                answered.inference_ms +=
+                    timings.detect + timings.embed + timings.enhance + timings.process;
                 Outcome::Ok(result)
             }
             Err(error) if alone => return Err(error),

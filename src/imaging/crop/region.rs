@@ -57,7 +57,7 @@ impl Region {
     }
 
     /// The smallest region around both.
-    pub(super) fn union(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self {
             x1: self.x1.min(other.x1),
             y1: self.y1.min(other.y1),

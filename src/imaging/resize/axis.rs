@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{bicubic, point, triangle, window};
+use super::{bicubic, point, triangle, view::Axis, window};
 
 /// The few source samples that each target position is made of, with weights in whole numbers.
 ///
@@ -26,7 +26,7 @@ pub struct Taps {
 /// When `from` or `to` is 0.
 pub fn bilinear_point(from: u32, to: u32, positions: u32) -> Taps {
     assert!(from > 0 && to > 0, "an axis has samples");
-    let taps: Vec<_> = point::taps(from, to).collect();
+    let taps: Vec<_> = point::taps(&Axis::whole(from, to)).collect();
     filled(2, positions as usize, |tap, position| {
         let at = taps.get(position)?;
         let sample = [at.first, at.second][tap];
@@ -40,7 +40,7 @@ pub fn bilinear_point(from: u32, to: u32, positions: u32) -> Taps {
 /// When `from` is 0 or `to` is smaller: shrinking takes more taps.
 pub fn bicubic(from: u32, to: u32) -> Taps {
     assert!(0 < from && from <= to, "an axis has samples and grows");
-    let windows = bicubic::windows(from as usize, to as usize);
+    let windows = bicubic::windows(from, to);
     filled(4, windows.len(), |tap, position| {
         let window = windows.get(position)?;
         Some((window.first + tap, *window.weights.get(tap)?))
@@ -76,10 +76,11 @@ fn filled(
 /// When `from` or `to` is 0.
 pub fn bilinear(from: u32, to: u32, kept: Range<i64>) -> Vec<f32> {
     assert!(from > 0 && to > 0, "an axis has samples");
-    let (old, new) = (from as usize, to as usize);
+    let old = from as usize;
     let mut weights = vec![0.0; kept.clone().count() * old];
     let mut position = 0;
-    window::windows(old, new, 1.0, triangle::triangle, |first, window| {
+    let axis = Axis::whole(from, to);
+    window::windows(&axis, 1.0, triangle::triangle, |first, window| {
         if kept.contains(&position) {
             let row = usize::try_from(position - kept.start).unwrap_or_default();
             let row = &mut weights[row * old + first..][..window.len()];

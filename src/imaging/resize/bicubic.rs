@@ -2,16 +2,16 @@
 
 use image::RgbImage;
 
-use super::window;
+use super::{view::Axis, window};
 
 /// Pillow keeps weights in 22 fractional bits: 32, less 8 for the sample and 2 for overshoot and sign.
 pub(super) const FRACTION: u32 = 22;
 
 pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
+    let columns = windows(picture.width(), width);
+    let rows = windows(picture.height(), height);
     let (old_width, old_height) = (picture.width() as usize, picture.height() as usize);
     let (new_width, new_height) = (width as usize, height as usize);
-    let columns = windows(old_width, new_width);
-    let rows = windows(old_height, new_height);
     let mut narrow = Vec::with_capacity(new_width * old_height * 3);
     for line in picture.as_raw().chunks_exact(old_width * 3) {
         for column in &columns {
@@ -46,10 +46,10 @@ impl Window {
     }
 }
 
-pub(super) fn windows(old: usize, new: usize) -> Vec<Window> {
+pub(super) fn windows(old: u32, new: u32) -> Vec<Window> {
     let fixed = |w: &f64| (w * f64::from(1 << FRACTION)).round() as i32;
-    let mut windows = Vec::with_capacity(new);
-    window::windows(old, new, 2.0, kernel, |first, weights| {
+    let mut windows = Vec::with_capacity(new as usize);
+    window::windows(&Axis::whole(old, new), 2.0, kernel, |first, weights| {
         windows.push(Window {
             first,
             weights: weights.iter().map(fixed).collect(),

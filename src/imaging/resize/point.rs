@@ -9,7 +9,10 @@ pub(in crate::imaging) mod x86;
 use image::RgbImage;
 use multiversion::multiversion;
 
-use super::{Pixel, RGB};
+use super::{
+    Pixel, RGB,
+    view::{Axis, View},
+};
 use columns::{Columns, sample};
 
 pub(super) const WEIGHT_BITS: u32 = 11;
@@ -30,11 +33,11 @@ pub(super) struct Tap {
     pub(super) weights: [u16; 2],
 }
 
-/// The taps along one axis.
-pub(super) fn taps(from: u32, to: u32) -> impl Iterator<Item = Tap> {
-    let scale = f64::from(from) / f64::from(to);
-    let last = i64::from(from) - 1;
-    (0..to).map(move |target| {
+/// The taps of the kept positions along one axis.
+pub(super) fn taps(axis: &Axis) -> impl Iterator<Item = Tap> + use<> {
+    let scale = f64::from(axis.old) / f64::from(axis.new);
+    let last = i64::from(axis.old) - 1;
+    axis.kept.clone().map(move |target| {
         let centre = ((f64::from(target) + 0.5) * scale - 0.5) as f32;
         let floor = centre.floor();
         let share = centre - floor;
@@ -85,21 +88,25 @@ pub(in crate::imaging) struct Lines<'a> {
     lower: Row,
 }
 
-/// The lines of `picture` at `width` × `height`; both pictures have pixels.
-pub(in crate::imaging) fn lines(picture: &RgbImage, width: u32, height: u32) -> Lines<'_> {
+/// The lines of a view of `picture`.
+pub(in crate::imaging) fn lines<'a>(picture: &'a RgbImage, view: &View) -> Lines<'a> {
+    let (width, _) = view.size();
     Lines {
         source: picture.as_raw(),
         stride: picture.width() as usize * RGB,
-        columns: Columns::new(taps(picture.width(), width)),
-        rows: taps(picture.height(), height)
-            .collect::<Vec<_>>()
-            .into_iter(),
+        columns: Columns::new(taps(&view.columns)),
+        rows: taps(&view.rows).collect::<Vec<_>>().into_iter(),
         upper: Row::new(width),
         lower: Row::new(width),
     }
 }
 
 impl Lines<'_> {
+    /// What [`pixels`] writes a line to.
+    pub(in crate::imaging) fn room(&self) -> Vec<[Pixel; BLOCK]> {
+        vec![[Pixel::default(); BLOCK]; self.upper.samples.len()]
+    }
+
     /// The next line; `None` below the last one.
     pub(in crate::imaging) fn next(&mut self) -> Option<Line<'_>> {
         let tap = self.rows.next()?;
@@ -143,17 +150,18 @@ pub(in crate::imaging) fn mix([upper, lower]: [&Block; 2], weights: &Weights) ->
 
 /// Mixes a line's pixels.
 #[multiversion(targets = "simd")]
-fn pixels(line: &Line<'_>, out: &mut [[Pixel; BLOCK]]) {
+pub(in crate::imaging) fn pixels(line: &Line<'_>, out: &mut [[Pixel; BLOCK]]) {
     let [upper, lower] = line.rows;
     for ((out, upper), lower) in out.iter_mut().zip(upper).zip(lower) {
         *out = mix([upper, lower], &line.weights);
     }
 }
 
-/// Resizes to `width` × `height`; both pictures have pixels.
-pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
-    let mut lines = lines(picture, width, height);
-    let mut blocks = vec![[Pixel::default(); BLOCK]; (width as usize).div_ceil(BLOCK)];
+/// A view of `picture`.
+pub(super) fn resize(picture: &RgbImage, view: &View) -> RgbImage {
+    let (width, height) = view.size();
+    let mut lines = lines(picture, view);
+    let mut blocks = lines.room();
     let mut target = Vec::with_capacity(width as usize * height as usize * RGB);
     while let Some(line) = lines.next() {
         pixels(&line, &mut blocks);

@@ -164,7 +164,10 @@ fn blocks(
     for ((upper, lower), ((first, second), third)) in upper.iter().zip(lower).zip(outs) {
         let pixels = mix([upper, lower], &line.weights);
         for (channel, out) in channels.iter().zip([first, second, third]) {
-            *out = pixels.map(|pixel| channel.of(pixel));
+            // `pixels.map` is now and then a call to a function without this one's instructions: twice the time.
+            for (out, pixel) in out.iter_mut().zip(pixels) {
+                *out = channel.of(pixel);
+            }
         }
     }
     // The last block may be wider than what is left of the line.

@@ -17,6 +17,7 @@ use crate::{
         backend::{BackendError, Batch, Session},
         batcher::{Reply, Route},
         health::Fault,
+        place::Provider,
         tensor::Tensor,
     },
     pool::Stage,
@@ -213,7 +214,8 @@ impl Shared {
         }
         let outcome: Outcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
         let ran = self.clock.monotonic().saturating_sub(started_at);
-        self.metrics.ran("cpu", piece.callers.len(), ran);
+        self.metrics
+            .ran(Provider::Cpu.name(), piece.callers.len(), ran);
         self.answer(piece, outcome, Times { started_at, ran });
     }
 }

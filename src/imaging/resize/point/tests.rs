@@ -32,7 +32,7 @@ fn mix_with_avx2(rows: [&Block; 2], weights: &Weights) -> [Pixel; BLOCK] {
 
 /// Asserts that every form samples `row`, the last of a picture, as the portable one does.
 fn assert_sampled(row: &[u8], width: u32) {
-    let columns = Columns::new(taps((row.len() / RGB) as u32, width));
+    let columns = Columns::new(taps(&Axis::whole((row.len() / RGB) as u32, width)));
     let sampled = |form: fn(&[u8], &Columns, &mut [Block])| {
         let mut out = vec![[u16::MAX; 4 * BLOCK]; (width as usize).div_ceil(BLOCK)];
         form(row, &columns, &mut out);

@@ -3,7 +3,7 @@
 use multiversion::{multiversion, target::match_target};
 
 use super::{Quad, RGB, triangle};
-use crate::imaging::resize::window::windows;
+use crate::imaging::resize::{view::Axis, window::windows};
 
 /// Samples that two registers hold.
 pub(super) const WINDOW: usize = 32;
@@ -36,9 +36,10 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn new(from: usize, to: usize) -> Self {
+    pub(super) fn new(axis: &Axis) -> Self {
+        let to = axis.kept.len();
         let (mut first, mut ends, mut shares) = (Vec::with_capacity(to), Vec::new(), Vec::new());
-        windows(from, to, 1.0, triangle, |start, window| {
+        windows(axis, 1.0, triangle, |start, window| {
             first.push((start * RGB) as u32);
             shares.extend(window.iter().map(|weight| *weight as f32));
             ends.push(shares.len());
@@ -83,9 +84,9 @@ impl Columns {
     }
 }
 
-/// Weighs the samples of a line and rounds to whole levels.
+/// Weighs the samples of a line, and rounds to `whole` levels if they are to be.
 #[multiversion(targets = "simd")]
-pub(super) fn across(line: &[f32], columns: &Columns, out: &mut [Quad]) {
+pub(super) fn across(line: &[f32], columns: &Columns, whole: bool, out: &mut [Quad]) {
     match_target! {
         "x86_64+avx512f" => match &columns.near {
             Some(near) => super::x86::across_512(line, columns, near, out),
@@ -93,8 +94,10 @@ pub(super) fn across(line: &[f32], columns: &Columns, out: &mut [Quad]) {
         },
         _ => portable(line, columns, out),
     }
-    for level in out.as_flattened_mut() {
-        *level = (*level + WHOLE) - WHOLE;
+    if whole {
+        for level in out.as_flattened_mut() {
+            *level = (*level + WHOLE) - WHOLE;
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{across::portable, *};
 
 /// Asserts that this processor's form weighs a line as the portable one does.
 fn assert_weighed(from: usize, to: usize) {
-    let columns = Columns::new(from, to);
+    let columns = Columns::new(&Axis::whole(from as u32, to as u32));
     let mut state = 1u32;
     let mut line = vec![0.0; from * RGB + columns.reach()];
     for sample in &mut line[..from * RGB] {
@@ -13,10 +13,13 @@ fn assert_weighed(from: usize, to: usize) {
     }
     let mut ours = vec![[f32::NAN; 16]; to.div_ceil(4)];
     let mut expected = ours.clone();
-    across(&line, &columns, &mut ours);
+    let mut exact = ours.clone();
+    across(&line, &columns, true, &mut ours);
+    across(&line, &columns, false, &mut exact);
     portable(&line, &columns, &mut expected);
     for pixel in 0..to {
         for at in 4 * (pixel % 4)..4 * (pixel % 4) + RGB {
+            assert_eq!(exact[pixel / 4][at], expected[pixel / 4][at]);
             let (ours, expected) = (ours[pixel / 4][at], expected[pixel / 4][at]);
             assert_eq!(
                 ours,

@@ -1,0 +1,223 @@
+//! `facescan precision`: how far the resize profiles, and the device and the CPU, are apart on given pictures.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use clap::Args;
+use comfy_table::{Table, presets::NOTHING};
+use image::RgbImage;
+use serde::Serialize;
+
+use super::{
+    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    scan::{files, read},
+};
+use crate::{
+    app::App,
+    config::{Config, Provenance},
+    imaging::{
+        decode::decode,
+        preprocess::{Preprocess, Profile},
+    },
+    pipeline::preprocess::Filling,
+};
+use differences::Differences;
+
+mod differences;
+
+/// What to compare.
+#[derive(Debug, Args)]
+pub struct PrecisionArgs {
+    /// Pictures, or folders of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// Height of the output in pixels.
+    #[arg(long, value_name = "PIXELS", default_value_t = 224)]
+    height: u32,
+    /// Width of the output in pixels.
+    #[arg(long, value_name = "PIXELS", default_value_t = 224)]
+    width: u32,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write a histogram of the differences, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// How far two ways of resizing are apart.
+#[derive(Serialize)]
+struct Compared {
+    /// The one, such as `torchvision`.
+    first: String,
+    /// The other, such as `opencv` or `torchvision on cuda:0`.
+    second: String,
+    #[serde(flatten)]
+    differences: differences::Summary,
+}
+
+/// Compares and prints.
+///
+/// # Errors
+/// When the start fails, a picture cannot be decoded or a file not be written.
+pub fn run(
+    mut config: Config,
+    provenance: &Provenance,
+    args: &PrecisionArgs,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is kept, so no file may appear.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    let sides = 1..=crate::config::LONGEST_SIDE;
+    anyhow::ensure!(
+        sides.contains(&args.height) && sides.contains(&args.width),
+        "--height and --width: must be from 1 to {}",
+        sides.end()
+    );
+    tokio_runtime()?.block_on(async {
+        let app = start_app(config).await?;
+        let found = compare_all(&app, args).await?;
+        app.pipeline.store.close().await;
+        if let Some(path) = &args.plot {
+            differences::plot(path, &found)
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
+        let rows: Vec<Compared> = found
+            .into_iter()
+            .map(|pair| Compared {
+                first: pair.first,
+                second: pair.second,
+                differences: pair.differences.summary(),
+            })
+            .collect();
+        if args.json {
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        } else {
+            println!("{}", table(&rows));
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Two ways, and how far they are apart.
+struct Pair {
+    first: String,
+    second: String,
+    differences: Differences,
+}
+
+async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair>> {
+    let names = |profile: Profile| {
+        serde_json::to_value(profile)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    };
+    let mut pairs: Vec<Pair> = Vec::new();
+    for found in files::pictures(&args.paths) {
+        let path = found.path.display().to_string();
+        let bytes = match read(app, &found).await {
+            Ok(bytes) => bytes,
+            Err(error) => anyhow::bail!("{path}: {}", error.detail),
+        };
+        let picture = decode(&bytes, &app.pipeline.decoding).with_context(|| path)?;
+        let picture = Arc::new(picture.pixels);
+        let ways = ways(app, &picture, args).await;
+        let mut at = 0;
+        for (index, (profile, on_device, first)) in ways.iter().enumerate() {
+            for (other, other_on, second) in &ways[index + 1..] {
+                // Devices are compared with the CPU's way of the same profile only.
+                let is_asked = match (on_device, other_on) {
+                    (None, None) => true,
+                    (None, Some(_)) => profile == other,
+                    _ => false,
+                };
+                if !is_asked {
+                    continue;
+                }
+                if at == pairs.len() {
+                    pairs.push(Pair {
+                        first: names(*profile),
+                        second: match other_on {
+                            Some(device) => format!("{} on {device}", names(*other)),
+                            None => names(*other),
+                        },
+                        differences: Differences::default(),
+                    });
+                }
+                pairs[at].differences.add(first, second);
+                at += 1;
+            }
+        }
+    }
+    anyhow::ensure!(!pairs.is_empty(), "there is no picture to compare");
+    Ok(pairs)
+}
+
+type Way = (Profile, Option<String>, Vec<f32>);
+
+/// The picture by every profile on the CPU, then by those that have a graph on the device, in levels.
+async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way> {
+    let filling = |profile| {
+        let preprocess = Preprocess {
+            height: args.height,
+            width: args.width,
+            profile,
+            mean: [0.0; 3],
+            std: [1.0 / 255.0; 3],
+            ..Preprocess::default()
+        };
+        Filling::new(picture, &preprocess)
+    };
+    let profiles = [
+        Profile::Torchvision,
+        Profile::Jax,
+        Profile::Pil,
+        Profile::Opencv,
+    ];
+    let mut ways: Vec<Way> = profiles
+        .map(|profile| (profile, None, filling(profile).fill()))
+        .into();
+    let preprocessing = &app.pipeline.preprocessing;
+    if preprocessing.lane.has_device() {
+        for profile in profiles {
+            let filling = filling(profile);
+            if filling.has_graph() {
+                let done = preprocessing.lane.run(Arc::new(filling)).await;
+                if done.fallback.is_none() {
+                    let device = preprocessing.assignment.state().active;
+                    ways.push((profile, Some(device), done.answer));
+                }
+            }
+        }
+    }
+    ways
+}
+
+fn table(rows: &[Compared]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header([
+        "",
+        "AND",
+        "MAX",
+        "MEAN",
+        "MEDIAN",
+        "EQUAL",
+        "MAX IN [-1, 1]",
+        "MEAN IN [-1, 1]",
+    ]);
+    for row in rows {
+        let found = &row.differences;
+        table.add_row([
+            row.first.clone(),
+            row.second.clone(),
+            format!("{:.4}", found.max_levels),
+            format!("{:.4}", found.mean_levels),
+            format!("{:.4}", found.median_levels),
+            format!("{:.2} %", found.equal_share * 100.0),
+            format!("{:.5}", found.max_units),
+            format!("{:.6}", found.mean_units),
+        ]);
+    }
+    table
+}

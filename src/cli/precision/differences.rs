@@ -1,0 +1,175 @@
+//! Differences of samples, counted in fine steps so that any number of pictures takes no more memory.
+
+use std::path::Path;
+
+use plotters::{
+    prelude::{ChartBuilder, IntoDrawingArea, LineSeries, PathElement, SVGBackend},
+    style::{Color, Palette, Palette99, WHITE},
+};
+use serde::Serialize;
+
+use super::Pair;
+
+/// Steps of a level that differences are counted in.
+const STEPS: usize = 1000;
+/// The largest difference in levels.
+const LEVELS: usize = 255;
+
+/// Levels that [−1, 1] spans, halved.
+const LEVELS_A_UNIT: f64 = 127.5;
+
+/// How often each difference occurs.
+pub struct Differences {
+    counts: Vec<u64>,
+    values: u64,
+    equal: u64,
+    sum: f64,
+    max: f64,
+}
+
+/// What is told of differences.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Values that were compared.
+    pub values: u64,
+    /// The largest, in levels.
+    pub max_levels: f64,
+    /// The mean, in levels.
+    pub mean_levels: f64,
+    /// The median, in levels, to a thousandth.
+    pub median_levels: f64,
+    /// The share of values that are equal to a thousandth of a level.
+    pub equal_share: f64,
+    /// The largest, in units of samples in [−1, 1].
+    pub max_units: f64,
+    /// The mean in these units.
+    pub mean_units: f64,
+}
+
+impl Default for Differences {
+    fn default() -> Self {
+        Self {
+            counts: vec![0; LEVELS * STEPS + 1],
+            values: 0,
+            equal: 0,
+            sum: 0.0,
+            max: 0.0,
+        }
+    }
+}
+
+impl Differences {
+    /// Counts the differences of two lists of levels.
+    pub fn add(&mut self, first: &[f32], second: &[f32]) {
+        for (a, b) in first.iter().zip(second) {
+            let apart = f64::from((a - b).abs());
+            let at = ((apart * STEPS as f64).round() as usize).min(self.counts.len() - 1);
+            self.counts[at] += 1;
+            self.values += 1;
+            self.equal += u64::from(at == 0);
+            self.sum += apart;
+            self.max = self.max.max(apart);
+        }
+    }
+
+    /// What is told of them.
+    pub fn summary(&self) -> Summary {
+        let values = self.values.max(1) as f64;
+        let mut seen = 0;
+        let half = self.values.div_ceil(2);
+        let median = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= half
+        });
+        let mean = self.sum / values;
+        Summary {
+            values: self.values,
+            max_levels: self.max,
+            mean_levels: mean,
+            median_levels: median.unwrap_or(0) as f64 / STEPS as f64,
+            equal_share: self.equal as f64 / values,
+            max_units: self.max / LEVELS_A_UNIT,
+            mean_units: mean / LEVELS_A_UNIT,
+        }
+    }
+
+    /// The share of values by whole levels apart, up to the largest.
+    fn histogram(&self) -> Vec<f64> {
+        let values = self.values.max(1) as f64;
+        let levels = self.max.ceil() as usize;
+        let mut shares = vec![0.0; levels + 1];
+        for (at, count) in self.counts.iter().enumerate() {
+            let level = (at + STEPS / 2) / STEPS;
+            if let Some(share) = shares.get_mut(level) {
+                *share += *count as f64 / values;
+            }
+        }
+        shares
+    }
+}
+
+/// Draws how often each difference occurs: levels across, shares of the values up, by powers of ten.
+pub fn plot(path: &Path, pairs: &[Pair]) -> anyhow::Result<()> {
+    let histograms: Vec<(String, Vec<f64>)> = pairs
+        .iter()
+        .map(|pair| {
+            let name = format!("{} and {}", pair.first, pair.second);
+            (name, pair.differences.histogram())
+        })
+        .collect();
+    let levels = histograms.iter().map(|(_, shares)| shares.len()).max();
+    let area = SVGBackend::new(path, (900, 500)).into_drawing_area();
+    area.fill(&WHITE)?;
+    // A share that is none has no place on a scale of powers; this is less than any that there is.
+    const LEAST: f64 = -7.0;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .caption("Differences of samples", ("sans-serif", 20))
+        .build_cartesian_2d(0.0..levels.unwrap_or(1).max(2) as f64, LEAST..0.0)?;
+    chart
+        .configure_mesh()
+        .x_desc("levels apart")
+        .y_desc("share of the values, power of ten")
+        .draw()?;
+    for (index, (name, shares)) in histograms.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let points = shares
+            .iter()
+            .enumerate()
+            .map(|(level, share)| (level as f64, share.log10().max(LEAST)));
+        chart
+            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+    }
+    chart
+        .configure_series_labels()
+        .border_style(colour_of_frame())
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+fn colour_of_frame() -> plotters::style::RGBAColor {
+    plotters::style::BLACK.mix(0.3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_summed_up_in_both_units() {
+        let mut differences = Differences::default();
+        differences.add(&[0.0, 10.0, 20.0, 255.0], &[0.0, 11.0, 17.5, 0.0]);
+        let summary = differences.summary();
+        assert_eq!((summary.values, summary.equal_share), (4, 0.25));
+        assert_eq!((summary.max_levels, summary.max_units), (255.0, 2.0));
+        assert_eq!(summary.median_levels, 1.0);
+        assert!((summary.mean_levels - 258.5 / 4.0).abs() < 1e-9);
+        let shares = differences.histogram();
+        assert_eq!((shares.len(), shares[0], shares[255]), (256, 0.25, 0.25));
+    }
+}

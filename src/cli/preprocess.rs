@@ -1,0 +1,268 @@
+//! `facescan preprocess`: pictures into one tensor file, in constant memory.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use futures::{StreamExt, stream};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use super::{
+    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    scan::{failed, files, progress_bar, read},
+};
+use crate::{
+    app::App,
+    config::{Config, Dtype, Provenance},
+    imaging::{
+        npy,
+        preprocess::{Layout, Mode, Profile},
+    },
+    pipeline::{
+        answer::ErrorEntry,
+        preprocess::{PreprocessPlan, PreprocessRequest, Row},
+    },
+};
+
+/// Bytes that are kept for the head, whose length is not known before the last row.
+const HEAD: usize = 512;
+
+/// What to preprocess, and how.
+#[derive(Debug, Args)]
+pub struct PreprocessArgs {
+    /// Pictures, or folders of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// The file for the tensor: its name ends in .npy or .safetensors.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Height of the output in pixels.
+    #[arg(long, value_name = "PIXELS")]
+    height: Option<u32>,
+    /// Width of the output in pixels.
+    #[arg(long, value_name = "PIXELS")]
+    width: Option<u32>,
+    /// Whose resize is matched: torchvision, jax, pil or opencv.
+    #[arg(long, value_name = "NAME", value_parser = word::<Profile>)]
+    profile: Option<Profile>,
+    /// How a picture of another aspect is fitted: stretch, letterbox or center_crop.
+    #[arg(long, value_name = "NAME", value_parser = word::<Mode>)]
+    mode: Option<Mode>,
+    /// Whether the channels come first: NCHW or NHWC.
+    #[arg(long, value_name = "NAME", value_parser = word::<Layout>)]
+    data_format: Option<Layout>,
+    /// The type of the values: f32, f16 or bf16.
+    #[arg(long, value_name = "NAME", value_parser = word::<Dtype>)]
+    dtype: Option<Dtype>,
+    /// Pictures that are loaded at a time.
+    #[arg(long, value_name = "COUNT")]
+    num_workers: Option<usize>,
+    /// Fail when the platform that the settings ask for is not there.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// A setting that is one of a few words.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
+}
+
+/// The kinds of files that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Npy,
+    Safetensors,
+}
+
+impl Kind {
+    fn of(path: &Path) -> anyhow::Result<Self> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("npy") => Ok(Self::Npy),
+            Some("safetensors") => Ok(Self::Safetensors),
+            _ => anyhow::bail!("--out {}: must end in .npy or .safetensors", path.display()),
+        }
+    }
+
+    /// The head of a tensor of rows, as long as was kept for it.
+    fn head(self, plan: &PreprocessPlan, shape: &[usize]) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::Npy => npy::head_of(plan.dtype.npy(), shape, HEAD)
+                .context("the head of the file does not fit"),
+            Self::Safetensors => {
+                let bytes = shape.iter().product::<usize>() * plan.dtype.size();
+                let dtype = match plan.dtype {
+                    Dtype::F32 => "F32",
+                    Dtype::F16 => "F16",
+                    Dtype::Bf16 => "BF16",
+                };
+                let described = json!({
+                    "__metadata__": {"profile": plan.preprocess.profile, "mode": plan.preprocess.mode, "data_format": plan.preprocess.layout},
+                    "images": {"dtype": dtype, "shape": shape, "data_offsets": [0, bytes]},
+                });
+                let mut text = described.to_string();
+                let room = HEAD - 8;
+                anyhow::ensure!(text.len() <= room, "the head of the file does not fit");
+                // Spaces after it are allowed, and align the values.
+                text.push_str(&" ".repeat(room - text.len()));
+                Ok([(room as u64).to_le_bytes().as_slice(), text.as_bytes()].concat())
+            }
+        }
+    }
+}
+
+/// A line of the file beside the tensor.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<usize>,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a ErrorEntry>,
+}
+
+/// Writes the tensor, and beside it which row is which picture, and which pictures have none.
+///
+/// # Errors
+/// When the start fails or a file cannot be written; a picture that fails is a line of the index.
+pub fn run(
+    mut config: Config,
+    provenance: &Provenance,
+    args: &PreprocessArgs,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is kept, so no file may appear.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    config.preprocess.strict |= args.strict;
+    let kind = Kind::of(&args.out)?;
+    for path in &args.paths {
+        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
+    }
+    let request = PreprocessRequest {
+        height: args.height,
+        width: args.width,
+        profile: args.profile,
+        mode: args.mode,
+        data_format: args.data_format,
+        dtype: args.dtype,
+        ..PreprocessRequest::default()
+    };
+    let plan = request.resolve(&config)?;
+    anyhow::ensure!(
+        plan.preprocess.mode != Mode::ShortSide,
+        "mode short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop"
+    );
+    tokio_runtime()?.block_on(async {
+        let app = start_app(config).await?;
+        let (rows, failures) = write_all(&app, args, &plan, kind).await?;
+        app.pipeline.store.close().await;
+        Ok(if failures == 0 && rows > 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    })
+}
+
+/// Preprocesses the files as they are found; gives the numbers of rows and of failures.
+async fn write_all(
+    app: &App,
+    args: &PreprocessArgs,
+    plan: &PreprocessPlan,
+    kind: Kind,
+) -> anyhow::Result<(usize, usize)> {
+    let began = Instant::now();
+    let create = |path: &Path| -> anyhow::Result<File> {
+        File::create(path).with_context(|| format!("creating {}", path.display()))
+    };
+    let index_path = beside(&args.out);
+    let mut index = BufWriter::new(create(&index_path)?);
+    let mut tensor = BufWriter::new(create(&args.out)?);
+    tensor.write_all(&[0; HEAD])?;
+    let progress = progress_bar(&args.paths);
+    let loaded = args
+        .num_workers
+        .unwrap_or(app.config.preprocess.num_workers);
+    let mut results = stream::iter(files::pictures(&args.paths))
+        .map(|found| async move {
+            let row = row_of(app, &found, plan).await;
+            (found, row)
+        })
+        .buffered(loaded.max(1));
+    let (mut rows, mut failures) = (0, 0);
+    let mut shape = [0; 3];
+    while let Some((found, row)) = results.next().await {
+        let line = Line {
+            row: row.is_ok().then_some(rows),
+            path: found.path.display().to_string(),
+            error: row.as_ref().err(),
+        };
+        writeln!(index, "{}", serde_json::to_string(&line)?)?;
+        match &row {
+            Ok(row) => {
+                tensor.write_all(&row.values)?;
+                shape = row.shape;
+                rows += 1;
+            }
+            Err(_) => failures += 1,
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let [a, b, c] = shape;
+    tensor.seek(SeekFrom::Start(0))?;
+    tensor.write_all(&kind.head(plan, &[rows, a, b, c])?)?;
+    tensor.flush()?;
+    index.flush()?;
+    let preprocessing = &app.pipeline.preprocessing;
+    let state = preprocessing.assignment.state();
+    let seconds = began.elapsed().as_secs_f64();
+    eprintln!(
+        "{rows} rows [{a}, {b}, {c}] in {} ({} failed, {}) · {} on {}{} · {:.1} pictures/s",
+        args.out.display(),
+        failures,
+        index_path.display(),
+        json!(plan.preprocess.profile).as_str().unwrap_or_default(),
+        state.active,
+        preprocessing
+            .warm_up_ms
+            .map(|ms| format!(", warm-up {ms:.0} ms"))
+            .unwrap_or_default(),
+        rows as f64 / seconds.max(f64::MIN_POSITIVE),
+    );
+    Ok((rows, failures))
+}
+
+async fn row_of(app: &App, found: &files::Found, plan: &PreprocessPlan) -> Result<Row, ErrorEntry> {
+    let bytes = read(app, found).await?;
+    app.pipeline.preprocess(bytes, plan).await.map_err(failed)
+}
+
+/// Where it is written which row is which picture.
+fn beside(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".index.jsonl");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_file_follows_from_its_name() {
+        assert_eq!(Kind::of(Path::new("a/b.npy")).unwrap(), Kind::Npy);
+        assert_eq!(
+            Kind::of(Path::new("b.safetensors")).unwrap(),
+            Kind::Safetensors
+        );
+        assert!(Kind::of(Path::new("b.pt")).is_err());
+        assert_eq!(beside(Path::new("b.npy")), Path::new("b.npy.index.jsonl"));
+    }
+}

@@ -1,0 +1,284 @@
+//! `facescan process` and `facescan anonymize`: a list of operations on files.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::Args;
+use futures::{StreamExt, stream};
+use serde::Serialize;
+
+use super::{
+    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    scan::{failed, files, in_work, progress_bar, read},
+};
+use crate::{
+    app::App,
+    config::{Config, Provenance},
+    error::Error,
+    pipeline::{
+        answer::ErrorEntry,
+        process::{Method, ProcessPlan, ProcessRequest, ProcessedFormat, Step, StepReport},
+    },
+};
+
+/// Which files, and where the results go.
+#[derive(Debug, Args)]
+struct Files {
+    /// Pictures, or folders of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// The folder for the results, which have the names of the pictures; it must not hold the pictures.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The format of the results: jpeg, png, webp or npy; png where nothing is said.
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    format: Option<ProcessedFormat>,
+    /// Lowest detection score of a face, 0 to 1.
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f32>,
+    /// Side of the square that pictures are fitted into for detection, a multiple of 32.
+    #[arg(long, value_name = "PIXELS")]
+    det_size: Option<u32>,
+    /// A second such side, for faces that fill the frame.
+    #[arg(long, value_name = "PIXELS")]
+    second_det_size: Option<u32>,
+    /// Pictures in work at a time; 0 for one more than there are CPU workers.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    jobs: usize,
+}
+
+/// What to do with pictures.
+#[derive(Debug, Args)]
+pub struct ProcessArgs {
+    /// The operations as JSON, such as '[{"op":"resize","width":640}]'.
+    #[arg(long, value_name = "JSON", value_parser = operations)]
+    operations: Operations,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// How to hide faces.
+#[derive(Debug, Args)]
+pub struct AnonymizeArgs {
+    /// What is done to a face.
+    #[arg(long, value_enum, default_value_t)]
+    method: Method,
+    /// How much is added on each side of a face, as a share of its box.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    margin: f32,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// A list that is one argument.
+#[derive(Clone, Debug)]
+struct Operations(Vec<Step>);
+
+fn operations(text: &str) -> Result<Operations, String> {
+    serde_json::from_str(text)
+        .map(Operations)
+        .map_err(|error| error.to_string())
+}
+
+fn format(text: &str) -> Result<ProcessedFormat, String> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned()))
+        .map_err(|_| "is one of jpeg, png, webp and npy".to_owned())
+}
+
+/// A line of the output.
+#[derive(Serialize)]
+struct Line {
+    path: String,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+enum Outcome {
+    Ok {
+        written: Vec<String>,
+        steps: Vec<StepReport>,
+    },
+    Error {
+        error: ErrorEntry,
+    },
+}
+
+/// Runs `facescan process`.
+///
+/// # Errors
+/// When the start fails or the output cannot be written; a picture that fails is a result.
+pub fn run(config: Config, provenance: &Provenance, args: ProcessArgs) -> anyhow::Result<ExitCode> {
+    process(config, provenance, args.operations.0, &args.files)
+}
+
+/// Runs `facescan anonymize`.
+///
+/// # Errors
+/// As [`run`].
+pub fn anonymize(
+    config: Config,
+    provenance: &Provenance,
+    args: AnonymizeArgs,
+) -> anyhow::Result<ExitCode> {
+    let step = Step::Anonymize {
+        method: args.method,
+        margin: args.margin,
+        colour: [0; 3],
+    };
+    process(config, provenance, vec![step], &args.files)
+}
+
+fn process(
+    mut config: Config,
+    provenance: &Provenance,
+    operations: Vec<Step>,
+    files: &Files,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is kept, so no file may appear.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    for path in &files.paths {
+        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
+    }
+    let request = ProcessRequest {
+        operations,
+        format: files.format,
+        min_score: files.min_score,
+        det_size: files.det_size,
+        second_det_size: files.second_det_size,
+        ..ProcessRequest::default()
+    };
+    tokio_runtime()?.block_on(async {
+        let app = start_app(config).await?;
+        let thresholds = &app.pipeline.detector.spec.thresholds;
+        let plan = request.resolve(&app.config, thresholds, 0)?;
+        let failed = process_all(&app, files, &plan).await?;
+        app.pipeline.store.close().await;
+        Ok(if failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    })
+}
+
+/// Processes the files as they are found and returns how many failed.
+async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Result<usize> {
+    let progress = progress_bar(&files.paths);
+    let mut failed = 0;
+    let mut results = stream::iter(files::pictures(&files.paths))
+        .map(|found| async move {
+            let outcome = process_file(app, &found, &files.out, plan).await;
+            (found, outcome)
+        })
+        .buffered(in_work(app, files.jobs));
+    while let Some((found, outcome)) = results.next().await {
+        let outcome = outcome.unwrap_or_else(|error| {
+            failed += 1;
+            Outcome::Error { error }
+        });
+        let line = Line {
+            path: found.path.display().to_string(),
+            outcome,
+        };
+        let line = serde_json::to_string(&line).context("writing a result")?;
+        progress
+            .suspend(|| writeln!(std::io::stdout(), "{line}"))
+            .context("writing to standard output")?;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(failed)
+}
+
+async fn process_file(
+    app: &App,
+    found: &files::Found,
+    out: &Path,
+    plan: &ProcessPlan,
+) -> Result<Outcome, ErrorEntry> {
+    let bytes = read(app, found).await?;
+    let processed = app.pipeline.process(bytes, plan).await.map_err(failed)?;
+    let pictures = processed.result.processed;
+    let several = pictures.len() > 1;
+    let mut written = Vec::with_capacity(pictures.len());
+    for (index, picture) in pictures.into_iter().enumerate() {
+        let number = several.then_some(index);
+        let target = target(out, &found.relative, number, picture.format);
+        write(&target, &found.path, &picture.data)
+            .await
+            .map_err(|error| {
+                failed(Error::Internal(format!(
+                    "writing {}: {error}",
+                    target.display()
+                )))
+            })?;
+        written.push(target.display().to_string());
+    }
+    Ok(Outcome::Ok {
+        written,
+        steps: processed.result.steps,
+    })
+}
+
+/// Where a result goes. The format's ending is added and not put in another one's place, so that a.png and a.jpg do not
+/// meet, unless the file has it already.
+fn target(out: &Path, relative: &Path, number: Option<usize>, format: ProcessedFormat) -> PathBuf {
+    let ending = format.ending();
+    let mut name = out.join(relative).into_os_string();
+    if let Some(number) = number {
+        name.push(format!(".{number}"));
+    }
+    let is_there = number.is_none() && relative.extension().is_some_and(|has| has == ending);
+    if !is_there {
+        name.push(format!(".{ending}"));
+    }
+    name.into()
+}
+
+/// Writes a result, but never over the picture that it was made from.
+async fn write(target: &Path, source: &Path, data: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = target.parent() {
+        tokio::fs::create_dir_all(folder).await?;
+    }
+    let is_same = match (
+        tokio::fs::canonicalize(target).await,
+        tokio::fs::canonicalize(source).await,
+    ) {
+        (Ok(target), Ok(source)) => target == source,
+        _ => false,
+    };
+    if is_same {
+        return Err(std::io::Error::other(
+            "that is the picture itself; choose another folder",
+        ));
+    }
+    tokio::fs::write(target, data).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_names_of_their_own() {
+        let name = |relative: &str, number, format| {
+            target(Path::new("out"), Path::new(relative), number, format)
+                .display()
+                .to_string()
+        };
+        assert_eq!(name("a/b.png", None, ProcessedFormat::Png), "out/a/b.png");
+        assert_eq!(name("b.jpg", None, ProcessedFormat::Png), "out/b.jpg.png");
+        assert_eq!(
+            name("b.png", Some(2), ProcessedFormat::Png),
+            "out/b.png.2.png"
+        );
+        assert_eq!(name("b.jpg", None, ProcessedFormat::Jpeg), "out/b.jpg");
+    }
+}

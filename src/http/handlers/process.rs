@@ -1,0 +1,148 @@
+//! `POST /process`.
+
+use axum::{
+    extract::State,
+    http::{
+        HeaderMap, HeaderName, HeaderValue,
+        header::{CONTENT_TYPE, VARY},
+    },
+    response::{AppendHeaders, IntoResponse, Response},
+};
+
+use super::several;
+use crate::{
+    config::EnhancedFormat,
+    error::Error,
+    http::{
+        AppState,
+        extract::ImageRequest,
+        middleware::request_id::RequestId,
+        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
+        respond::{Accepted, respond},
+    },
+    pipeline::{
+        answer::{Answer, ImageResult, Outcome},
+        process::{ProcessRequest, ProcessResult, ProcessedFormat},
+    },
+};
+
+const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
+
+/// Does a list of operations on pictures: crops, resizes, blurs, turns, anonymises.
+///
+/// With `Accept: image/*` or `application/x-npy` the answer is the picture itself; `x-facescan-steps` then says what was
+/// done. Masks come as parts named `mask`, or as `masks` in a body, and belong to all of the request's pictures.
+#[utoipa::path(
+    post, path = "/process", tag = "process", params(ProcessRequest),
+    request_body(
+        content(
+            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
+            (ImagesBody<ProcessRequest> = "application/json"), (ImagesBody<ProcessRequest> = "application/msgpack")
+        ),
+    ),
+    responses(
+        (status = 200, description = "One result for each picture, in order", content(
+            (Answer<ProcessResult> = "application/json"), (Answer<ProcessResult> = "application/msgpack"),
+            (RawPicture = "image/*"), (RawPicture = "application/x-npy")
+        )),
+        Failure,
+    )
+)]
+pub async fn process(
+    State(state): State<AppState>,
+    id: RequestId,
+    headers: HeaderMap,
+    request: ImageRequest<ProcessRequest>,
+) -> Result<Response, Error> {
+    let accepted = Accepted::any(&headers);
+    let is_alone = matches!(accepted, Accepted::Picture(_) | Accepted::Npy);
+    let ImageRequest {
+        images,
+        masks,
+        mut options,
+        ticket: _ticket,
+    } = request;
+    if is_alone && images.len() > 1 {
+        return Err(Error::InvalidBody(
+            "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
+        ));
+    }
+    options.format = options.format.or(format_of(accepted));
+    let pipeline = &state.pipeline;
+    let thresholds = &pipeline.detector.spec.thresholds;
+    let plan = options.resolve(&state.config, thresholds, masks.len())?;
+    let operations = plan.operations();
+    pipeline.check_strict(plan.strict_device, &operations)?;
+    let masks = masks.into_iter().map(|mask| mask.bytes);
+    let plan = pipeline
+        .masked(plan, masks.collect::<Result<_, _>>()?)
+        .await?;
+    let answered = several::each(images, &id.to_string(), |image| {
+        let plan = &plan;
+        async move {
+            let processed = pipeline.process(image.bytes?, plan).await?;
+            Ok((processed.result, processed.timings))
+        }
+    })
+    .await?;
+    let times = answered.times();
+    let results = answered.results;
+    if is_alone
+        && let [
+            ImageResult {
+                outcome: Outcome::Ok(result),
+                ..
+            },
+        ] = results.as_slice()
+    {
+        return Ok((AppendHeaders(times), alone(result)?).into_response());
+    }
+    let answer = Answer {
+        request_id: id.to_string(),
+        operation: "process",
+        models: pipeline.models_used(&operations),
+        devices: pipeline.devices_of(&operations),
+        results,
+    };
+    let response = respond(accepted, &pipeline.pool, answer).await?;
+    Ok((AppendHeaders(times), response).into_response())
+}
+
+/// The format that an accepted type names.
+fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
+    Some(match accepted {
+        Accepted::Npy => ProcessedFormat::Npy,
+        Accepted::Picture(format) => match format? {
+            EnhancedFormat::Jpeg => ProcessedFormat::Jpeg,
+            EnhancedFormat::Png => ProcessedFormat::Png,
+            EnhancedFormat::Webp => ProcessedFormat::Webp,
+        },
+        Accepted::Json | Accepted::Msgpack => return None,
+    })
+}
+
+/// The picture by itself.
+fn alone(result: &ProcessResult) -> Result<Response, Error> {
+    let [picture] = result.processed.as_slice() else {
+        return Err(Error::invalid_option(
+            "operations",
+            format!(
+                "they made {} pictures: ask for application/json to get them",
+                result.processed.len()
+            ),
+        ));
+    };
+    let steps = serde_json::to_string(&result.steps).unwrap_or_default();
+    let headers = [
+        (VARY, HeaderValue::from_static("accept")),
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static(picture.format.media_type()),
+        ),
+        (
+            STEPS,
+            HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static("")),
+        ),
+    ];
+    Ok((headers, picture.data.clone()).into_response())
+}

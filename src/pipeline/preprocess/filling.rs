@@ -1,0 +1,161 @@
+//! A row of a tensor from a picture, which a device may make.
+
+use std::sync::Arc;
+
+use image::RgbImage;
+
+use crate::{
+    imaging::preprocess::{Layout, Mode, Preprocess, Profile},
+    inference::{
+        backend::BackendError,
+        graphs::{
+            process::{PreprocessPlan, Rounding, preprocess},
+            session::Samples,
+        },
+        pictures::{Graphs, PictureWork, Sizes, only_output},
+        proof,
+    },
+    pipeline::detect::Pixels,
+};
+
+/// A picture on its way to being a row.
+pub(crate) struct Filling<P> {
+    picture: Arc<P>,
+    preprocess: Preprocess,
+}
+
+impl Filling<RgbImage> {
+    /// A small picture that is shrunk and put in the middle: what a device is proved with.
+    pub fn probe() -> Self {
+        Self::known(Profile::Jax)
+    }
+
+    /// The same through each graph that there is.
+    pub fn of_every_graph() -> impl Iterator<Item = Self> {
+        [Profile::Torchvision, Profile::Jax, Profile::Pil]
+            .into_iter()
+            .map(Self::known)
+    }
+
+    fn known(profile: Profile) -> Self {
+        let preprocess = Preprocess {
+            height: 48,
+            width: 64,
+            profile,
+            mode: Mode::Letterbox,
+            ..Preprocess::default()
+        };
+        Self::new(&Arc::new(proof::picture(150, 110)), &preprocess)
+    }
+}
+
+impl<P: Pixels> Filling<P> {
+    pub fn new(picture: &Arc<P>, preprocess: &Preprocess) -> Self {
+        Self {
+            picture: Arc::clone(picture),
+            preprocess: preprocess.clone(),
+        }
+    }
+
+    fn pixels(&self) -> &RgbImage {
+        self.picture.as_ref().borrow()
+    }
+
+    /// The row's shape: `[3, h, w]` or `[h, w, 3]`.
+    pub fn shape(&self) -> [usize; 3] {
+        let (width, height) = self.preprocess.output_size(self.pixels().dimensions());
+        let (w, h) = (width as usize, height as usize);
+        match self.preprocess.layout {
+            Layout::Nchw => [3, h, w],
+            Layout::Nhwc => [h, w, 3],
+        }
+    }
+
+    /// Whether there is a graph for it: OpenCV's fixed point has its own code only.
+    pub fn has_graph(&self) -> bool {
+        self.preprocess.profile != Profile::Opencv && !self.pixels().is_empty()
+    }
+
+    /// Fills the row here. CPU work.
+    pub fn fill(&self) -> Vec<f32> {
+        let mut row = vec![0.0; self.shape().iter().product()];
+        self.preprocess.write(self.pixels(), &mut row);
+        row
+    }
+
+    /// How many levels an answer may be off: a device rounds halves its own way.
+    fn levels(&self) -> f32 {
+        match self.preprocess.profile {
+            Profile::Jax => 0.01,
+            _ => 1.0,
+        }
+    }
+}
+
+fn rounding(profile: Profile) -> (Rounding, &'static str) {
+    match profile {
+        Profile::Jax => (Rounding::None, "preprocess_jax"),
+        Profile::Pil => (Rounding::EachPass, "preprocess_pil"),
+        Profile::Torchvision | Profile::Opencv => (Rounding::Once, "preprocess_torchvision"),
+    }
+}
+
+impl<P: Pixels> PictureWork for Filling<P> {
+    type Answer = Vec<f32>;
+
+    fn sizes(&self) -> Sizes {
+        let (width, height) = self.pixels().dimensions();
+        let (w, h) = self.preprocess.output_size((width, height));
+        [width, height, w, h]
+    }
+
+    fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
+        let picture = self.pixels();
+        let placed = self.preprocess.placement(picture.dimensions());
+        let plan = PreprocessPlan::new(
+            picture.dimensions(),
+            placed.scaled,
+            placed.output,
+            placed.at,
+        );
+        let (rounding, name) = rounding(self.preprocess.profile);
+        let session = graphs.session(name, || preprocess(rounding))?;
+        let normalisation = self.preprocess.normalisation();
+        let pad = self.preprocess.pad;
+        let inputs = plan.inputs(picture, pad, &normalisation);
+        let len: usize = self.shape().iter().product();
+        match only_output(session.run(&inputs)?)? {
+            (_, Samples::F32(row)) if row.len() == len => Ok(match self.preprocess.layout {
+                Layout::Nchw => row,
+                Layout::Nhwc => interleaved(&row),
+            }),
+            (shape, _) => Err(BackendError::Run {
+                detail: format!("the graph gave {shape:?} and not {:?}", self.shape()),
+            }),
+        }
+    }
+
+    fn run_on_cpu(&self) -> Vec<f32> {
+        self.fill()
+    }
+
+    fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
+        let scale = self.preprocess.normalisation().scale;
+        let scale = scale.into_iter().fold(0.0, f32::max);
+        let apart = given.iter().zip(right).map(|(a, b)| (a - b).abs());
+        let most = apart.fold(0.0, f32::max) / scale;
+        // A hair more than a level, which is not a whole number after normalisation.
+        if given.len() != right.len() || most > self.levels() * 1.001 {
+            return Err(format!("its values are up to {most} levels from the cpu's"));
+        }
+        Ok(proof::cosine(given, right))
+    }
+}
+
+/// Planes as pixels.
+fn interleaved(planes: &[f32]) -> Vec<f32> {
+    let len = planes.len() / 3;
+    (0..len)
+        .flat_map(|at| [planes[at], planes[len + at], planes[2 * len + at]])
+        .collect()
+}

@@ -1,0 +1,99 @@
+//! Making faces unrecognisable, and looking again until none is found.
+
+use std::sync::Arc;
+
+use image::RgbImage;
+
+use super::{Method, ProcessPlan, canvas::around};
+use crate::{
+    error::Error,
+    imaging::{
+        blur::{Gaussian, blur_region, fill, pixelate},
+        crop::Region,
+    },
+    pipeline::Pipeline,
+};
+
+/// Blocks along a face's longer side: too few to tell who it is.
+const BLOCKS: u32 = 8;
+
+/// How often faces are looked for. What is found again is filled, which leaves nothing of a face.
+const MOST_SEARCHES: u32 = 5;
+
+/// How faces are hidden.
+pub(super) struct Hiding {
+    pub method: Method,
+    /// Added on each side, as a share of the face's box.
+    pub margin: f32,
+    /// Of `fill`.
+    pub colour: [u8; 3],
+}
+
+/// A picture in which no face is found.
+pub(super) struct Hidden {
+    pub pixels: RgbImage,
+    /// Faces that were hidden.
+    pub faces: usize,
+    /// How often faces were looked for, the last time in vain.
+    pub searches: u32,
+}
+
+impl Pipeline {
+    /// Hides every face that the detector finds.
+    ///
+    /// # Errors
+    /// [`Error::AnonymizationFailed`] when faces are still found after all; a fault of ours.
+    pub(super) async fn hide_faces(
+        &self,
+        pixels: RgbImage,
+        hiding: &Hiding,
+        plan: &ProcessPlan,
+    ) -> Result<Hidden, Error> {
+        let mut hidden = Hidden {
+            pixels,
+            faces: 0,
+            searches: 0,
+        };
+        while hidden.searches < MOST_SEARCHES {
+            let picture = Arc::new(std::mem::take(&mut hidden.pixels));
+            let found = self.faces_in(&picture, plan).await?;
+            hidden.pixels =
+                Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture));
+            hidden.searches += 1;
+            if found.is_empty() {
+                return Ok(hidden);
+            }
+            hidden.faces += found.len();
+            let size = hidden.pixels.dimensions();
+            for face in &found {
+                let region = around(face, size, hiding.margin);
+                if hidden.searches == 1 {
+                    hiding.hide(&mut hidden.pixels, region);
+                } else {
+                    fill(&mut hidden.pixels, region, hiding.colour);
+                }
+            }
+        }
+        Err(Error::AnonymizationFailed {
+            searches: MOST_SEARCHES,
+        })
+    }
+}
+
+impl Hiding {
+    fn hide(&self, pixels: &mut RgbImage, region: Region) {
+        match self.method {
+            Method::Fill => fill(pixels, region, self.colour),
+            Method::Pixelate => pixelate(pixels, region, BLOCKS),
+            Method::Blur => {
+                pixelate(pixels, region, BLOCKS);
+                let block = region.width().max(region.height()).div_ceil(BLOCKS);
+                // A kernel of two blocks takes away the blocks' edges.
+                let kernel = (2 * block + 1).min(255);
+                if let Some(gaussian) = Gaussian::new(kernel, kernel as f32 / 6.0) {
+                    blur_region(pixels, region, &gaussian);
+                }
+            }
+        }
+    }
+}

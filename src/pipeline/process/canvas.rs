@@ -1,0 +1,436 @@
+//! The pictures of one request on their way through the operations.
+
+use std::sync::Arc;
+
+use image::RgbImage;
+
+use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport};
+use crate::{
+    error::Error,
+    imaging::{
+        blur::{Gaussian, blur_region},
+        crop::{self, Region, mask_crop, padded},
+        encode::encode,
+        npy,
+        preprocess::{Layout, Placement, Preprocess, Profile},
+        resize::{Filter, resize},
+        turn,
+    },
+    inference::operation::Operation,
+    pipeline::{
+        Held, Pipeline,
+        answer::ImageInfo,
+        detect::{DetectedFace, Pixels},
+    },
+};
+
+/// The pictures so far, and what was done.
+pub(super) struct Canvas<'a> {
+    pipeline: &'a Pipeline,
+    plan: &'a ProcessPlan,
+    info: ImageInfo,
+    pictures: Vec<Piece>,
+    floats: Option<Floats>,
+    steps: Vec<StepReport>,
+}
+
+/// A picture, and what it was cut out of the one before.
+struct Piece {
+    pixels: RgbImage,
+    region: Option<[u32; 4]>,
+}
+
+/// How samples become floats at the end.
+struct Floats {
+    mean: [f32; 3],
+    std: [f32; 3],
+    layout: Layout,
+}
+
+impl From<Region> for [u32; 4] {
+    fn from(region: Region) -> Self {
+        [region.x1, region.y1, region.x2, region.y2]
+    }
+}
+
+impl From<[u32; 4]> for Region {
+    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
+        Self { x1, y1, x2, y2 }
+    }
+}
+
+/// The whole pixels that a face's box touches, with a margin as a share of its sides.
+pub(super) fn around(face: &DetectedFace, size: (u32, u32), margin: f32) -> Region {
+    let inside = face.bbox.clipped(size.0, size.1);
+    let region = Region {
+        x1: inside.x1.floor() as u32,
+        y1: inside.y1.floor() as u32,
+        x2: inside.x2.ceil() as u32,
+        y2: inside.y2.ceil() as u32,
+    };
+    padded(size, region, margin)
+}
+
+impl<'a> Canvas<'a> {
+    pub fn new(
+        pipeline: &'a Pipeline,
+        plan: &'a ProcessPlan,
+        held: &Held,
+        info: ImageInfo,
+    ) -> Self {
+        Self {
+            pipeline,
+            plan,
+            info,
+            pictures: vec![Piece {
+                pixels: RgbImage::clone(held),
+                region: None,
+            }],
+            floats: None,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Does one operation on every picture.
+    pub async fn take(&mut self, step: &Step) -> Result<(), Error> {
+        let mut report = StepReport {
+            op: step.name(),
+            ..StepReport::default()
+        };
+        match step {
+            Step::MaskCrop {
+                padding_ratio,
+                min_size,
+                max_aspect,
+            } => {
+                let options = Step::mask_options(*padding_ratio, *min_size, *max_aspect);
+                self.cut_by_masks(&options, &mut report)?;
+            }
+            Step::Crop {
+                r#box: Some(sides),
+                margin,
+                ..
+            } => {
+                self.each(|piece| {
+                    let size = piece.pixels.dimensions();
+                    let region = Region::from(*sides).clipped(size);
+                    if region.is_empty() {
+                        return Err(outside("crop", size));
+                    }
+                    piece.cut(padded(size, region, *margin));
+                    Ok(())
+                })?;
+            }
+            Step::Crop { margin, .. } => self.cut_faces(*margin, &mut report).await?,
+            Step::Resize { profile, .. } => {
+                report.profile = Some(*profile);
+                self.resize(step)?;
+            }
+            Step::GaussianBlur {
+                kernel,
+                sigma,
+                region,
+                faces,
+            } => {
+                let gaussian = Gaussian::new(*kernel, *sigma)
+                    .ok_or_else(|| Error::invalid_option("operations", "gaussian_blur"))?;
+                let mut found = 0;
+                for piece in &mut self.pictures {
+                    let size = piece.pixels.dimensions();
+                    let regions = match (region, faces) {
+                        (_, true) => {
+                            let faces = faces_of(self.pipeline, self.plan, piece).await?;
+                            faces.iter().map(|face| around(face, size, 0.0)).collect()
+                        }
+                        (Some(sides), _) => vec![Region::from(*sides).clipped(size)],
+                        (None, _) => vec![Region::whole(size)],
+                    };
+                    found += regions.len();
+                    for region in regions.into_iter().filter(|region| !region.is_empty()) {
+                        blur_region(&mut piece.pixels, region, &gaussian);
+                    }
+                }
+                report.faces = faces.then_some(found);
+            }
+            Step::Normalize { mean, std, layout } => {
+                let usual = Preprocess::default();
+                self.floats = Some(Floats {
+                    mean: mean.unwrap_or(usual.mean),
+                    std: std.unwrap_or(usual.std),
+                    layout: *layout,
+                });
+            }
+            Step::Rotate {
+                degrees,
+                background,
+            } => self.each(|piece| {
+                piece.pixels = turn::rotate(&piece.pixels, *degrees, *background);
+                Ok(())
+            })?,
+            Step::Flip { axis } => self.each(|piece| {
+                piece.pixels = turn::flip(&piece.pixels, *axis);
+                Ok(())
+            })?,
+            Step::Grayscale {} => self.each(|piece| {
+                piece.pixels = turn::grayscale(&piece.pixels);
+                Ok(())
+            })?,
+            Step::Anonymize {
+                method,
+                margin,
+                colour,
+            } => {
+                let hiding = super::anonymize::Hiding {
+                    method: *method,
+                    margin: *margin,
+                    colour: *colour,
+                };
+                let (mut faces, mut searches) = (0, 0);
+                for piece in &mut self.pictures {
+                    let pixels = std::mem::take(&mut piece.pixels);
+                    let hidden = self.pipeline.hide_faces(pixels, &hiding, self.plan).await?;
+                    piece.pixels = hidden.pixels;
+                    faces += hidden.faces;
+                    searches = searches.max(hidden.searches);
+                }
+                report.faces = Some(faces);
+                report.searches = Some(searches);
+            }
+        }
+        self.steps.push(report);
+        // Between two operations, so that a caller that has left is noticed.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    fn each(&mut self, change: impl FnMut(&mut Piece) -> Result<(), Error>) -> Result<(), Error> {
+        self.pictures.iter_mut().try_for_each(change)
+    }
+
+    fn cut_by_masks(
+        &mut self,
+        options: &crop::MaskCropOptions,
+        report: &mut StepReport,
+    ) -> Result<(), Error> {
+        let Some(mask) = self.plan.mask else {
+            return Ok(());
+        };
+        let Some(tight) = mask.region else {
+            report.empty = Some(true);
+            return Ok(());
+        };
+        let found = mask_crop(mask.size, tight, options);
+        self.each(|piece| {
+            let size = piece.pixels.dimensions();
+            if size != mask.size {
+                let ((w, h), (mask_w, mask_h)) = (size, mask.size);
+                return Err(Error::invalid_option(
+                    "mask",
+                    format!("the masks are {mask_w}×{mask_h}, and the picture is {w}×{h}"),
+                ));
+            }
+            piece.cut(found.region);
+            Ok(())
+        })?;
+        report.unmet = Some(found.unmet);
+        report.padding_clipped = Some(found.padding_clipped);
+        Ok(())
+    }
+
+    async fn cut_faces(&mut self, margin: f32, report: &mut StepReport) -> Result<(), Error> {
+        let mut cut = Vec::new();
+        let mut pixels = 0;
+        for piece in &mut self.pictures {
+            for face in faces_of(self.pipeline, self.plan, piece).await? {
+                let region = around(&face, piece.pixels.dimensions(), margin);
+                pixels += u64::from(region.width()) * u64::from(region.height());
+                self.plan.check_pixels(pixels)?;
+                cut.push(Piece {
+                    pixels: crop::crop(&piece.pixels, region),
+                    region: Some(region.into()),
+                });
+            }
+        }
+        report.faces = Some(cut.len());
+        self.pictures = cut;
+        Ok(())
+    }
+
+    fn resize(&mut self, step: &Step) -> Result<(), Error> {
+        let Step::Resize {
+            width,
+            height,
+            profile,
+            mode,
+            antialias,
+            bounded,
+            pad,
+        } = *step
+        else {
+            return Ok(());
+        };
+        let mut pixels = 0;
+        let plan = self.plan;
+        self.each(|piece| {
+            let size = piece.pixels.dimensions();
+            let (width, height) = match (width, height) {
+                _ if bounded => crop::bounded_size(size, &super::step::bounds()),
+                (Some(width), Some(height)) => (width, height),
+                (Some(width), None) => (width, follow(size.1, size.0, width)),
+                (None, Some(height)) => (follow(size.0, size.1, height), height),
+                (None, None) => size,
+            };
+            let fitting = Preprocess {
+                width,
+                height,
+                mode,
+                ..Preprocess::default()
+            };
+            let filter = match antialias.unwrap_or(profile != Profile::Opencv) {
+                true => Filter::Bilinear,
+                false => Filter::BilinearPoint,
+            };
+            // A long, thin picture is scaled to far more than what is kept of it.
+            let placed = fitting.placement(size);
+            let area = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
+            plan.check_pixels(area(placed.scaled))?;
+            pixels += area(placed.output);
+            plan.check_pixels(pixels)?;
+            piece.pixels = fitted(&piece.pixels, placed, filter, pad);
+            Ok(())
+        })
+    }
+
+    /// The result, encoded.
+    pub fn finish(self) -> Result<ProcessResult, Error> {
+        let (plan, floats) = (self.plan, self.floats);
+        let processed = self.pictures.into_iter().map(|piece| {
+            let (width, height) = piece.pixels.dimensions();
+            let data = match (plan.format, &floats) {
+                (ProcessedFormat::Npy, Some(floats)) => floats.npy(&piece.pixels),
+                (ProcessedFormat::Npy, None) => {
+                    let shape = [height as usize, width as usize, 3];
+                    let mut file = npy::head(npy::Kind::U8, &shape);
+                    file.extend_from_slice(piece.pixels.as_raw());
+                    file
+                }
+                _ => encode(&piece.pixels, plan.output)?,
+            };
+            Ok(ProcessedPicture {
+                format: plan.format,
+                width,
+                height,
+                region: piece.region,
+                data: data.into(),
+            })
+        });
+        Ok(ProcessResult {
+            image: self.info,
+            processed: processed.collect::<Result<_, Error>>()?,
+            steps: self.steps,
+            timings_ms: None,
+        })
+    }
+}
+
+/// A picture scaled and put where it belongs, on `pad`.
+fn fitted(picture: &RgbImage, placed: Placement, filter: Filter, pad: [u8; 3]) -> RgbImage {
+    let ((width, height), (w, h)) = (placed.scaled, placed.output);
+    let scaled = resize(picture, width, height, filter);
+    if placed.scaled == placed.output {
+        return scaled;
+    }
+    let mut whole = RgbImage::from_pixel(w, h, image::Rgb(pad));
+    image::imageops::replace(&mut whole, &scaled, placed.at.0, placed.at.1);
+    whole
+}
+
+/// The side that keeps the aspect when `with` becomes `to`.
+fn follow(side: u32, with: u32, to: u32) -> u32 {
+    let scaled = f64::from(side) * f64::from(to) / f64::from(with.max(1));
+    (scaled.round() as u32).max(1)
+}
+
+fn outside(step: &str, (width, height): (u32, u32)) -> Error {
+    Error::invalid_option(
+        "operations",
+        format!("{step}: the box lies outside of the picture, which is {width}×{height}"),
+    )
+}
+
+impl Piece {
+    fn cut(&mut self, region: Region) {
+        self.pixels = crop::crop(&self.pixels, region);
+        self.region = Some(region.into());
+    }
+}
+
+impl Floats {
+    fn npy(&self, picture: &RgbImage) -> Vec<u8> {
+        let (width, height) = picture.dimensions();
+        let preprocess = Preprocess {
+            width,
+            height,
+            mean: self.mean,
+            std: self.std,
+            layout: self.layout,
+            ..Preprocess::default()
+        };
+        let (w, h) = (width as usize, height as usize);
+        let mut row = vec![0.0; 3 * w * h];
+        preprocess.write(picture, &mut row);
+        let shape = match self.layout {
+            Layout::Nchw => [3, h, w],
+            Layout::Nhwc => [h, w, 3],
+        };
+        let mut file = npy::head(npy::Kind::F32, &shape);
+        file.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+        file
+    }
+}
+
+/// The faces of a picture, largest first.
+async fn faces_of(
+    pipeline: &Pipeline,
+    plan: &ProcessPlan,
+    piece: &mut Piece,
+) -> Result<Vec<DetectedFace>, Error> {
+    let pixels = Arc::new(std::mem::take(&mut piece.pixels));
+    let faces = pipeline.faces_in(&pixels, plan).await;
+    // A device's thread may hold on to the picture when it hangs.
+    piece.pixels = Arc::try_unwrap(pixels).unwrap_or_else(|pixels| RgbImage::clone(&pixels));
+    faces
+}
+
+impl Pipeline {
+    /// The faces of a picture, as the plan asks for them.
+    pub(super) async fn faces_in<P: Pixels>(
+        &self,
+        picture: &Arc<P>,
+        plan: &ProcessPlan,
+    ) -> Result<Vec<DetectedFace>, Error> {
+        let submitted = self
+            .detector
+            .submit_through(&self.processing, picture, &plan.detect)
+            .await;
+        let strict = plan.strict_device;
+        self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
+        let detected = self.detector.finish(submitted).await?;
+        self.check_rows(strict, Operation::FaceDetection, detected.fallback)?;
+        let size = picture.as_ref().borrow().dimensions();
+        self.detector.faces(&detected, size, &plan.detect)
+    }
+}
+
+impl ProcessPlan {
+    /// Bounds what one image becomes, in pixels.
+    fn check_pixels(&self, pixels: u64) -> Result<(), Error> {
+        if pixels <= self.max_pixels {
+            return Ok(());
+        }
+        Err(Error::ImageTooLarge(format!(
+            "the operations make pictures of more than {} pixels in all; make them smaller or fewer",
+            self.max_pixels
+        )))
+    }
+}

@@ -1,0 +1,322 @@
+//! `/preprocess` and its commands: one tensor of many pictures, and what becomes of those that fail.
+
+use axum::{
+    body::Body,
+    http::{
+        Request,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use facescan::{
+    config::{Config, Sources},
+    imaging::{
+        decode::{DecodeOptions, decode},
+        preprocess::{Layout, Mode, Preprocess, Profile},
+    },
+};
+use half::{bf16, f16};
+use serde_json::{Value, json};
+
+use crate::{
+    forms::multipart,
+    support::{
+        app::{Reply, TestApp, picture, runtime_dir, settings_for},
+        cli::facescan,
+    },
+};
+
+/// What the library makes of a picture.
+fn expected(name: &str, preprocess: &Preprocess) -> Vec<f32> {
+    let pixels = decode(&picture(name), &DecodeOptions::default())
+        .unwrap()
+        .pixels;
+    let mut row = vec![0.0; preprocess.row_len(pixels.dimensions())];
+    preprocess.write(&pixels, &mut row);
+    row
+}
+
+/// Three pictures, of which the second is cut in half.
+async fn three(app: &TestApp, query: &str, accept: &str) -> Reply {
+    let (whole, other) = (picture("t1.jpg"), picture("astronaut.png"));
+    let (media_type, body) = multipart(&[
+        ("image", Some("a"), &whole),
+        ("image", Some("b"), &whole[..whole.len() / 2]),
+        ("image", Some("c"), &other),
+    ]);
+    let request = Request::post(format!("/preprocess?{query}"))
+        .header(CONTENT_TYPE, media_type)
+        .header(ACCEPT, accept)
+        .body(Body::from(body))
+        .unwrap();
+    let reply = app.send(request).await;
+    assert_eq!(reply.status, 200, "{:?}", reply.body);
+    reply
+}
+
+/// The head and the values of a NumPy file.
+fn opened(file: &[u8]) -> (String, &[u8]) {
+    assert_eq!(&file[..6], b"\x93NUMPY");
+    let len = usize::from(u16::from_le_bytes([file[8], file[9]]));
+    let (head, values) = file[10..].split_at(len);
+    (String::from_utf8(head.to_vec()).unwrap(), values)
+}
+
+fn floats(values: &[u8]) -> Vec<f32> {
+    let values = values.as_chunks::<4>().0.iter();
+    values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+#[tokio::test]
+async fn a_batch_holds_the_others_in_order_when_one_fails() {
+    let app = TestApp::start().await;
+    let reply = three(&app, "", "*/*").await;
+    assert_eq!(reply.headers[CONTENT_TYPE], "application/x-npy");
+    assert_eq!(reply.headers["x-facescan-index"], "0,2");
+    assert_eq!(reply.headers["x-facescan-errors"], "1:image_truncated");
+    assert_eq!(reply.headers["x-facescan-profile"], "torchvision");
+    assert_eq!(reply.headers["x-facescan-device"], "cpu");
+    let (head, values) = opened(&reply.body);
+    assert!(head.contains("'shape': (2, 3, 224, 224)"), "{head}");
+    let usual = Preprocess::default();
+    let right = [
+        expected("t1.jpg", &usual),
+        expected("astronaut.png", &usual),
+    ]
+    .concat();
+    assert_eq!(floats(values), right);
+
+    let tree = three(&app, "", "application/json").await.json();
+    assert_eq!(tree["shape"], json!([2, 3, 224, 224]));
+    assert_eq!(tree["index"], json!([0, 2]));
+    assert_eq!(tree["errors"][0]["index"], 1);
+    assert_eq!(tree["errors"][0]["id"], "b");
+    assert_eq!(tree["errors"][0]["error"]["code"], "image_truncated");
+    assert_eq!(tree["device"], json!({"requested": "cpu", "active": "cpu"}));
+    let tensor = BASE64_STANDARD.decode(tree["tensor"].as_str().unwrap());
+    assert_eq!(tensor.unwrap(), values);
+
+    let parts = three(&app, "", "multipart/mixed").await;
+    let text = String::from_utf8_lossy(&parts.body);
+    assert_eq!(text.matches("content-type: application/x-npy").count(), 2);
+    assert_eq!(text.matches("'shape': (3, 224, 224)").count(), 2);
+    let order: Vec<usize> = (0..3)
+        .map(|index| text.find(&format!("x-facescan-index: {index}")).unwrap())
+        .collect();
+    assert!(order.is_sorted());
+    assert!(text.contains(r#""code":"image_truncated""#));
+}
+
+#[tokio::test]
+async fn options_decide_size_layout_profile_and_type() {
+    let app = TestApp::start().await;
+    let query = "height=96&width=160&profile=opencv&mode=letterbox&data_format=NHWC\
+                 &mean=%5B0.5,0.5,0.5%5D&std=%5B0.5,0.5,0.5%5D";
+    let post = async |dtype: &str| {
+        app.post(
+            &format!("/preprocess?{query}&dtype={dtype}"),
+            picture("t1.jpg"),
+        )
+        .await
+    };
+    let right = expected(
+        "t1.jpg",
+        &Preprocess {
+            height: 96,
+            width: 160,
+            profile: Profile::Opencv,
+            mode: Mode::Letterbox,
+            layout: Layout::Nhwc,
+            mean: [0.5; 3],
+            std: [0.5; 3],
+            ..Preprocess::default()
+        },
+    );
+    let (whole, half_floats, brain) = (post("f32").await, post("f16").await, post("bf16").await);
+    let (head, values) = opened(&whole.body);
+    assert!(
+        head.contains("'<f4'") && head.contains("(1, 96, 160, 3)"),
+        "{head}"
+    );
+    assert_eq!(floats(values), right);
+    let pairs = |reply: &Reply| opened(&reply.body).1.as_chunks::<2>().0.to_vec();
+    let apart = |values: Vec<f32>| {
+        assert_eq!(values.len(), right.len());
+        let apart = values.iter().zip(&right).map(|(a, b)| (a - b).abs());
+        apart.fold(0.0, f32::max)
+    };
+    // Within a level of samples in [−1, 1].
+    let level = 1.0 / 127.5;
+    let values = pairs(&half_floats)
+        .into_iter()
+        .map(|v| f16::from_le_bytes(v).to_f32());
+    assert!(apart(values.collect()) < level / 10.0);
+    let values = pairs(&brain)
+        .into_iter()
+        .map(|v| bf16::from_le_bytes(v).to_f32());
+    assert!(apart(values.collect()) < level);
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_refused_by_name() {
+    let app = TestApp::start().await;
+    for (query, option) in [
+        ("height=0", "height"),
+        ("width=9000", "width"),
+        ("mean=%5B2,0,0%5D", "mean"),
+        ("std=%5B0,1,1%5D", "std"),
+        ("std=7", "std"),
+        ("profile=lanczos", "profile"),
+        ("store=true", "store"),
+        ("size=224", "size"),
+    ] {
+        let reply = app
+            .post(&format!("/preprocess?{query}"), picture("t1.jpg"))
+            .await;
+        assert_eq!(reply.status, 422, "{query}: {:?}", reply.body);
+        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert!(
+            detail.starts_with(&format!("option `{option}`")),
+            "{detail}"
+        );
+    }
+    let alone = app
+        .post("/preprocess", Bytes::from_static(b"no picture"))
+        .await;
+    assert_eq!(alone.code(), "unsupported_media_type");
+    // Rows of other shapes are no tensor, and come apart.
+    let (media_type, body) = multipart(&[
+        ("image", Some("a"), &picture("t1.jpg")),
+        ("image", Some("b"), &picture("astronaut.png")),
+    ]);
+    let reply = app
+        .post_as("/preprocess?mode=short_side", &media_type, body)
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.code()),
+        (422, "invalid_option".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn a_platform_that_is_not_there_is_the_cpu_with_the_reason() {
+    let asked = [("PREPROCESS_PLATFORM", "gpu"), ("GPU_BACKEND", "cuda")];
+    let app = TestApp::with(&asked).await;
+    let reply = three(&app, "", "application/json").await.json();
+    assert_eq!(reply["device"]["requested"], "cuda:0");
+    assert_eq!(reply["device"]["active"], "cpu");
+    assert!(
+        reply["device"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("cuda:0")
+    );
+    let strict = app
+        .post("/preprocess?strict_device=true", picture("t1.jpg"))
+        .await;
+    assert_eq!(
+        (strict.status.as_u16(), strict.code()),
+        (503, "device_unavailable".to_owned())
+    );
+
+    let data = tempfile::tempdir().unwrap();
+    let settings = [("JAX_PLATFORM", "tpu"), ("PREPROCESS_STRICT", "true")];
+    let sources = Sources {
+        environment: settings_for(data.path(), &settings),
+        ..Sources::default()
+    };
+    let (config, _) = Config::load(&sources).unwrap();
+    let error = TestApp::try_start(config).await.err().unwrap().to_string();
+    assert!(
+        error.contains("preprocess.platform: tpu is not there"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_command_line_writes_a_tensor_and_what_its_rows_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = folder.path().join("pictures");
+    std::fs::create_dir(&pictures).unwrap();
+    for name in ["astronaut.png", "t1.jpg"] {
+        std::fs::copy(
+            runtime_dir().join("pictures").join(name),
+            pictures.join(name),
+        )
+        .unwrap();
+    }
+    std::fs::write(pictures.join("b.jpg"), &picture("t1.jpg")[..9000]).unwrap();
+    let out = folder.path().join("batch.npy");
+    let output = facescan(["preprocess", "--profile", "jax", "--out"])
+        .args([&out, &pictures])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let file = std::fs::read(&out).unwrap();
+    let (head, values) = opened(&file);
+    assert!(head.contains("(2, 3, 224, 224)"), "{head}");
+    let jax = Preprocess {
+        profile: Profile::Jax,
+        ..Preprocess::default()
+    };
+    let right = [expected("astronaut.png", &jax), expected("t1.jpg", &jax)].concat();
+    assert_eq!(floats(values), right);
+    let index = std::fs::read_to_string(folder.path().join("batch.npy.index.jsonl")).unwrap();
+    let lines: Vec<Value> = index
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["row"], 0);
+    assert_eq!(lines[1]["error"]["code"], "image_truncated");
+    assert_eq!(lines[2]["row"], 1);
+    assert!(lines[2]["path"].as_str().unwrap().ends_with("t1.jpg"));
+
+    let out = folder.path().join("batch.safetensors");
+    let one = pictures.join("t1.jpg");
+    let output = facescan(["preprocess", "--dtype", "bf16", "--out"])
+        .args([&out, &one])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let file = std::fs::read(&out).unwrap();
+    let len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let head: Value = serde_json::from_slice(&file[8..8 + len]).unwrap();
+    assert_eq!(head["images"]["dtype"], "BF16");
+    assert_eq!(head["images"]["shape"], json!([1, 3, 224, 224]));
+    assert_eq!(
+        head["images"]["data_offsets"],
+        json!([0, file.len() - 8 - len])
+    );
+    assert_eq!(head["__metadata__"]["profile"], "torchvision");
+}
+
+#[test]
+fn precision_tells_how_far_the_profiles_are_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("precision.svg");
+    let output = facescan(["precision", "--json", "--plot"])
+        .arg(&plot)
+        .arg(runtime_dir().join("pictures/t1.jpg"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), 6);
+    let of = |first: &str, second: &str| {
+        let is_it = |row: &&Value| row["first"] == first && row["second"] == second;
+        rows.iter().find(is_it).unwrap().clone()
+    };
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    // Antialiased ways are within a level of one another, and far from one without.
+    let near = of("jax", "pil");
+    assert!(number(&near, "max_levels") < 1.1 && number(&near, "mean_levels") < 0.5);
+    let far = of("torchvision", "opencv");
+    assert!(number(&far, "max_levels") > 20.0 && number(&far, "mean_levels") > 1.0);
+    assert!((number(&far, "max_units") - number(&far, "max_levels") / 127.5).abs() < 1e-9);
+    assert!(
+        std::fs::read_to_string(plot)
+            .unwrap()
+            .contains("torchvision and opencv")
+    );
+}

@@ -1,0 +1,346 @@
+//! `/process` and its commands: every operation on real pictures, and what is refused.
+
+use axum::{
+    body::Body,
+    http::{
+        Request,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use facescan::imaging::{
+    decode::{DecodeOptions, decode},
+    encode::{OutputFormat, encode},
+};
+use image::{Rgb, RgbImage};
+use serde_json::{Value, json};
+
+use crate::{
+    forms::multipart,
+    support::{
+        app::{Reply, TestApp, picture, runtime_dir},
+        cli::facescan,
+    },
+};
+
+/// The answer to a list of operations on the picture with six faces.
+async fn process(app: &TestApp, operations: Value) -> Reply {
+    let body = json!({
+        "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
+        "options": {"operations": operations},
+    });
+    app.post_as("/process", "application/json", body.to_string())
+        .await
+}
+
+fn pixels(bytes: &[u8]) -> RgbImage {
+    decode(bytes, &DecodeOptions::default()).unwrap().pixels
+}
+
+/// The pictures of a result.
+fn pictures(result: &Value) -> Vec<RgbImage> {
+    let list = result["processed"].as_array().unwrap().iter();
+    list.map(|picture| {
+        let data = BASE64_STANDARD
+            .decode(picture["data"].as_str().unwrap())
+            .unwrap();
+        let pixels = pixels(&data);
+        let told = (&picture["width"], &picture["height"]);
+        assert_eq!(told, (&json!(pixels.width()), &json!(pixels.height())));
+        pixels
+    })
+    .collect()
+}
+
+fn png(picture: &RgbImage) -> Vec<u8> {
+    encode(picture, OutputFormat::Png).unwrap()
+}
+
+#[tokio::test]
+async fn anonymised_pictures_have_no_faces_by_any_method() {
+    let app = TestApp::start().await;
+    let before = pixels(&picture("t1.jpg"));
+    for method in ["blur", "pixelate", "fill"] {
+        let step = json!([{"op": "anonymize", "method": method, "colour": [9, 99, 199]}]);
+        let result = process(&app, step).await.result();
+        assert_eq!(result["steps"][0]["op"], "anonymize");
+        assert!(result["steps"][0]["faces"].as_u64().unwrap() >= 6);
+        assert!(result["steps"][0]["searches"].as_u64().unwrap() >= 2);
+        let [after] = pictures(&result).try_into().unwrap();
+        let found = app.post("/detect?store=false", png(&after).into()).await;
+        assert_eq!(found.result()["faces"], json!([]), "{method}");
+        // The rest of the picture is as it was.
+        let same = before.pixels().zip(after.pixels()).filter(|(a, b)| a == b);
+        let share = same.count() as f64 / f64::from(before.width() * before.height());
+        assert!((0.5..1.0).contains(&share), "{method}: {share}");
+    }
+}
+
+#[tokio::test]
+async fn each_face_is_cut_out_with_its_margin() {
+    let app = TestApp::start().await;
+    let result = process(&app, json!([{"op": "crop", "faces": true, "margin": 0.25}]))
+        .await
+        .result();
+    assert_eq!(result["steps"][0]["faces"], 6);
+    let whole = pixels(&picture("t1.jpg"));
+    let found = app.post("/detect?store=false", picture("t1.jpg")).await;
+    let faces = found.result()["faces"].as_array().unwrap().clone();
+    for ((face, cut), told) in faces
+        .iter()
+        .zip(pictures(&result))
+        .zip(result["processed"].as_array().unwrap())
+    {
+        let region: [u32; 4] = serde_json::from_value(told["region"].clone()).unwrap();
+        let bbox: [f32; 4] = serde_json::from_value(face["bbox"].clone()).unwrap();
+        assert!(region[0] as f32 <= bbox[0] && region[3] as f32 >= bbox[3]);
+        let wider = cut.width() as f32 / (bbox[2] - bbox[0]);
+        assert!((1.3..1.6).contains(&wider), "{wider}");
+        assert_eq!(
+            *cut.get_pixel(3, 4),
+            *whole.get_pixel(region[0] + 3, region[1] + 4)
+        );
+    }
+}
+
+#[tokio::test]
+async fn operations_are_done_in_order_and_reported() {
+    let app = TestApp::start().await;
+    let operations = json!([
+        {"op": "crop", "box": [100, 50, 500, 350]},
+        {"op": "resize", "width": 200, "profile": "pil"},
+        {"op": "rotate", "degrees": 90},
+        {"op": "flip", "axis": "horizontal"},
+        {"op": "grayscale"},
+        {"op": "gaussian_blur", "region": [0, 0, 50, 60]},
+    ]);
+    let result = process(&app, operations).await.result();
+    let names: Vec<_> = result["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| &s["op"])
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "crop",
+            "resize",
+            "rotate",
+            "flip",
+            "grayscale",
+            "gaussian_blur"
+        ]
+    );
+    assert_eq!(result["steps"][1]["profile"], "pil");
+    assert_eq!(result["processed"][0]["region"], json!([100, 50, 500, 350]));
+    let [after] = pictures(&result).try_into().unwrap();
+    assert_eq!(after.dimensions(), (150, 200));
+    assert!(after.pixels().all(|Rgb([r, g, b])| r == g && g == b));
+}
+
+#[tokio::test]
+async fn a_picture_comes_by_itself_when_it_is_accepted() {
+    let app = TestApp::start().await;
+    let operations = "operations=%5B%7B%22op%22%3A%22flip%22%2C%22axis%22%3A%22vertical%22%7D%5D";
+    let request = |accept: &'static str| {
+        Request::post(format!("/process?{operations}"))
+            .header(CONTENT_TYPE, "image/jpeg")
+            .header(ACCEPT, accept)
+            .body(Body::from(picture("t1.jpg")))
+            .unwrap()
+    };
+    let reply = app.send(request("image/webp")).await;
+    assert_eq!(reply.status, 200, "{:?}", reply.body);
+    assert_eq!(reply.headers[CONTENT_TYPE], "image/webp");
+    assert_eq!(reply.headers["x-facescan-steps"], r#"[{"op":"flip"}]"#);
+    let (before, after) = (pixels(&picture("t1.jpg")), pixels(&reply.body));
+    assert_eq!(after, image::imageops::flip_vertical(&before));
+
+    let reply = app.send(request("application/x-npy")).await;
+    assert_eq!(reply.headers[CONTENT_TYPE], "application/x-npy");
+    assert_eq!(reply.body[..6], *b"\x93NUMPY");
+    assert!(reply.body.ends_with(after.as_raw()));
+}
+
+#[tokio::test]
+async fn normalised_samples_come_as_floats() {
+    let app = TestApp::start().await;
+    let operations = json!([
+        {"op": "crop", "box": [0, 0, 5, 4]},
+        {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.5, 1.0], "layout": "NHWC"},
+    ]);
+    let result = process(&app, operations).await.result();
+    assert_eq!(result["processed"][0]["format"], "npy");
+    let file = BASE64_STANDARD
+        .decode(result["processed"][0]["data"].as_str().unwrap())
+        .unwrap();
+    let (head, values) = file.split_at(file.len() - 5 * 4 * 3 * 4);
+    let head = String::from_utf8_lossy(head);
+    assert!(
+        head.contains("'<f4'") && head.contains("(4, 5, 3)"),
+        "{head}"
+    );
+    let values: Vec<f32> = values
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect();
+    let Rgb(pixel) = pixels(&picture("t1.jpg")).get_pixel(2, 1).to_owned();
+    for (channel, std) in [0.25, 0.5, 1.0].into_iter().enumerate() {
+        let expected = (f32::from(pixel[channel]) / 255.0 - 0.5) / std;
+        let given = values[(5 + 2) * 3 + channel];
+        assert!((given - expected).abs() < 1e-5, "{given} {expected}");
+    }
+}
+
+#[tokio::test]
+async fn masks_cut_all_frames_alike_and_say_what_could_not_hold() {
+    let app = TestApp::start().await;
+    let frame = RgbImage::from_fn(401, 300, |x, y| Rgb([x as u8, y as u8, 7]));
+    let mask = |x: std::ops::Range<u32>| {
+        let level = |x, y| u8::from((10..=20).contains(&y) && x) * 255;
+        png(&RgbImage::from_fn(401, 300, |at, y| {
+            Rgb([level(x.contains(&at), y); 3])
+        }))
+    };
+    let operations = br#"[{"op":"mask_crop","min_size":[64,64]}]"#;
+    let (media_type, body) = multipart(&[
+        ("image", Some("a"), &png(&frame)),
+        ("image", Some("b"), &png(&frame)),
+        ("mask", Some("m"), &mask(10..15)),
+        ("mask", Some("n"), &mask(16..21)),
+        ("operations", None, operations),
+    ]);
+    let reply = app.post_as("/process", &media_type, body).await;
+    assert_eq!(reply.status, 200, "{:?}", reply.body);
+    for result in reply.json()["results"].as_array().unwrap() {
+        // 10..=20 both ways, 5 more on each side, grown to 64 and shifted to the frame's corner.
+        assert_eq!(result["processed"][0]["region"], json!([0, 0, 64, 64]));
+        assert_eq!(result["steps"][0]["unmet"], json!([]));
+        assert_eq!(result["steps"][0]["padding_clipped"], false);
+        let [cut] = pictures(result).try_into().unwrap();
+        assert_eq!(*cut.get_pixel(3, 4), *frame.get_pixel(3, 4));
+    }
+
+    let body = |mask: &[u8], image: &RgbImage| {
+        json!({
+            "images": [{"data": BASE64_STANDARD.encode(png(image))}],
+            "masks": [{"data": BASE64_STANDARD.encode(mask)}],
+            "options": {"operations": [{"op": "mask_crop"}]},
+        })
+        .to_string()
+    };
+    let post = async |body: String| app.post_as("/process", "application/json", body).await;
+    let reply = post(body(&mask(10..21), &frame)).await.result();
+    assert_eq!(reply["processed"][0]["region"], json!([0, 0, 401, 300]));
+    assert_eq!(reply["steps"][0]["unmet"], json!(["odd", "min_size"]));
+    let empty = post(body(&mask(0..0), &frame)).await.result();
+    assert_eq!(empty["steps"][0]["empty"], true);
+    assert_eq!(empty["processed"][0]["width"], 401);
+    let other = post(body(&mask(10..21), &RgbImage::new(30, 40))).await;
+    assert_eq!(
+        (other.status.as_u16(), other.code()),
+        (422, "invalid_option".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_refused_by_name() {
+    let app = TestApp::start().await;
+    for (operations, told) in [
+        (json!([]), "1 to 16"),
+        (json!([{"op": "sharpen"}]), "unknown variant `sharpen`"),
+        (
+            json!([{"op": "flip", "axis": "vertical", "by": 2}]),
+            "`by`: is unknown",
+        ),
+        (json!([{"op": "crop"}]), "either `box` or `faces`"),
+        (json!([{"op": "crop", "box": [9, 9, 9, 12]}]), "empty"),
+        (
+            json!([{"op": "crop", "box": [5000, 0, 6000, 10]}]),
+            "outside",
+        ),
+        (json!([{"op": "mask_crop"}]), "masks"),
+        (json!([{"op": "resize"}]), "size"),
+        (
+            json!([{"op": "resize", "width": 99, "mode": "letterbox"}]),
+            "height",
+        ),
+        (
+            json!([{"op": "resize", "width": 16384, "height": 16384}]),
+            "pixels",
+        ),
+        (json!([{"op": "gaussian_blur", "kernel": 4}]), "odd"),
+        (json!([{"op": "normalize"}, {"op": "grayscale"}]), "last"),
+        (json!([{"op": "rotate", "degrees": 1000}]), "-360"),
+        (json!(vec![json!({"op": "grayscale"}); 17]), "1 to 16"),
+        (json!("[{"), "EOF"),
+    ] {
+        let reply = process(&app, operations.clone()).await;
+        assert!([413, 422].contains(&reply.status.as_u16()), "{operations}");
+        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(told), "{operations}: {detail}");
+    }
+    // Other operations take no masks.
+    let mask = png(&RgbImage::new(4, 4));
+    let (media_type, body) = multipart(&[("image", Some("a"), &mask), ("mask", Some("m"), &mask)]);
+    let reply = app.post_as("/detect", &media_type, body).await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.code()),
+        (422, "invalid_option".to_owned())
+    );
+}
+
+#[test]
+fn the_command_line_writes_results_beside_the_pictures() {
+    let out = tempfile::tempdir().unwrap();
+    let pictures = runtime_dir().join("pictures/t1.jpg");
+    let output = facescan(["anonymize", "--method", "fill", "--format", "jpeg", "--out"])
+        .arg(out.path())
+        .arg(&pictures)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["status"], "ok");
+    let written = out.path().join("t1.jpg");
+    assert_eq!(line["written"], json!([written]));
+    let found = facescan(["scan", "--format", "jsonl"])
+        .arg(&written)
+        .output()
+        .unwrap();
+    let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(found["faces"], json!([]));
+
+    // Never over the picture itself.
+    let copy = out.path().join("copy.jpg");
+    std::fs::copy(&pictures, &copy).unwrap();
+    let operations = r#"[{"op":"crop","faces":true}]"#;
+    let output = facescan([
+        "process",
+        "--format",
+        "jpeg",
+        "--operations",
+        operations,
+        "--out",
+    ])
+    .arg(out.path())
+    .arg(&copy)
+    .output()
+    .unwrap();
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["written"].as_array().unwrap().len(), 6);
+    let flip = r#"[{"op":"flip","axis":"vertical"}]"#;
+    let output = facescan(["process", "--format", "jpeg", "--operations", flip, "--out"])
+        .arg(out.path())
+        .arg(&copy)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        std::fs::read(&copy).unwrap(),
+        std::fs::read(&pictures).unwrap()
+    );
+}
