@@ -14,10 +14,11 @@ use crate::{
     pipeline::Pipeline,
 };
 
-/// Blocks along a face's longer side: too few to tell who it is.
-const BLOCKS: u32 = 8;
+/// Blocks along a face's longer side after each search: too few to tell who it is, and fewer where a face is still found.
+/// After the last of them a face is filled, which leaves nothing of it.
+const BLOCKS: [u32; 3] = [8, 4, 2];
 
-/// How often faces are looked for. What is found again is filled, which leaves nothing of a face.
+/// How often faces are looked for, the last time to see that there is none.
 const MOST_SEARCHES: u32 = 5;
 
 /// How faces are hidden.
@@ -32,7 +33,7 @@ pub(super) struct Hiding {
 /// A picture in which no face is found.
 pub(super) struct Hidden {
     pub pixels: RgbImage,
-    /// Faces that were hidden.
+    /// Faces that were found at first.
     pub faces: usize,
     /// How often faces were looked for, the last time in vain.
     pub searches: u32,
@@ -63,14 +64,15 @@ impl Pipeline {
             if found.is_empty() {
                 return Ok(hidden);
             }
-            hidden.faces += found.len();
+            if hidden.searches == 1 {
+                hidden.faces = found.len();
+            }
             let size = hidden.pixels.dimensions();
             for face in &found {
                 let region = around(face, size, hiding.margin);
-                if hidden.searches == 1 {
-                    hiding.hide(&mut hidden.pixels, region);
-                } else {
-                    fill(&mut hidden.pixels, region, hiding.colour);
+                match BLOCKS.get(hidden.searches as usize - 1) {
+                    Some(&blocks) => hiding.hide(&mut hidden.pixels, region, blocks),
+                    None => fill(&mut hidden.pixels, region, hiding.colour),
                 }
             }
         }
@@ -81,13 +83,13 @@ impl Pipeline {
 }
 
 impl Hiding {
-    fn hide(&self, pixels: &mut RgbImage, region: Region) {
+    fn hide(&self, pixels: &mut RgbImage, region: Region, blocks: u32) {
         match self.method {
             Method::Fill => fill(pixels, region, self.colour),
-            Method::Pixelate => pixelate(pixels, region, BLOCKS),
+            Method::Pixelate => pixelate(pixels, region, blocks),
             Method::Blur => {
-                pixelate(pixels, region, BLOCKS);
-                let block = region.width().max(region.height()).div_ceil(BLOCKS);
+                pixelate(pixels, region, blocks);
+                let block = region.width().max(region.height()).div_ceil(blocks);
                 // A kernel of two blocks takes away the blocks' edges.
                 let kernel = (2 * block + 1).min(255);
                 if let Some(gaussian) = Gaussian::new(kernel, kernel as f32 / 6.0) {

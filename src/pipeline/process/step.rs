@@ -131,10 +131,10 @@ pub enum Step {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Eight blocks along its longer side, smoothed.
+    /// Eight blocks along its longer side, smoothed; fewer where a face is still found.
     #[default]
     Blur,
-    /// Eight blocks along its longer side.
+    /// Eight blocks along its longer side; fewer where a face is still found.
     Pixelate,
     /// One colour.
     Fill,
