@@ -35,6 +35,8 @@ mod models;
 /// Memory of pictures that is kept for the next ones, for each thread that decodes, in bytes: a picture of 12
 /// megapixels.
 const PIXEL_BYTES: usize = 36 << 20;
+/// The same for all of them together.
+const MOST_PIXEL_BYTES: usize = 256 << 20;
 
 /// A running application.
 pub struct App {
@@ -97,9 +99,9 @@ impl App {
         let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
         let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
         let known = Detector::letterboxing_probe(&detecting.spec.input.normalisation());
-        let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, known);
+        let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, [known]);
         let known = Finishing::probe();
-        let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, known);
+        let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, [known]);
         let mut preprocessing = loader.load_preprocessing()?;
         let (measuring, quality) = loader.load_quality();
         let tried = loader.places.into_inner().into_tried();
@@ -131,7 +133,9 @@ impl App {
             processing,
             enhancing,
             preprocessing,
-            memory: Arc::new(PixelMemory::new(PIXEL_BYTES * pool.threads())),
+            memory: Arc::new(PixelMemory::new(
+                MOST_PIXEL_BYTES.min(PIXEL_BYTES * pool.threads()),
+            )),
             detector,
             embedder: Embedder::new(
                 embedder_spec,

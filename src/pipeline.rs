@@ -7,7 +7,7 @@ use std::{borrow::Borrow, collections::BTreeMap, ops::Deref, sync::Arc, time::Du
 use image::RgbImage;
 
 use crate::{
-    admission::gate::{Gate, Place},
+    admission::gate::Gate,
     clock::Clock,
     error::Error,
     imaging::{decode::DecodeOptions, memory::PixelMemory},
@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub mod answer;
+pub mod budget;
 mod crops;
 pub mod detect;
 pub mod embed;
@@ -74,12 +75,11 @@ pub struct Pipeline {
     pub clock: Arc<dyn Clock>,
 }
 
-/// A decoded picture with its place behind the gate: whoever still holds the one holds the other, also when the
-/// request that began it is gone.
+/// A decoded picture, whose memory is used again. Its place behind the gate stays with whoever works on it: a device that
+/// hangs keeps the pixels, and may not keep the place.
 pub(crate) struct Held {
     pixels: RgbImage,
     memory: Arc<PixelMemory>,
-    _place: Place,
 }
 
 impl Drop for Held {
@@ -90,11 +90,10 @@ impl Drop for Held {
 }
 
 impl Held {
-    fn new(pixels: RgbImage, place: Place, pipeline: &Pipeline) -> Arc<Self> {
+    fn new(pixels: RgbImage, pipeline: &Pipeline) -> Arc<Self> {
         Arc::new(Self {
             pixels,
             memory: Arc::clone(&pipeline.memory),
-            _place: place,
         })
     }
 }

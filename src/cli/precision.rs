@@ -123,7 +123,6 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
         let picture = decode(&bytes, &app.pipeline.decoding).with_context(|| path)?;
         let picture = Arc::new(picture.pixels);
         let ways = ways(app, &picture, args).await;
-        let mut at = 0;
         for (index, (profile, on_device, first)) in ways.iter().enumerate() {
             for (other, other_on, second) in &ways[index + 1..] {
                 // Devices are compared with the CPU's way of the same profile only.
@@ -135,18 +134,23 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
                 if !is_asked {
                     continue;
                 }
-                if at == pairs.len() {
+                let name = names(*profile);
+                let other_name = match other_on {
+                    Some(device) => format!("{} on {device}", names(*other)),
+                    None => names(*other),
+                };
+                let known = pairs
+                    .iter()
+                    .position(|pair| pair.first == name && pair.second == other_name);
+                let at = known.unwrap_or_else(|| {
                     pairs.push(Pair {
-                        first: names(*profile),
-                        second: match other_on {
-                            Some(device) => format!("{} on {device}", names(*other)),
-                            None => names(*other),
-                        },
+                        first: name,
+                        second: other_name,
                         differences: Differences::default(),
                     });
-                }
+                    pairs.len() - 1
+                });
                 pairs[at].differences.add(first, second);
-                at += 1;
             }
         }
     }

@@ -27,6 +27,7 @@ use crate::{
     },
     pipeline::{
         answer::ErrorEntry,
+        budget::Budget,
         preprocess::{PreprocessPlan, PreprocessRequest, Row},
     },
 };
@@ -194,25 +195,28 @@ async fn write_all(
             let row = row_of(app, &found, plan).await;
             (found, row)
         })
-        .buffered(loaded.max(1));
+        .buffered(loaded.max(1))
+        .ready_chunks(app.config.preprocess.batch_size);
     let (mut rows, mut failures) = (0, 0);
     let mut shape = [0; 3];
-    while let Some((found, row)) = results.next().await {
-        let line = Line {
-            row: row.is_ok().then_some(rows),
-            path: found.path.display().to_string(),
-            error: row.as_ref().err(),
-        };
-        writeln!(index, "{}", serde_json::to_string(&line)?)?;
-        match &row {
-            Ok(row) => {
-                tensor.write_all(&row.values)?;
-                shape = row.shape;
-                rows += 1;
+    while let Some(batch) = results.next().await {
+        for (found, row) in batch {
+            let line = Line {
+                row: row.is_ok().then_some(rows),
+                path: found.path.display().to_string(),
+                error: row.as_ref().err(),
+            };
+            writeln!(index, "{}", serde_json::to_string(&line)?)?;
+            match &row {
+                Ok(row) => {
+                    tensor.write_all(&row.values)?;
+                    shape = row.shape;
+                    rows += 1;
+                }
+                Err(_) => failures += 1,
             }
-            Err(_) => failures += 1,
+            progress.inc(1);
         }
-        progress.inc(1);
     }
     progress.finish_and_clear();
     let [a, b, c] = shape;
@@ -241,7 +245,12 @@ async fn write_all(
 
 async fn row_of(app: &App, found: &files::Found, plan: &PreprocessPlan) -> Result<Row, ErrorEntry> {
     let bytes = read(app, found).await?;
-    app.pipeline.preprocess(bytes, plan).await.map_err(failed)
+    // Rows are written as they come, so that none has a share in the size of an answer.
+    let plan = PreprocessPlan {
+        budget: Budget::default(),
+        ..plan.clone()
+    };
+    app.pipeline.preprocess(bytes, &plan).await.map_err(failed)
 }
 
 /// Where it is written which row is which picture.

@@ -204,7 +204,8 @@ async fn process_file(
     plan: &ProcessPlan,
 ) -> Result<Outcome, ErrorEntry> {
     let bytes = read(app, found).await?;
-    let processed = app.pipeline.process(bytes, plan).await.map_err(failed)?;
+    let plan = plan.anew();
+    let processed = app.pipeline.process(bytes, &plan).await.map_err(failed)?;
     let pictures = processed.result.processed;
     let several = pictures.len() > 1;
     let mut written = Vec::with_capacity(pictures.len());

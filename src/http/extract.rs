@@ -24,6 +24,9 @@ use crate::{
     error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned, pool::Stage,
 };
 
+/// Longest option in a part of its own, in bytes.
+const LONGEST_TEXT: usize = 1 << 16;
+
 /// What a request asks for, whatever its form.
 pub struct ImageRequest<O> {
     /// At least one image.
@@ -226,6 +229,10 @@ async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
             }
             _ => {
                 let text = part.text().await.map_err(broken)?;
+                if text.len() > LONGEST_TEXT {
+                    let detail = format!("is longer than {LONGEST_TEXT} bytes");
+                    return Err(Error::invalid_option(name, detail));
+                }
                 texts.insert(name, text);
             }
         }

@@ -1,7 +1,7 @@
 //! Memory of decoded pictures, used again.
 //!
 //! A picture is a few megabytes. Fresh memory of that size comes from the system page by page, each with a fault, which
-//! takes about a tenth of a JPEG's decoding; and memory that was written a moment ago is still in the caches.
+//! takes longer than clearing memory that is there already; and what was written a moment ago is still in the caches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

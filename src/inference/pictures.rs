@@ -12,7 +12,6 @@ use std::{
 };
 
 use tokio::{runtime::Handle, sync::Semaphore};
-use tokio_util::context::TokioContext;
 
 use super::{
     backend::BackendError,
@@ -112,11 +111,18 @@ impl Graphs {
 /// The output of a graph that has one: its shape and values.
 ///
 /// # Errors
-/// When there is none, or another.
+/// When there is none or another, or when it holds what is no number.
 pub fn only_output(outputs: Vec<Output>) -> Result<(Vec<usize>, Samples), BackendError> {
     let [output] = <[Output; 1]>::try_from(outputs).map_err(|outputs| BackendError::Run {
         detail: format!("the graph gave {} outputs instead of one", outputs.len()),
     })?;
+    if let Samples::F32(values) = &output.samples
+        && !values.iter().all(|value| value.is_finite())
+    {
+        return Err(BackendError::Run {
+            detail: "its answers are no numbers".to_owned(),
+        });
+    }
     Ok((output.shape, output.samples))
 }
 
@@ -144,18 +150,29 @@ pub struct PictureDevice {
     pub check_every: Option<NonZeroU64>,
 }
 
-/// Does a known piece of work, and says what is wrong with the answer.
+/// Does known pieces of work, and says what is wrong with an answer.
 pub type Probe = Arc<dyn Fn(&mut Graphs) -> Result<f64, Failure> + Send + Sync>;
 
-/// A probe that does `work`, whose answer is asked of the CPU now.
-pub fn probe<W: PictureWork<Answer: Sync>>(work: W) -> Probe {
-    let right = work.run_on_cpu();
-    Arc::new(move |graphs| {
-        let given = work.run_on_device(graphs)?;
-        work.compare(&given, &right).map_err(|detail| Failure {
-            fault: Fault::WrongAnswer,
-            detail,
+/// A probe that does each piece of work, whose answers are asked of the CPU now; it gives their least cosine.
+pub fn probe<W: PictureWork<Answer: Sync>>(known: impl IntoIterator<Item = W>) -> Probe {
+    let known: Vec<(W, W::Answer)> = known
+        .into_iter()
+        .map(|work| {
+            let right = work.run_on_cpu();
+            (work, right)
         })
+        .collect();
+    Arc::new(move |graphs| {
+        let mut least: f64 = 1.0;
+        for (work, right) in &known {
+            let given = work.run_on_device(graphs)?;
+            let cosine = work.compare(&given, right).map_err(|detail| Failure {
+                fault: Fault::WrongAnswer,
+                detail,
+            })?;
+            least = least.min(cosine);
+        }
+        Ok(least)
     })
 }
 
@@ -263,6 +280,8 @@ impl PictureLane {
             Err(fault) => {
                 self.metrics.fell_back(fault, 1);
                 device.parts.health.fell_back(fault, 1);
+                // Those who waited behind it first: they may be this thread's next work.
+                tokio::task::yield_now().await;
                 self.run_on_cpu(work.as_ref(), Some(fault))
             }
         }
@@ -305,12 +324,25 @@ impl Device {
                 work.run_on_device(graphs).map_err(Failure::from)
             }
         };
-        let running = seat.worker.run(self.patience(work.sizes()), job);
-        // What drives this is the pool, which has no timers.
-        let outcome = TokioContext::new(running, self.runtime.clone()).await;
+        let (device, patience) = (Arc::clone(self), self.patience(work.sizes()));
+        let watched = Arc::clone(&seat);
+        // In a task of its own: a hang is to be noticed when whoever waits for it has long left.
+        let running = self.runtime.spawn(async move {
+            let outcome = watched.worker.run(patience, job).await;
+            if let Err(failure) = &outcome {
+                device.went_wrong(failure.clone(), &watched);
+            }
+            outcome
+        });
+        let outcome = running.await.unwrap_or_else(|error| {
+            Err(Failure {
+                fault: Fault::Failed,
+                detail: error.to_string(),
+            })
+        });
         let took = self.clock.monotonic().saturating_sub(began);
-        let checked = outcome.and_then(|answer| self.check(work.as_ref(), answer));
-        match checked {
+        let answer = outcome.map_err(|failure| failure.fault)?;
+        match self.check(work.as_ref(), answer) {
             Ok(answer) => {
                 self.went_well(work.sizes());
                 Ok(Ran { answer, took })

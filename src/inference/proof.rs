@@ -183,6 +183,14 @@ pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result
     Ok(least)
 }
 
+/// Whether each value is at most `limit` from the other; what is no number is near nothing.
+pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
+    given
+        .iter()
+        .zip(right)
+        .all(|(given, right)| (given - right).abs() <= limit)
+}
+
 /// The cosine of two vectors.
 pub fn cosine(given: &[f32], right: &[f32]) -> f64 {
     compare(given, right).0
@@ -295,6 +303,13 @@ mod tests {
         assert!(agree(&rounded, &right, Tolerance::of(Precision::Reduced)).is_ok());
         assert!(agree(&tensor(&[0.0; 3]), &tensor(&[0.0; 3]), full).is_ok());
         assert!(agree(&tensor(&[1.0; 3]), &tensor(&[0.0; 3]), full).is_err());
+    }
+
+    #[test]
+    fn what_is_no_number_is_near_nothing() {
+        assert!(are_near(&[1.0, 2.0], &[1.5, 2.0], 0.5));
+        assert!(!are_near(&[1.0, f32::NAN], &[1.0, 2.0], 1e9));
+        assert!(!are_near(&[1.0, f32::NAN, 3.0], &[1.0, 2.0, 3.0], 1e9));
     }
 
     #[test]

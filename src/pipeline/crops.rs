@@ -89,7 +89,11 @@ impl<'a> Crops<'a> {
         };
         Ok(CutFace {
             // First, so that the model runs while the rest is done.
-            embedding: self.embed.then(|| self.embedder.submit(&crop, is_last)),
+            embedding: self.embed.then(|| {
+                // What else is done with the face would keep the model waiting on this thread.
+                let is_last = is_last && !self.measure && !self.keep;
+                self.embedder.submit(&crop, is_last)
+            }),
             measures: self.measure.then(|| Grader::measure(self.grader, &crop)),
             png: if self.keep {
                 Some(encode(&crop, OutputFormat::Png)?)

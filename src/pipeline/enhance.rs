@@ -12,7 +12,7 @@ use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::{Lane, gate::Place},
+    admission::Lane,
     config::{Config, EnhancedFormat},
     error::Error,
     imaging::{
@@ -328,13 +328,12 @@ impl Pipeline {
         let place = self.gate.enter(plan.lane).await;
         let (pipeline, plan) = (self.clone(), plan.clone());
         let enhancing = async move {
+            let _place = place;
             let mut timings = Timings {
                 queue: pipeline.since(started),
                 ..Timings::default()
             };
-            let mut result = pipeline
-                .enhance_now(&bytes, place, &plan, &mut timings)
-                .await?;
+            let mut result = pipeline.enhance_now(&bytes, &plan, &mut timings).await?;
             timings.total = pipeline.since(started);
             result.timings_ms = plan.timings.then_some(timings);
             Ok(Enhanced { result, timings })
@@ -347,14 +346,13 @@ impl Pipeline {
     async fn enhance_now(
         &self,
         bytes: &[u8],
-        place: Place,
         plan: &EnhancePlan,
         timings: &mut Timings,
     ) -> Result<EnhanceResult, Error> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));
-        let before = Held::new(picture.pixels, place, self);
+        let before = Held::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let begun = Begun::new(&before, &plan.options);

@@ -9,7 +9,7 @@ use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::{Lane, gate::Place},
+    admission::Lane,
     clock::Clock,
     config::{Config, Dtype, LONGEST_SIDE},
     error::Error,
@@ -22,6 +22,7 @@ use crate::{
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
+        budget::Budget,
         options::Laned,
         scan::{content_hash, image_info, millis},
     },
@@ -121,6 +122,8 @@ pub struct PreprocessPlan {
     pub strict_device: bool,
     /// Whether results carry timings.
     pub timings: bool,
+    /// How large the answer may become.
+    pub budget: Budget,
 }
 
 /// What preprocessing runs on, and what it took to get ready.
@@ -218,6 +221,7 @@ impl PreprocessRequest {
             lane: self.lane.unwrap_or(Lane::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
+            budget: Budget::default(),
         })
     }
 }
@@ -282,13 +286,12 @@ impl Pipeline {
         let place = self.gate.enter(plan.lane).await;
         let (pipeline, plan) = (self.clone(), plan.clone());
         let preprocessing = async move {
+            let _place = place;
             let mut timings = Timings {
                 queue: pipeline.since(started),
                 ..Timings::default()
             };
-            let mut row = pipeline
-                .preprocess_now(&bytes, place, &plan, &mut timings)
-                .await?;
+            let mut row = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
             timings.total = pipeline.since(started);
             row.timings = timings;
             Ok(row)
@@ -301,22 +304,18 @@ impl Pipeline {
     async fn preprocess_now(
         &self,
         bytes: &[u8],
-        place: Place,
         plan: &PreprocessPlan,
         timings: &mut Timings,
     ) -> Result<Row, Error> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(bytes));
-        let held = Held::new(picture.pixels, place, self);
+        let held = Held::new(picture.pixels, self);
         timings.decode = self.since(began);
         let (width, height) = plan.preprocess.output_size(held.dimensions());
-        let most = self.decoding.limits.max_pixels;
-        if u64::from(width) * u64::from(height) > most {
-            return Err(Error::ImageTooLarge(format!(
-                "its row would have {width}×{height} pixels, at most {most} are allowed"
-            )));
-        }
+        let values = 3 * u64::from(width) * u64::from(height);
+        let size = (Dtype::F32.size() + plan.dtype.size()) as u64;
+        plan.budget.take(values * size)?;
         let began = self.clock.monotonic();
         let filling = Arc::new(Filling::new(&held, &plan.preprocess));
         let shape = filling.shape();

@@ -9,7 +9,7 @@ use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::{Lane, gate::Place},
+    admission::Lane,
     config::Config,
     error::Error,
     imaging::{
@@ -22,6 +22,7 @@ use crate::{
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
+        budget::Budget,
         options::{DetectOptions, DetectRequest, Laned},
         scan::{content_hash, image_info},
     },
@@ -34,6 +35,9 @@ pub use step::{MOST_STEPS, Method, Step};
 mod anonymize;
 mod canvas;
 mod step;
+
+/// Longest text of a list of operations, in bytes.
+const LONGEST_TEXT: usize = 1 << 16;
 
 /// Options of `/process`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -102,6 +106,10 @@ fn list_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>,
         List(Vec<serde_json::Value>),
     }
     let list = match Sent::deserialize(deserializer)? {
+        Sent::Text(text) if text.len() > LONGEST_TEXT => {
+            let detail = format!("is longer than {LONGEST_TEXT} bytes");
+            return Err(serde::de::Error::custom(detail));
+        }
         Sent::Text(text) => serde_json::from_str(&text).map_err(serde::de::Error::custom)?,
         Sent::List(list) => list,
     };
@@ -157,6 +165,7 @@ pub struct ProcessPlan {
     /// What the masks cover, and their size.
     mask: Option<Masked>,
     max_pixels: u64,
+    budget: Budget,
     /// Which queue the images wait in.
     pub lane: Lane,
     /// Whether falling back to another device is an error.
@@ -290,6 +299,7 @@ impl ProcessRequest {
             },
             detect: asked.resolve(&config.detection, thresholds)?,
             mask: None,
+            budget: Budget::default(),
             max_pixels: config.limits.max_pixels,
             lane: self.lane.unwrap_or(Lane::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
@@ -299,6 +309,14 @@ impl ProcessRequest {
 }
 
 impl ProcessPlan {
+    /// The same with all of its bytes, for an answer of its own.
+    pub fn anew(&self) -> Self {
+        Self {
+            budget: Budget::default(),
+            ..self.clone()
+        }
+    }
+
     /// The operations that take part.
     pub fn operations(&self) -> Vec<Operation> {
         let mut operations = vec![Operation::ImageProcessing];
@@ -328,7 +346,7 @@ impl Pipeline {
         }
         let decoding = self.decoding;
         let place = self.gate.enter(plan.lane).await;
-        let read = move || {
+        let read = async move {
             let _place = place;
             let mut size = None;
             let mut region: Option<Region> = None;
@@ -343,10 +361,12 @@ impl Pipeline {
                     (Some(a), Some(b)) => Some(a.union(b)),
                     (a, b) => a.or(b),
                 };
+                // Between two masks, so that a caller that has left is noticed.
+                tokio::task::yield_now().await;
             }
             Ok(size.map(|size| Masked { size, region }))
         };
-        let mask = self.pool.run(Stage::Begin, read).await??;
+        let mask = self.pool.drive(Stage::Begin, read).await??;
         Ok(ProcessPlan { mask, ..plan })
     }
 
@@ -362,13 +382,12 @@ impl Pipeline {
         let place = self.gate.enter(plan.lane).await;
         let (pipeline, plan) = (self.clone(), plan.clone());
         let processing = async move {
+            let _place = place;
             let mut timings = Timings {
                 queue: pipeline.since(started),
                 ..Timings::default()
             };
-            let mut result = pipeline
-                .process_now(&bytes, place, &plan, &mut timings)
-                .await?;
+            let mut result = pipeline.process_now(&bytes, &plan, &mut timings).await?;
             timings.total = pipeline.since(started);
             result.timings_ms = plan.timings.then_some(timings);
             Ok(Processed { result, timings })
@@ -381,14 +400,13 @@ impl Pipeline {
     async fn process_now(
         &self,
         bytes: &[u8],
-        place: Place,
         plan: &ProcessPlan,
         timings: &mut Timings,
     ) -> Result<ProcessResult, Error> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));
-        let held = Held::new(picture.pixels, place, self);
+        let held = Held::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let mut canvas = Canvas::new(self, plan, &held, info);

@@ -9,7 +9,6 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
-    admission::gate::Place,
     error::Error,
     imaging::{
         decode::{Picture, decode_within},
@@ -135,11 +134,12 @@ impl Pipeline {
             options: options.clone(),
         };
         let scan = async move {
+            let _place = place;
             let mut timings = Timings {
                 queue: scanning.since(started),
                 ..Timings::default()
             };
-            let mut scan = scanning.run(bytes, hash, place, &mut timings).await?;
+            let mut scan = scanning.run(bytes, hash, &mut timings).await?;
             timings.total = scanning.since(started);
             scan.timings = timings;
             Ok(scan)
@@ -155,10 +155,9 @@ impl Scanning {
         &self,
         bytes: Bytes,
         hash: Option<ContentHash>,
-        place: Place,
         timings: &mut Timings,
     ) -> Result<Scan, Error> {
-        let mut opened = self.open(&bytes, hash, place, timings).await?;
+        let mut opened = self.open(&bytes, hash, timings).await?;
         drop(bytes);
         let mut faces = self.find(&mut opened, timings).await?;
         if let Some(crops) = Crops::asked(&opened.picture, &self.pipeline, &self.options) {
@@ -197,7 +196,6 @@ impl Scanning {
         &self,
         bytes: &[u8],
         hash: Option<ContentHash>,
-        place: Place,
         timings: &mut Timings,
     ) -> Result<Opened, Error> {
         let (pipeline, options) = (&self.pipeline, &self.options);
@@ -213,7 +211,7 @@ impl Scanning {
         let info = image_info(&picture, hash);
         timings.decode = self.since(began);
         let began = self.now();
-        let picture = Held::new(picture.pixels, place, pipeline);
+        let picture = Held::new(picture.pixels, pipeline);
         let submitted = if options.aligned {
             None
         } else {

@@ -181,6 +181,13 @@ async fn what_cannot_be_done_is_refused_by_name() {
             "{detail}"
         );
     }
+    let large = app
+        .post("/preprocess?height=8192&width=8192", picture("t1.jpg"))
+        .await;
+    assert_eq!(
+        (large.status.as_u16(), large.code()),
+        (413, "image_too_large".to_owned())
+    );
     let alone = app
         .post("/preprocess", Bytes::from_static(b"no picture"))
         .await;

@@ -247,6 +247,26 @@ async fn masks_cut_all_frames_alike_and_say_what_could_not_hold() {
 }
 
 #[tokio::test]
+async fn thousands_of_faces_in_one_place_are_hidden_at_once() {
+    let app = TestApp::start().await;
+    let body = json!({
+        "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
+        "options": {
+            "operations": [{"op": "anonymize", "method": "fill", "margin": 10}],
+            "min_score": 0.0, "nms_iou": 1.0,
+        },
+    });
+    let reply = app
+        .post_as("/process", "application/json", body.to_string())
+        .await;
+    // At no score at all there is always a face; what counts is that the answer comes.
+    assert_eq!(
+        (reply.status.as_u16(), reply.code()),
+        (422, "anonymization_failed".to_owned())
+    );
+}
+
+#[tokio::test]
 async fn what_cannot_be_done_is_refused_by_name() {
     let app = TestApp::start().await;
     for (operations, told) in [
@@ -275,6 +295,11 @@ async fn what_cannot_be_done_is_refused_by_name() {
         (json!([{"op": "gaussian_blur", "kernel": 4}]), "odd"),
         (json!([{"op": "normalize"}, {"op": "grayscale"}]), "last"),
         (json!([{"op": "rotate", "degrees": 1000}]), "-360"),
+        (
+            json!([{"op": "resize", "width": 9000, "height": 9000}, {"op": "normalize"}]),
+            "the answer would take",
+        ),
+        (json!([{"op": "normalize", "mean": [2, 0, 0]}]), "mean"),
         (json!(vec![json!({"op": "grayscale"}); 17]), "1 to 16"),
         (json!("[{"), "EOF"),
     ] {

@@ -18,7 +18,11 @@ use crate::{
 
 impl Loader<'_> {
     /// The lane of an operation on whole pictures, on the device that the settings ask for once it does `known` right.
-    pub fn load_pictures<W>(&self, operation: Operation, known: W) -> (PictureLane, Assignment)
+    pub fn load_pictures<W>(
+        &self,
+        operation: Operation,
+        known: impl IntoIterator<Item = W>,
+    ) -> (PictureLane, Assignment)
     where
         W: PictureWork<Answer: Sync>,
     {
@@ -29,7 +33,7 @@ impl Loader<'_> {
         &self,
         operation: Operation,
         asked: Option<(Backend, u32)>,
-        known: W,
+        known: impl IntoIterator<Item = W>,
     ) -> (PictureLane, Assignment)
     where
         W: PictureWork<Answer: Sync>,
@@ -63,7 +67,8 @@ impl Loader<'_> {
             _ if !by_name => asked_for(devices, operation),
             _ => None,
         };
-        let (lane, mut assignment) = self.load_pictures_on(operation, asked, Filling::probe());
+        let (lane, mut assignment) =
+            self.load_pictures_on(operation, asked, Filling::of_every_graph());
         let refused = match settings.asked() {
             Platform::Tpu => Some("no backend of this server drives a tpu"),
             Platform::Gpu if backend == Backend::Cpu => Some("devices.backend is cpu"),

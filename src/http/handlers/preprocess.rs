@@ -19,7 +19,7 @@ use crate::{
     error::Error,
     http::{
         AppState,
-        extract::ImageRequest,
+        extract::{ImageRequest, ticket::Ticket},
         middleware::request_id::RequestId,
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
@@ -39,9 +39,6 @@ const INDEX: HeaderName = HeaderName::from_static("x-facescan-index");
 const ERRORS: HeaderName = HeaderName::from_static("x-facescan-errors");
 const PROFILE: HeaderName = HeaderName::from_static("x-facescan-profile");
 const DEVICE: HeaderName = HeaderName::from_static("x-facescan-device");
-
-/// Most bytes of one answer's tensor.
-const MOST_BYTES: usize = 1 << 30;
 
 /// The answer of `/preprocess` as a tree.
 #[derive(Serialize, ToSchema)]
@@ -70,10 +67,16 @@ pub struct PreprocessAnswer {
     /// The pictures that have no row.
     errors: Vec<FailedImage>,
     /// The values, base64.
-    tensor: String,
+    #[serde(serialize_with = "as_base64")]
+    #[schema(value_type = String)]
+    tensor: Vec<Vec<u8>>,
     /// Milliseconds by stage, one for each row; with `timings=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     timings_ms: Option<Vec<Timings>>,
+}
+
+fn as_base64<S: serde::Serializer>(rows: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64_STANDARD.encode(rows.concat()))
 }
 
 /// A picture that has no row.
@@ -118,20 +121,12 @@ pub async fn preprocess(
     let ImageRequest {
         images,
         options,
-        ticket: _ticket,
+        ticket,
         ..
     } = request;
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
     pipeline.check_platform(plan.strict_device)?;
-    let side = |side: u32| side as usize;
-    let row = 3 * side(plan.preprocess.height) * side(plan.preprocess.width) * plan.dtype.size();
-    if row * images.len() > MOST_BYTES {
-        return Err(Error::invalid_option(
-            "images",
-            format!("their tensor would have more than {MOST_BYTES} bytes; send fewer"),
-        ));
-    }
     let answered = several::each(images, &id.to_string(), |image| {
         let plan = &plan;
         async move {
@@ -150,7 +145,7 @@ pub async fn preprocess(
         (VARY, HeaderValue::from_static("accept")),
     ];
     let response = if accepts_parts(&headers) {
-        batch.parts(&plan)
+        batch.parts(&plan, ticket)
     } else if let accepted @ (Accepted::Json | Accepted::Msgpack) = accepted(&headers) {
         let answer = PreprocessAnswer {
             request_id: id.to_string(),
@@ -163,15 +158,15 @@ pub async fn preprocess(
             dtype: plan.dtype,
             shape: batch.shape(&plan)?,
             index: batch.rows.iter().map(|(index, _)| *index).collect(),
-            tensor: BASE64_STANDARD.encode(batch.values()),
             timings_ms: plan
                 .timings
                 .then(|| batch.rows.iter().map(|(_, row)| row.timings).collect()),
+            tensor: batch.rows.into_iter().map(|(_, row)| row.values).collect(),
             errors: batch.failed,
         };
         respond(accepted, &pipeline.pool, answer).await?
     } else {
-        batch.file(&plan)?
+        batch.file(&plan, ticket)?
     };
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
 }
@@ -248,17 +243,8 @@ impl Batch {
         Ok([self.rows.len(), a, b, c])
     }
 
-    fn values(&self) -> Vec<u8> {
-        let rows: Vec<&[u8]> = self
-            .rows
-            .iter()
-            .map(|(_, row)| row.values.as_slice())
-            .collect();
-        rows.concat()
-    }
-
     /// One NumPy file.
-    fn file(self, plan: &PreprocessPlan) -> Result<Response, Error> {
+    fn file(self, plan: &PreprocessPlan, ticket: Ticket) -> Result<Response, Error> {
         let head = npy::head(plan.dtype.npy(), &self.shape(plan)?);
         let list = |items: Vec<String>| text(&items.join(","));
         let index = list(
@@ -276,39 +262,43 @@ impl Batch {
         ];
         // Row by row, so that the batch is not held twice.
         let rows = self.rows.into_iter().map(|(_, row)| row.values);
-        let parts = std::iter::once(head)
-            .chain(rows)
-            .map(Ok::<_, std::io::Error>);
-        Ok((headers, Body::from_stream(futures::stream::iter(parts))).into_response())
+        let body = streamed(std::iter::once(head).chain(rows), ticket);
+        Ok((headers, body).into_response())
     }
 
     /// A part for each picture, in order (RFC 2046, 5.1.3).
-    fn parts(self, plan: &PreprocessPlan) -> Response {
+    fn parts(self, plan: &PreprocessPlan, ticket: Ticket) -> Response {
         const BOUNDARY: &str = "facescan-part-8b1e2f7a4c";
-        let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut parts: Vec<(usize, [Vec<u8>; 3])> = Vec::new();
         for (index, row) in self.rows {
-            let mut part = format!(
+            let mut head = format!(
                 "--{BOUNDARY}\r\ncontent-type: application/x-npy\r\nx-facescan-index: {index}\r\n\r\n"
             )
             .into_bytes();
-            part.extend(npy::head(plan.dtype.npy(), &row.shape));
-            part.extend(row.values);
-            part.extend(b"\r\n");
-            parts.push((index, part));
+            head.extend(npy::head(plan.dtype.npy(), &row.shape));
+            parts.push((index, [head, row.values, b"\r\n".to_vec()]));
         }
         for failed in self.failed {
-            let problem = serde_json::to_string(&failed.error).unwrap_or_default();
+            let problem = serde_json::to_vec(&failed.error).unwrap_or_default();
             let index = failed.index;
-            let part = format!(
-                "--{BOUNDARY}\r\ncontent-type: application/json\r\nx-facescan-index: {index}\r\n\r\n{problem}\r\n"
+            let head = format!(
+                "--{BOUNDARY}\r\ncontent-type: application/json\r\nx-facescan-index: {index}\r\n\r\n"
             );
-            parts.push((index, part.into_bytes()));
+            parts.push((index, [head.into_bytes(), problem, b"\r\n".to_vec()]));
         }
         parts.sort_by_key(|(index, _)| *index);
         let end = format!("--{BOUNDARY}--\r\n").into_bytes();
-        let body = parts.into_iter().map(|(_, part)| part).chain([end]);
+        let parts = parts.into_iter().flat_map(|(_, part)| part).chain([end]);
         let media_type = format!("multipart/mixed; boundary={BOUNDARY}");
-        let body = Body::from_stream(futures::stream::iter(body.map(Ok::<_, std::io::Error>)));
-        ([(CONTENT_TYPE, media_type)], body).into_response()
+        ([(CONTENT_TYPE, media_type)], streamed(parts, ticket)).into_response()
     }
+}
+
+/// A body of pieces. The request counts as in the server until the last of them is gone.
+fn streamed(pieces: impl Iterator<Item = Vec<u8>> + Send + 'static, ticket: Ticket) -> Body {
+    let pieces = pieces.map(move |piece| {
+        let _held = &ticket;
+        Ok::<_, std::io::Error>(piece)
+    });
+    Body::from_stream(futures::stream::iter(pieces))
 }

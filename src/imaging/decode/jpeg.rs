@@ -95,6 +95,8 @@ fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeE
     if decoder.output_buffer_size() != Some(buffer.len()) {
         return Ok(None);
     }
+    // The decoder leaves alone what a damaged file says nothing of, and another picture must not show there.
+    buffer.fill(0);
     decoder.decode_into(&mut buffer)?;
     Ok(Some(buffer))
 }

@@ -124,6 +124,34 @@ fn nothing_of_an_earlier_picture_shows_in_the_next_one() {
     }
 }
 
+/// A file that says 64 lines and holds eight, with every mark in its place.
+fn short_of_lines() -> Vec<u8> {
+    let whole = encode(&synthetic(64, 8), OutputFormat::default()).unwrap();
+    let frame = whole
+        .windows(2)
+        .position(|mark| matches!(mark, [0xFF, 0xC0..=0xC2]))
+        .unwrap();
+    let mut file = whole[..whole.len() - 2].to_vec();
+    file[frame + 5..frame + 7].copy_from_slice(&64u16.to_be_bytes());
+    // A comment between the scan and the end mark.
+    file.extend([0xFF, 0xFE, 0, 2, 0xFF, 0xD9]);
+    file
+}
+
+#[test]
+fn what_a_file_says_nothing_of_is_no_other_picture() {
+    let file = short_of_lines();
+    // The decoder takes it for whole.
+    let fresh = plain(&file).map(|picture| picture.pixels);
+    assert!(fresh.is_ok());
+    for left in [0x55, 0xFF] {
+        let memory = PixelMemory::new(1 << 20);
+        memory.keep(vec![left; 64 * 64 * 3]);
+        let decoded = decode_within(&file, &DecodeOptions::default(), &memory);
+        assert_eq!(decoded.map(|picture| picture.pixels), fresh);
+    }
+}
+
 #[test]
 fn cut_files_are_truncated() {
     for (format, file) in files(&synthetic(40, 30)) {

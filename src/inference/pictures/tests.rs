@@ -3,7 +3,7 @@ use std::sync::{
     mpsc,
 };
 
-use futures::future::join_all;
+use futures::{FutureExt, future::join_all};
 
 use super::*;
 use crate::{
@@ -89,7 +89,7 @@ fn rig(
         place: CUDA,
         open: Arc::new(|_| Err(no_graph())),
         health: Arc::clone(&health),
-        probe: probe(known),
+        probe: probe([known]),
         run_timeout: setting.run_timeout,
         check_every: NonZeroU64::new(setting.check_every),
     };
@@ -260,6 +260,34 @@ async fn a_hang_is_given_up_and_those_who_wait_behind_it_are_answered() {
     let faults = join_all((0..8).map(|number| rig.double(number))).await;
     let hung = faults.iter().filter(|fault| **fault == Some(Fault::Hung));
     assert_eq!(hung.count(), 1, "{faults:?}");
+    rig.until_recovered().await;
+    drop(release);
+}
+
+#[tokio::test]
+async fn a_hang_is_noticed_when_its_caller_has_left() {
+    let (release, held) = mpsc::channel::<()>();
+    let (began, has_begun) = mpsc::channel::<()>();
+    let (held, calls) = (Mutex::new(held), AtomicUsize::new(0));
+    let setting = Setting {
+        run_timeout: Duration::from_millis(2),
+        ..USUAL
+    };
+    let rig = rig(setting, move |number| {
+        if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            began.send(()).unwrap();
+            let _ = held.lock().unwrap().recv();
+        }
+        Ok(number * 2)
+    });
+    let mut leaves = Box::pin(rig.double(1));
+    assert!((&mut leaves).now_or_never().is_none());
+    tokio::task::spawn_blocking(move || has_begun.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    drop(leaves);
+    assert!(rig.double(2).await.is_some(), "the cpu did it");
     rig.until_recovered().await;
     drop(release);
 }

@@ -83,10 +83,9 @@ impl<P: Pixels> PictureWork for Letterboxing<P> {
     fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
         // Whole levels are shifted and scaled: a rounding of that is allowed, another level is not.
         let scale = self.normalisation.scale.into_iter().fold(0.0, f32::max);
-        let apart = given.iter().zip(right).map(|(a, b)| (a - b).abs());
-        let most = apart.fold(0.0, f32::max) / scale;
-        if given.len() != right.len() || most > PART_OF_A_LEVEL {
-            return Err(format!("its values are up to {most} levels from the cpu's"));
+        let limit = PART_OF_A_LEVEL * scale;
+        if given.len() != right.len() || !proof::are_near(given, right, limit) {
+            return Err("its values are other levels than the cpu's".to_owned());
         }
         Ok(proof::cosine(given, right))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use image::RgbImage;
 
 use crate::{
-    imaging::preprocess::{Layout, Mode, Preprocess, Profile},
+    imaging::preprocess::{Layout, Mode, Placement, Preprocess, Profile},
     inference::{
         backend::BackendError,
         graphs::{
@@ -18,6 +18,12 @@ use crate::{
     pipeline::detect::Pixels,
 };
 
+/// Longest side of a scaled picture that a device cuts its part from.
+const LONGEST_SCALED: u32 = 1 << 16;
+
+/// Weights of both axes that are sent to a device for one picture, 128 MB of them.
+const MOST_WEIGHTS: u64 = 32 << 20;
+
 /// A picture on its way to being a row.
 pub(crate) struct Filling<P> {
     picture: Arc<P>,
@@ -25,12 +31,8 @@ pub(crate) struct Filling<P> {
 }
 
 impl Filling<RgbImage> {
-    /// A small picture that is shrunk and put in the middle: what a device is proved with.
-    pub fn probe() -> Self {
-        Self::known(Profile::Jax)
-    }
-
-    /// The same through each graph that there is.
+    /// A small picture that is shrunk and put in the middle, through each graph that there is: what a device is proved
+    /// with.
     pub fn of_every_graph() -> impl Iterator<Item = Self> {
         [Profile::Torchvision, Profile::Jax, Profile::Pil]
             .into_iter()
@@ -71,9 +73,18 @@ impl<P: Pixels> Filling<P> {
         }
     }
 
-    /// Whether there is a graph for it: OpenCV's fixed point has its own code only.
+    /// Whether there is a graph for it: OpenCV's fixed point has its own code only, and what is scaled to far more than is
+    /// kept has weights that no device should be sent.
     pub fn has_graph(&self) -> bool {
-        self.preprocess.profile != Profile::Opencv && !self.pixels().is_empty()
+        let picture = self.pixels();
+        if self.preprocess.profile == Profile::Opencv || picture.is_empty() {
+            return false;
+        }
+        let (width, height) = picture.dimensions();
+        let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
+        let weights = |from: u32, to: u32| u64::from(from) * u64::from(to);
+        let all = weights(width, output.0) + weights(height, output.1);
+        scaled.0.max(scaled.1) <= LONGEST_SCALED && all <= MOST_WEIGHTS
     }
 
     /// Fills the row here. CPU work.
@@ -142,11 +153,13 @@ impl<P: Pixels> PictureWork for Filling<P> {
     fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
         let scale = self.preprocess.normalisation().scale;
         let scale = scale.into_iter().fold(0.0, f32::max);
-        let apart = given.iter().zip(right).map(|(a, b)| (a - b).abs());
-        let most = apart.fold(0.0, f32::max) / scale;
         // A hair more than a level, which is not a whole number after normalisation.
-        if given.len() != right.len() || most > self.levels() * 1.001 {
-            return Err(format!("its values are up to {most} levels from the cpu's"));
+        let limit = self.levels() * 1.001 * scale;
+        if given.len() != right.len() || !proof::are_near(given, right, limit) {
+            return Err(format!(
+                "its values are more than {} of a level from the cpu's",
+                self.levels()
+            ));
         }
         Ok(proof::cosine(given, right))
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{Method, ProcessPlan, canvas::around};
+use super::{Method, ProcessPlan, canvas::around_all};
 use crate::{
     error::Error,
     imaging::{
         blur::{Gaussian, blur_region, fill, pixelate},
         crop::Region,
     },
-    pipeline::Pipeline,
+    pipeline::{Pipeline, options::DetectOptions},
 };
 
 /// Blocks along a face's longer side after each search: too few to tell who it is, and fewer where a face is still found.
@@ -55,9 +55,15 @@ impl Pipeline {
             faces: 0,
             searches: 0,
         };
+        // No face is too small or one too many to be hidden.
+        let every = DetectOptions {
+            max_faces: None,
+            min_face_size: 0.0,
+            ..plan.detect.clone()
+        };
         while hidden.searches < MOST_SEARCHES {
             let picture = Arc::new(std::mem::take(&mut hidden.pixels));
-            let found = self.faces_in(&picture, plan).await?;
+            let found = self.faces_in(&picture, plan, &every).await?;
             hidden.pixels =
                 Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture));
             hidden.searches += 1;
@@ -68,12 +74,13 @@ impl Pipeline {
                 hidden.faces = found.len();
             }
             let size = hidden.pixels.dimensions();
-            for face in &found {
-                let region = around(face, size, hiding.margin);
+            for region in around_all(&found, size, hiding.margin) {
                 match BLOCKS.get(hidden.searches as usize - 1) {
                     Some(&blocks) => hiding.hide(&mut hidden.pixels, region, blocks),
                     None => fill(&mut hidden.pixels, region, hiding.colour),
                 }
+                // Between two faces, so that a caller that has left is noticed.
+                tokio::task::yield_now().await;
             }
         }
         Err(Error::AnonymizationFailed {

@@ -21,6 +21,7 @@ use crate::{
         Held, Pipeline,
         answer::ImageInfo,
         detect::{DetectedFace, Pixels},
+        options::DetectOptions,
     },
 };
 
@@ -69,6 +70,26 @@ pub(super) fn around(face: &DetectedFace, size: (u32, u32), margin: f32) -> Regi
         y2: inside.y2.ceil() as u32,
     };
     padded(size, region, margin)
+}
+
+/// The same of all faces. Those that together have many times the picture's area become the one region around them: low
+/// thresholds find thousands of faces in the same place, each of which would be worked on.
+pub(super) fn around_all(faces: &[DetectedFace], size: (u32, u32), margin: f32) -> Vec<Region> {
+    const MOST_PICTURES: u64 = 4;
+    let area = |region: &Region| u64::from(region.width()) * u64::from(region.height());
+    let regions: Vec<Region> = faces
+        .iter()
+        .map(|face| around(face, size, margin))
+        .collect();
+    let sum: u64 = regions.iter().map(area).sum();
+    if sum <= MOST_PICTURES * area(&Region::whole(size)) {
+        return regions;
+    }
+    regions
+        .into_iter()
+        .reduce(Region::union)
+        .into_iter()
+        .collect()
 }
 
 impl<'a> Canvas<'a> {
@@ -122,8 +143,11 @@ impl<'a> Canvas<'a> {
                 })?;
             }
             Step::Crop { margin, .. } => self.cut_faces(*margin, &mut report).await?,
-            Step::Resize { profile, .. } => {
-                report.profile = Some(*profile);
+            Step::Resize {
+                profile, antialias, ..
+            } => {
+                // Told otherwise, it is no library's resize any more.
+                report.profile = antialias.is_none().then_some(*profile);
                 self.resize(step)?;
             }
             Step::GaussianBlur {
@@ -140,14 +164,15 @@ impl<'a> Canvas<'a> {
                     let regions = match (region, faces) {
                         (_, true) => {
                             let faces = faces_of(self.pipeline, self.plan, piece).await?;
-                            faces.iter().map(|face| around(face, size, 0.0)).collect()
+                            found += faces.len();
+                            around_all(&faces, size, 0.0)
                         }
                         (Some(sides), _) => vec![Region::from(*sides).clipped(size)],
                         (None, _) => vec![Region::whole(size)],
                     };
-                    found += regions.len();
                     for region in regions.into_iter().filter(|region| !region.is_empty()) {
                         blur_region(&mut piece.pixels, region, &gaussian);
+                        tokio::task::yield_now().await;
                     }
                 }
                 report.faces = faces.then_some(found);
@@ -306,6 +331,10 @@ impl<'a> Canvas<'a> {
         let (plan, floats) = (self.plan, self.floats);
         let processed = self.pictures.into_iter().map(|piece| {
             let (width, height) = piece.pixels.dimensions();
+            let samples = 3 * u64::from(width) * u64::from(height);
+            // As they are, and once more as they are answered.
+            let size = if floats.is_some() { 8 } else { 2 };
+            plan.budget.take(samples * size)?;
             let data = match (plan.format, &floats) {
                 (ProcessedFormat::Npy, Some(floats)) => floats.npy(&piece.pixels),
                 (ProcessedFormat::Npy, None) => {
@@ -396,7 +425,7 @@ async fn faces_of(
     piece: &mut Piece,
 ) -> Result<Vec<DetectedFace>, Error> {
     let pixels = Arc::new(std::mem::take(&mut piece.pixels));
-    let faces = pipeline.faces_in(&pixels, plan).await;
+    let faces = pipeline.faces_in(&pixels, plan, &plan.detect).await;
     // A device's thread may hold on to the picture when it hangs.
     piece.pixels = Arc::try_unwrap(pixels).unwrap_or_else(|pixels| RgbImage::clone(&pixels));
     faces
@@ -408,17 +437,18 @@ impl Pipeline {
         &self,
         picture: &Arc<P>,
         plan: &ProcessPlan,
+        detect: &DetectOptions,
     ) -> Result<Vec<DetectedFace>, Error> {
         let submitted = self
             .detector
-            .submit_through(&self.processing, picture, &plan.detect)
+            .submit_through(&self.processing, picture, detect)
             .await;
         let strict = plan.strict_device;
         self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
         let detected = self.detector.finish(submitted).await?;
         self.check_rows(strict, Operation::FaceDetection, detected.fallback)?;
         let size = picture.as_ref().borrow().dimensions();
-        self.detector.faces(&detected, size, &plan.detect)
+        self.detector.faces(&detected, size, detect)
     }
 }
 

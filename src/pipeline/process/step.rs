@@ -303,11 +303,20 @@ impl Step {
                     "takes `region` or `faces`",
                 )
             }
-            Self::Normalize { std, .. } => check(
-                std.is_none_or(|std| std.iter().all(|std| *std > 0.0)),
-                name,
-                "std must be above 0",
-            ),
+            Self::Normalize { mean, std, .. } => {
+                let is_share = |value: &f32| (0.0..=1.0).contains(value);
+                let is_spread = |value: &f32| *value > 0.0 && value.is_finite();
+                check(
+                    mean.is_none_or(|mean| mean.iter().all(is_share)),
+                    name,
+                    "mean must be 0 to 1",
+                )?;
+                check(
+                    std.is_none_or(|std| std.iter().all(is_spread)),
+                    name,
+                    "std must be above 0",
+                )
+            }
             Self::Rotate { degrees, .. } => check(
                 (-360.0..=360.0).contains(degrees),
                 name,
