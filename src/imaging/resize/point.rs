@@ -145,7 +145,11 @@ pub(in crate::imaging) fn mix([upper, lower]: [&Block; 2], weights: &Weights) ->
     for ((level, &upper), &lower) in levels.iter_mut().zip(upper).zip(lower) {
         *level = (high(above, upper) + high(below, lower) + 2) >> 2;
     }
-    bytemuck::must_cast(levels.map(|level| level as u8))
+    let mut narrow = [0u8; 4 * BLOCK];
+    for (narrow, level) in narrow.iter_mut().zip(levels) {
+        *narrow = level as u8;
+    }
+    bytemuck::must_cast(narrow)
 }
 
 /// Mixes a line's pixels.

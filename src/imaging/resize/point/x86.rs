@@ -68,7 +68,9 @@ pub(super) fn sample_512(source: &[u8], columns: &Columns, out: &mut [Block]) {
         });
     } else {
         quads_512(columns, out, |offsets| {
-            let pixels = offsets.map(|offset| bytes::<8>(source, offset));
+            let pixel = |offset| bytes::<8>(source, offset);
+            let [a, b, c, d] = *offsets;
+            let pixels = [pixel(a), pixel(b), pixel(c), pixel(d)];
             must_cast([pixels, [[0; 8]; 4]])
         });
     }
@@ -108,8 +110,9 @@ pub(super) fn sample_256(source: &[u8], columns: &Columns, out: &mut [Block]) {
         8, z, 11, z, 9, z, 12, z, 10, z, 13, z, z, z, z, z,
     ));
     for ((out, quad), offsets) in out.iter_mut().zip(&columns.quads).zip(&columns.offsets) {
-        let [a, b, c, d] = offsets.map(|offset| i64::from_le_bytes(bytes(source, offset)));
-        let pixels = _mm256_set_epi64x(d, b, c, a);
+        let pixel = |offset| i64::from_le_bytes(bytes(source, offset));
+        let [a, b, c, d] = *offsets;
+        let pixels = _mm256_set_epi64x(pixel(d), pixel(b), pixel(c), pixel(a));
         let [first, second]: [__m256i; 2] = must_cast(quad.weights);
         let sums = |order, weights| {
             let pairs = _mm256_shuffle_epi8(pixels, order);

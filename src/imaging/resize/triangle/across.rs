@@ -125,7 +125,10 @@ fn weigh<const TAPS: usize>(line: &[f32], columns: &Columns, out: &mut [Quad]) {
     let weights = columns.weights.chunks_exact(taps);
     for ((out, first), weights) in out.iter_mut().zip(&columns.first).zip(weights) {
         // Four samples are one load; the fourth belongs to the next pixel and is not looked at.
-        let pixels = first.map(|first| &line[first as usize..][..RGB * taps + 1]);
+        // One by one: `array::map` is now and then a call to a function without this one's instructions.
+        let pixel = |first: u32| &line[first as usize..][..RGB * taps + 1];
+        let [a, b, c, d] = *first;
+        let pixels = [pixel(a), pixel(b), pixel(c), pixel(d)];
         let mut sums = [0f32; 16];
         for tap in 0..taps {
             for (pixel, samples) in pixels.iter().enumerate() {
