@@ -84,22 +84,35 @@ fn without_end_mark(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, DecodeE
 }
 
 /// The samples, in `buffer`; `None` when there are not as many as fit in it.
+///
+/// The decoder leaves alone what a damaged file says nothing of, and gives no error. It writes from the top, so the last
+/// bytes tell: they are marked before, in two ways one after the other, as a picture may end in the first by chance.
 fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeErrors> {
-    let options = DecoderOptions::default()
-        .set_strict_mode(true)
-        .set_max_width(usize::from(u16::MAX))
-        .set_max_height(usize::from(u16::MAX))
-        .jpeg_set_out_colorspace(ColorSpace::RGB);
-    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    decoder.decode_headers()?;
-    if decoder.output_buffer_size() != Some(buffer.len()) {
-        return Ok(None);
+    for mark in [0x6B, 0x94] {
+        let options = DecoderOptions::default()
+            .set_strict_mode(true)
+            .set_max_width(usize::from(u16::MAX))
+            .set_max_height(usize::from(u16::MAX))
+            .jpeg_set_out_colorspace(ColorSpace::RGB);
+        let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+        decoder.decode_headers()?;
+        if decoder.output_buffer_size() != Some(buffer.len()) {
+            return Ok(None);
+        }
+        // Nothing of an earlier picture may show.
+        buffer.fill(0);
+        let end = buffer.len().saturating_sub(MARKED);
+        buffer[end..].fill(mark);
+        decoder.decode_into(&mut buffer)?;
+        if buffer[end..].iter().any(|sample| *sample != mark) {
+            return Ok(Some(buffer));
+        }
     }
-    // The decoder leaves alone what a damaged file says nothing of, and another picture must not show there.
-    buffer.fill(0);
-    decoder.decode_into(&mut buffer)?;
-    Ok(Some(buffer))
+    Err(DecodeErrors::ExhaustedData)
 }
+
+/// Bytes at a picture's end that tell whether it was written to its end: a pixel at least.
+const MARKED: usize = 12;
 
 fn sort(error: &DecodeErrors) -> DecodeError {
     match error {

@@ -139,17 +139,20 @@ fn short_of_lines() -> Vec<u8> {
 }
 
 #[test]
-fn what_a_file_says_nothing_of_is_no_other_picture() {
-    let file = short_of_lines();
-    // The decoder takes it for whole.
-    let fresh = plain(&file).map(|picture| picture.pixels);
-    assert!(fresh.is_ok());
-    for left in [0x55, 0xFF] {
-        let memory = PixelMemory::new(1 << 20);
-        memory.keep(vec![left; 64 * 64 * 3]);
-        let decoded = decode_within(&file, &DecodeOptions::default(), &memory);
-        assert_eq!(decoded.map(|picture| picture.pixels), fresh);
-    }
+fn a_file_that_lacks_lines_is_truncated_whatever_its_marks_say() {
+    assert_eq!(
+        error(&short_of_lines()),
+        DecodeError::Truncated {
+            format: Format::Jpeg
+        }
+    );
+}
+
+#[test]
+fn a_picture_may_end_in_what_marks_its_end() {
+    let flat = RgbImage::from_pixel(16, 16, image::Rgb([0x6B; 3]));
+    let file = encode(&flat, OutputFormat::Jpeg { quality: 100 }).unwrap();
+    assert_eq!(plain(&file).unwrap().pixels, flat);
 }
 
 #[test]
