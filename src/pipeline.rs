@@ -5,9 +5,10 @@
 use std::{borrow::Borrow, collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
 
 use image::RgbImage;
+use tracing::Instrument;
 
 use crate::{
-    admission::gate::Gate,
+    admission::{Lane, gate::Gate},
     clock::Clock,
     error::Error,
     imaging::{decode::DecodeOptions, memory::PixelMemory},
@@ -18,13 +19,13 @@ use crate::{
         pictures::PictureLane,
     },
     pipeline::{
-        answer::{DetectorUsed, EmbedderUsed, ModelsUsed},
+        answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
         detect::Detector,
         embed::Embedder,
         preprocess::Preprocessing,
         quality::Grader,
     },
-    pool::CpuPool,
+    pool::{CpuPool, Stage},
     store::Store,
 };
 
@@ -113,6 +114,35 @@ impl Deref for Held {
 }
 
 impl Pipeline {
+    /// Lets the pool drive the work on one picture once it is through the gate, whose place it keeps to its end. `work`
+    /// gives its times back, to which the wait and the whole are added.
+    async fn drive<T, F>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce(Self, Timings) -> F,
+    ) -> Result<(T, Timings), Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<(T, Timings), Error>> + Send + 'static,
+    {
+        let started = self.clock.monotonic();
+        let place = self.gate.enter(lane).await;
+        let pipeline = self.clone();
+        // The pool may take a while to begin.
+        let work = work(self.clone(), Timings::default());
+        let driven = async move {
+            let _place = place;
+            let waited = pipeline.since(started);
+            let (value, mut timings) = work.await?;
+            timings.queue += waited;
+            timings.total = pipeline.since(started);
+            Ok((value, timings))
+        };
+        self.pool
+            .drive(Stage::Begin, driven.in_current_span())
+            .await?
+    }
+
     /// Milliseconds since a time of the clock's.
     fn since(&self, began: Duration) -> f64 {
         scan::millis(self.clock.monotonic().saturating_sub(began))

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -27,7 +26,6 @@ use crate::{
         options::{DetectOptions, DetectRequest, Laned},
         scan::{content_hash, image_info, millis},
     },
-    pool::Stage,
 };
 
 pub(crate) use finishing::Finishing;
@@ -324,23 +322,14 @@ impl Pipeline {
         if let Some(check) = &plan.identity {
             self.detector.check(&check.detect)?;
         }
-        let started = self.clock.monotonic();
-        let place = self.gate.enter(plan.lane).await;
-        let (pipeline, plan) = (self.clone(), plan.clone());
-        let enhancing = async move {
-            let _place = place;
-            let mut timings = Timings {
-                queue: pipeline.since(started),
-                ..Timings::default()
-            };
-            let mut result = pipeline.enhance_now(&bytes, &plan, &mut timings).await?;
-            timings.total = pipeline.since(started);
-            result.timings_ms = plan.timings.then_some(timings);
-            Ok(Enhanced { result, timings })
+        let (lane, told, plan) = (plan.lane, plan.timings, plan.clone());
+        let work = move |pipeline: Self, mut timings| async move {
+            let result = pipeline.enhance_now(&bytes, &plan, &mut timings).await?;
+            Ok((result, timings))
         };
-        self.pool
-            .drive(Stage::Begin, enhancing.in_current_span())
-            .await?
+        let (mut result, timings) = self.drive(lane, work).await?;
+        result.timings_ms = told.then_some(timings);
+        Ok(Enhanced { result, timings })
     }
 
     async fn enhance_now(

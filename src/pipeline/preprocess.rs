@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
-use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -26,7 +25,6 @@ use crate::{
         options::Laned,
         scan::{content_hash, image_info, millis},
     },
-    pool::Stage,
 };
 
 pub(crate) use filling::Filling;
@@ -282,23 +280,14 @@ impl Pipeline {
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
     pub async fn preprocess(&self, bytes: Bytes, plan: &PreprocessPlan) -> Result<Row, Error> {
-        let started = self.clock.monotonic();
-        let place = self.gate.enter(plan.lane).await;
-        let (pipeline, plan) = (self.clone(), plan.clone());
-        let preprocessing = async move {
-            let _place = place;
-            let mut timings = Timings {
-                queue: pipeline.since(started),
-                ..Timings::default()
-            };
-            let mut row = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
-            timings.total = pipeline.since(started);
-            row.timings = timings;
-            Ok(row)
+        let (lane, plan) = (plan.lane, plan.clone());
+        let work = move |pipeline: Self, mut timings| async move {
+            let result = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
+            Ok((result, timings))
         };
-        self.pool
-            .drive(Stage::Begin, preprocessing.in_current_span())
-            .await?
+        let (mut row, timings) = self.drive(lane, work).await?;
+        row.timings = timings;
+        Ok(row)
     }
 
     async fn preprocess_now(

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
-use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -378,23 +377,14 @@ impl Pipeline {
         if plan.steps.iter().any(Step::finds_faces) {
             self.detector.check(&plan.detect)?;
         }
-        let started = self.clock.monotonic();
-        let place = self.gate.enter(plan.lane).await;
-        let (pipeline, plan) = (self.clone(), plan.clone());
-        let processing = async move {
-            let _place = place;
-            let mut timings = Timings {
-                queue: pipeline.since(started),
-                ..Timings::default()
-            };
-            let mut result = pipeline.process_now(&bytes, &plan, &mut timings).await?;
-            timings.total = pipeline.since(started);
-            result.timings_ms = plan.timings.then_some(timings);
-            Ok(Processed { result, timings })
+        let (lane, told, plan) = (plan.lane, plan.timings, plan.clone());
+        let work = move |pipeline: Self, mut timings| async move {
+            let result = pipeline.process_now(&bytes, &plan, &mut timings).await?;
+            Ok((result, timings))
         };
-        self.pool
-            .drive(Stage::Begin, processing.in_current_span())
-            .await?
+        let (mut result, timings) = self.drive(lane, work).await?;
+        result.timings_ms = told.then_some(timings);
+        Ok(Processed { result, timings })
     }
 
     async fn process_now(

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use image::RgbImage;
 use sha2::{Digest, Sha256};
-use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
@@ -27,7 +26,6 @@ use crate::{
         options::{ScanKind, ScanOptions},
         quality::{FaceQuality, Grader, Measuring, Subject},
     },
-    pool::Stage,
 };
 
 /// What a scan found, before it is written as an answer.
@@ -127,26 +125,15 @@ impl Pipeline {
         if !options.aligned {
             self.detector.check(&options.detect)?;
         }
-        let started = self.clock.monotonic();
-        let place = self.gate.enter(options.lane).await;
-        let scanning = Scanning {
-            pipeline: self.clone(),
-            options: options.clone(),
+        let (lane, options) = (options.lane, options.clone());
+        let work = move |pipeline, mut timings| async move {
+            let scanning = Scanning { pipeline, options };
+            let scan = scanning.run(bytes, hash, &mut timings).await?;
+            Ok((scan, timings))
         };
-        let scan = async move {
-            let _place = place;
-            let mut timings = Timings {
-                queue: scanning.since(started),
-                ..Timings::default()
-            };
-            let mut scan = scanning.run(bytes, hash, &mut timings).await?;
-            timings.total = scanning.since(started);
-            scan.timings = timings;
-            Ok(scan)
-        };
-        self.pool
-            .drive(Stage::Begin, scan.in_current_span())
-            .await?
+        let (mut scan, timings) = self.drive(lane, work).await?;
+        scan.timings = timings;
+        Ok(scan)
     }
 }
 

@@ -3,15 +3,19 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, Subject, no_session};
-use crate::inference::{
-    backend::{BackendError, Opening, Session},
-    breaker::Patience,
-    device::{Tried, asked_for},
-    engine::DeviceParts,
-    health::Health,
-    operation::Operation,
-    place::{Place, Precision, Provider},
-    proof::{self, Probe, Proof, Tolerance},
+use crate::{
+    inference::{
+        backend::{BackendError, Opening, Session},
+        breaker::Patience,
+        device::{Tried, asked_for},
+        engine::DeviceParts,
+        graphs::enhance::Steps,
+        health::Health,
+        operation::Operation,
+        place::{Place, Precision, Provider},
+        proof::{self, Probe, Proof, Tolerance},
+    },
+    pipeline::preprocess::Filling,
 };
 
 /// Rows that a device is proved with: more than one, so that a row could be taken for another.
@@ -143,10 +147,21 @@ impl Loader<'_> {
     /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
-        let sessions = Operation::ALL
+        // One for each model, and one for each graph of whole pictures.
+        let sessions_of = |operation| match operation {
+            Operation::ImageEnhancement => Steps::ALL.len(),
+            _ => 1,
+        };
+        let models: usize = Operation::ALL
             .into_iter()
             .filter(|operation| asked_for(devices, *operation).is_some())
-            .count();
+            .map(sessions_of)
+            .sum();
+        let preprocessing = match self.asked_for_preprocessing() {
+            Some(_) => Filling::of_every_graph().count(),
+            None => 0,
+        };
+        let sessions = models + preprocessing;
         devices
             .memory_limit()
             .map(|bytes| bytes / sessions.max(1) as u64)

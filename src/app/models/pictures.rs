@@ -51,6 +51,20 @@ impl Loader<'_> {
         (lane, assignment)
     }
 
+    /// Where the settings ask for preprocessing; `None` is the CPU.
+    pub(super) fn asked_for_preprocessing(&self) -> Option<(Backend, u32)> {
+        let (settings, devices) = (&self.config.preprocess, &self.config.devices);
+        let own = devices.image_processing_on;
+        let backend = own.map_or(devices.backend, |own| own.backend);
+        let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
+        let by_name = settings.platform.is_some() || settings.use_gpu;
+        match settings.asked() {
+            Platform::Gpu if backend != Backend::Cpu => Some((backend, index)),
+            _ if !by_name => asked_for(devices, Operation::ImageProcessing),
+            _ => None,
+        }
+    }
+
     /// The lane of preprocessing, which has a setting of its own.
     ///
     /// # Errors
@@ -60,13 +74,7 @@ impl Loader<'_> {
         let operation = Operation::ImageProcessing;
         let own = devices.image_processing_on;
         let backend = own.map_or(devices.backend, |own| own.backend);
-        let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
-        let by_name = settings.platform.is_some() || settings.use_gpu;
-        let asked = match settings.asked() {
-            Platform::Gpu if backend != Backend::Cpu => Some((backend, index)),
-            _ if !by_name => asked_for(devices, operation),
-            _ => None,
-        };
+        let asked = self.asked_for_preprocessing();
         let (lane, mut assignment) =
             self.load_pictures_on(operation, asked, Filling::of_every_graph());
         let refused = match settings.asked() {

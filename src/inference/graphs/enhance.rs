@@ -43,6 +43,18 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// Every graph that there is.
+    pub const ALL: [Self; 4] = [
+        Self::of(true, true),
+        Self::of(true, false),
+        Self::of(false, true),
+        Self::of(false, false),
+    ];
+
+    const fn of(contrast: bool, sharpen: bool) -> Self {
+        Self { contrast, sharpen }
+    }
+
     /// What the graph with these steps is called.
     pub fn graph_name(self) -> &'static str {
         match (self.contrast, self.sharpen) {

@@ -37,16 +37,14 @@ pub(super) enum Code {
 impl Code {
     /// What computes the same as a graph, which its name tells.
     pub(super) fn of(graph: &GraphModel) -> Option<Self> {
-        const ON_OFF: [bool; 2] = [true, false];
         Some(match graph.name {
             "quality" => Self::Quality,
             "letterbox" => Self::Letterbox,
             "preprocess_jax" => Self::Preprocess(Rounding::None),
             "preprocess_torchvision" => Self::Preprocess(Rounding::Once),
             "preprocess_pil" => Self::Preprocess(Rounding::EachPass),
-            name => ON_OFF
-                .iter()
-                .flat_map(|&contrast| ON_OFF.map(|sharpen| Steps { contrast, sharpen }))
+            name => Steps::ALL
+                .into_iter()
                 .find(|steps| steps.graph_name() == name)
                 .map(Self::Enhance)?,
         })
