@@ -20,8 +20,8 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{
-        Pipeline, detect::Detector, embed::Embedder, enhance::Finishing, quality::Grader,
-        stored::model_file,
+        Pipeline, detect::Detector, embed::Embedder, encode::Encoder, enhance::Finishing,
+        quality::Grader, stored::model_file,
     },
     pool::CpuPool,
     store::{self, Model, Store, StoreError, StoreSettings},
@@ -82,7 +82,7 @@ impl App {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
-        let registry = Registry::load(config.models.registry.as_deref())?;
+        let registry = Registry::load(config.models.registry.as_deref(), &config.preprocess)?;
         let metrics = Metrics::default();
         let pool =
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?;
@@ -98,6 +98,10 @@ impl App {
         };
         let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
         let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
+        let encoding = match &config.models.encoder {
+            Some(id) => Some(loader.load(id, Operation::ImageEmbedding)?),
+            None => None,
+        };
         let known = Detector::letterboxing_probe(&detecting.spec.input.normalisation());
         let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, [known]);
         let known = Finishing::probe();
@@ -107,6 +111,10 @@ impl App {
         let tried = loader.places.into_inner().into_tried();
         let mut assignments = vec![detecting.assignment, embedding.assignment];
         assignments.extend([processed, enhanced, quality]);
+        let encoder = encoding.map(|loaded| {
+            assignments.push(loaded.assignment);
+            Encoder::new(loaded.spec, loaded.engine)
+        });
         if config.preprocess.warm_up {
             preprocessing.warm_up(clock.as_ref()).await;
         }
@@ -129,6 +137,7 @@ impl App {
         }
         let limits = &config.limits;
         let pipeline = Pipeline {
+            encoder,
             grader: measuring.map(Grader::new),
             processing,
             enhancing,

@@ -18,6 +18,7 @@ use crate::{
 pub mod bench;
 pub mod config;
 pub mod devices;
+pub mod embed;
 pub mod healthcheck;
 pub mod models;
 pub mod precision;
@@ -54,12 +55,14 @@ enum Command {
                             Exit codes: 0 every picture was scanned · 1 at least one failed"
     )]
     Scan(scan::ScanArgs),
-    /// Find the faces of pictures and turn each into a vector.
+    /// Find the faces of pictures and turn each into a vector, or each picture as a whole.
     #[command(
-        after_help = "Examples:\n  facescan embed photo.jpg\n  facescan embed --aligned --embedding-format base64-f32 crops/ > vectors.jsonl\n\n\
-                            Exit codes: 0 every picture was scanned · 1 at least one failed"
+        after_help = "Examples:\n  facescan embed photo.jpg\n  facescan embed --aligned --embedding-format base64-f32 crops/ > vectors.jsonl\n  \
+                            facescan embed archive/ --out faces.parquet\n  FACESCAN__MODELS__ENCODER=my-encoder facescan embed --kind image archive/ --out vectors.npy\n\n\
+                            Beside an .npy file FILE.index.jsonl says what each row is of, and which pictures failed.\n\n\
+                            Exit codes: 0 every picture was embedded · 1 at least one failed"
     )]
-    Embed(scan::ScanArgs),
+    Embed(embed::EmbedArgs),
     /// Crop, resize, blur, turn or anonymise pictures by a list of operations, one JSON line a picture.
     #[command(
         after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
@@ -133,7 +136,7 @@ impl Cli {
         match self.command {
             Command::Serve => serve::run(config),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
-            Command::Embed(args) => scan::run(config, &provenance, args, ScanKind::Embed),
+            Command::Embed(args) => embed::run(config, &provenance, args),
             Command::Process(args) => process::run(config, &provenance, args),
             Command::Anonymize(args) => process::anonymize(config, &provenance, args),
             Command::Preprocess(args) => preprocess::run(config, &provenance, &args),
@@ -159,7 +162,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Result<ExitCode> {
-    let registry = Registry::load(config.models.registry.as_deref())?;
+    let registry = Registry::load(config.models.registry.as_deref(), &config.preprocess)?;
     let verifying = matches!(command, models::ModelsCommand::Verify { .. });
     let (models_dir, shipped_dir) = (&config.models.dir, &config.runtime.shipped_dir);
     match models::run(command, &registry, models_dir, shipped_dir) {

@@ -22,6 +22,7 @@ use crate::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
         detect::Detector,
         embed::Embedder,
+        encode::Encoder,
         preprocess::Preprocessing,
         quality::Grader,
     },
@@ -34,6 +35,7 @@ pub mod budget;
 mod crops;
 pub mod detect;
 pub mod embed;
+pub mod encode;
 pub mod enhance;
 pub mod heads;
 pub mod options;
@@ -54,6 +56,8 @@ pub struct Pipeline {
     pub detector: Detector,
     /// Makes vectors.
     pub embedder: Embedder,
+    /// Makes vectors of whole pictures, where the settings name a model for it.
+    pub encoder: Option<Encoder>,
     /// Measures quality on a device, where one does.
     pub grader: Option<Grader>,
     /// Makes the detector's input from pictures.
@@ -215,6 +219,19 @@ impl Pipeline {
                 dim: self.embedder.dim,
                 contract: self.embedder.contract.clone(),
             });
-        ModelsUsed { detector, embedder }
+        let encoder = self
+            .encoder
+            .as_ref()
+            .filter(|_| operations.contains(&Operation::ImageEmbedding))
+            .map(|encoder| EmbedderUsed {
+                id: encoder.spec.id.clone(),
+                dim: encoder.dim,
+                contract: encoder.contract.clone(),
+            });
+        ModelsUsed {
+            detector,
+            embedder,
+            encoder,
+        }
     }
 }

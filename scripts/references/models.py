@@ -1,9 +1,10 @@
 """Make the tiny models that stand in for weights which cannot be shipped. Needs onnx and numpy.
 
-    models.py FOLDER     writes scrfd-64.onnx and arcface-tiny.onnx
+    models.py FOLDER     writes scrfd-64.onnx, arcface-tiny.onnx, encoder-tiny.onnx and encoder-nhwc.onnx
 
 They have the inputs and outputs of the stock files and next to no arithmetic: the SCRFD one finds one face
-wherever it looks, and the ArcFace one answers with the means of the channels, spread over 512 values.
+wherever it looks, the ArcFace one answers with the means of the channels, spread over 512 values, and the encoders
+with the means of the channels in 16 squares, as a vision transformer gives its tokens, and spread over 8 values.
 """
 import sys
 from pathlib import Path
@@ -58,6 +59,29 @@ def arcface() -> onnx.ModelProto:
     return model(helper.make_graph(nodes, "arcface", [image], [vector], [from_array(weights, "weights")]))
 
 
+def encoder(channels_last: bool) -> onnx.ModelProto:
+    weights = np.random.default_rng(2).standard_normal((48, 8)).astype(np.float32)
+    shape = ["N", 32, 32, 3] if channels_last else ["N", 3, 32, 32]
+    planes = "planes" if channels_last else "pixel_values"
+    nodes = [helper.make_node("Transpose", ["pixel_values"], [planes], perm=[0, 3, 1, 2])] if channels_last else []
+    nodes += [
+        helper.make_node("AveragePool", [planes], ["pooled"], kernel_shape=[8, 8], strides=[8, 8]),
+        helper.make_node("Reshape", ["pooled", "squares"], ["planar"]),
+        helper.make_node("Transpose", ["planar"], ["last_hidden_state"], perm=[0, 2, 1]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["image_embeds"]),
+        helper.make_node("Shape", ["flat"], ["shape"]),
+    ]
+    image = helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, shape)
+    outputs = [
+        helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
+        helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["N", 16, 3]),
+        helper.make_tensor_value_info("image_embeds", TensorProto.FLOAT, ["N", 8]),
+    ]
+    constants = [from_array(weights, "weights"), from_array(np.array([0, 3, 16], np.int64), "squares")]
+    return model(helper.make_graph(nodes, "encoder", [image], outputs, constants))
+
+
 def model(graph: onnx.GraphProto) -> onnx.ModelProto:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.checker.check_model(made)
@@ -68,3 +92,5 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     onnx.save(scrfd(), folder / "scrfd-64.onnx")
     onnx.save(arcface(), folder / "arcface-tiny.onnx")
+    onnx.save(encoder(channels_last=False), folder / "encoder-tiny.onnx")
+    onnx.save(encoder(channels_last=True), folder / "encoder-nhwc.onnx")

@@ -101,6 +101,7 @@ impl Loader<'_> {
         let spec = self.registry.get(id)?;
         let role = match operation {
             Operation::FaceEmbedding => Role::Embedder,
+            Operation::ImageEmbedding => Role::Encoder,
             _ => Role::Detector,
         };
         anyhow::ensure!(
@@ -110,16 +111,16 @@ impl Loader<'_> {
         );
         let dir = &self.config.models.dir;
         spec.verify_file(dir)?;
-        let side = match role {
-            Role::Detector => self.config.detection.det_size,
-            Role::Embedder => spec.input.width,
-        } as usize;
+        let side = self.config.detection.det_size as usize;
         let subject = Subject {
             name: spec.id.clone(),
             source: Source::File(spec.path(dir)),
             fixed: spec.batch.fixed(),
             precisions: precisions(role),
-            row_shape: [3, side, side],
+            row_shape: match role {
+                Role::Detector => [3, side, side],
+                Role::Embedder | Role::Encoder => spec.input.row_shape(),
+            },
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
         let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
@@ -287,7 +288,8 @@ impl OnDevice for PictureDevice {
 fn precisions(role: Role) -> &'static [Precision] {
     match role {
         Role::Embedder => &[Precision::Reduced, Precision::Full],
-        Role::Detector => &[Precision::Full],
+        // Of what other models make of bf16 nothing is known.
+        Role::Detector | Role::Encoder => &[Precision::Full],
     }
 }
 

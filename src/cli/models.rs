@@ -101,10 +101,7 @@ fn list(
         let input = &model.input;
         table.add_row([
             model.id.clone(),
-            match model.role {
-                Role::Detector => "detector".into(),
-                Role::Embedder => "embedder".into(),
-            },
+            model.role.to_string(),
             model.family.name().into(),
             format!("{}×{}", input.width, input.height),
             model.dim.map_or_else(String::new, |dim| dim.to_string()),
@@ -238,7 +235,7 @@ fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
     if let FileState::Different { found } = state {
         all["found_sha256"] = found.into();
     }
-    if model.role == Role::Embedder {
+    if model.role != Role::Detector {
         all["contract"] = model.contract().into();
         if let Some(thresholds) = all["thresholds"].as_object_mut() {
             thresholds.retain(|key, _| key.starts_with("cosine"));

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Bytes that are kept for the head, whose length is not known before the last row.
-const HEAD: usize = 512;
+pub(super) const HEAD: usize = 512;
 
 /// What to preprocess, and how.
 #[derive(Debug, Args)]
@@ -254,7 +254,7 @@ async fn row_of(app: &App, found: &files::Found, plan: &PreprocessPlan) -> Resul
 }
 
 /// Where it is written which row is which picture.
-fn beside(out: &Path) -> PathBuf {
+pub(super) fn beside(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(".index.jsonl");
     name.into()

@@ -1,4 +1,4 @@
-//! `facescan scan` and `facescan embed`: the pipeline on files, in constant memory.
+//! `facescan scan`, and `facescan embed` where it prints faces: the pipeline on files, in constant memory.
 
 use std::{
     fmt::Display,
@@ -36,7 +36,7 @@ mod table;
 pub struct ScanArgs {
     /// Pictures, or folders of them.
     #[arg(required = true, value_name = "FILE|DIR")]
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// How to print the results.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     format: Format,
@@ -69,13 +69,13 @@ pub struct ScanArgs {
     embedding_format: Option<EmbeddingFormat>,
     /// Keep the results in the database, and answer from it what was scanned before.
     #[arg(long)]
-    store: bool,
+    pub(super) store: bool,
     /// Add the milliseconds by stage.
     #[arg(long)]
     timings: bool,
     /// Pictures in work at a time; 0 for one more than there are CPU workers.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
-    jobs: usize,
+    pub(super) jobs: usize,
 }
 
 /// How results are printed.
@@ -103,18 +103,44 @@ struct Line<'a> {
 }
 
 impl ScanArgs {
-    fn request(&self) -> ScanRequest {
+    /// Refuses paths where nothing is.
+    pub(super) fn check_paths(&self) -> anyhow::Result<()> {
+        for path in &self.paths {
+            anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
+        }
+        Ok(())
+    }
+
+    /// Refuses what has no meaning where vectors are written and results are not printed.
+    pub(super) fn check_prints_vectors(&self) -> anyhow::Result<()> {
+        let printed = [
+            ("--draw", self.draw.is_some()),
+            ("--format table", self.format == Format::Table),
+            ("--quality", self.quality),
+            ("--embedding-format", self.embedding_format.is_some()),
+            ("--timings", self.timings),
+        ];
+        match printed.into_iter().find(|(_, is_there)| *is_there) {
+            Some((option, _)) => anyhow::bail!(
+                "{option}: is for results on standard output; leave it out with --out and --kind image"
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// What is asked of each picture; what the command line does not say has its default.
+    pub(super) fn request(&self) -> ScanRequest {
         ScanRequest {
             min_score: self.min_score,
             det_size: self.det_size,
             second_det_size: self.second_det_size,
             max_faces: self.max_faces,
             min_face_size: self.min_face_size,
-            quality: Some(self.quality),
-            aligned: Some(self.aligned),
+            quality: self.quality.then_some(true),
+            aligned: self.aligned.then_some(true),
             embedding_format: self.embedding_format,
             store: Some(self.store),
-            timings: Some(self.timings),
+            timings: self.timings.then_some(true),
             ..ScanRequest::default()
         }
     }
@@ -135,9 +161,7 @@ pub fn run(
         // Nothing is kept, so no file may appear.
         config.database.url = Some("sqlite::memory:".to_owned().into());
     }
-    for path in &args.paths {
-        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
-    }
+    args.check_paths()?;
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
         let thresholds = &app.pipeline.detector.spec.thresholds;

@@ -22,6 +22,8 @@ pub struct Devices {
     pub image_enhancement: Option<bool>,
     /// Whether quality is measured on the accelerator.
     pub quality_checks: Option<bool>,
+    /// Whether whole pictures are embedded on the accelerator.
+    pub image_embedding: Option<bool>,
     /// Which accelerator.
     pub backend: Backend,
     /// Which of several, by its number.
@@ -40,6 +42,8 @@ pub struct Devices {
     pub image_enhancement_on: Option<DeviceName>,
     /// Where quality is measured.
     pub quality_checks_on: Option<DeviceName>,
+    /// Where whole pictures are embedded.
+    pub image_embedding_on: Option<DeviceName>,
     /// Runs in a row that fail before a device is let alone.
     pub failures_to_trip: u32,
     /// How long it is let alone the first time.
@@ -62,6 +66,7 @@ impl Devices {
             image_processing: on(self.image_processing),
             image_enhancement: on(self.image_enhancement),
             quality_checks: on(self.quality_checks),
+            image_embedding: on(self.image_embedding),
         }
     }
 }
@@ -142,6 +147,8 @@ pub struct Toggles {
     pub image_enhancement: bool,
     /// Measuring quality.
     pub quality_checks: bool,
+    /// Embedding whole pictures.
+    pub image_embedding: bool,
 }
 
 /// An accelerator, or how to choose one.
@@ -208,6 +215,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::typed("devices.image_processing", Kind::Flag, TOGGLE),
     Rule::typed("devices.image_enhancement", Kind::Flag, TOGGLE),
     Rule::typed("devices.quality_checks", Kind::Flag, TOGGLE),
+    Rule::typed("devices.image_embedding", Kind::Flag, TOGGLE),
     Rule::typed(
         "devices.backend",
         Kind::Choice,
@@ -240,6 +248,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::typed("devices.image_processing_on", Kind::Text, DEVICE),
     Rule::typed("devices.image_enhancement_on", Kind::Text, DEVICE),
     Rule::typed("devices.quality_checks_on", Kind::Text, DEVICE),
+    Rule::typed("devices.image_embedding_on", Kind::Text, DEVICE),
     Rule::checked(
         "devices.failures_to_trip",
         Kind::Yaml,

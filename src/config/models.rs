@@ -18,6 +18,8 @@ pub struct Models {
     pub detector: String,
     /// Registry id of the embedder. Whether there is such an entry is checked where the registry is read.
     pub embedder: String,
+    /// Registry id of the encoder of whole pictures; `None` for none.
+    pub encoder: Option<String>,
 }
 
 pub(super) const RULES: &[Rule] = &[
@@ -38,5 +40,16 @@ pub(super) const RULES: &[Rule] = &[
         Kind::Text,
         "the id of a model in the registry",
         |c| !c.models.embedder.trim().is_empty(),
+    ),
+    Rule::checked(
+        "models.encoder",
+        Kind::Text,
+        "the id of an encoder in the registry, or null",
+        |c| {
+            c.models
+                .encoder
+                .as_ref()
+                .is_none_or(|id| !id.trim().is_empty())
+        },
     ),
 ];

@@ -21,13 +21,14 @@ pub const PREFIX: &str = "FACESCAN__";
 pub const CONFIG_FILE: &str = "FACESCAN_CONFIG";
 
 /// The variables with a short name, and the settings that they set.
-pub const SHORT_NAMES: [(&str, &str); 27] = [
+pub const SHORT_NAMES: [(&str, &str); 28] = [
     ("ALL_GPU", "devices.all_gpu"),
     ("FACE_DETECTION_GPU", "devices.face_detection"),
     ("FACE_EMBEDDING_GPU", "devices.face_embedding"),
     ("IMAGE_PROCESSING_GPU", "devices.image_processing"),
     ("IMAGE_ENHANCEMENT_GPU", "devices.image_enhancement"),
     ("QUALITY_CHECKS_GPU", "devices.quality_checks"),
+    ("IMAGE_EMBEDDING_GPU", "devices.image_embedding"),
     ("GPU_BACKEND", "devices.backend"),
     ("GPU_DEVICE_ID", "devices.device_id"),
     ("GPU_MEMORY_LIMIT_GB", "devices.memory_limit_gb"),

@@ -350,7 +350,7 @@ mod tests {
     fn an_unknown_option_is_named() {
         let error = read("det_sise=320").unwrap_err().to_string();
         assert!(
-            error.starts_with("option `det_sise`: is unknown, expected one of `min_score`"),
+            error.starts_with("option `det_sise`: is unknown, expected one of `kind`, `min_score`"),
             "{error}"
         );
     }

@@ -2,6 +2,7 @@
 
 pub mod devices;
 pub mod docs;
+mod encode;
 pub mod enhance;
 pub mod faces;
 pub mod health;

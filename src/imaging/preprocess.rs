@@ -33,6 +33,18 @@ pub enum Profile {
     Opencv,
 }
 
+impl Profile {
+    /// The name in settings and contracts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Torchvision => "torchvision",
+            Self::Jax => "jax",
+            Self::Pil => "pil",
+            Self::Opencv => "opencv",
+        }
+    }
+}
+
 /// How a picture is fitted to the set size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -48,6 +60,18 @@ pub enum Mode {
     ShortSide,
 }
 
+impl Mode {
+    /// The name in settings and contracts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stretch => "stretch",
+            Self::Letterbox => "letterbox",
+            Self::CenterCrop => "center_crop",
+            Self::ShortSide => "short_side",
+        }
+    }
+}
+
 /// In which order a row's values lie. N, the pictures of a batch, is outermost in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
@@ -57,6 +81,13 @@ pub enum Layout {
     Nchw,
     /// Pixel by pixel, row by row.
     Nhwc,
+}
+
+impl Layout {
+    /// Whether the channels come first.
+    pub fn is_nchw(&self) -> bool {
+        *self == Self::Nchw
+    }
 }
 
 /// How pictures become rows of f32 values.

@@ -51,6 +51,7 @@ pub fn asked_for(devices: &config::Devices, operation: Operation) -> Option<(Bac
         Operation::ImageProcessing => (toggles.image_processing, devices.image_processing_on),
         Operation::ImageEnhancement => (toggles.image_enhancement, devices.image_enhancement_on),
         Operation::QualityChecks => (toggles.quality_checks, devices.quality_checks_on),
+        Operation::ImageEmbedding => (toggles.image_embedding, devices.image_embedding_on),
     };
     let backend = own.map_or(devices.backend, |own| own.backend);
     let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn without_toggles_everything_is_asked_of_the_cpu() {
-        assert_eq!(asked(&[("GPU_BACKEND", "cuda")]), [None; 5]);
+        assert_eq!(asked(&[("GPU_BACKEND", "cuda")]), [None; 6]);
     }
 
     #[test]
@@ -336,6 +337,7 @@ mod tests {
                 Some((Backend::Webgpu, 2)),
                 Some((Backend::Cuda, 5)),
                 None,
+                Some((Backend::Cuda, 2)),
             ]
         );
     }
@@ -347,6 +349,6 @@ mod tests {
             ("GPU_BACKEND", "cpu"),
             ("FACESCAN__DEVICES__FACE_DETECTION_ON", "cuda:1"),
         ]);
-        assert_eq!(asked, [None; 5]);
+        assert_eq!(asked, [None; 6]);
     }
 }

@@ -1,4 +1,4 @@
-//! The five operations that have a device toggle of their own.
+//! The operations that have a device toggle of their own.
 
 use serde::Serialize;
 
@@ -16,16 +16,19 @@ pub enum Operation {
     ImageEnhancement,
     /// Blur, brightness, contrast, sharpness and pose.
     QualityChecks,
+    /// Turning a whole picture into a vector, where `models.encoder` is set.
+    ImageEmbedding,
 }
 
 impl Operation {
     /// Every operation, in the order answers list them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::FaceDetection,
         Self::FaceEmbedding,
         Self::ImageProcessing,
         Self::ImageEnhancement,
         Self::QualityChecks,
+        Self::ImageEmbedding,
     ];
 
     /// The name used in answers, settings and logs.
@@ -36,6 +39,7 @@ impl Operation {
             Self::ImageProcessing => "image_processing",
             Self::ImageEnhancement => "image_enhancement",
             Self::QualityChecks => "quality_checks",
+            Self::ImageEmbedding => "image_embedding",
         }
     }
 }

@@ -20,9 +20,13 @@ use std::{
 
 use serde_json::Value;
 
+use crate::config;
+
 pub use contract::{ALIGNMENT, PREPROCESSING_VERSION};
 pub use error::RegistryError;
-pub use spec::{Batch, Family, InputSpec, ModelSpec, PrepareSpec, Recipe, Role, Thresholds};
+pub use spec::{
+    Batch, Family, InputSpec, ModelSpec, Pooling, PrepareSpec, Recipe, Role, Thresholds,
+};
 
 const EMBEDDED: &str = include_str!("../../configs/models.yaml");
 
@@ -57,11 +61,12 @@ impl Registry {
     }
 
     /// The built-in registry with the entries of `file`, if one is given: an entry with a known id replaces the
-    /// built-in one as a whole, another one is added.
+    /// built-in one as a whole, another one is added. Encoders that do not say how their pictures are resized have
+    /// them resized as `usual` says.
     ///
     /// # Errors
     /// When the file cannot be read, or an entry is not valid; the error names the model and the field.
-    pub fn load(file: Option<&Path>) -> Result<Self, RegistryError> {
+    pub fn load(file: Option<&Path>, usual: &config::Preprocess) -> Result<Self, RegistryError> {
         let mut registry = Self::embedded()?;
         if let Some(path) = file {
             let text = fs::read_to_string(path).map_err(|source| RegistryError::Read {
@@ -74,6 +79,10 @@ impl Registry {
                     None => registry.models.push(model),
                 }
             }
+        }
+        let models = registry.models.iter_mut();
+        for encoder in models.filter(|model| model.role == Role::Encoder) {
+            encoder.input.resize_as(usual);
         }
         Ok(registry)
     }

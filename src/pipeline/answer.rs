@@ -46,6 +46,9 @@ pub struct ModelsUsed {
     /// Makes the vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<EmbedderUsed>,
+    /// Makes the vectors of whole pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<EmbedderUsed>,
 }
 
 /// A detector, by id and content.

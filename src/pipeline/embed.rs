@@ -112,7 +112,7 @@ impl Embedder {
 }
 
 /// L2 normalisation; `None` for a vector without a direction.
-fn normalise(raw: &[f32]) -> Option<Embedding> {
+pub(super) fn normalise(raw: &[f32]) -> Option<Embedding> {
     let norm = raw.iter().map(|value| value * value).sum::<f32>().sqrt();
     (norm.is_finite() && norm > 0.0).then(|| Embedding {
         vector: raw.iter().map(|value| value / norm).collect(),

@@ -80,7 +80,7 @@ impl Head {
             Family::Yunet => Some(Self::Yunet),
             Family::Scrfd => Some(Self::Scrfd),
             Family::Centerface => Some(Self::Centerface),
-            Family::Sface | Family::Arcface => None,
+            Family::Sface | Family::Arcface | Family::Image => None,
         }
     }
 

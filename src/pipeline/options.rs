@@ -9,6 +9,7 @@ use crate::{
     error::Error,
     imaging::quality::acceptance::Preset,
     inference::registry::Thresholds,
+    pipeline::encode::EmbedKind,
 };
 
 /// Which operation a request is for.
@@ -39,6 +40,10 @@ impl ScanKind {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ScanRequest {
+    /// What vectors are made of, for `/embed`: `face` (default), or `image` for whole pictures, which takes no option
+    /// about faces and stores nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<EmbedKind>,
     /// Lowest detection score of a face, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
@@ -232,6 +237,15 @@ fn limit(max_faces: usize) -> Option<usize> {
 }
 
 impl ScanRequest {
+    /// The name of the first option that is there.
+    pub(super) fn first_set(&self) -> Option<String> {
+        // Absent options are not written.
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(set)) => set.into_iter().next().map(|(name, _)| name),
+            _ => None,
+        }
+    }
+
     /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
     ///
     /// # Errors
@@ -242,6 +256,9 @@ impl ScanRequest {
         config: &Config,
         thresholds: &Thresholds,
     ) -> Result<ScanOptions, Error> {
+        if self.kind == Some(EmbedKind::Image) {
+            return Err(Error::invalid_option("kind", "image is for /embed"));
+        }
         let asked = DetectRequest {
             min_score: self.min_score,
             nms_iou: self.nms_iou,

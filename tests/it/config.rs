@@ -188,6 +188,7 @@ fn all_gpu_is_the_toggle_of_operations_without_one() {
         image_processing: on,
         image_enhancement: on,
         quality_checks: on,
+        image_embedding: on,
     };
     assert_eq!(Setup::new().config().devices.toggles(), all(false));
     let setup = Setup::new().env("ALL_GPU", "true");

@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 
 use crate::support::app::{TestApp, numbers, picture, settings_for};
 
-fn fixture(name: &str) -> PathBuf {
+pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/models")
         .join(name)
 }
 
-fn sha256(path: &Path) -> String {
+pub fn sha256(path: &Path) -> String {
     let digest = Sha256::digest(std::fs::read(path).unwrap());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,6 +7,7 @@ mod bench;
 mod command;
 mod config;
 mod devices;
+mod encode;
 mod errors;
 mod families;
 mod formats;

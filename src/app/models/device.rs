@@ -150,6 +150,7 @@ impl Loader<'_> {
         // One for each model, and one for each graph of whole pictures.
         let sessions_of = |operation| match operation {
             Operation::ImageEnhancement => Steps::ALL.len(),
+            Operation::ImageEmbedding if self.config.models.encoder.is_none() => 0,
             _ => 1,
         };
         let models: usize = Operation::ALL

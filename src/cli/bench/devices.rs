@@ -98,8 +98,14 @@ impl fmt::Display for DevicesArgs {
 }
 
 impl DevicesArgs {
-    fn operations(&self) -> Vec<Operation> {
-        distinct(&self.operations, &Operation::ALL)
+    /// The operations that are measured: without an encoder, whole pictures are embedded only where that is asked for,
+    /// and refused.
+    fn operations(&self, has_encoder: bool) -> Vec<Operation> {
+        let mut operations = distinct(&self.operations, &Operation::ALL);
+        operations.retain(|operation| {
+            *operation != Operation::ImageEmbedding || has_encoder || !self.operations.is_empty()
+        });
+        operations
     }
 
     fn sizes(&self) -> Vec<Size> {
@@ -154,7 +160,7 @@ async fn measure(
             materials = session.materials(pictures, &args.sizes()).await?;
         }
         for material in &materials {
-            for operation in args.operations() {
+            for operation in args.operations(settings.config.models.encoder.is_some()) {
                 let cell = session.measure(operation, material).await?;
                 eprintln!(
                     "{} {} {}: {} a batch on {}",

@@ -11,7 +11,7 @@ use crate::http::AppState;
 pub struct ModelEntry {
     /// The registry's id.
     id: String,
-    /// `detector` or `embedder`.
+    /// `detector`, `embedder` or `encoder`.
     #[schema(example = "detector")]
     role: String,
     /// How its inputs and outputs are laid out.
@@ -25,10 +25,10 @@ pub struct ModelEntry {
     commercial_use: bool,
     /// Where the weights come from.
     source: String,
-    /// Length of an embedder's vectors.
+    /// Length of an embedder's or encoder's vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     dim: Option<usize>,
-    /// What an embedder's vectors can be compared with: those of the same contract.
+    /// What these vectors can be compared with: those of the same contract.
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<String>,
     /// Whether this server runs it.
@@ -39,7 +39,12 @@ pub struct ModelEntry {
 #[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>)))]
 pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
     let pipeline = &state.pipeline;
-    let loaded = [&pipeline.detector.spec.id, &pipeline.embedder.spec.id];
+    let encoder = pipeline.encoder.as_ref().map(|encoder| &encoder.spec.id);
+    let loaded = [
+        Some(&pipeline.detector.spec.id),
+        Some(&pipeline.embedder.spec.id),
+        encoder,
+    ];
     let entries = state
         .registry
         .iter()
@@ -53,7 +58,7 @@ pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
             source: spec.source.clone(),
             dim: spec.dim,
             contract: spec.dim.map(|_| spec.contract()),
-            loaded: loaded.contains(&&spec.id),
+            loaded: loaded.contains(&Some(&spec.id)),
         })
         .collect();
     Json(entries)

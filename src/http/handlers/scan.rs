@@ -18,11 +18,15 @@ use crate::{
     ingest::source::ImageInput,
     pipeline::{
         answer::{Answer, ImageResult, Outcome, ScanResult, Timings},
+        encode::EmbedKind,
         options::{ScanKind, ScanOptions, ScanRequest},
     },
 };
 
-use super::several;
+use super::{
+    encode::{EmbedResult, encode},
+    several,
+};
 
 /// Finds the faces of pictures.
 #[utoipa::path(
@@ -47,7 +51,7 @@ pub async fn detect(
     scan(&state, ScanKind::Detect, id, &headers, request).await
 }
 
-/// Finds the faces of pictures and turns each into a vector.
+/// Finds the faces of pictures and turns each into a vector; with `kind=image` turns whole pictures into vectors.
 #[utoipa::path(
     post, path = "/embed", tag = "scan", params(ScanRequest),
     request_body(
@@ -57,7 +61,7 @@ pub async fn detect(
         ),
     ),
     responses(
-        (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
+        (status = 200, description = "One result for each picture, in order", content((Answer<EmbedResult> = "application/json"), (Answer<EmbedResult> = "application/msgpack"))),
         Failure,
     )
 )]
@@ -67,6 +71,9 @@ pub async fn embed(
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, Error> {
+    if request.options.kind == Some(EmbedKind::Image) {
+        return encode(&state, id, &headers, request).await;
+    }
     scan(&state, ScanKind::Embed, id, &headers, request).await
 }
 

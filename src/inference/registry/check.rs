@@ -3,6 +3,10 @@
 use serde_json::Value;
 
 use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, Role};
+use crate::{
+    config::LONGEST_SIDE,
+    imaging::preprocess::{Layout, Mode},
+};
 
 /// Reads and checks one entry; `number` (from 0) names it when it has no id.
 pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
@@ -39,10 +43,15 @@ fn check(model: &ModelSpec) -> Result<(), RegistryError> {
         &match role {
             Role::Detector => format!("a {name} model is a detector"),
             Role::Embedder => format!("a {name} model is an embedder"),
+            Role::Encoder => format!("a model of family {name} is an encoder"),
         },
     )?;
     require(is_sha256(&model.sha256), "sha256", NOT_A_SHA256)?;
+    if role != Role::Encoder {
+        check_is_for_faces(model)?;
+    }
     match role {
+        Role::Encoder => check_encoder(model)?,
         Role::Detector => {
             check_size(model)?;
             require(model.dim.is_none(), "dim", "a detector gives no vector")?;
@@ -89,6 +98,43 @@ fn check(model: &ModelSpec) -> Result<(), RegistryError> {
         require(fits, "prepare.recipe", "is for another family")?;
     }
     Ok(())
+}
+
+/// What only encoders have is refused in other entries, where it would do nothing.
+fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
+    let input = &model.input;
+    let absent = [
+        ("output", model.output.is_none()),
+        ("pooling", model.pooling.is_none()),
+        ("input.layout", input.layout == Layout::Nchw),
+        ("input.profile", input.profile.is_none()),
+        ("input.mode", input.mode.is_none()),
+        ("input.pad", input.pad.is_none()),
+    ];
+    match absent.into_iter().find(|(_, is_absent)| !is_absent) {
+        Some((field, _)) => Err(RegistryError::invalid(&model.id, field, "is for encoders")),
+        None => Ok(()),
+    }
+}
+
+fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
+    let refuse = |field, reason: &str| Err(RegistryError::invalid(&model.id, field, reason));
+    let input = &model.input;
+    if input.size_multiple.is_some() {
+        return refuse("input.size_multiple", "an encoder takes one size only");
+    }
+    for (field, side) in [("input.width", input.width), ("input.height", input.height)] {
+        if !(1..=LONGEST_SIDE).contains(&side) {
+            return refuse(field, "must be from 1 to 8192");
+        }
+    }
+    if input.mode == Some(Mode::ShortSide) {
+        return refuse("input.mode", "short_side gives pictures several sizes");
+    }
+    match model.dim {
+        Some(1..) => Ok(()),
+        _ => refuse("dim", "an encoder needs the length of its vector"),
+    }
 }
 
 /// A detector's grid has strides up to 32, and a side that is no multiple of them would leave a part of the

@@ -1,7 +1,7 @@
 //! Which embeddings may be compared.
 
-use super::{ModelSpec, digest};
-use crate::imaging::tensor::ChannelOrder;
+use super::{ModelSpec, Pooling, Role, digest};
+use crate::imaging::{preprocess::Preprocess, tensor::ChannelOrder};
 
 /// The template faces are aligned to: the five ArcFace points on a 112×112 crop, by a similarity transform.
 pub const ALIGNMENT: &str = "arcface-112-5pt";
@@ -26,6 +26,14 @@ impl ModelSpec {
     /// alignment <template>
     /// preprocessing <version>
     /// ```
+    ///
+    /// For whole pictures the lines after `scale` are others:
+    ///
+    /// ```text
+    /// picture <resize profile> <resize mode> <pad: three bytes as hex digits>
+    /// output <name, or - for the only one> <pooling, or ->
+    /// preprocessing <version>
+    /// ```
     pub fn contract(&self) -> String {
         let bits = |[a, b, c]: [f32; 3]| {
             let [a, b, c] = [a.to_bits(), b.to_bits(), c.to_bits()];
@@ -35,9 +43,13 @@ impl ModelSpec {
             ChannelOrder::Rgb => "rgb",
             ChannelOrder::Bgr => "bgr",
         };
+        let taken = match self.role {
+            Role::Encoder => self.picture_taken(),
+            Role::Detector | Role::Embedder => format!("alignment {ALIGNMENT}"),
+        };
         let text = format!(
             "facescan-embedding-1\nmodel {}\ninput {}x{}\nchannels {channels}\nmean {}\nscale {}\n\
-             alignment {ALIGNMENT}\npreprocessing {PREPROCESSING_VERSION}\n",
+             {taken}\npreprocessing {PREPROCESSING_VERSION}\n",
             self.sha256,
             self.input.width,
             self.input.height,
@@ -45,5 +57,19 @@ impl ModelSpec {
             bits(self.input.scale),
         );
         digest::sha256(text.as_bytes())[..32].to_owned()
+    }
+
+    fn picture_taken(&self) -> String {
+        let Preprocess {
+            profile, mode, pad, ..
+        } = self.input.preprocess();
+        let [r, g, b] = pad;
+        format!(
+            "picture {} {} {r:02x}{g:02x}{b:02x}\noutput {} {}",
+            profile.name(),
+            mode.name(),
+            self.output.as_deref().unwrap_or("-"),
+            self.pooling.map_or("-", Pooling::name),
+        )
     }
 }

@@ -1,7 +1,10 @@
 //! Whether a loaded graph takes and gives what its entry says.
 
 use super::{Batch, Family, ModelSpec, RegistryError};
-use crate::inference::tensor::{Port, Signature};
+use crate::{
+    imaging::preprocess::Layout,
+    inference::tensor::{Port, Signature},
+};
 
 impl ModelSpec {
     /// Compares the inputs and outputs of the loaded graph with this entry.
@@ -14,7 +17,7 @@ impl ModelSpec {
     pub fn check_signature(&self, signature: &Signature) -> Result<(), RegistryError> {
         self.check_input(&signature.inputs)?;
         let outputs = &signature.outputs;
-        if let Some(port) = outputs.iter().find(|port| !port.is_f32) {
+        if let Some(port) = outputs.iter().find(|port| !port.is_f32 && self.reads(port)) {
             return self.disagree(
                 "family",
                 "f32 outputs",
@@ -26,7 +29,13 @@ impl ModelSpec {
             Family::Scrfd => self.check_scrfd(outputs),
             Family::Centerface => self.check_centerface(outputs),
             Family::Sface | Family::Arcface => self.check_embedder(outputs),
+            Family::Image => self.check_encoder(outputs),
         }
+    }
+
+    /// Whether an output's values are of use: of an encoder's outputs one is, and the others may be of any type.
+    fn reads(&self, port: &Port) -> bool {
+        self.output.as_ref().is_none_or(|name| *name == port.name)
     }
 
     fn check_input(&self, inputs: &[Port]) -> Result<(), RegistryError> {
@@ -40,8 +49,12 @@ impl ModelSpec {
                 format!("`{}`", port.name),
             );
         }
-        let &[batch, channels, height, width] = port.dims.as_slice() else {
+        let &[batch, second, third, last] = port.dims.as_slice() else {
             return self.disagree("family", "a 4-dimensional input", described(port));
+        };
+        let (channels, height, width) = match self.input.layout {
+            Layout::Nchw => (second, third, last),
+            Layout::Nhwc => (last, second, third),
         };
         if !port.is_f32 {
             return self.disagree(
@@ -51,7 +64,11 @@ impl ModelSpec {
             );
         }
         if channels.is_some_and(|channels| channels != 3) {
-            return self.disagree("family", "an input with 3 channels", described(port));
+            let expected = match self.input.layout {
+                Layout::Nchw => "an input with 3 channels",
+                Layout::Nhwc => "an input with 3 channels, the last dimension (input.layout)",
+            };
+            return self.disagree("family", expected, described(port));
         }
         match (self.batch, batch) {
             (Batch::Dynamic, Some(rows)) => {
@@ -136,6 +153,41 @@ impl ModelSpec {
             return self.disagree("family", "an output of shape [N, dim]", described(port));
         };
         match (self.dim, found) {
+            (Some(expected), Some(found)) if expected != found => {
+                self.disagree("dim", expected.to_string(), found.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_encoder(&self, outputs: &[Port]) -> Result<(), RegistryError> {
+        let port = match (&self.output, outputs) {
+            (Some(name), _) => outputs.iter().find(|port| port.name == *name),
+            (None, [port]) => Some(port),
+            (None, _) => None,
+        };
+        let Some(port) = port else {
+            let expected = match &self.output {
+                Some(name) => format!("an output `{name}`"),
+                None => "one output, or the name of one of several".to_owned(),
+            };
+            return self.disagree("output", expected, listed(outputs));
+        };
+        // Pooled features may keep sides of 1 behind the vector.
+        let of_one = |dims: &[Option<usize>]| dims.iter().all(|dim| dim.is_none_or(|dim| dim == 1));
+        let vector = match (self.pooling, port.dims.as_slice()) {
+            (Some(_), &[_, _, vector]) => vector,
+            (Some(pooling), _) => {
+                let expected = format!("{}, of an output [N, tokens, dim]", pooling.name());
+                return self.disagree("pooling", expected, described(port));
+            }
+            (None, &[_, vector, ref rest @ ..]) if of_one(rest) => vector,
+            (None, _) => {
+                let expected = "an output [N, dim], or a pooling for one of [N, tokens, dim]";
+                return self.disagree("output", expected, described(port));
+            }
+        };
+        match (self.dim, vector) {
             (Some(expected), Some(found)) if expected != found => {
                 self.disagree("dim", expected.to_string(), found.to_string())
             }

@@ -4,7 +4,13 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::imaging::tensor::{ChannelOrder, Normalisation};
+use crate::{
+    config,
+    imaging::{
+        preprocess::{Layout, Mode, Preprocess, Profile},
+        tensor::{ChannelOrder, Normalisation},
+    },
+};
 
 /// Everything the registry says about a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,9 +34,15 @@ pub struct ModelSpec {
     pub source: String,
     /// What it takes.
     pub input: InputSpec,
-    /// Length of the embedding; embedders only.
+    /// Length of the embedding; embedders and encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
+    /// Which output the embedding is, by the graph's name; the only one when absent. Encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// How an output of several vectors a picture becomes one. Encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<Pooling>,
     /// How many rows a run takes.
     #[serde(default)]
     pub batch: Batch,
@@ -50,6 +62,8 @@ pub enum Role {
     Detector,
     /// Turns an aligned 112×112 crop into a vector.
     Embedder,
+    /// Turns a whole picture into a vector.
+    Encoder,
 }
 
 impl fmt::Display for Role {
@@ -57,6 +71,7 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Self::Detector => "detector",
             Self::Embedder => "embedder",
+            Self::Encoder => "encoder",
         })
     }
 }
@@ -75,6 +90,8 @@ pub enum Family {
     Sface,
     /// ArcFace and its relatives: one vector.
     Arcface,
+    /// Any encoder of whole pictures: one vector, or one for each token.
+    Image,
 }
 
 impl Family {
@@ -83,6 +100,7 @@ impl Family {
         match self {
             Self::Yunet | Self::Scrfd | Self::Centerface => Role::Detector,
             Self::Sface | Self::Arcface => Role::Embedder,
+            Self::Image => Role::Encoder,
         }
     }
 
@@ -94,6 +112,7 @@ impl Family {
             Self::Centerface => "centerface",
             Self::Sface => "sface",
             Self::Arcface => "arcface",
+            Self::Image => "image",
         }
     }
 }
@@ -104,7 +123,8 @@ impl fmt::Display for Family {
     }
 }
 
-/// What a model takes: one f32 tensor `[N, 3, height, width]` with `x' = (x − mean) · scale`, x in 0..255.
+/// What a model takes: one f32 tensor `[N, 3, height, width]`, or `[N, height, width, 3]`, with
+/// `x' = (x − mean) · scale`, x in 0..255.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputSpec {
@@ -124,6 +144,19 @@ pub struct InputSpec {
     pub mean: [f32; 3],
     /// Multiplied after that, in `channel_order`.
     pub scale: [f32; 3],
+    /// Whether the channels come first. Encoders; the others take them first.
+    #[serde(default, skip_serializing_if = "Layout::is_nchw")]
+    pub layout: Layout,
+    /// Whose resize the model was trained with; `preprocess.profile` when absent. Encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// How a picture of another aspect is fitted; `preprocess.mode` when absent. Encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The colour of a letterbox's bars, red, green and blue in 0..255, before normalisation; `preprocess.pad` when
+    /// absent. Encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pad: Option<[u8; 3]>,
 }
 
 impl InputSpec {
@@ -136,11 +169,67 @@ impl InputSpec {
         }
     }
 
+    /// Fills in from the settings how an encoder's pictures are resized, where its entry does not say.
+    pub(super) fn resize_as(&mut self, usual: &config::Preprocess) {
+        self.profile.get_or_insert(usual.profile);
+        self.mode.get_or_insert(usual.mode);
+        self.pad.get_or_insert(usual.pad);
+    }
+
+    /// How an encoder's pictures become its input, with the channels as red, green and blue.
+    pub fn preprocess(&self) -> Preprocess {
+        let rgb = |mut channels: [f32; 3]| {
+            if self.channel_order == ChannelOrder::Bgr {
+                channels.reverse();
+            }
+            channels
+        };
+        Preprocess {
+            height: self.height,
+            width: self.width,
+            profile: self.profile.unwrap_or_default(),
+            mode: self.mode.unwrap_or_default(),
+            layout: self.layout,
+            pad: self.pad.unwrap_or_default(),
+            mean: rgb(self.mean).map(|mean| (f64::from(mean) / 255.0) as f32),
+            std: rgb(self.scale).map(|scale| (1.0 / (f64::from(scale) * 255.0)) as f32),
+        }
+    }
+
+    /// The shape of a row at the default size.
+    pub fn row_shape(&self) -> [usize; 3] {
+        let (width, height) = (self.width as usize, self.height as usize);
+        match self.layout {
+            Layout::Nchw => [3, height, width],
+            Layout::Nhwc => [height, width, 3],
+        }
+    }
+
     /// Whether the model takes squares of `side` pixels.
     pub fn takes_square(&self, side: u32) -> bool {
         match self.size_multiple {
             Some(multiple) => side.is_multiple_of(multiple),
             None => self.width == side && self.height == side,
+        }
+    }
+}
+
+/// How an output of several vectors, `[N, tokens, dim]`, becomes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pooling {
+    /// The first of them, the class token of vision transformers.
+    First,
+    /// The mean of all of them.
+    Mean,
+}
+
+impl Pooling {
+    /// The name in the registry.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Mean => "mean",
         }
     }
 }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::imaging::tensor::ChannelOrder;
+use crate::imaging::{
+    preprocess::{Layout, Mode, Profile},
+    tensor::ChannelOrder,
+};
 use crate::inference::tensor::{Port, Signature};
 
 fn entry(id: &str, change: impl FnOnce(&mut Value)) -> Value {
@@ -22,6 +25,24 @@ fn port(name: &str, dims: &[Option<usize>]) -> Port {
 }
 
 const ANY: Option<usize> = None;
+
+fn usual() -> config::Preprocess {
+    let (settings, _) = config::Config::load(&config::Sources::default()).unwrap();
+    settings.preprocess
+}
+
+/// An encoder's entry.
+fn encoder(change: impl FnOnce(&mut Value)) -> Value {
+    entry("sface-2021dec", |model| {
+        model["role"] = "encoder".into();
+        model["family"] = "image".into();
+        let model = model.as_object_mut().unwrap();
+        model.retain(|key, _| key != "prepare" && key != "thresholds");
+        let mut model_value = Value::Object(std::mem::take(model));
+        change(&mut model_value);
+        *model = model_value.as_object().unwrap().clone();
+    })
+}
 
 #[test]
 fn the_embedded_registry_is_valid_and_survives_writing() {
@@ -46,7 +67,7 @@ fn the_commented_examples_are_valid() {
     }
     let models = parse(&text, Path::new("examples")).unwrap();
     let ids: Vec<&str> = models.iter().map(|model| model.id.as_str()).collect();
-    assert_eq!(ids, ["scrfd-10g", "arcface-r50"]);
+    assert_eq!(ids, ["scrfd-10g", "arcface-r50", "clip-vit-b32"]);
     let one = "1".parse().unwrap();
     assert_eq!(models[0].batch, Batch::Fixed(one));
     assert_eq!(models[1].dim, Some(512));
@@ -60,7 +81,7 @@ fn a_file_replaces_by_id_and_adds() {
     let new = entry("sface-2021dec", |model| model["id"] = "new".into());
     let text = serde_json::json!({ "models": [mine, new] }).to_string();
     fs::write(&path, text).unwrap();
-    let registry = Registry::load(Some(&path)).unwrap();
+    let registry = Registry::load(Some(&path), &usual()).unwrap();
     assert_eq!(registry.iter().count(), 4);
     assert_eq!(registry.get("sface-2021dec").unwrap().licence, "mine");
     assert_eq!(registry.get("new").unwrap().dim, Some(128));
@@ -98,7 +119,7 @@ fn a_wrong_value_names_the_model_and_the_field() {
     assert_eq!(
         fault("yunet-2023mar", |m| m["input"]["colour"] = "rgb".into()),
         "model `yunet-2023mar`: field `input.colour`: unknown field `colour`, expected one of `name`, `width`, \
-         `height`, `size_multiple`, `channel_order`, `mean`, `scale`"
+         `height`, `size_multiple`, `channel_order`, `mean`, `scale`, `layout`, `profile`, `mode`, `pad`"
     );
     assert!(
         fault("yunet-2023mar", |m| m["input"]["mean"][1] = "x".into())
@@ -171,6 +192,75 @@ fn the_contract_is_stable_and_follows_what_moves_embeddings() {
     renamed.id = "other".into();
     renamed.file = "elsewhere.onnx".into();
     assert_eq!(renamed.contract(), sface.contract());
+}
+
+#[test]
+fn an_encoders_contract_follows_the_resize_and_the_output() {
+    let spec = check::read(encoder(|_| ()), 0).unwrap();
+    assert_eq!(spec.contract(), "421d19a2250d630569482253eb2bb29a");
+    let changes: [fn(&mut ModelSpec); 5] = [
+        |m| m.input.profile = Some(Profile::Pil),
+        |m| m.input.mode = Some(Mode::Letterbox),
+        |m| m.input.pad = Some([0, 0, 1]),
+        |m| m.output = Some("image_embeds".into()),
+        |m| m.pooling = Some(Pooling::Mean),
+    ];
+    for change in changes {
+        let mut other = spec.clone();
+        change(&mut other);
+        assert_ne!(other.contract(), spec.contract());
+    }
+    // The layout is how the file was exported, and moves no vector.
+    let mut exported = spec.clone();
+    exported.input.layout = Layout::Nhwc;
+    assert_eq!(exported.contract(), spec.contract());
+}
+
+#[test]
+fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.yaml");
+    let own = encoder(|model| {
+        model["id"] = "own".into();
+        model["input"]["mode"] = "stretch".into();
+    });
+    let entries =
+        serde_json::json!({ "models": [own, encoder(|model| model["id"] = "usual".into())] });
+    fs::write(&path, entries.to_string()).unwrap();
+    let settings = config::Preprocess {
+        mode: Mode::CenterCrop,
+        profile: Profile::Jax,
+        ..usual()
+    };
+    let registry = Registry::load(Some(&path), &settings).unwrap();
+    let resize = |id| {
+        let preprocess = registry.get(id).unwrap().input.preprocess();
+        (preprocess.profile, preprocess.mode)
+    };
+    assert_eq!(resize("own"), (Profile::Jax, Mode::Stretch));
+    assert_eq!(resize("usual"), (Profile::Jax, Mode::CenterCrop));
+    assert_eq!(registry.get("sface-2021dec").unwrap().input.profile, None);
+}
+
+#[test]
+fn what_an_encoder_may_not_say_is_refused_by_field() {
+    let cases: [(&str, fn(&mut Value)); 5] = [
+        ("input.mode", |m| m["input"]["mode"] = "short_side".into()),
+        ("input.size_multiple", |m| {
+            m["input"]["size_multiple"] = 32.into()
+        }),
+        ("input.width", |m| m["input"]["width"] = 9000.into()),
+        ("dim", |m| m["dim"] = Value::Null),
+        ("role", |m| m["role"] = "embedder".into()),
+    ];
+    for (field, change) in cases {
+        let text = check::read(encoder(change), 0).unwrap_err().to_string();
+        assert!(text.contains(&format!(": field `{field}`: ")), "{text}");
+    }
+    for field in ["output", "pooling"] {
+        let text = fault("sface-2021dec", |model| model[field] = "first".into());
+        assert!(text.contains("is for encoders"), "{text}");
+    }
 }
 
 #[test]

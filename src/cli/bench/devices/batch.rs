@@ -7,6 +7,7 @@
 //! | `image_processing` | a decoded picture | resizing and normalising to the detector's input |
 //! | `image_enhancement` | a BMP | what `/enhance` does, with contrast and sharpness: copying the BMP, its sha256, the steps, encoding a JPEG |
 //! | `quality_checks` | an aligned crop as a BMP | what `/quality` does with `aligned=true`: copying the BMP, the measures, the judgement |
+//! | `image_embedding` | a decoded picture | its row, encoder, normalisation of the vector; where `models.encoder` is set |
 //!
 //! Every item goes the way that it goes in the server: through the pool, the engines, and the fallback to the CPU.
 
@@ -21,6 +22,7 @@ use crate::{
     inference::operation::Operation,
     pipeline::{
         Pipeline,
+        encode::Encoder,
         enhance::{EnhancePlan, EnhanceRequest},
         options::{ScanKind, ScanOptions, ScanRequest},
     },
@@ -39,6 +41,8 @@ pub enum Work {
     Enhance(Box<EnhancePlan>),
     /// The quality of crops.
     Grade(ScanOptions),
+    /// Vectors of pictures.
+    Encode(Encoder),
 }
 
 impl Work {
@@ -70,13 +74,16 @@ impl Work {
                 Self::Enhance(Box::new(asked.resolve(&app.config, thresholds)?))
             }
             Operation::QualityChecks => Self::Grade(scan(ScanKind::Quality, true)?),
+            Operation::ImageEmbedding => Self::Encode(app.pipeline.encoder()?.clone()),
         })
     }
 
     /// What the batches are made of.
     pub fn items<'a>(&self, material: &'a Material) -> &'a [Item] {
         match self {
-            Self::Detect(_) | Self::Process(_) | Self::Enhance(_) => &material.pictures,
+            Self::Detect(_) | Self::Process(_) | Self::Enhance(_) | Self::Encode(_) => {
+                &material.pictures
+            }
             Self::Embed | Self::Grade(_) => &material.crops,
         }
     }
@@ -102,6 +109,16 @@ impl Work {
             Self::Grade(options) => {
                 let scan = pipeline.scan(item.file.clone(), Some(item.hash), options);
                 scan.await.map(drop)
+            }
+            Self::Encode(encoder) => {
+                let (encoder, lane) = (encoder.clone(), pipeline.preprocessing.lane.clone());
+                let picture = Arc::clone(&item.pixels);
+                let encoding = async move {
+                    let submitted = encoder.submit_through(&lane, &picture).await;
+                    encoder.finish(submitted.pending).await
+                };
+                let driven = pipeline.pool.drive(Stage::Begin, encoding);
+                driven.await?.map(drop)
             }
         }
     }

@@ -53,6 +53,7 @@ impl<'a> Session<'a> {
             &mut devices.image_processing,
             &mut devices.image_enhancement,
             &mut devices.quality_checks,
+            &mut devices.image_embedding,
         ] {
             *own = None;
         }

@@ -53,6 +53,8 @@ impl Loaded {
             .outputs
             .iter()
             .zip(outputs.values())
+            // Encoders may have outputs of other types, which nobody reads.
+            .filter(|(port, _)| port.is_f32)
             .map(|(port, value)| {
                 let (shape, data) = value.try_extract_tensor::<f32>()?;
                 Ok(Tensor {

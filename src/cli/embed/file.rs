@@ -1,0 +1,178 @@
+//! The files that vectors are written to.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::record::{FacePlace, Record};
+use crate::{
+    cli::preprocess::{HEAD, beside},
+    imaging::npy,
+    pipeline::answer::ErrorEntry,
+};
+use parquet::ParquetFile;
+
+mod parquet;
+
+/// A file of vectors that is being written.
+pub enum VectorFile {
+    /// A matrix of f32, with a file beside it that says what each row is of.
+    Npy(NpyFile),
+    /// A table.
+    Parquet(Box<ParquetFile>),
+    /// A JSON object a line.
+    Jsonl(Lines),
+}
+
+/// JSON lines.
+pub struct Lines {
+    out: Box<dyn Write>,
+    contract: String,
+    vectors: usize,
+}
+
+/// A matrix, and the lines beside it.
+pub struct NpyFile {
+    matrix: BufWriter<File>,
+    index: Lines,
+    dim: usize,
+}
+
+/// A line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    path: &'a str,
+    /// The row of the matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<usize>,
+    #[serde(flatten)]
+    face: Option<&'a FacePlace>,
+    /// The vector's length before normalisation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding_norm: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<&'a [f32]>,
+    /// What the vector may be compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contract: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a ErrorEntry>,
+}
+
+impl VectorFile {
+    /// Creates the file that `out` names by its ending; standard output without one.
+    ///
+    /// # Errors
+    /// When the ending is none of .npy, .parquet and .jsonl, or the file cannot be created.
+    pub fn create(out: Option<&Path>, contract: &str, dim: usize) -> anyhow::Result<Self> {
+        let lines = |out: Box<dyn Write>| Lines {
+            out,
+            contract: contract.to_owned(),
+            vectors: 0,
+        };
+        let Some(path) = out else {
+            return Ok(Self::Jsonl(lines(Box::new(io::stdout()))));
+        };
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        Ok(match ending {
+            Some("npy") => {
+                let mut matrix = BufWriter::new(create(path)?);
+                matrix.write_all(&[0; HEAD])?;
+                let index = BufWriter::new(create(&beside(path))?);
+                Self::Npy(NpyFile {
+                    matrix,
+                    index: lines(Box::new(index)),
+                    dim,
+                })
+            }
+            Some("parquet") => {
+                Self::Parquet(Box::new(ParquetFile::new(create(path)?, contract, dim)?))
+            }
+            Some("jsonl") => Self::Jsonl(lines(Box::new(BufWriter::new(create(path)?)))),
+            _ => anyhow::bail!(
+                "--out {}: must end in .npy, .parquet or .jsonl",
+                path.display()
+            ),
+        })
+    }
+
+    /// Writes one line.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
+        match self {
+            Self::Jsonl(lines) => lines.write(&record, true),
+            Self::Npy(file) => {
+                if let Some(vector) = &record.vector {
+                    for value in &vector.embedding.vector {
+                        file.matrix.write_all(&value.to_le_bytes())?;
+                    }
+                }
+                file.index.write(&record, false)
+            }
+            Self::Parquet(file) => file.write(record),
+        }
+    }
+
+    /// Writes what is left and gives the number of vectors.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn finish(self) -> anyhow::Result<usize> {
+        match self {
+            Self::Jsonl(lines) => lines.finish(),
+            Self::Npy(NpyFile {
+                mut matrix,
+                index,
+                dim,
+            }) => {
+                let rows = index.finish()?;
+                let head = npy::head_of(npy::Kind::F32, &[rows, dim], HEAD)
+                    .context("the head of the file does not fit")?;
+                matrix.seek(SeekFrom::Start(0))?;
+                matrix.write_all(&head)?;
+                matrix.flush()?;
+                Ok(rows)
+            }
+            Self::Parquet(file) => file.finish(),
+        }
+    }
+}
+
+impl Lines {
+    fn write(&mut self, record: &Record, with_vector: bool) -> anyhow::Result<()> {
+        let vector = record.vector.as_ref();
+        let line = Line {
+            path: &record.path,
+            row: vector.filter(|_| !with_vector).map(|_| self.vectors),
+            face: vector.and_then(|vector| vector.face.as_ref()),
+            embedding_norm: vector.map(|vector| vector.embedding.norm),
+            embedding: vector
+                .filter(|_| with_vector)
+                .map(|vector| vector.embedding.vector.as_slice()),
+            contract: vector.map(|_| self.contract.as_str()),
+            error: record.error.as_ref(),
+        };
+        writeln!(self.out, "{}", serde_json::to_string(&line)?)?;
+        self.vectors += usize::from(vector.is_some());
+        Ok(())
+    }
+
+    fn finish(mut self) -> anyhow::Result<usize> {
+        self.out.flush()?;
+        Ok(self.vectors)
+    }
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("creating {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::path::PathBuf;
+
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{cli::embed::record::Vector, pipeline::embed::Embedding};
+
+/// A face, a picture without one and a failure, then a whole picture.
+fn records() -> Vec<Record> {
+    let vector = |face, vector: [f32; 2]| Vector {
+        face,
+        embedding: Embedding {
+            vector: vector.to_vec(),
+            norm: 5.0,
+        },
+    };
+    let face = FacePlace {
+        face: 1,
+        bbox: [1.0, 2.0, 3.0, 4.0],
+        score: Some(0.5),
+    };
+    let error = ErrorEntry {
+        code: "image_corrupt",
+        detail: "no picture".to_owned(),
+    };
+    [
+        ("a.jpg", Ok(vec![vector(Some(face), [0.6, 0.8])])),
+        ("b.jpg", Ok(Vec::new())),
+        ("c.jpg", Err(error)),
+        ("d.jpg", Ok(vec![vector(None, [-1.0, 0.0])])),
+    ]
+    .into_iter()
+    .flat_map(|(path, vectors)| Record::of(Path::new(path), vectors))
+    .collect()
+}
+
+fn written(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    let mut file = VectorFile::create(Some(&path), "c0ffee", 2).unwrap();
+    for record in records() {
+        file.write(record).unwrap();
+    }
+    assert_eq!(file.finish().unwrap(), 2);
+    (folder, path)
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn json_lines_have_the_vectors_and_the_errors() {
+    let (_folder, path) = written("v.jsonl");
+    let expected = [
+        json!({"path": "a.jpg", "face": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5, "embedding_norm": 5.0, "embedding": [0.6, 0.8], "contract": "c0ffee"}),
+        json!({"path": "b.jpg"}),
+        json!({"path": "c.jpg", "error": {"code": "image_corrupt", "detail": "no picture"}}),
+        json!({"path": "d.jpg", "embedding_norm": 5.0, "embedding": [-1.0, 0.0], "contract": "c0ffee"}),
+    ];
+    assert_eq!(lines(&path), expected);
+}
+
+#[test]
+fn a_matrix_has_its_rows_described_beside_it() {
+    let (_folder, path) = written("v.npy");
+    let bytes = std::fs::read(&path).unwrap();
+    let head = String::from_utf8_lossy(&bytes[..HEAD]);
+    assert!(head.contains("'<f4'") && head.contains("(2, 2)"), "{head}");
+    let values: Vec<f32> = bytes[HEAD..]
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert_eq!(values, [0.6, 0.8, -1.0, 0.0]);
+    let rows: Vec<Value> = lines(&beside(&path))
+        .into_iter()
+        .map(|line| line["row"].clone())
+        .collect();
+    assert_eq!(rows, [0.into(), Value::Null, Value::Null, 1.into()]);
+}
+
+#[test]
+fn a_table_is_read_back() {
+    let (_folder, path) = written("v.parquet");
+    let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    let facts = reader.metadata().file_metadata().key_value_metadata();
+    assert_eq!(facts.unwrap()[0].value.as_deref(), Some("c0ffee"));
+    let rows: Vec<String> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| row.unwrap().to_string())
+        .collect();
+    let expected = [
+        r#"{path: "a.jpg", face: 1, x1: 1.0, y1: 2.0, x2: 3.0, y2: 4.0, score: 0.5, embedding_norm: 5.0, embedding: [0.6, 0.8], error_code: null, error_detail: null}"#,
+        r#"{path: "b.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, embedding: null, error_code: null, error_detail: null}"#,
+        r#"{path: "c.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, embedding: null, error_code: "image_corrupt", error_detail: "no picture"}"#,
+        r#"{path: "d.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: 5.0, embedding: [-1E0, 0E0], error_code: null, error_detail: null}"#,
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn other_endings_are_refused() {
+    let refused = VectorFile::create(Some(Path::new("v.csv")), "c0ffee", 2);
+    let said = refused.err().unwrap().to_string();
+    assert!(said.contains(".npy, .parquet or .jsonl"), "{said}");
+}

@@ -1,0 +1,360 @@
+//! `/embed?kind=image` and `facescan embed`: whole pictures through encoders of the user's own registry.
+
+use std::path::{Path, PathBuf};
+
+use axum::http::StatusCode;
+use facescan::imaging::{
+    decode::{DecodeOptions, decode},
+    preprocess::{Layout, Mode, Preprocess, Profile},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    families::{fixture, sha256},
+    forms::multipart,
+    support::{
+        app::{TestApp, numbers, picture, settings_for},
+        cli::facescan,
+    },
+};
+
+/// An entry of the registry; `rest` is what tells it from others.
+fn entry(id: &str, file: &str, rest: &str) -> String {
+    let path = fixture(file);
+    format!(
+        "  - {{ id: {id}, role: encoder, family: image, file: {}, sha256: {}, licence: none, commercial_use: true, \
+         source: made by scripts/references/models.py, {rest} }}\n",
+        path.display(),
+        sha256(&path),
+    )
+}
+
+const INPUT: &str = "width: 32, height: 32, channel_order: rgb, mean: [123.675, 116.28, 103.53], \
+                     scale: [0.0171247538, 0.0175070028, 0.0174291939]";
+
+/// A registry of encoders.
+fn registry(folder: &Path) -> PathBuf {
+    let blue_first = "width: 32, height: 32, layout: NHWC, channel_order: bgr, mean: [104, 117, 123], scale: [1, 1, 1], \
+                      profile: pil, mode: center_crop";
+    let text = [
+        "models:\n".to_owned(),
+        entry(
+            "embeds",
+            "encoder-tiny.onnx",
+            &format!("dim: 8, output: image_embeds, input: {{ name: pixel_values, {INPUT} }}"),
+        ),
+        entry(
+            "mean",
+            "encoder-tiny.onnx",
+            &format!("dim: 3, output: last_hidden_state, pooling: mean, input: {{ {INPUT} }}"),
+        ),
+        entry(
+            "first",
+            "encoder-tiny.onnx",
+            &format!("dim: 3, output: last_hidden_state, pooling: first, input: {{ {INPUT} }}"),
+        ),
+        entry(
+            "nhwc",
+            "encoder-nhwc.onnx",
+            &format!("dim: 3, output: last_hidden_state, pooling: mean, input: {{ {blue_first} }}"),
+        ),
+        entry(
+            "no-output",
+            "encoder-tiny.onnx",
+            &format!("dim: 8, output: nothing, input: {{ {INPUT} }}"),
+        ),
+        entry(
+            "no-pooling",
+            "encoder-tiny.onnx",
+            &format!("dim: 3, output: last_hidden_state, input: {{ {INPUT} }}"),
+        ),
+        entry(
+            "other-dim",
+            "encoder-tiny.onnx",
+            &format!("dim: 9, output: image_embeds, input: {{ {INPUT} }}"),
+        ),
+        entry(
+            "planes",
+            "encoder-nhwc.onnx",
+            &format!("dim: 8, output: image_embeds, input: {{ {INPUT} }}"),
+        ),
+    ]
+    .concat();
+    let path = folder.join("encoders.yaml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+async fn app_with(folder: &Path, encoder: &str) -> TestApp {
+    let registry = registry(folder).display().to_string();
+    TestApp::with(&[
+        ("FACESCAN__MODELS__REGISTRY", &registry),
+        ("FACESCAN__MODELS__ENCODER", encoder),
+    ])
+    .await
+}
+
+/// What the library makes of a picture before the model.
+fn row(name: &str, preprocess: &Preprocess) -> Vec<f32> {
+    let decoded = decode(&picture(name), &DecodeOptions::default()).unwrap();
+    let mut row = vec![0.0; preprocess.row_len(decoded.pixels.dimensions())];
+    preprocess.write(&decoded.pixels, &mut row);
+    row
+}
+
+fn unit(vector: &[f32]) -> Vec<f32> {
+    let norm = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    vector.iter().map(|value| value / norm).collect()
+}
+
+fn assert_near(given: &[f32], right: &[f32]) {
+    assert_eq!(given.len(), right.len());
+    for (given, right) in given.iter().zip(right) {
+        assert!((given - right).abs() < 1e-4, "{given} for {right}");
+    }
+}
+
+fn small() -> Preprocess {
+    Preprocess {
+        height: 32,
+        width: 32,
+        ..Preprocess::default()
+    }
+}
+
+fn mean(values: impl Iterator<Item = f32>) -> f32 {
+    let values: Vec<f32> = values.collect();
+    values.iter().sum::<f32>() / values.len() as f32
+}
+
+#[tokio::test]
+async fn a_picture_becomes_the_pooled_tokens_of_its_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = row("astronaut.png", &small());
+    let planes: Vec<&[f32]> = row.chunks(32 * 32).collect();
+    let of_all: Vec<f32> = planes
+        .iter()
+        .map(|plane| mean(plane.iter().copied()))
+        .collect();
+    let corner =
+        |plane: &&[f32]| mean((0..8).flat_map(|y| plane[y * 32..y * 32 + 8].iter().copied()));
+    let of_first: Vec<f32> = planes.iter().map(corner).collect();
+    for (encoder, right) in [("mean", of_all), ("first", of_first)] {
+        let app = app_with(folder.path(), encoder).await;
+        let reply = app
+            .post("/embed?kind=image&timings=true", picture("astronaut.png"))
+            .await;
+        let result = reply.result();
+        assert_near(&numbers(&result["embedding"]), &unit(&right));
+        let norm = right.iter().map(|value| value * value).sum::<f32>().sqrt();
+        assert_near(
+            &[result["embedding_norm"].as_f64().unwrap() as f32],
+            &[norm],
+        );
+        assert!(result["timings_ms"]["total"].as_f64().unwrap() > 0.0);
+        assert!(reply.headers.contains_key("x-inference-time"));
+        assert!(result.get("faces").is_none());
+    }
+}
+
+#[tokio::test]
+async fn channels_last_and_blue_first_are_as_the_entry_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app_with(folder.path(), "nhwc").await;
+    let result = app
+        .post("/embed?kind=image", picture("t1.jpg"))
+        .await
+        .result();
+    let preprocess = Preprocess {
+        profile: Profile::Pil,
+        mode: Mode::CenterCrop,
+        layout: Layout::Nhwc,
+        mean: [123.0, 117.0, 104.0].map(|mean: f32| mean / 255.0),
+        std: [1.0 / 255.0; 3],
+        ..small()
+    };
+    let row = row("t1.jpg", &preprocess);
+    let channel = |channel| mean(row.iter().skip(channel).step_by(3).copied());
+    assert_near(
+        &numbers(&result["embedding"]),
+        &unit(&[channel(2), channel(1), channel(0)]),
+    );
+}
+
+#[tokio::test]
+async fn pictures_of_a_request_run_together_and_give_what_they_give_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app_with(folder.path(), "embeds").await;
+    let (a, b) = (picture("t1.jpg"), picture("astronaut.png"));
+    let (media_type, body) = multipart(&[
+        ("image", Some("a"), &a),
+        ("image", Some("broken"), &a[..100]),
+        ("image", Some("b"), &b),
+        ("kind", None, b"image"),
+    ]);
+    let reply = app.post_as("/embed", &media_type, body).await;
+    assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
+    let answer = reply.json();
+    for (index, alone) in [(0, a), (2, b)] {
+        let alone = app.post("/embed?kind=image", alone).await.result();
+        assert_eq!(answer["results"][index]["embedding"], alone["embedding"]);
+    }
+    assert_eq!(answer["results"][1]["status"], "error");
+    insta::assert_json_snapshot!(json!([answer["operation"], answer["models"], answer["devices"]]), {
+        "[1].encoder.contract" => "[contract]",
+    });
+    let listed = app.get("/models").await.json();
+    let listed: Vec<&Value> = listed.as_array().unwrap().iter().collect();
+    let loaded = listed.iter().find(|model| model["id"] == "embeds").unwrap();
+    assert_eq!(loaded["loaded"], true);
+    assert_eq!(loaded["contract"], answer["models"]["encoder"]["contract"]);
+    let contracts: std::collections::HashSet<&str> = listed
+        .iter()
+        .filter(|model| model["role"] == "encoder")
+        .map(|model| model["contract"].as_str().unwrap())
+        .collect();
+    // Of the eight, one has another's contract: it differs in the length that it is wrong about only.
+    assert_eq!(contracts.len(), 7);
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app_with(folder.path(), "embeds").await;
+    for (uri, said) in [
+        ("/embed?kind=image&max_faces=2", "max_faces"),
+        ("/embed?kind=image&store=true", "not stored"),
+        ("/detect?kind=image", "image is for /embed"),
+        ("/quality?kind=image", "image is for /embed"),
+        ("/embed?kind=picture", "kind"),
+    ] {
+        let reply = app.post(uri, picture("t1.jpg")).await;
+        assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY, "{uri}");
+        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(said), "{uri}: {detail}");
+    }
+    let none = TestApp::start().await;
+    let reply = none.post("/embed?kind=image", picture("t1.jpg")).await;
+    assert_eq!(reply.code(), "invalid_option");
+    assert!(
+        reply.json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("models.encoder")
+    );
+}
+
+#[tokio::test]
+async fn an_encoder_that_does_not_fit_its_entry_stops_the_start_by_model_and_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = registry(folder.path()).display().to_string();
+    for (encoder, field) in [
+        ("no-output", "output"),
+        ("no-pooling", "pooling"),
+        ("other-dim", "dim"),
+        ("planes", "channels"),
+        ("sface-2021dec", "role"),
+    ] {
+        let settings = [
+            ("FACESCAN__MODELS__REGISTRY", registry.as_str()),
+            ("FACESCAN__MODELS__ENCODER", encoder),
+        ];
+        let sources = facescan::config::Sources {
+            environment: settings_for(folder.path(), &settings),
+            ..Default::default()
+        };
+        let (config, _) = facescan::config::Config::load(&sources).unwrap();
+        let error = match TestApp::try_start(config).await {
+            Ok(_) => panic!("{encoder} was accepted"),
+            Err(error) => format!("{error:#}"),
+        };
+        assert!(
+            error.contains(encoder) && error.contains(field),
+            "{encoder}: {error}"
+        );
+    }
+}
+
+/// Runs `facescan embed` on a folder of a picture, a broken one and one without faces.
+fn embed(folder: &Path, options: &[&str]) -> std::process::Output {
+    let pictures = folder.join("pictures");
+    std::fs::create_dir_all(&pictures).unwrap();
+    std::fs::write(pictures.join("a.jpg"), picture("t1.jpg")).unwrap();
+    std::fs::write(pictures.join("b.jpg"), &picture("t1.jpg")[..100]).unwrap();
+    let mut flat = std::io::Cursor::new(Vec::new());
+    image::RgbImage::from_pixel(64, 48, image::Rgb([90, 120, 30]))
+        .write_to(&mut flat, image::ImageFormat::Png)
+        .unwrap();
+    std::fs::write(pictures.join("c.png"), flat.into_inner()).unwrap();
+    facescan(["embed"])
+        .arg(&pictures)
+        .args(options)
+        .env("FACESCAN__MODELS__REGISTRY", registry(folder))
+        .env("FACESCAN__MODELS__ENCODER", "embeds")
+        .env("FACESCAN__CPU__PROVIDER", "default")
+        .output()
+        .unwrap()
+}
+
+fn lines(text: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(text).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_folder_becomes_a_matrix_with_its_paths_and_errors_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("v.npy");
+    let run = embed(
+        folder.path(),
+        &["--kind", "image", "--out", out.to_str().unwrap()],
+    );
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let printed = embed(folder.path(), &["--kind", "image"]);
+    let printed = lines(&printed.stdout);
+    let matrix = std::fs::read(&out).unwrap();
+    let rows: Vec<f32> = matrix[matrix.len() - 2 * 8 * 4..]
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert_eq!(rows[..8], numbers(&printed[0]["embedding"]));
+    assert_eq!(rows[8..], numbers(&printed[2]["embedding"]));
+    let index = lines(&std::fs::read(folder.path().join("v.npy.index.jsonl")).unwrap());
+    let told: Vec<(Value, Value)> = index
+        .iter()
+        .map(|line| (line["row"].clone(), line["error"]["code"].clone()))
+        .collect();
+    let ok = |row: u32| (json!(row), Value::Null);
+    assert_eq!(
+        told,
+        [
+            ok(0),
+            (Value::Null, printed[1]["error"]["code"].clone()),
+            ok(1)
+        ]
+    );
+    assert!(index[1]["error"]["detail"].is_string());
+    assert!(index[0]["path"].as_str().unwrap().ends_with("a.jpg"));
+}
+
+#[test]
+fn faces_of_a_folder_become_a_table_with_a_line_for_every_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("v.jsonl");
+    let run = embed(
+        folder.path(),
+        &["--out", out.to_str().unwrap(), "--max-faces", "2"],
+    );
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let written = lines(&std::fs::read(&out).unwrap());
+    assert_eq!(written.len(), 4);
+    assert_eq!(written[1]["face"], 1);
+    assert_eq!(numbers(&written[0]["embedding"]).len(), 128);
+    assert_eq!(written[2]["error"]["code"], "image_truncated");
+    // A picture without a face is there, and has nothing.
+    assert_eq!(written[3].as_object().unwrap().len(), 1);
+    let refused = embed(folder.path(), &["--out", "v.csv"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
