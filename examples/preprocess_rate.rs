@@ -71,12 +71,12 @@ fn main() {
         }
     }
     // The same work without the rows.
-    let (batch, none) = (BATCHES[2], to(1, Layout::Nchw));
+    let (memory, batch, none) = (&memory, BATCHES[2], to(1, Layout::Nchw));
     let some: Vec<&String> = files.iter().cycle().take(batch).collect();
     let mut no_rows = rows(&none, batch);
-    measures.push(Measure::new("decode".to_owned(), batch, || {
+    measures.push(Measure::new("decode".to_owned(), batch, move || {
         each(threads, &none, &some, &mut no_rows, |path, _| {
-            memory.keep(black_box(decoded(path, &memory)).into_raw());
+            memory.keep(black_box(decoded(path, memory)).into_raw());
         });
     }));
     let limit = Duration::from_secs_f64(seconds * measures.len() as f64);
