@@ -31,7 +31,7 @@ test: ## run the whole suite, Postgres included
 test-torch: ## build with libtorch and test what concerns it; run `make test` before
 	scripts/setup --tests --torch
 	scripts/torchscript
-	$(WITH_TORCH) cargo test --locked --features torch --lib --test it torch
+	$(WITH_TORCH) cargo test --locked --features torch --lib --test it -- torch golden_values
 
 lint-torch: ## clippy with libtorch
 	scripts/setup --torch

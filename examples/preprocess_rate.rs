@@ -1,46 +1,213 @@
-//! How many pictures a second one thread makes into rows: 32 of 512 × 512, antialiased to 224 × 224, normalised,
-//! NCHW. `benches/preprocess` runs it in turn with what others do the same work with.
+//! How many pictures a second become rows: antialiased, normalised, from memory and from JPEG files.
+//!
+//!     preprocess_rate THREADS SECONDS JPEG…
+//!
+//! `benches/preprocess` runs it in turn with what others do the same work with. Every measure takes a batch in turn, so
+//! that what disturbs the machine disturbs them all, and together they take SECONDS for each. Prints JSON.
 
 use std::{
+    collections::BTreeMap,
+    fs,
     hint::black_box,
+    sync::{Mutex, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
-use facescan::imaging::tensor::{ChannelOrder, Normalisation, preprocess_into};
+use facescan::imaging::{
+    decode::{DecodeOptions, decode_within},
+    memory::PixelMemory,
+    preprocess::{Layout, Preprocess},
+};
 use image::{Rgb, RgbImage};
 
-const PICTURES: usize = 32;
-const SIDE: u32 = 224;
+const SIDES: [u32; 2] = [224, 384];
+const BATCHES: [usize; 3] = [8, 16, 32];
+/// Files that are loaded one after the other, and at the same time.
+const LOADED: usize = 16;
 
 fn main() {
-    let mut state = 1u32;
-    let pictures: Vec<RgbImage> = (0..PICTURES)
-        .map(|_| {
-            RgbImage::from_fn(512, 512, |_, _| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                Rgb([24, 16, 8].map(|shift| (state >> shift) as u8))
-            })
-        })
-        .collect();
-    let normalisation = Normalisation {
-        order: ChannelOrder::Rgb,
-        mean: [123.675, 116.28, 103.53],
-        scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
+    let mut args = std::env::args().skip(1);
+    let mut number = || args.next().and_then(|text| text.parse::<f64>().ok());
+    let numbers = (number(), number());
+    let files: Vec<String> = args.collect();
+    let ((Some(threads), Some(seconds)), false) = (numbers, files.is_empty()) else {
+        eprintln!("usage: preprocess_rate THREADS SECONDS JPEG…");
+        std::process::exit(2);
     };
-    let row_len = (3 * SIDE * SIDE) as usize;
-    let mut rows = vec![0.0; PICTURES * row_len];
-    let mut batch = || {
-        for (picture, row) in pictures.iter().zip(rows.chunks_exact_mut(row_len)) {
-            preprocess_into(black_box(picture), (SIDE, SIDE), &normalisation, row);
+    let pictures = noise(BATCHES[2]);
+    let memory = PixelMemory::new(256 << 20);
+    let threads = threads as usize;
+    let mut measures = Vec::new();
+    for side in SIDES {
+        for batch in BATCHES {
+            for layout in [Layout::Nchw, Layout::Nhwc] {
+                let preprocess = to(side, layout);
+                let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
+                let pictures = &pictures[..batch];
+                let mut rows = rows(&preprocess, batch);
+                measures.push(Measure::new(name, batch, move || {
+                    each(
+                        threads,
+                        &preprocess,
+                        pictures,
+                        &mut rows,
+                        |picture, write| {
+                            write(black_box(picture));
+                        },
+                    );
+                }));
+            }
+            let preprocess = to(side, Layout::Nchw);
+            let name = format!("files/{side}/{batch}/NCHW");
+            measures.push(loading(name, threads, preprocess, &files, batch, &memory));
         }
-        black_box(&mut rows);
-    };
-    batch();
-    let (started, mut batches) = (Instant::now(), 0);
-    while started.elapsed() < Duration::from_secs(1) {
-        batch();
-        batches += 1;
     }
-    let rate = (batches * PICTURES) as f64 / started.elapsed().as_secs_f64();
-    println!("{{\"facescan\": {rate:.1}}}");
+    if threads > 1 {
+        for (name, threads) in [("sequential", 1), ("parallel", threads)] {
+            let name = format!("load/{LOADED}/{name}");
+            let preprocess = to(SIDES[0], Layout::Nchw);
+            measures.push(loading(name, threads, preprocess, &files, LOADED, &memory));
+        }
+    }
+    // The same work without the rows.
+    let (memory, batch, none) = (&memory, BATCHES[2], to(1, Layout::Nchw));
+    let some: Vec<&String> = files.iter().cycle().take(batch).collect();
+    let mut no_rows = rows(&none, batch);
+    measures.push(Measure::new("decode".to_owned(), batch, move || {
+        each(threads, &none, &some, &mut no_rows, |path, _| {
+            memory.keep(black_box(decoded(path, memory)).into_raw());
+        });
+    }));
+    let limit = Duration::from_secs_f64(seconds * measures.len() as f64);
+    for measure in &mut measures {
+        (measure.run)();
+    }
+    let began = Instant::now();
+    while began.elapsed() < limit {
+        for measure in &mut measures {
+            measure.take();
+        }
+    }
+    let rates: BTreeMap<&str, f64> = measures.iter().map(Measure::rate).collect();
+    println!("{}", serde_json::json!(rates));
+}
+
+/// Batches of one kind, and the time that they took.
+struct Measure<'a> {
+    name: String,
+    pictures: usize,
+    run: Box<dyn FnMut() + 'a>,
+    took: Duration,
+    done: usize,
+}
+
+impl<'a> Measure<'a> {
+    fn new(name: String, pictures: usize, run: impl FnMut() + 'a) -> Self {
+        Self {
+            name,
+            pictures,
+            run: Box::new(run),
+            took: Duration::ZERO,
+            done: 0,
+        }
+    }
+
+    fn take(&mut self) {
+        let began = Instant::now();
+        (self.run)();
+        self.took += began.elapsed();
+        self.done += self.pictures;
+    }
+
+    fn rate(&self) -> (&str, f64) {
+        let rate = self.done as f64 / self.took.as_secs_f64();
+        (&self.name, (rate * 10.0).round() / 10.0)
+    }
+}
+
+/// Reads, decodes and preprocesses files, each thread one at a time.
+fn loading<'a>(
+    name: String,
+    threads: usize,
+    preprocess: Preprocess,
+    files: &'a [String],
+    batch: usize,
+    memory: &'a PixelMemory,
+) -> Measure<'a> {
+    let some: Vec<&String> = files.iter().cycle().take(batch).collect();
+    let mut rows = rows(&preprocess, batch);
+    Measure::new(name, some.len(), move || {
+        each(threads, &preprocess, &some, &mut rows, |path, write| {
+            let picture = decoded(path, memory);
+            write(&picture);
+            memory.keep(picture.into_raw());
+        });
+    })
+}
+
+/// Does `work` for every item on `threads` threads, with what writes its row.
+fn each<T: Sync>(
+    threads: usize,
+    preprocess: &Preprocess,
+    items: &[T],
+    rows: &mut [f32],
+    work: impl Fn(&T, &mut dyn FnMut(&RgbImage)) + Sync,
+) {
+    let len = rows.len() / items.len().max(1);
+    let left = Mutex::new(items.iter().zip(rows.chunks_exact_mut(len)));
+    let run = || {
+        loop {
+            let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((item, row)) = next else { break };
+            work(item, &mut |picture| preprocess.write(picture, row));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
+    });
+    black_box(rows);
+}
+
+fn to(side: u32, layout: Layout) -> Preprocess {
+    Preprocess {
+        height: side,
+        width: side,
+        layout,
+        ..Preprocess::default()
+    }
+}
+
+fn layout_name(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Nchw => "NCHW",
+        Layout::Nhwc => "NHWC",
+    }
+}
+
+fn rows(preprocess: &Preprocess, count: usize) -> Vec<f32> {
+    vec![0.0; count * preprocess.row_len((1, 1))]
+}
+
+fn decoded(path: &str, memory: &PixelMemory) -> RgbImage {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let picture = decode_within(&bytes, &DecodeOptions::default(), memory);
+    picture
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
+        .pixels
+}
+
+/// Pictures of 512 × 512 without a pattern.
+fn noise(count: usize) -> Vec<RgbImage> {
+    let mut state = 1u32;
+    let picture = |_| {
+        RgbImage::from_fn(512, 512, |_, _| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            Rgb([24, 16, 8].map(|shift| (state >> shift) as u8))
+        })
+    };
+    (0..count).map(picture).collect()
 }

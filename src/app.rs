@@ -118,7 +118,11 @@ impl App {
         if config.preprocess.warm_up {
             preprocessing.warm_up(clock.as_ref()).await;
         }
-        let devices = Devices::new(assignments, tried, Arc::clone(&clock));
+        let prepared = (
+            Arc::clone(&preprocessing.assignment),
+            preprocessing.warm_up_ms,
+        );
+        let devices = Devices::new(assignments, prepared, tried, Arc::clone(&clock));
         devices.announce();
         let (detector_spec, detector_engine) = (detecting.spec, detecting.engine);
         let (embedder_spec, embedder_engine) = (embedding.spec, embedding.engine);

@@ -225,7 +225,18 @@ impl From<Full> for Error {
     }
 }
 
-internal!(EncodeError, EngineError, HeadError, PoolError);
+impl From<EncodeError> for Error {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::Size { .. } | EncodeError::Pixels { .. } => {
+                Self::invalid_option("format", error.to_string())
+            }
+            EncodeError::Encoder { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+internal!(EngineError, HeadError, PoolError);
 
 #[cfg(test)]
 mod tests {

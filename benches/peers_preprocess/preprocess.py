@@ -1,8 +1,13 @@
-"""How many pictures a second others make into rows on one core: 32 of 512 x 512, to 224 x 224, normalised, NCHW.
+"""How many pictures a second others make into rows on one core: to 224 x 224 and 384 x 384, normalised, from memory
+(512 x 512 without a pattern) and from JPEG files.
 
-Prints JSON. jax and Pillow antialias, as facescan does; OpenCV's INTER_LINEAR does not, which is less work.
+    preprocess.py PEER SECONDS JPEG...
+
+Prints JSON; the names are those of examples/preprocess_rate.rs. Every measure takes a batch in turn, and together they take
+SECONDS for each. jax, Pillow and torchvision antialias, as facescan does; OpenCV's INTER_LINEAR does not, which is less work.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -15,66 +20,141 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import numpy as np  # noqa: E402
 
-PICTURES, SIDE = 32, 224
+SIDES, BATCHES = (224, 384), (8, 16, 32)
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
-def rate(batch):
-    """Pictures a second over at least a second, after a first batch that compiles and warms up."""
-    batch()
-    started, batches = time.perf_counter(), 0
-    while time.perf_counter() - started < 1:
-        batch()
-        batches += 1
-    return batches * PICTURES / (time.perf_counter() - started)
+class Jax:
+    """Arrays only: it reads no files."""
+
+    load = None
+
+    def __init__(self):
+        import jax
+        import jax.numpy as jnp
+
+        def preprocess(x, side, layout):
+            x = jax.image.resize(x.astype(jnp.float32), (len(x), side, side, 3), "linear", antialias=True)
+            x = (x / 255 - MEAN) / STD
+            return x if layout == "NHWC" else jnp.transpose(x, (0, 3, 1, 2))
+
+        self.preprocess = jax.jit(preprocess, static_argnums=(1, 2))
+
+    def hold(self, pictures):
+        return pictures
+
+    def batch(self, pictures, side, layout):
+        self.preprocess(pictures, side, layout).block_until_ready()
 
 
-def jax_batch(pictures):
-    import jax
-    import jax.numpy as jnp
+class Rows:
+    """Libraries that scale one picture at a time; numpy normalises and stacks."""
 
-    @jax.jit
-    def preprocess(x):
-        x = jax.image.resize(x.astype(jnp.float32), (PICTURES, SIDE, SIDE, 3), "linear", antialias=True)
-        return jnp.transpose((x / 255 - MEAN) / STD, (0, 3, 1, 2))
-
-    return lambda: preprocess(pictures).block_until_ready()
-
-
-def numpy_row(scaled):
-    return ((scaled.astype(np.float32) / 255 - MEAN) / STD).transpose(2, 0, 1)
-
-
-def opencv_batch(pictures):
-    import cv2
-
-    cv2.setNumThreads(1)
-    rows = np.empty((PICTURES, 3, SIDE, SIDE), np.float32)
-
-    def batch():
+    def batch(self, pictures, side, layout):
+        shape = (side, side, 3) if layout == "NHWC" else (3, side, side)
+        rows = np.empty((len(pictures), *shape), np.float32)
         for row, picture in zip(rows, pictures):
-            row[:] = numpy_row(cv2.resize(picture, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR))
-
-    return batch
-
-
-def pillow_batch(pictures):
-    from PIL import Image
-
-    rows = np.empty((PICTURES, 3, SIDE, SIDE), np.float32)
-    images = [Image.fromarray(picture) for picture in pictures]
-
-    def batch():
-        for row, image in zip(rows, images):
-            row[:] = numpy_row(np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)))
-
-    return batch
+            scaled = (self.scaled(picture, side).astype(np.float32) / 255 - MEAN) / STD
+            row[:] = scaled if layout == "NHWC" else scaled.transpose(2, 0, 1)
 
 
-PEERS = {"jax": jax_batch, "opencv": opencv_batch, "pillow": pillow_batch}
+class OpenCv(Rows):
+    def __init__(self):
+        import cv2
+
+        cv2.setNumThreads(1)
+        self.cv2 = cv2
+
+    def hold(self, pictures):
+        return list(pictures)
+
+    def load(self, path):
+        return self.cv2.imread(path, self.cv2.IMREAD_COLOR_RGB)
+
+    def scaled(self, picture, side):
+        return self.cv2.resize(picture, (side, side), interpolation=self.cv2.INTER_LINEAR)
+
+
+class Pillow(Rows):
+    def __init__(self):
+        from PIL import Image
+
+        self.image = Image
+
+    def hold(self, pictures):
+        return [self.image.fromarray(picture) for picture in pictures]
+
+    def load(self, path):
+        return self.image.open(path).convert("RGB")
+
+    def scaled(self, picture, side):
+        return np.asarray(picture.resize((side, side), self.image.Resampling.BILINEAR))
+
+
+class Torchvision:
+    def __init__(self):
+        import torch
+        import torchvision
+        from torchvision.transforms.v2 import functional
+
+        torch.set_num_threads(1)
+        self.torch, self.io, self.functional = torch, torchvision.io, functional
+
+    def hold(self, pictures):
+        return [self.torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures]
+
+    def load(self, path):
+        return self.io.decode_jpeg(self.io.read_file(path), mode=self.io.ImageReadMode.RGB)
+
+    def batch(self, pictures, side, layout):
+        resized = [self.functional.resize(picture, [side, side], antialias=True) for picture in pictures]
+        batch = self.functional.to_dtype(self.torch.stack(resized), self.torch.float32, scale=True)
+        batch = self.functional.normalize(batch, MEAN.tolist(), STD.tolist())
+        return batch.permute(0, 2, 3, 1).contiguous() if layout == "NHWC" else batch.contiguous()
+
+
+PEERS = {"jax": Jax, "opencv": OpenCv, "pillow": Pillow, "torchvision": Torchvision}
+
+
+def measures(peer, files):
+    """Names, the numbers of pictures, and what makes one batch."""
+    pictures = peer.hold(np.random.default_rng(1).integers(0, 256, (BATCHES[-1], 512, 512, 3), np.uint8))
+    for side, count in itertools.product(SIDES, BATCHES):
+        for layout in ("NCHW", "NHWC"):
+            some = pictures[:count]
+            yield f"memory/{side}/{count}/{layout}", count, lambda s=side, p=some, n=layout: peer.batch(p, s, n)
+        if peer.load:
+            some = list(itertools.islice(itertools.cycle(files), count))
+            loaded = lambda s=side, p=some: peer.batch([peer.load(path) for path in p], s, "NCHW")  # noqa: E731
+            yield f"files/{side}/{count}/NCHW", count, loaded
+    if peer.load:
+        some = list(itertools.islice(itertools.cycle(files), BATCHES[-1]))
+
+        def decode():
+            for path in some:
+                np.asarray(peer.load(path))
+
+        yield "decode", len(some), decode
+
+
+def main():
+    name, seconds, files = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+    every = list(measures(PEERS[name](), files))
+    for _, _, batch in every:
+        # Compiles and warms up.
+        batch()
+    took = dict.fromkeys((name for name, _, _ in every), 0.0)
+    done = dict.fromkeys(took, 0)
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds * len(every):
+        for what, count, batch in every:
+            began = time.perf_counter()
+            batch()
+            took[what] += time.perf_counter() - began
+            done[what] += count
+    print(json.dumps({what: round(done[what] / took[what], 1) for what in took}))
+
 
 if __name__ == "__main__":
-    pictures = np.random.default_rng(1).integers(0, 256, (PICTURES, 512, 512, 3), np.uint8)
-    names = sys.argv[1:] or PEERS
-    print(json.dumps({name: round(rate(PEERS[name](pictures)), 1) for name in names}))
+    main()

@@ -15,7 +15,7 @@ use crate::{
     clock::SystemClock,
     config::{Config, Provenance},
     inference::{
-        device::{DeviceMemory, DevicesReport, OperationReport, Tried},
+        device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, Tried},
         place::{Place, Precision},
         proof::prove_place,
     },
@@ -81,13 +81,17 @@ fn print(report: &DevicesReport, json: bool) -> anyhow::Result<()> {
     }
     writeln!(out, "{table}\n")?;
     let mut table = columns(["OPERATION", "REQUESTED", "ACTIVE", "ON THE CPU", ""]);
-    for (operation, found) in &report.operations {
+    let PreprocessingReport { device, warm_up_ms } = &report.preprocessing;
+    let ready = warm_up_ms.map(|ms| format!("ready after {ms:.0} ms"));
+    let operations = report.operations.iter().map(|(name, found)| (*name, found));
+    for (operation, found) in operations.chain([("preprocessing", device)]) {
+        let ready = ready.clone().filter(|_| operation == "preprocessing");
         table.add_row([
-            *operation,
+            operation,
             &found.state.requested,
             &found.state.active,
             &found.cpu_provider,
-            &remark(found),
+            &remark(found, ready),
         ]);
     }
     writeln!(out, "{table}")?;
@@ -108,7 +112,7 @@ fn memory(device: &DeviceMemory) -> String {
     }
 }
 
-fn remark(found: &OperationReport) -> String {
+fn remark(found: &OperationReport, ready: Option<String>) -> String {
     let proof = found.proof.as_ref().map(|proof| {
         format!(
             "cosine {:.5}, {:.2} ms a row, nodes {:?}",
@@ -116,7 +120,10 @@ fn remark(found: &OperationReport) -> String {
         )
     });
     let on_cpu = found.cpu_proof.as_ref().map(|proof| proof.detail.clone());
-    [found.state.reason.clone(), proof, on_cpu]
+    let down = found.health.as_ref().filter(|health| health.state != "up");
+    let down =
+        down.map(|health| format!("{}, {} failures in a row", health.state, health.failures));
+    [found.state.reason.clone(), down, proof, on_cpu, ready]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()

@@ -34,7 +34,7 @@ struct Files {
     /// The folder for the results, which have the names of the pictures; it must not hold the pictures.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The format of the results: jpeg, png, webp or npy; png where nothing is said.
+    /// The format of the results: jpeg, png, webp, avif or npy; png where nothing is said.
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<ProcessedFormat>,
     /// Lowest detection score of a face, 0 to 1.
@@ -86,7 +86,7 @@ fn operations(text: &str) -> Result<Operations, String> {
 
 fn format(text: &str) -> Result<ProcessedFormat, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
-        .map_err(|_| "is one of jpeg, png, webp and npy".to_owned())
+        .map_err(|_| "is one of jpeg, png, webp, avif and npy".to_owned())
 }
 
 /// A line of the output.

@@ -27,6 +27,8 @@ pub enum EnhancedFormat {
     Png,
     /// WebP, lossless.
     Webp,
+    /// AVIF, lossy.
+    Avif,
 }
 
 impl EnhancedFormat {
@@ -36,12 +38,17 @@ impl EnhancedFormat {
             Self::Jpeg => "image/jpeg",
             Self::Png => "image/png",
             Self::Webp => "image/webp",
+            Self::Avif => "image/avif",
         }
     }
 }
 
 pub(super) const RULES: &[Rule] = &[
-    Rule::typed("enhancement.format", Kind::Choice, "jpeg, png or webp"),
+    Rule::typed(
+        "enhancement.format",
+        Kind::Choice,
+        "jpeg, png, webp or avif",
+    ),
     Rule::checked(
         "enhancement.jpeg_quality",
         Kind::Yaml,

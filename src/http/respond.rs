@@ -1,5 +1,7 @@
 //! Writes answers as JSON or msgpack, whichever the caller accepts.
 
+use std::cmp::Reverse;
+
 use axum::{
     http::{
         HeaderMap, HeaderValue,
@@ -26,64 +28,120 @@ pub enum Accepted {
     Picture(Option<EnhancedFormat>),
     /// The tensor itself, as NumPy's `.npy`.
     Npy,
+    /// The tensors one by one, as `multipart/mixed`.
+    Parts,
 }
 
+const TREES: [(&str, Accepted); 4] = [
+    ("application/json", Accepted::Json),
+    ("application/msgpack", Accepted::Msgpack),
+    ("application/x-msgpack", Accepted::Msgpack),
+    ("application/vnd.msgpack", Accepted::Msgpack),
+];
+
+const PICTURES: [(&str, Accepted); 4] = [
+    ("image/jpeg", Accepted::Picture(Some(EnhancedFormat::Jpeg))),
+    ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
+    ("image/webp", Accepted::Picture(Some(EnhancedFormat::Webp))),
+    ("image/avif", Accepted::Picture(Some(EnhancedFormat::Avif))),
+];
+
+const NPY: (&str, Accepted) = ("application/x-npy", Accepted::Npy);
+const PARTS: (&str, Accepted) = ("multipart/mixed", Accepted::Parts);
+
 impl Accepted {
-    /// Reads the `Accept` header (RFC 9110, 12.5.1) where the answer is a tree: of the types that it can be written in,
-    /// the one with the highest weight, and the first of several.
+    /// What the `Accept` header asks for (RFC 9110, 12.5.1) where the answer is a tree; JSON when it names nothing that
+    /// can be given.
     pub fn tree(headers: &HeaderMap) -> Self {
-        Self::of(headers, |accepted| {
-            matches!(accepted, Self::Json | Self::Msgpack)
-        })
+        Self::of(headers, &TREES)
     }
 
     /// The same where the answer may also be a picture.
     pub fn picture_or_tree(headers: &HeaderMap) -> Self {
-        Self::of(headers, |accepted| *accepted != Self::Npy)
+        Self::of(headers, &[&TREES[..], &PICTURES].concat())
     }
 
     /// The same where the answer may also be a picture or a tensor.
     pub fn any(headers: &HeaderMap) -> Self {
-        Self::of(headers, |_| true)
+        Self::of(headers, &[&TREES[..], &PICTURES, &[NPY]].concat())
     }
 
-    fn of(headers: &HeaderMap, can_be_given: impl Fn(&Self) -> bool) -> Self {
-        let ranges = headers
+    /// The same where the answer is tensors: in one NumPy file when nothing that can be given is named.
+    pub fn tensors(headers: &HeaderMap) -> Self {
+        Self::of(headers, &[&[NPY], &TREES[..], &[PARTS]].concat())
+    }
+
+    /// Of the types that are `offered`, the one with the highest weight. Of several, the one that was named most
+    /// precisely, then the first in the header, then the first that is offered.
+    fn of(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
+        let ranges: Vec<Range> = headers
             .get_all(ACCEPT)
             .iter()
             .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','));
-        let mut best = (0.0, Self::Json);
-        for range in ranges {
-            let mut parts = range.split(';').map(str::trim);
-            let known = parts
-                .next()
-                .and_then(Self::from_range)
-                .filter(&can_be_given);
-            let weight = parts
-                .find_map(|part| part.strip_prefix("q="))
-                .map_or(Ok(1.0), str::parse::<f32>)
-                .unwrap_or(0.0);
-            if let Some(accepted) = known
-                && weight > best.0
-            {
-                best = (weight, accepted);
+            .flat_map(|value| value.split(','))
+            .filter_map(Range::read)
+            .collect();
+        let mut best = None;
+        for (media_type, accepted) in offered {
+            // A type's weight is that of the range that is the most precise about it.
+            let of_it = ranges.iter().enumerate().filter_map(|(at, range)| {
+                let precision = range.precision(media_type)?;
+                Some((precision, Reverse(at), range.weight))
+            });
+            let Some((precision, at, weight)) = of_it.max() else {
+                continue;
+            };
+            let rank = (weight, precision, at);
+            if weight > 0 && best.is_none_or(|(highest, _)| rank > highest) {
+                best = Some((rank, *accepted));
             }
         }
-        best.1
+        match best {
+            // Which format is then up to the endpoint.
+            Some(((_, Precision::Wild, _), Self::Picture(_))) => Self::Picture(None),
+            Some((_, accepted)) => accepted,
+            None => offered[0].1,
+        }
+    }
+}
+
+/// How precisely a range names a type.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Precision {
+    Anything,
+    Wild,
+    Named,
+}
+
+/// One of the ranges in an `Accept` header.
+struct Range {
+    name: String,
+    /// In thousandths.
+    weight: u16,
+}
+
+impl Range {
+    /// `None` where it is no media range, which says nothing about the others.
+    fn read(text: &str) -> Option<Self> {
+        let range: mime::Mime = text.trim().parse().ok()?;
+        let weight = match range.get_param("q") {
+            Some(weight) => weight.as_str().parse().unwrap_or(0.0),
+            None => 1.0f32,
+        };
+        Some(Self {
+            name: range.essence_str().to_owned(),
+            weight: (weight.clamp(0.0, 1.0) * 1000.0).round() as u16,
+        })
     }
 
-    fn from_range(range: &str) -> Option<Self> {
-        match range {
-            "application/json" | "application/*" | "*/*" => Some(Self::Json),
-            "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => {
-                Some(Self::Msgpack)
+    fn precision(&self, media_type: &str) -> Option<Precision> {
+        let of_its_kind = self.name.strip_suffix('*');
+        match self.name.as_str() {
+            "*/*" => Some(Precision::Anything),
+            name if name == media_type => Some(Precision::Named),
+            _ if of_its_kind.is_some_and(|kind| media_type.starts_with(kind)) => {
+                Some(Precision::Wild)
             }
-            "application/x-npy" => Some(Self::Npy),
-            "image/*" => Some(Self::Picture(None)),
-            "image/jpeg" => Some(Self::Picture(Some(EnhancedFormat::Jpeg))),
-            "image/png" => Some(Self::Picture(Some(EnhancedFormat::Png))),
-            "image/webp" => Some(Self::Picture(Some(EnhancedFormat::Webp))),
             _ => None,
         }
     }
@@ -120,7 +178,7 @@ fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, Error>
         Accepted::Msgpack => {
             rmp_serde::to_vec_named(answer).map_err(|error| Error::Internal(error.to_string()))
         }
-        Accepted::Json | Accepted::Picture(_) | Accepted::Npy => {
+        Accepted::Json | Accepted::Picture(_) | Accepted::Npy | Accepted::Parts => {
             serde_json::to_vec(answer).map_err(|error| Error::Internal(error.to_string()))
         }
     }
@@ -129,7 +187,9 @@ fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, Error>
 fn response(accepted: Accepted, body: Vec<u8>) -> Response {
     let media_type = match accepted {
         Accepted::Msgpack => "application/msgpack",
-        Accepted::Json | Accepted::Picture(_) | Accepted::Npy => "application/json",
+        Accepted::Json | Accepted::Picture(_) | Accepted::Npy | Accepted::Parts => {
+            "application/json"
+        }
     };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(media_type)),
@@ -162,7 +222,19 @@ mod tests {
             ("image/*;q=0.5, application/json;q=0.9", Accepted::Json),
             ("image/*", Accepted::Picture(None)),
             ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
+            ("image/avif", Accepted::Picture(Some(EnhancedFormat::Avif))),
             ("text/plain", Accepted::Json),
+            // A range that cannot be read, and a weight that is none.
+            ("image, */, application/msgpack", Accepted::Msgpack),
+            (
+                "application/msgpack;q=high, image/*",
+                Accepted::Picture(None),
+            ),
+            ("image/*, application/json", Accepted::Json),
+            (
+                "IMAGE/WEBP;q=0.4, image/*;q=0.3",
+                Accepted::Picture(Some(EnhancedFormat::Webp)),
+            ),
         ] {
             assert_eq!(accepted(header), expected, "{header}");
         }
@@ -174,5 +246,47 @@ mod tests {
         let accepted = "image/*, application/msgpack;q=0.5";
         headers.insert(ACCEPT, HeaderValue::from_static(accepted));
         assert_eq!(Accepted::tree(&headers), Accepted::Msgpack);
+    }
+
+    #[test]
+    fn tensors_come_as_the_heaviest_the_most_precise_and_the_first() {
+        for (header, expected) in [
+            ("", Accepted::Npy),
+            ("*/*", Accepted::Npy),
+            ("application/*", Accepted::Npy),
+            ("application/json", Accepted::Json),
+            ("application/msgpack", Accepted::Msgpack),
+            ("multipart/mixed", Accepted::Parts),
+            ("multipart/*", Accepted::Parts),
+            ("text/html", Accepted::Npy),
+            // By weight.
+            (
+                "multipart/mixed;q=0.2, application/json;q=0.8",
+                Accepted::Json,
+            ),
+            ("application/json;q=0.8, application/x-npy", Accepted::Npy),
+            ("application/json;q=0.1, */*;q=0.01", Accepted::Json),
+            // By precision.
+            ("*/*, multipart/mixed", Accepted::Parts),
+            ("application/*, application/msgpack", Accepted::Msgpack),
+            ("*/*, multipart/*", Accepted::Parts),
+            // By order.
+            ("application/msgpack, application/json", Accepted::Msgpack),
+            ("application/json, application/msgpack", Accepted::Json),
+            // The most precise range decides a type's weight, and one of 0 refuses it.
+            ("*/*, application/x-npy;q=0", Accepted::Json),
+            ("application/*;q=0, */*;q=0.1", Accepted::Parts),
+            ("application/x-npy;q=0.1, */*;q=0.5", Accepted::Json),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(header));
+            assert_eq!(Accepted::tensors(&headers), expected, "{header}");
+        }
+        // Over several lines of the header.
+        let mut headers = HeaderMap::new();
+        for line in ["application/json;q=0.5", "multipart/mixed;q=0.7"] {
+            headers.append(ACCEPT, HeaderValue::from_static(line));
+        }
+        assert_eq!(Accepted::tensors(&headers), Accepted::Parts);
     }
 }

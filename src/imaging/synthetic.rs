@@ -25,10 +25,19 @@ pub fn noise(width: u32, height: u32) -> RgbImage {
 }
 
 /// The planes of the widened triangle's means, unrounded.
-pub fn antialiased(picture: &RgbImage, (width, height): (u32, u32)) -> Vec<f64> {
+pub fn antialiased(picture: &RgbImage, size: (u32, u32)) -> Vec<f64> {
+    antialiased_at(picture, size, |centre| centre)
+}
+
+/// The same with every triangle's centre, in pixels of the picture, put elsewhere.
+pub fn antialiased_at(
+    picture: &RgbImage,
+    (width, height): (u32, u32),
+    moved: fn(f64) -> f64,
+) -> Vec<f64> {
     let shares = |from: u32, to: u32, at: u32| -> Vec<(u32, f64)> {
         let scale = f64::from(from) / f64::from(to);
-        let centre = (f64::from(at) + 0.5) * scale;
+        let centre = moved((f64::from(at) + 0.5) * scale);
         let weight = |x: u32| {
             let apart = (f64::from(x) + 0.5 - centre) / scale.max(1.0);
             (1.0 - apart.abs()).max(0.0)

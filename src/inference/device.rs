@@ -139,6 +139,7 @@ const UNTRIED: &str = "untried";
 /// The device state of every operation, and what was tried for it.
 pub struct Devices {
     assignments: Vec<Assignment>,
+    preprocessing: (Arc<Assignment>, Option<f64>),
     tried: Vec<Tried>,
     hardware: Hardware,
     clock: Arc<dyn Clock>,
@@ -154,6 +155,19 @@ pub struct DevicesReport {
     /// Each operation's toggle, device and faults.
     #[schema(value_type = BTreeMap<String, OperationReport>)]
     pub operations: BTreeMap<&'static str, OperationReport>,
+    /// What `/preprocess` runs on, which has settings of its own.
+    pub preprocessing: PreprocessingReport,
+}
+
+/// The platform, device and faults of preprocessing.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PreprocessingReport {
+    /// As an operation's; the toggle is that of the platform.
+    #[serde(flatten)]
+    pub device: OperationReport,
+    /// Milliseconds that the device's graphs took to be ready at start; absent on the CPU and without a warm-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up_ms: Option<f64>,
 }
 
 /// One operation's toggle, device and faults.
@@ -178,10 +192,17 @@ pub struct OperationReport {
 }
 
 impl Devices {
-    /// The registry of what was decided at start.
-    pub fn new(assignments: Vec<Assignment>, tried: Vec<Tried>, clock: Arc<dyn Clock>) -> Self {
+    /// The registry of what was decided at start: for each operation, and for preprocessing with the milliseconds that
+    /// its graphs took to be ready.
+    pub fn new(
+        assignments: Vec<Assignment>,
+        preprocessing: (Arc<Assignment>, Option<f64>),
+        tried: Vec<Tried>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             assignments,
+            preprocessing,
             tried,
             hardware: Hardware::find(),
             clock,
@@ -212,9 +233,9 @@ impl Devices {
     /// Everything, as of now.
     pub fn report(&self) -> DevicesReport {
         let now = self.clock.monotonic();
+        let (preprocessing, warm_up_ms) = &self.preprocessing;
         let mut places: Vec<Place> = self
-            .assignments
-            .iter()
+            .all()
             .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.place))
             .filter(|place| !place.provider.is_on_cpu())
             .collect();
@@ -239,7 +260,17 @@ impl Devices {
                 .iter()
                 .map(|assignment| (assignment.operation.name(), assignment.report(now)))
                 .collect(),
+            preprocessing: PreprocessingReport {
+                device: preprocessing.report(now),
+                warm_up_ms: *warm_up_ms,
+            },
         }
+    }
+
+    /// Every operation's, then that of preprocessing.
+    fn all(&self) -> impl Iterator<Item = &Assignment> {
+        let preprocessing = self.preprocessing.0.as_ref();
+        self.assignments.iter().chain([preprocessing])
     }
 
     /// Writes which devices are in use to the log.

@@ -22,4 +22,4 @@ pub mod quality;
 pub mod session;
 
 #[cfg(test)]
-pub(in crate::inference) mod check;
+pub(crate) mod check;

@@ -301,6 +301,7 @@ impl EnhancePlan {
             },
             EnhancedFormat::Png => OutputFormat::Png,
             EnhancedFormat::Webp => OutputFormat::Webp,
+            EnhancedFormat::Avif => OutputFormat::Avif,
         }
     }
 }

@@ -128,6 +128,8 @@ pub enum ProcessedFormat {
     Png,
     /// WebP, lossless.
     Webp,
+    /// AVIF, lossy.
+    Avif,
     /// NumPy's: `[height, width, 3]` bytes, or the floats of `normalize`.
     Npy,
 }
@@ -139,6 +141,7 @@ impl ProcessedFormat {
             Self::Jpeg => "image/jpeg",
             Self::Png => "image/png",
             Self::Webp => "image/webp",
+            Self::Avif => "image/avif",
             Self::Npy => "application/x-npy",
         }
     }
@@ -149,6 +152,7 @@ impl ProcessedFormat {
             Self::Jpeg => "jpg",
             Self::Png => "png",
             Self::Webp => "webp",
+            Self::Avif => "avif",
             Self::Npy => "npy",
         }
     }
@@ -294,6 +298,7 @@ impl ProcessRequest {
             output: match format {
                 ProcessedFormat::Jpeg => OutputFormat::Jpeg { quality },
                 ProcessedFormat::Webp => OutputFormat::Webp,
+                ProcessedFormat::Avif => OutputFormat::Avif,
                 ProcessedFormat::Png | ProcessedFormat::Npy => OutputFormat::Png,
             },
             detect: asked.resolve(&config.detection, thresholds)?,

@@ -232,6 +232,15 @@ async fn whole_pictures_through(backend: &str, active: &str) {
         assert_eq!(operation["health"]["rows"], rows, "{operation}");
         assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
     }
+    let preprocessing = &report["preprocessing"];
+    assert_eq!(preprocessing["toggle"], true);
+    assert_eq!(preprocessing["requested"], format!("{backend}:0"));
+    assert_eq!(preprocessing["active"], active);
+    let health = &preprocessing["health"];
+    assert_eq!(health["state"], "up");
+    assert!(health["rows"].as_u64().unwrap() >= 3, "{health}");
+    assert_eq!(health["fallbacks"], serde_json::json!({}));
+    assert!(preprocessing["warm_up_ms"].as_f64().unwrap() > 0.0);
 }
 
 #[tokio::test]

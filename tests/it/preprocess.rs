@@ -219,6 +219,16 @@ async fn a_platform_that_is_not_there_is_the_cpu_with_the_reason() {
             .unwrap()
             .contains("cuda:0")
     );
+    let report = app.get("/devices").await.json()["preprocessing"].clone();
+    assert_eq!(report["toggle"], true);
+    for told in ["requested", "active", "reason"] {
+        assert_eq!(report[told], reply["device"][told]);
+    }
+    // No device, so that there is nothing to be healthy or to warm up.
+    assert_eq!(
+        [&report["health"], &report["warm_up_ms"]],
+        [&Value::Null; 2]
+    );
     let strict = app
         .post("/preprocess?strict_device=true", picture("t1.jpg"))
         .await;

@@ -157,6 +157,20 @@ async fn a_picture_comes_by_itself_when_it_is_accepted() {
     let (before, after) = (pixels(&picture("t1.jpg")), pixels(&reply.body));
     assert_eq!(after, image::imageops::flip_vertical(&before));
 
+    let reply = app.send(request("image/avif")).await;
+    assert_eq!(reply.status, 200, "{:?}", reply.body);
+    assert_eq!(reply.headers[CONTENT_TYPE], "image/avif");
+    assert_eq!(reply.body[4..12], *b"ftypavif");
+    let large = "%5B%7B%22op%22%3A%22resize%22%2C%22width%22%3A4097%2C%22height%22%3A2160%7D%5D";
+    let refused = app
+        .post(
+            &format!("/process?format=avif&operations={large}"),
+            picture("t1.jpg"),
+        )
+        .await;
+    assert_eq!(refused.status, 422, "{:?}", refused.body);
+    let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.starts_with("option `format`: avif"), "{detail}");
     let reply = app.send(request("application/x-npy")).await;
     assert_eq!(reply.headers[CONTENT_TYPE], "application/x-npy");
     assert_eq!(reply.body[..6], *b"\x93NUMPY");

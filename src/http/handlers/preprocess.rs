@@ -5,7 +5,7 @@ use axum::{
     extract::State,
     http::{
         HeaderMap, HeaderName, HeaderValue,
-        header::{ACCEPT, CONTENT_TYPE, VARY},
+        header::{CONTENT_TYPE, VARY},
     },
     response::{AppendHeaders, IntoResponse, Response},
 };
@@ -144,53 +144,31 @@ pub async fn preprocess(
         (DEVICE, text(&device.active)?),
         (VARY, HeaderValue::from_static("accept")),
     ];
-    let response = if accepts_parts(&headers) {
-        batch.parts(&plan, ticket)
-    } else if let accepted @ (Accepted::Json | Accepted::Msgpack) = accepted(&headers) {
-        let answer = PreprocessAnswer {
-            request_id: id.to_string(),
-            operation: "preprocess",
-            device,
-            warm_up_ms: pipeline.preprocessing.warm_up_ms,
-            profile: plan.preprocess.profile,
-            mode: plan.preprocess.mode,
-            data_format: plan.preprocess.layout,
-            dtype: plan.dtype,
-            shape: batch.shape(&plan)?,
-            index: batch.rows.iter().map(|(index, _)| *index).collect(),
-            timings_ms: plan
-                .timings
-                .then(|| batch.rows.iter().map(|(_, row)| row.timings).collect()),
-            tensor: batch.rows.into_iter().map(|(_, row)| row.values).collect(),
-            errors: batch.failed,
-        };
-        respond(accepted, &pipeline.pool, answer).await?
-    } else {
-        batch.file(&plan, ticket)?
+    let response = match Accepted::tensors(&headers) {
+        Accepted::Parts => batch.parts(&plan, ticket),
+        accepted @ (Accepted::Json | Accepted::Msgpack) => {
+            let answer = PreprocessAnswer {
+                request_id: id.to_string(),
+                operation: "preprocess",
+                device,
+                warm_up_ms: pipeline.preprocessing.warm_up_ms,
+                profile: plan.preprocess.profile,
+                mode: plan.preprocess.mode,
+                data_format: plan.preprocess.layout,
+                dtype: plan.dtype,
+                shape: batch.shape(&plan)?,
+                index: batch.rows.iter().map(|(index, _)| *index).collect(),
+                timings_ms: plan
+                    .timings
+                    .then(|| batch.rows.iter().map(|(_, row)| row.timings).collect()),
+                tensor: batch.rows.into_iter().map(|(_, row)| row.values).collect(),
+                errors: batch.failed,
+            };
+            respond(accepted, &pipeline.pool, answer).await?
+        }
+        Accepted::Npy | Accepted::Picture(_) => batch.file(&plan, ticket)?,
     };
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
-}
-
-/// What is accepted; a NumPy file when nothing is said.
-fn accepted(headers: &HeaderMap) -> Accepted {
-    let says = |text: &str| {
-        let mut values = headers.get_all(ACCEPT).iter();
-        values.any(|value| value.to_str().is_ok_and(|value| value.contains(text)))
-    };
-    if says("json") || says("msgpack") {
-        Accepted::tree(headers)
-    } else {
-        Accepted::Npy
-    }
-}
-
-fn accepts_parts(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter();
-    values.any(|value| {
-        value
-            .to_str()
-            .is_ok_and(|value| value.contains("multipart/mixed"))
-    })
 }
 
 fn text(value: &str) -> Result<HeaderValue, Error> {

@@ -116,8 +116,9 @@ fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
             EnhancedFormat::Jpeg => ProcessedFormat::Jpeg,
             EnhancedFormat::Png => ProcessedFormat::Png,
             EnhancedFormat::Webp => ProcessedFormat::Webp,
+            EnhancedFormat::Avif => ProcessedFormat::Avif,
         },
-        Accepted::Json | Accepted::Msgpack => return None,
+        Accepted::Json | Accepted::Msgpack | Accepted::Parts => return None,
     })
 }
 

@@ -5,12 +5,20 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
 use image::{Rgb, RgbImage};
 
 use super::session::{GraphModel, GraphSession, Input, Samples};
+#[cfg(feature = "torch")]
+use crate::inference::{
+    backend::torch::TorchBackend,
+    place::{Precision, Provider},
+};
 use crate::{
     imaging::{
         decode::{DecodeOptions, decode},
         synthetic::{noise, synthetic},
     },
-    inference::backend::{Backend, Model, Opening, ort::OrtBackend},
+    inference::{
+        backend::{Backend, Model, Opening, ort::OrtBackend},
+        place::Place,
+    },
 };
 
 /// A file that was fetched or made from one.
@@ -44,8 +52,45 @@ pub fn onnx_runtime() -> &'static OrtBackend {
 
 /// A session on the CPU provider.
 pub fn open(model: &GraphModel) -> Graph {
-    let opening = Opening::on_cpu(Model::Graph(model), NonZeroUsize::MIN, 1);
-    onnx_runtime().open_graph(&opening).unwrap()
+    RUNTIMES[0].open(model)
+}
+
+/// One of the runtimes that compute the graphs here.
+#[derive(Clone, Copy)]
+pub struct Runtime {
+    pub name: &'static str,
+    backend: fn() -> &'static dyn Backend,
+    place: Place,
+}
+
+/// Each of them: ONNX Runtime, and libtorch where it is linked. What is known of the right answers holds on all.
+pub const RUNTIMES: &[Runtime] = &[
+    Runtime {
+        name: "onnx",
+        backend: || onnx_runtime(),
+        place: Place::CPU,
+    },
+    #[cfg(feature = "torch")]
+    Runtime {
+        name: "torch",
+        backend: || &TorchBackend,
+        place: Place {
+            provider: Provider::TorchCpu,
+            index: 0,
+            precision: Precision::Full,
+        },
+    },
+];
+
+impl Runtime {
+    /// A session.
+    pub fn open(self, model: &GraphModel) -> Graph {
+        let opening = Opening {
+            place: self.place,
+            ..Opening::on_cpu(Model::Graph(model), NonZeroUsize::MIN, 1)
+        };
+        (self.backend)().open_graph(&opening).unwrap()
+    }
 }
 
 /// The only output of a run, which is of floats.

@@ -172,3 +172,6 @@ fn interleaved(planes: &[f32]) -> Vec<f32> {
         .flat_map(|at| [planes[at], planes[len + at], planes[2 * len + at]])
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use crate::{
         resize::{Filter, resize},
         synthetic::{assert_within, noise, picture as reference, synthetic},
     },
-    inference::graphs::check::{Graph, extremes, open, photographs, picture},
+    inference::graphs::check::{Graph, RUNTIMES, extremes, open, photographs, picture},
 };
 
 const ALL: Steps = Steps {
@@ -33,28 +33,34 @@ fn by_cpu(source: &RgbImage, factor: u32, steps: Steps) -> RgbImage {
 }
 
 #[test]
-fn the_recipe_equals_pillow() {
-    let ours = by_graph(&mut open(&graph(ALL)), &synthetic(48, 36), 4);
-    assert_within(&ours, &reference("enhanced.png"), 1, "whole recipe");
+fn golden_values_of_the_recipe() {
+    for runtime in RUNTIMES {
+        let ours = by_graph(&mut runtime.open(&graph(ALL)), &synthetic(48, 36), 4);
+        assert_within(&ours, &reference("enhanced.png"), 1, runtime.name);
+    }
 }
 
 #[test]
-fn each_step_equals_pillow() {
+fn golden_values_of_each_step() {
     let source = synthetic(48, 36);
     let contrast = Steps {
         contrast: true,
         sharpen: false,
     };
-    let ours = by_graph(&mut open(&graph(contrast)), &source, 1);
-    assert_within(&ours, &reference("contrast.png"), 0, "contrast");
+    for runtime in RUNTIMES {
+        let ours = by_graph(&mut runtime.open(&graph(contrast)), &source, 1);
+        assert_within(&ours, &reference("contrast.png"), 0, runtime.name);
+    }
     let neither = Steps {
         contrast: false,
         sharpen: false,
     };
     let plan = Plan::new((97, 61), (150, 100));
     let larger = synthetic(97, 61);
-    let ours = picture(&mut open(&graph(neither)), &plan.inputs(&larger));
-    assert_within(&ours, &reference("bicubic_150.png"), 0, "bicubic");
+    for runtime in RUNTIMES {
+        let ours = picture(&mut runtime.open(&graph(neither)), &plan.inputs(&larger));
+        assert_within(&ours, &reference("bicubic_150.png"), 0, runtime.name);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
         synthetic::{reference, synthetic},
         tensor::{ChannelOrder, Normalisation, fill_row},
     },
-    inference::graphs::check::{Graph, extremes, floats, open, photographs},
+    inference::graphs::check::{Graph, RUNTIMES, extremes, floats, open, photographs},
 };
 
 const MEASURES: [&str; 4] = ["blur_score", "brightness", "contrast", "sharpness"];
@@ -43,8 +43,7 @@ fn assert_close(ours: [f32; 4], theirs: [f32; 4], what: &str) {
 }
 
 #[test]
-fn measures_equal_the_reference() {
-    let mut session = open(&graph());
+fn golden_values_of_the_measures() {
     let mut dark = synthetic(112, 112);
     dark.as_mut().iter_mut().for_each(|v| *v /= 6);
     let cases = [
@@ -52,10 +51,14 @@ fn measures_equal_the_reference() {
         ("97x61", synthetic(97, 61)),
         ("dark", dark),
     ];
-    for (name, picture) in cases {
-        let reference = &reference()["quality"][name];
-        let theirs = MEASURES.map(|measure| reference[measure].as_f64().unwrap() as f32);
-        assert_close(by_graph(&mut session, &picture), theirs, name);
+    for runtime in RUNTIMES {
+        let mut session = runtime.open(&graph());
+        for (name, picture) in &cases {
+            let reference = &reference()["quality"][name];
+            let theirs = MEASURES.map(|measure| reference[measure].as_f64().unwrap() as f32);
+            let what = format!("{name} on {}", runtime.name);
+            assert_close(by_graph(&mut session, picture), theirs, &what);
+        }
     }
 }
 
@@ -73,13 +76,16 @@ fn measures_equal_the_cpu_on_extremes_and_photographs() {
 }
 
 #[test]
-fn a_flat_picture_has_no_blur_score_up_to_its_border() {
-    let mut session = open(&graph());
-    for side in [1, 2, 112] {
-        let flat = RgbImage::from_pixel(side, side, Rgb([93, 180, 41]));
-        let [blur, brightness, contrast, sharpness] = by_graph(&mut session, &flat);
-        assert_eq!((blur, contrast, sharpness), (0.0, 0.0, 0.0), "{side}");
-        assert!((brightness - 138.141).abs() < 1e-3);
+fn golden_values_of_a_flat_picture_are_0_up_to_its_border() {
+    for runtime in RUNTIMES {
+        let mut session = runtime.open(&graph());
+        for side in [1, 2, 112] {
+            let flat = RgbImage::from_pixel(side, side, Rgb([93, 180, 41]));
+            let [blur, brightness, contrast, sharpness] = by_graph(&mut session, &flat);
+            let zeros = (blur, contrast, sharpness);
+            assert_eq!(zeros, (0.0, 0.0, 0.0), "{side} on {}", runtime.name);
+            assert!((brightness - 138.141).abs() < 1e-3);
+        }
     }
 }
 

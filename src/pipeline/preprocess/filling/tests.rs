@@ -1,0 +1,286 @@
+//! What IMAGING's tables and the libraries themselves say of preprocessing, on every path that makes rows: the CPU's code,
+//! the ONNX graphs, and libtorch where it is linked.
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use image::{Rgb, RgbImage};
+
+use super::*;
+use crate::{
+    config::Dtype,
+    imaging::synthetic::{antialiased, antialiased_at, fixture, noise, picture, synthetic},
+    inference::graphs::check::RUNTIMES,
+};
+
+const PROFILES: [Profile; 4] = [
+    Profile::Torchvision,
+    Profile::Jax,
+    Profile::Pil,
+    Profile::Opencv,
+];
+
+const MODES: [Mode; 4] = [
+    Mode::Stretch,
+    Mode::Letterbox,
+    Mode::CenterCrop,
+    Mode::ShortSide,
+];
+
+/// Calls `check` with a name and a way to make rows, once for each path.
+fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Filling<RgbImage>) -> Vec<f32>)) {
+    check("cpu", &mut |filling| filling.fill());
+    for runtime in RUNTIMES {
+        let mut graphs = Graphs::new(Arc::new(|graph| Ok(runtime.open(graph))));
+        check(runtime.name, &mut |filling| {
+            // OpenCV's fixed point has code on the CPU alone, which is where a device leaves it.
+            if filling.has_graph() {
+                filling.run_on_device(&mut graphs).unwrap()
+            } else {
+                filling.fill()
+            }
+        });
+    }
+}
+
+/// Levels instead of normalised samples, to `size`, both width and height.
+fn levels(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
+    Preprocess {
+        width: size.0,
+        height: size.1,
+        profile,
+        mode,
+        mean: [0.0; 3],
+        std: [1.0 / 255.0; 3],
+        ..Preprocess::default()
+    }
+}
+
+/// The largest and the mean difference.
+fn apart(ours: &[f32], theirs: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let theirs: Vec<f64> = theirs.into_iter().collect();
+    assert_eq!(ours.len(), theirs.len());
+    let pairs = ours.iter().zip(theirs);
+    let (mut most, mut sum) = (0.0f64, 0.0);
+    for (ours, theirs) in pairs {
+        let apart = (f64::from(*ours) - theirs).abs();
+        // A NaN is near nothing.
+        assert!(apart.is_finite(), "{ours}");
+        most = most.max(apart);
+        sum += apart;
+    }
+    (most, sum / ours.len() as f64)
+}
+
+/// What a library gave, pixel by pixel.
+fn stored(name: &str) -> Vec<f64> {
+    if name.ends_with(".png") {
+        let levels = picture(name).into_raw();
+        return levels.into_iter().map(f64::from).collect();
+    }
+    let bytes = fixture(name);
+    let values = bytes.as_chunks().0.iter();
+    values.map(|v| f64::from(f32::from_le_bytes(*v))).collect()
+}
+
+#[test]
+fn golden_values_of_the_profiles() {
+    let (small, large) = ((97, 61), (1440, 1080));
+    // Of some every 16th line is stored.
+    let cases = [
+        ("torchvision_40.png", small, (40, 25), 1),
+        ("torchvision_150.png", small, (150, 100), 1),
+        ("torchvision_224.png", large, (224, 224), 16),
+        ("jax_40.f32", small, (40, 25), 1),
+        ("jax_150.f32", small, (150, 100), 16),
+        ("jax_224.f32", large, (224, 224), 16),
+        ("bilinear_40.png", small, (40, 25), 1),
+        ("bilinear_150.png", small, (150, 100), 1),
+        ("pil_224.png", large, (224, 224), 16),
+        ("bilinear_point_40.png", small, (40, 25), 1),
+        ("bilinear_point_150.png", small, (150, 100), 1),
+        ("opencv_224.png", large, (224, 224), 16),
+    ];
+    let profiles = [
+        (Profile::Torchvision, 1.0),
+        (Profile::Jax, 1e-3),
+        (Profile::Pil, 1.0),
+        (Profile::Opencv, 0.0),
+    ];
+    let profiles = profiles.into_iter().flat_map(|profile| [profile; 3]);
+    let cases: Vec<_> = cases.into_iter().zip(profiles).collect();
+    on_every_path(|path, make| {
+        for ((name, from, to, every), (profile, most)) in &cases {
+            let preprocess = Preprocess {
+                layout: Layout::Nhwc,
+                ..levels(*to, *profile, Mode::Stretch)
+            };
+            let row = make(&Filling::new(
+                &Arc::new(synthetic(from.0, from.1)),
+                &preprocess,
+            ));
+            let line = 3 * to.0 as usize;
+            let lines: Vec<f32> = row
+                .chunks(line)
+                .step_by(*every)
+                .flatten()
+                .copied()
+                .collect();
+            let (off, _) = apart(&lines, stored(name));
+            // Levels are normalised from, and back to, whole numbers.
+            assert!(off <= most + 1e-4, "{name} on {path}: {off}");
+        }
+    });
+}
+
+#[test]
+fn golden_values_between_the_profiles() {
+    let source = Arc::new(synthetic(1440, 1080));
+    let reference = crate::imaging::synthetic::reference();
+    on_every_path(|path, make| {
+        let mut row = |profile| {
+            let preprocess = levels((224, 224), profile, Mode::Stretch);
+            make(&Filling::new(&source, &preprocess))
+        };
+        let [torchvision, jax, pil, opencv] = PROFILES.map(&mut row);
+        let of = |row: &[f32]| row.iter().copied().map(f64::from).collect::<Vec<_>>();
+        let (most, mean) = apart(&jax, of(&pil));
+        assert!(
+            most <= 0.93 && (mean - 0.26).abs() < 0.01,
+            "{path}: {most}, {mean}"
+        );
+        let (most, mean) = apart(&torchvision, of(&opencv));
+        let theirs = &reference["profiles"]["torchvision_opencv"];
+        let [their_most, their_mean] = ["max", "mean"].map(|key| theirs[key].as_f64().unwrap());
+        assert!((most - their_most).abs() <= 1.0, "{path}: {most}");
+        assert!((mean - their_mean).abs() <= 0.05, "{path}: {mean}");
+    });
+}
+
+/// The profile's definition without rounding, in planes: the widened triangle's means where the mode puts them.
+fn defined(preprocess: &Preprocess, source: &RgbImage) -> Vec<f64> {
+    let placed = preprocess.placement(source.dimensions());
+    let (w, h) = placed.scaled;
+    let scaled = antialiased(source, placed.scaled);
+    let (width, height) = placed.output;
+    let mut planes = Vec::new();
+    for c in 0..3 {
+        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            let (x, y) = (i64::from(x) - placed.at.0, i64::from(y) - placed.at.1);
+            let is_inside = (0..i64::from(w)).contains(&x) && (0..i64::from(h)).contains(&y);
+            planes.push(if is_inside {
+                scaled[(c * h as usize + y as usize) * w as usize + x as usize]
+            } else {
+                f64::from(preprocess.pad[c])
+            });
+        }
+    }
+    planes
+}
+
+#[test]
+fn golden_values_of_the_modes() {
+    let sources = [(97, 61), (61, 97), (19, 30), (40, 30)];
+    // Rounding moves a level by a half, and twice by two; the CPU's weights, which are whole numbers, by less than that.
+    let profiles = [
+        (Profile::Jax, 1e-3),
+        (Profile::Torchvision, 1.0),
+        (Profile::Pil, 1.5),
+    ];
+    on_every_path(|path, make| {
+        for source in sources.map(|(width, height)| Arc::new(noise(width, height))) {
+            for (mode, (profile, most)) in MODES.into_iter().flat_map(|m| profiles.map(|p| (m, p)))
+            {
+                let planar = Preprocess {
+                    pad: [7, 114, 255],
+                    ..levels((40, 31), profile, mode)
+                };
+                let row = make(&Filling::new(&source, &planar));
+                let (off, _) = apart(&row, defined(&planar, &source));
+                let what = format!(
+                    "{mode:?} {profile:?} of {:?} on {path}",
+                    source.dimensions()
+                );
+                assert!(off <= most, "{what}: {off}");
+                let pixels = Preprocess {
+                    layout: Layout::Nhwc,
+                    ..planar
+                };
+                let pixels = make(&Filling::new(&source, &pixels));
+                assert!(pixels == interleaved(&row), "{what}");
+            }
+        }
+    });
+}
+
+#[test]
+fn golden_values_of_normalised_levels() {
+    // Every level once a channel; a picture of the set size has no resizing to differ in.
+    let source = Arc::new(RgbImage::from_fn(16, 16, |x, y| {
+        Rgb([0, 85, 170].map(|c| (16 * y + x) as u8 ^ c))
+    }));
+    let Preprocess { mean, std, .. } = Preprocess::default();
+    on_every_path(|path, make| {
+        for (profile, (mean, std)) in PROFILES
+            .into_iter()
+            .flat_map(|p| [(mean, std), ([0.5; 3], [0.5; 3])].map(|values| (p, values)))
+        {
+            let preprocess = Preprocess {
+                mean,
+                std,
+                layout: Layout::Nhwc,
+                ..levels((16, 16), profile, Mode::Stretch)
+            };
+            let row = make(&Filling::new(&source, &preprocess));
+            for (at, (ours, level)) in row.iter().zip(source.as_raw()).enumerate() {
+                let (mean, std) = (f64::from(mean[at % 3]), f64::from(std[at % 3]));
+                let exact = (f64::from(*level) / 255.0 - mean) / std;
+                let off = (f64::from(*ours) - exact).abs();
+                assert!(
+                    off <= 1e-5 * exact.abs(),
+                    "{profile:?} on {path}: {ours}, {exact}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn golden_values_in_half_precision() {
+    let source = Arc::new(synthetic(1440, 1080));
+    let exact = antialiased(&source, (224, 224));
+    // What coordinates in half precision would do, by more than a level: 1.71 in the picture that the fact was found with.
+    let moved = antialiased_at(&source, (224, 224), |centre| f16::from_f64(centre).to_f64());
+    let moved: Vec<f32> = moved.into_iter().map(|level| level as f32).collect();
+    let (by_coordinates, _) = apart(&moved, exact.iter().copied());
+    assert!(by_coordinates > 1.71, "{by_coordinates}");
+    let scale = Preprocess::default().normalisation().scale;
+    on_every_path(|path, make| {
+        let jax = levels((224, 224), Profile::Jax, Mode::Stretch);
+        let row = make(&Filling::new(&source, &jax));
+        let (off, _) = apart(&row, exact.iter().copied());
+        assert!(off <= 1e-3, "coordinates are in 32 bits on {path}: {off}");
+        let row = make(&Filling::new(&source, &Preprocess::default()));
+        // The largest sample is 2.64: 11 bits are off by 2⁻¹⁰, 8 bits by 2⁻⁷, of a level that is at least 0.0171.
+        for (dtype, most) in [(Dtype::F16, 0.058), (Dtype::Bf16, 0.46)] {
+            let bytes = dtype.bytes(&row);
+            let halves = bytes.as_chunks::<2>().0.iter().map(|v| match dtype {
+                Dtype::F16 => f16::from_le_bytes(*v).to_f64(),
+                _ => bf16::from_le_bytes(*v).to_f64(),
+            });
+            let plane = row.len() / 3;
+            let in_levels = row
+                .iter()
+                .zip(halves)
+                .enumerate()
+                .map(|(at, (whole, half))| {
+                    (f64::from(*whole) - half).abs() / f64::from(scale[at / plane])
+                });
+            let off = in_levels.fold(0.0, f64::max);
+            assert!(
+                off > 0.0 && off <= most,
+                "{dtype:?} on {path}: {off} of a level"
+            );
+        }
+    });
+}
