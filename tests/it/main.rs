@@ -21,3 +21,4 @@ mod service;
 mod store;
 mod stored;
 mod support;
+mod urls;

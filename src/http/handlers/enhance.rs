@@ -72,11 +72,13 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(images, &id.to_string(), |image| {
+    let answered = several::each(&state.intake, images, &id.to_string(), |image| {
         let plan = &plan;
         async move {
-            let enhanced = pipeline.enhance(image.bytes?, plan).await?;
-            Ok((enhanced.result, enhanced.timings))
+            let mut enhanced = pipeline.enhance(image.bytes, plan).await?;
+            let timings = enhanced.timings.after_fetch(image.fetch_ms);
+            enhanced.result.timings_ms = enhanced.result.timings_ms.map(|_| timings);
+            Ok((enhanced.result, timings))
         }
     })
     .await?;

@@ -127,11 +127,12 @@ pub async fn preprocess(
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
     pipeline.check_platform(plan.strict_device)?;
-    let answered = several::each(images, &id.to_string(), |image| {
+    let answered = several::each(&state.intake, images, &id.to_string(), |image| {
         let plan = &plan;
         async move {
-            let row = pipeline.preprocess(image.bytes?, plan).await?;
-            let timings = row.timings;
+            let mut row = pipeline.preprocess(image.bytes, plan).await?;
+            let timings = row.timings.after_fetch(image.fetch_ms);
+            row.timings = timings;
             Ok((row, timings))
         }
     })

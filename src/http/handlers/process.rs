@@ -20,9 +20,10 @@ use crate::{
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
+    ingest::source::ImageInput,
     pipeline::{
         answer::{Answer, ImageResult, Outcome},
-        process::{ProcessRequest, ProcessResult, ProcessedFormat},
+        process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
     },
 };
 
@@ -73,15 +74,14 @@ pub async fn process(
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let masks = masks.into_iter().map(|mask| mask.bytes);
-    let plan = pipeline
-        .masked(plan, masks.collect::<Result<_, _>>()?)
-        .await?;
-    let answered = several::each(images, &id.to_string(), |image| {
+    let plan = masked(&state, plan, masks).await?;
+    let answered = several::each(&state.intake, images, &id.to_string(), |image| {
         let plan = &plan;
         async move {
-            let processed = pipeline.process(image.bytes?, plan).await?;
-            Ok((processed.result, processed.timings))
+            let mut processed = pipeline.process(image.bytes, plan).await?;
+            let timings = processed.timings.after_fetch(image.fetch_ms);
+            processed.result.timings_ms = processed.result.timings_ms.map(|_| timings);
+            Ok((processed.result, timings))
         }
     })
     .await?;
@@ -106,6 +106,20 @@ pub async fn process(
     };
     let response = respond(accepted, &pipeline.pool, answer).await?;
     Ok((AppendHeaders(times), response).into_response())
+}
+
+/// The plan with its masks, which are all held until they are decoded.
+async fn masked(
+    state: &AppState,
+    plan: ProcessPlan,
+    masks: Vec<ImageInput>,
+) -> Result<ProcessPlan, Error> {
+    let mut loaded = Vec::with_capacity(masks.len());
+    for mask in masks {
+        loaded.push(state.intake.load_at_once(mask).await?);
+    }
+    let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
+    state.pipeline.masked(plan, bytes).await
 }
 
 /// The format that an accepted type names.

@@ -15,7 +15,7 @@ use crate::{
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond, respond_small},
     },
-    ingest::source::ImageInput,
+    ingest::intake::Loaded,
     pipeline::{
         answer::{Answer, ImageResult, Outcome, ScanResult, Timings},
         options::{ScanKind, ScanOptions, ScanRequest},
@@ -114,8 +114,10 @@ async fn scan(
     let operations = options.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
-    let answered =
-        several::each(images, &id.to_string(), |image| one(state, image, &options)).await?;
+    let answered = several::each(&state.intake, images, &id.to_string(), |image| {
+        one(state, image, &options)
+    })
+    .await?;
     let times = answered.times();
     let answer = Answer {
         request_id: id.to_string(),
@@ -158,11 +160,12 @@ fn faces_of(result: &ImageResult<ScanResult>) -> usize {
 
 async fn one(
     state: &AppState,
-    image: ImageInput,
+    image: Loaded,
     options: &ScanOptions,
 ) -> Result<(ScanResult, Timings), Error> {
-    let options = options.for_image(image.source, image.source_url)?;
-    let scan = state.pipeline.scan_stored(image.bytes?, &options).await?;
-    let timings = scan.timings;
+    let options = options.for_image(image.source, image.source_url, image.url)?;
+    let mut scan = state.pipeline.scan_stored(image.bytes, &options).await?;
+    let timings = scan.timings.after_fetch(image.fetch_ms);
+    scan.timings = timings;
     Ok((ScanResult::new(scan, &options), timings))
 }

@@ -6,7 +6,10 @@ use futures::{StreamExt, stream};
 use crate::{
     error::Error,
     http::respond::milliseconds,
-    ingest::source::ImageInput,
+    ingest::{
+        intake::{Intake, Loaded},
+        source::ImageInput,
+    },
     pipeline::answer::{ErrorEntry, ImageResult, Outcome, Timings},
 };
 
@@ -36,24 +39,33 @@ impl<T> Answered<T> {
     }
 }
 
-/// Runs `operation` on every image.
+/// Runs `operation` on every image, once its bytes are there. Those that have a URL are fetched side by side.
 ///
 /// # Errors
 /// The image's own error when it was the only one; among several it stands in its place.
 pub async fn each<T, F>(
+    intake: &Intake,
     images: Vec<ImageInput>,
     request_id: &str,
-    operation: impl Fn(ImageInput) -> F,
+    operation: impl Fn(Loaded) -> F,
 ) -> Result<Answered<T>, Error>
 where
     F: Future<Output = Result<(T, Timings), Error>>,
 {
     let alone = images.len() == 1;
+    let operation = &operation;
     let mut results = stream::iter(images.into_iter().enumerate())
         .map(|(index, image)| {
             let id = image.id.clone();
-            let running = operation(image);
-            async move { (index, id, running.await) }
+            async move {
+                let result = async {
+                    let mut image = intake.load(image).await?;
+                    // Fetched bytes have their room until the answer to them is there.
+                    let _room = image.room.take();
+                    operation(image).await
+                };
+                (index, id, result.await)
+            }
         })
         .buffered(IN_FLIGHT);
     let mut answered = Answered {
