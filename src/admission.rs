@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use crate::telemetry::metrics::Metrics;
 
 pub mod gate;
+pub mod room;
 
 /// Which of two queues a request's images wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -39,6 +40,9 @@ pub enum Full {
     /// Too many images of the lane are in the server.
     #[error("the {} lane has as many images as it takes", .0.name())]
     Images(Lane),
+    /// Too many pictures are fetched.
+    #[error("the server fetches as many images from urls as it takes")]
+    Fetches,
 }
 
 impl Full {
@@ -47,6 +51,7 @@ impl Full {
         match self {
             Self::Bytes => "bytes",
             Self::Images(lane) => lane.name(),
+            Self::Fetches => "fetches",
         }
     }
 }

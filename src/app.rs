@@ -18,6 +18,10 @@ use crate::{
         operation::Operation,
         registry::{ModelSpec, Registry},
     },
+    ingest::{
+        fetch::{Fetcher, SystemLookup, web::WebFetcher},
+        intake::Intake,
+    },
     lifecycle::Lifecycle,
     pipeline::{
         Pipeline, detect::Detector, embed::Embedder, encode::Encoder, enhance::Finishing,
@@ -48,6 +52,8 @@ pub struct App {
     pub pipeline: Pipeline,
     /// Lets requests in.
     pub admission: Admission,
+    /// Gets the bytes of images.
+    pub intake: Intake,
     /// What is counted.
     pub metrics: Metrics,
     /// Whether it is on its way out.
@@ -69,10 +75,11 @@ impl App {
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let store = open_store(&config).await?;
-        Self::with_store(config, backend, store, clock).await
+        let fetcher = open_fetcher(&config)?;
+        Self::with_store(config, backend, store, fetcher, clock).await
     }
 
-    /// The same over a store that is open already.
+    /// The same over a store that is open already, and with outbound HTTP as it is given.
     ///
     /// # Errors
     /// A model that is missing or does not fit its registry entry.
@@ -80,6 +87,7 @@ impl App {
         config: Config,
         backend: Arc<dyn Backend>,
         store: Arc<dyn Store>,
+        fetcher: Option<Arc<dyn Fetcher>>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let registry = Registry::load(config.models.registry.as_deref(), &config.preprocess)?;
@@ -175,6 +183,8 @@ impl App {
             tenant: config.store.tenant.as_str().into(),
             clock,
         };
+        let clock = Arc::clone(&pipeline.clock);
+        let intake = Intake::new(&config, fetcher, clock, metrics.clone());
         let (interactive_images, bulk_images) = config.admitted_images();
         let budgets = Budgets {
             interactive_images,
@@ -183,6 +193,7 @@ impl App {
         };
         Ok(Self {
             admission: Admission::new(budgets, metrics.clone()),
+            intake,
             metrics,
             config,
             registry,
@@ -240,4 +251,14 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         .await
         .context("opening the database")?;
     Ok(store)
+}
+
+/// Outbound HTTP by the settings; `None` where they have it off.
+fn open_fetcher(config: &Config) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
+    if !config.urls.enabled {
+        return Ok(None);
+    }
+    let fetcher = WebFetcher::new(&config.urls, Arc::new(SystemLookup))
+        .context("making ready to fetch urls")?;
+    Ok(Some(Arc::new(fetcher)))
 }

@@ -59,7 +59,7 @@ pub use self::{
     server::{MOST_IMAGES, Server},
     sources::Sources,
     store::Store,
-    urls::Urls,
+    urls::{HostPattern, Scheme, Urls},
     variables::{CONFIG_FILE, PREFIX, SHORT_NAMES},
 };
 use self::{

@@ -56,8 +56,11 @@ pub enum Error {
         limit: usize,
     },
     /// The server does not fetch this URL.
-    #[error("url intake is not available: send the image's bytes instead")]
-    UrlForbidden,
+    #[error("{0}")]
+    UrlForbidden(String),
+    /// A URL that gave no picture.
+    #[error("{0}")]
+    UrlFailed(String),
     /// The address is there, for another method.
     #[error("this address does not take that method; see /docs")]
     MethodNotAllowed,
@@ -147,7 +150,8 @@ impl Error {
             Self::ImageTooLarge(_) => kind(413, "image_too_large", "image too large"),
             Self::BodyTooLarge { .. } => kind(413, "body_too_large", "body too large"),
             Self::TooManyImages { .. } => kind(413, "too_many_images", "too many images"),
-            Self::UrlForbidden => kind(403, "url_forbidden", "url not allowed"),
+            Self::UrlForbidden(_) => kind(403, "url_forbidden", "url not allowed"),
+            Self::UrlFailed(_) => kind(422, "url_failed", "url not fetched"),
             Self::MethodNotAllowed => kind(405, "method_not_allowed", "method not allowed"),
             Self::NotFound(_) => kind(404, "not_found", "not found"),
             Self::Overloaded(_) => kind(429, "overloaded", "overloaded"),

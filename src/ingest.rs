@@ -1,5 +1,8 @@
-//! Where images come from: the bytes that a request carries.
+//! Where images come from: the bytes that a request carries, or a URL that it names.
 //!
-//! URLs are accepted in requests and refused one by one, until the guarded fetcher is built.
+//! [`guard`] says which URLs and addresses are asked, [`fetch`] asks them, and [`intake`] makes bytes of either.
 
+pub mod fetch;
+pub mod guard;
+pub mod intake;
 pub mod source;

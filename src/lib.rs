@@ -1,7 +1,7 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
 //! The crate is layered, and dependencies point one way:
-//! `http, cli → pipeline → inference, imaging, store`. Work for the CPU goes to the [`pool`],
+//! `http, cli → pipeline → inference, imaging, store, ingest`. Work for the CPU goes to the [`pool`],
 //! and how much is let in is up to the [`admission`].
 
 pub mod admission;

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
+    ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
         encode::EncodePlan,
@@ -71,7 +72,7 @@ pub fn run(
         // Nothing is kept, so no file may appear.
         config.database.url = Some("sqlite::memory:".to_owned().into());
     }
-    args.scan.check_paths()?;
+    files::check(&args.scan.paths)?;
     args.scan.check_prints_vectors()?;
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
@@ -145,11 +146,17 @@ async fn vectors_of(
     found: &files::Found,
     plan: &Plan,
 ) -> Result<Vec<Vector>, ErrorEntry> {
-    let bytes = read(app, found).await?;
+    let Loaded {
+        bytes,
+        url,
+        room: _room,
+        ..
+    } = read(app, found).await?;
     let pipeline = &app.pipeline;
     Ok(match plan {
         Plan::Faces(options) => {
-            let scanned = pipeline.scan_stored(bytes, options).await;
+            let options = options.for_image(None, None, url).map_err(failed)?;
+            let scanned = pipeline.scan_stored(bytes, &options).await;
             let faces = scanned.map_err(failed)?.faces.into_iter();
             faces.enumerate().filter_map(Vector::of_face).collect()
         }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 
 use super::runtime::tokio_runtime;
-use crate::config::Config;
+use crate::{config::Config, ingest::fetch::tls};
 
 /// Longest that a server may take to say whether it is ready.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,6 +28,7 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     });
     let url = format!("{}/readyz", url.trim_end_matches('/'));
     let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls::client_config()?)
         .timeout(PATIENCE)
         .no_proxy()
         .build()

@@ -28,8 +28,8 @@ mod differences;
 /// What to compare.
 #[derive(Debug, Args)]
 pub struct PrecisionArgs {
-    /// Pictures, or folders of them.
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    #[arg(required = true, value_name = "FILE|DIR|URL")]
     paths: Vec<PathBuf>,
     /// Height of the output in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = 224)]
@@ -116,11 +116,11 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
     let mut pairs: Vec<Pair> = Vec::new();
     for found in files::pictures(&args.paths) {
         let path = found.path.display().to_string();
-        let bytes = match read(app, &found).await {
-            Ok(bytes) => bytes,
+        let image = match read(app, &found).await {
+            Ok(image) => image,
             Err(error) => anyhow::bail!("{path}: {}", error.detail),
         };
-        let picture = decode(&bytes, &app.pipeline.decoding).with_context(|| path)?;
+        let picture = decode(&image.bytes, &app.pipeline.decoding).with_context(|| path)?;
         let picture = Arc::new(picture.pixels);
         let ways = ways(app, &picture, args).await;
         for (index, (profile, on_device, first)) in ways.iter().enumerate() {

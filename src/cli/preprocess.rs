@@ -25,6 +25,7 @@ use crate::{
         npy,
         preprocess::{Layout, Mode, Profile},
     },
+    ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
         budget::Budget,
@@ -38,8 +39,8 @@ pub(super) const HEAD: usize = 512;
 /// What to preprocess, and how.
 #[derive(Debug, Args)]
 pub struct PreprocessArgs {
-    /// Pictures, or folders of them.
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    #[arg(required = true, value_name = "FILE|DIR|URL")]
     paths: Vec<PathBuf>,
     /// The file for the tensor: its name ends in .npy or .safetensors.
     #[arg(long, value_name = "FILE")]
@@ -142,9 +143,7 @@ pub fn run(
     config.database.url = Some("sqlite::memory:".to_owned().into());
     config.preprocess.strict |= args.strict;
     let kind = Kind::of(&args.out)?;
-    for path in &args.paths {
-        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
-    }
+    files::check(&args.paths)?;
     let request = PreprocessRequest {
         height: args.height,
         width: args.width,
@@ -232,7 +231,7 @@ async fn write_all(
         args.out.display(),
         failures,
         index_path.display(),
-        json!(plan.preprocess.profile).as_str().unwrap_or_default(),
+        plan.preprocess.profile.name(),
         state.active,
         preprocessing
             .warm_up_ms
@@ -244,13 +243,16 @@ async fn write_all(
 }
 
 async fn row_of(app: &App, found: &files::Found, plan: &PreprocessPlan) -> Result<Row, ErrorEntry> {
-    let bytes = read(app, found).await?;
+    let Loaded {
+        bytes, room: _room, ..
+    } = read(app, found).await?;
     // Rows are written as they come, so that none has a share in the size of an answer.
     let plan = PreprocessPlan {
         budget: Budget::default(),
         ..plan.clone()
     };
-    app.pipeline.preprocess(bytes, &plan).await.map_err(failed)
+    let row = app.pipeline.preprocess(bytes, &plan).await;
+    row.map_err(failed)
 }
 
 /// Where it is written which row is which picture.

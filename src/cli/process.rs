@@ -19,6 +19,7 @@ use crate::{
     app::App,
     config::{Config, Provenance},
     error::Error,
+    ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
         process::{Method, ProcessPlan, ProcessRequest, ProcessedFormat, Step, StepReport},
@@ -28,8 +29,8 @@ use crate::{
 /// Which files, and where the results go.
 #[derive(Debug, Args)]
 struct Files {
-    /// Pictures, or folders of them.
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    #[arg(required = true, value_name = "FILE|DIR|URL")]
     paths: Vec<PathBuf>,
     /// The folder for the results, which have the names of the pictures; it must not hold the pictures.
     #[arg(long, value_name = "DIR")]
@@ -143,9 +144,7 @@ fn process(
     start_quiet_logs(&config, provenance)?;
     // Nothing is kept, so no file may appear.
     config.database.url = Some("sqlite::memory:".to_owned().into());
-    for path in &files.paths {
-        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
-    }
+    files::check(&files.paths)?;
     let request = ProcessRequest {
         operations,
         format: files.format,
@@ -203,7 +202,9 @@ async fn process_file(
     out: &Path,
     plan: &ProcessPlan,
 ) -> Result<Outcome, ErrorEntry> {
-    let bytes = read(app, found).await?;
+    let Loaded {
+        bytes, room: _room, ..
+    } = read(app, found).await?;
     let plan = plan.anew();
     let processed = app.pipeline.process(bytes, &plan).await.map_err(failed)?;
     let pictures = processed.result.processed;

@@ -20,6 +20,7 @@ use crate::{
     app::App,
     config::{Config, EmbeddingFormat, Provenance},
     error::Error,
+    ingest::{intake::Loaded, source::ImageInput},
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
         options::{ScanKind, ScanOptions, ScanRequest},
@@ -34,8 +35,8 @@ mod table;
 /// What to scan and how to print it.
 #[derive(Debug, Args)]
 pub struct ScanArgs {
-    /// Pictures, or folders of them.
-    #[arg(required = true, value_name = "FILE|DIR")]
+    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    #[arg(required = true, value_name = "FILE|DIR|URL")]
     pub(super) paths: Vec<PathBuf>,
     /// How to print the results.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
@@ -103,14 +104,6 @@ struct Line<'a> {
 }
 
 impl ScanArgs {
-    /// Refuses paths where nothing is.
-    pub(super) fn check_paths(&self) -> anyhow::Result<()> {
-        for path in &self.paths {
-            anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
-        }
-        Ok(())
-    }
-
     /// Refuses what has no meaning where vectors are written and results are not printed.
     pub(super) fn check_prints_vectors(&self) -> anyhow::Result<()> {
         let printed = [
@@ -161,7 +154,7 @@ pub fn run(
         // Nothing is kept, so no file may appear.
         config.database.url = Some("sqlite::memory:".to_owned().into());
     }
-    args.check_paths()?;
+    files::check(&args.paths)?;
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
         let thresholds = &app.pipeline.detector.spec.thresholds;
@@ -219,11 +212,19 @@ async fn scan_file(
     options: &ScanOptions,
 ) -> Result<Scan, ErrorEntry> {
     let pipeline = &app.pipeline;
-    let bytes = read(app, found).await?;
-    let scan = pipeline
-        .scan_stored(bytes.clone(), options)
+    let Loaded {
+        bytes,
+        url,
+        fetch_ms,
+        room: _room,
+        ..
+    } = read(app, found).await?;
+    let options = options.for_image(None, None, url).map_err(failed)?;
+    let mut scan = pipeline
+        .scan_stored(bytes.clone(), &options)
         .await
         .map_err(failed)?;
+    scan.timings = scan.timings.after_fetch(fetch_ms);
     if let Some(folder) = drawings {
         let target = draw::target(folder, &found.relative);
         draw::write(pipeline, bytes, &scan.faces, target)
@@ -233,18 +234,26 @@ async fn scan_file(
     Ok(scan)
 }
 
-/// A file's bytes.
+/// The bytes of a file or a URL. To be held until they are worked on: they bound how much is fetched meanwhile.
 ///
 /// # Errors
 /// Why it cannot be read, as an answer would tell it.
-pub(super) async fn read(app: &App, found: &files::Found) -> Result<Bytes, ErrorEntry> {
+pub(super) async fn read(app: &App, found: &files::Found) -> Result<Loaded, ErrorEntry> {
     if let Some(reason) = &found.unreadable {
         return Err(unreadable(reason));
     }
+    let image = match &found.url {
+        Some(url) => ImageInput::from_url(url.clone()),
+        None => ImageInput::from_bytes(read_file(app, &found.path).await?),
+    };
+    app.intake.load(image).await.map_err(failed)
+}
+
+async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
     // No more is read than may be: a huge file costs nothing, and a device has no end.
     let limits = app.pipeline.decoding.limits;
     let mut bytes = Vec::new();
-    tokio::fs::File::open(&found.path)
+    tokio::fs::File::open(path)
         .await
         .map_err(unreadable)?
         .take(limits.max_bytes + 1)

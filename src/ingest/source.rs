@@ -25,18 +25,36 @@ pub struct ImageInput {
     pub source: Option<String>,
     /// The address it was found at; overrides the request's.
     pub source_url: Option<String>,
+    /// The picture itself, or where it is.
+    pub content: Result<Content, Error>,
+}
+
+/// A picture, or where it is.
+#[derive(Debug)]
+pub enum Content {
     /// The encoded bytes.
-    pub bytes: Result<Bytes, Error>,
+    Bytes(Bytes),
+    /// The URL to fetch it from, as the caller wrote it.
+    Url(String),
 }
 
 impl ImageInput {
     /// An image of which only the bytes are known.
     pub fn from_bytes(bytes: Bytes) -> Self {
+        Self::of(Content::Bytes(bytes))
+    }
+
+    /// An image of which only the URL is known.
+    pub fn from_url(url: String) -> Self {
+        Self::of(Content::Url(url))
+    }
+
+    fn of(content: Content) -> Self {
         Self {
             id: None,
             source: None,
             source_url: None,
-            bytes: Ok(bytes),
+            content: Ok(content),
         }
     }
 }
@@ -52,32 +70,34 @@ pub struct ImageEntry {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub data: Option<Payload>,
-    /// An address to fetch it from.
+    /// A URL to fetch it from, in the place of `data`, where the server's settings allow it (`urls.enabled`).
     #[serde(default)]
     pub url: Option<String>,
     /// The caller's name for where it came from.
     #[serde(default)]
     pub source: Option<String>,
-    /// The address it was found at.
+    /// The address it was found at; `url` where that is not given.
     #[serde(default)]
     pub source_url: Option<String>,
 }
 
 impl From<ImageEntry> for ImageInput {
     fn from(entry: ImageEntry) -> Self {
-        let bytes = match (entry.data, entry.url) {
+        let content = match (entry.data, entry.url) {
             (Some(_), Some(_)) => Err(Error::InvalidBody(
                 "an image has both `data` and `url`; send one".to_owned(),
             )),
-            (Some(payload), None) => payload.into_bytes(),
-            (None, Some(_)) => Err(Error::UrlForbidden),
-            (None, None) => Err(Error::MissingImage("an entry of `images` has no `data`")),
+            (Some(payload), None) => payload.into_bytes().map(Content::Bytes),
+            (None, Some(url)) => Ok(Content::Url(url)),
+            (None, None) => Err(Error::MissingImage(
+                "an entry of `images` has neither `data` nor `url`",
+            )),
         };
         Self {
             id: entry.id,
             source: entry.source,
             source_url: entry.source_url,
-            bytes,
+            content,
         }
     }
 }
@@ -194,12 +214,16 @@ mod tests {
 
     #[test]
     fn an_entry_has_bytes_or_a_reason() {
-        let entry =
-            |json: &str| ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).bytes;
-        assert_eq!(entry(r#"{"data":"aGVsbG8="}"#).unwrap(), "hello");
+        let entry = |json: &str| {
+            ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).content
+        };
+        assert!(matches!(
+            entry(r#"{"data":"aGVsbG8="}"#),
+            Ok(Content::Bytes(bytes)) if bytes == "hello"
+        ));
         assert!(matches!(
             entry(r#"{"url":"https://example.org/a.jpg"}"#),
-            Err(Error::UrlForbidden)
+            Ok(Content::Url(url)) if url == "https://example.org/a.jpg"
         ));
         assert!(matches!(entry("{}"), Err(Error::MissingImage(_))));
         assert!(matches!(

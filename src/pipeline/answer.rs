@@ -234,7 +234,7 @@ impl EmbeddingAnswer {
 /// Milliseconds by stage; a stage that did not run is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Timings {
-    /// Fetching a URL.
+    /// Fetching a URL, and the wait for room to do so.
     pub fetch: f64,
     /// Asking the database for a stored answer.
     pub cache: f64,
@@ -256,6 +256,19 @@ pub struct Timings {
     pub store: f64,
     /// All of it.
     pub total: f64,
+}
+
+impl Timings {
+    /// The times of an image that took `milliseconds` to fetch before.
+    pub fn after_fetch(self, milliseconds: f64) -> Self {
+        // Microseconds are the finest that means anything here.
+        let fetch = (milliseconds * 1e3).round() / 1e3;
+        Self {
+            fetch,
+            total: self.total + fetch,
+            ..self
+        }
+    }
 }
 
 impl ScanResult {

@@ -24,7 +24,8 @@ use crate::{
 const PIPELINE_VERSION: u32 = 1;
 
 impl ScanOptions {
-    /// The options of one image, which may name its own source.
+    /// The options of one image, which may name its own source. Where nobody names its address, that is the URL that it was
+    /// fetched from.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when a source is too long.
@@ -32,6 +33,7 @@ impl ScanOptions {
         &self,
         source: Option<String>,
         source_url: Option<String>,
+        fetched_from: Option<String>,
     ) -> Result<Self, Error> {
         let mut options = self.clone();
         if source.is_some() {
@@ -40,6 +42,7 @@ impl ScanOptions {
         if source_url.is_some() {
             options.source_url = bounded_text("source_url", source_url, 4096)?;
         }
+        options.source_url = options.source_url.or(fetched_from);
         Ok(options)
     }
 }

@@ -31,6 +31,13 @@ pub struct Metrics {
     rows_skipped: Family<OperationLabels, Counter>,
     rows: Family<DeviceLabels, Counter>,
     fallback_rows: Family<FallbackLabels, Counter>,
+    fetches: Family<OutcomeLabels, Counter>,
+    fetch_seconds: Histogram,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,6 +94,8 @@ impl Default for Metrics {
         let rows_skipped = Family::default();
         let rows = Family::default();
         let fallback_rows = Family::default();
+        let fetches = Family::default();
+        let fetch_seconds = seconds();
 
         let mut registry = Registry::with_prefix("facescan");
         registry.register(
@@ -136,6 +145,17 @@ impl Default for Metrics {
             "Rows meant for a device that ran on the CPU, by operation and reason",
             fallback_rows.clone(),
         );
+        registry.register(
+            "fetches",
+            "Images fetched from URLs, by outcome; abandoned is one whose caller has left",
+            fetches.clone(),
+        );
+        registry.register_with_unit(
+            "fetch",
+            "Time of fetching one image from a URL, whatever the outcome",
+            Unit::Seconds,
+            fetch_seconds.clone(),
+        );
         Self {
             registry: Arc::new(registry),
             requests,
@@ -147,6 +167,8 @@ impl Default for Metrics {
             rows_skipped,
             rows,
             fallback_rows,
+            fetches,
+            fetch_seconds,
         }
     }
 }
@@ -185,6 +207,12 @@ impl Metrics {
         self.in_flight
             .get_or_create(&LaneLabels { lane })
             .inc_by(change);
+    }
+
+    /// A fetch of one image is over.
+    pub fn fetched(&self, outcome: &'static str, elapsed: Duration) {
+        self.fetches.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.fetch_seconds.observe(elapsed.as_secs_f64());
     }
 
     /// The metrics of one engine.

@@ -270,7 +270,7 @@ fn everything_wrong_is_reported_at_once() {
         .env("FACESCAN__ZEBRA", "1")
         .env("FACESCAN__LIMITS__MAX_PIXELS", "lots")
         .env("FACESCAN__SERVER__HOST", "")
-        .env("FACESCAN__URLS__ENABLED", "true");
+        .env("FACESCAN__URLS__HOSTS", "[a b]");
     insta::assert_snapshot!(setup.error(), @r#"
     the configuration is not valid:
       server.prot (in facescan.yaml) is no setting; did you mean server.port?
@@ -289,7 +289,7 @@ fn everything_wrong_is_reported_at_once() {
       quality.preset is {"ingest":1} (from facescan.yaml); allowed: ingest, enrol, verify or search
       log.level is "verbose" (from .env:LOG_LEVEL); allowed: off, error, warn, info, debug, trace, or directives such as `info,facescan=debug`
       detection.min_score is 1.5 (from .env:FACESCAN__DETECTION__MIN_SCORE); allowed: a number from 0 to 1, or null
-      urls.enabled is true (from env:FACESCAN__URLS__ENABLED); allowed: false (url intake is not available in this version)
+      urls.hosts is ["a b"] (from env:FACESCAN__URLS__HOSTS); allowed: a list of hosts such as "img.example.com" or "*.example.com" ([] = any)
     "#);
 }
 

@@ -22,3 +22,4 @@ mod service;
 mod store;
 mod stored;
 mod support;
+mod urls;

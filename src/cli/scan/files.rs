@@ -1,4 +1,4 @@
-//! Which files are scanned.
+//! Which files are scanned, and which URLs.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,11 +9,13 @@ const ENDINGS: [&str; 10] = [
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff",
 ];
 
-/// A file to scan.
+/// A file to scan, or a URL.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     /// Where it is.
     pub path: PathBuf,
+    /// The URL that it is, where it is one.
+    pub url: Option<String>,
     /// Where it is below the folder that was named, its own name for a file that was; the whole path, from its first
     /// named folder on, when several were named, so that no two are the same.
     pub relative: PathBuf,
@@ -21,33 +23,75 @@ pub struct Found {
     pub unreadable: Option<String>,
 }
 
-/// The named files whatever their ending, and the pictures in the named folders, by name. Found
+/// Refuses paths that are not there before anything is started. What begins like a URL is no path.
+///
+/// # Errors
+/// Which one is not there.
+pub fn check(paths: &[PathBuf]) -> anyhow::Result<()> {
+    for path in paths {
+        let is_there = url_of(path).is_some() || path.exists();
+        anyhow::ensure!(is_there, "{}: no such file or folder", path.display());
+    }
+    Ok(())
+}
+
+/// The URL that a path is.
+fn url_of(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let (scheme, _) = text.split_once("://")?;
+    let is_web = ["http", "https"]
+        .iter()
+        .any(|web| scheme.eq_ignore_ascii_case(web));
+    is_web.then_some(text)
+}
+
+fn found_url(text: &str) -> Found {
+    let below = text.split_once("://").map_or(text, |(_, below)| below);
+    Found {
+        path: text.into(),
+        url: Some(text.to_owned()),
+        // The host is the folder.
+        relative: named_part(Path::new(below)),
+        unreadable: None,
+    }
+}
+
+/// The named files whatever their ending, the named URLs, and the pictures in the named folders, by name. Found
 /// as they are asked for, so that any number of files takes no memory.
 pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
     let several = paths.len() > 1;
     paths.iter().flat_map(move |root| {
-        WalkDir::new(root)
-            .sort_by_file_name()
-            .into_iter()
-            .filter_map(move |entry| match entry {
-                Ok(entry) if entry.file_type().is_dir() => None,
-                Ok(entry) if entry.depth() > 0 && !is_picture(entry.path()) => None,
-                Ok(entry) => Some(Found {
-                    relative: if several {
-                        named_part(entry.path())
-                    } else {
-                        relative(root, entry.path())
-                    },
-                    path: entry.into_path(),
-                    unreadable: None,
-                }),
-                Err(error) => Some(Found {
-                    path: error.path().unwrap_or(root).to_owned(),
-                    relative: PathBuf::new(),
-                    unreadable: Some(error.to_string()),
-                }),
-            })
+        let url = url_of(root).map(found_url);
+        let files = url.is_none().then(|| below(root, several));
+        url.into_iter().chain(files.into_iter().flatten())
     })
+}
+
+/// The pictures in a folder, or a file.
+fn below(root: &Path, several: bool) -> impl Iterator<Item = Found> {
+    WalkDir::new(root)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_map(move |entry| match entry {
+            Ok(entry) if entry.file_type().is_dir() => None,
+            Ok(entry) if entry.depth() > 0 && !is_picture(entry.path()) => None,
+            Ok(entry) => Some(Found {
+                relative: if several {
+                    named_part(entry.path())
+                } else {
+                    relative(root, entry.path())
+                },
+                path: entry.into_path(),
+                url: None,
+                unreadable: None,
+            }),
+            Err(error) => Some(Found {
+                path: error.path().unwrap_or(root).to_owned(),
+                url: None,
+                relative: PathBuf::new(),
+                unreadable: Some(error.to_string()),
+            }),
+        })
 }
 
 fn is_picture(path: &Path) -> bool {
@@ -96,6 +140,19 @@ mod tests {
         let both = relative(&[folder.path().join("sub"), file]);
         let below = |name: &str| folder.path().strip_prefix("/").unwrap().join(name);
         assert_eq!(both, [below("sub/c.webp"), below("notes.txt")]);
+    }
+
+    #[test]
+    fn a_url_is_taken_as_it_is_and_named_by_its_host() {
+        let url = "https://example.com/a/../b.jpg?size=2";
+        let found: Vec<_> = pictures(&[url.into()]).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].url.as_deref(), Some(url));
+        assert_eq!(found[0].path.to_str(), Some(url));
+        // Nothing is drawn outside the folder that drawings go to.
+        assert_eq!(found[0].relative, Path::new("example.com/a/b.jpg?size=2"));
+        assert!(check(&["HTTP://example.com".into()]).is_ok());
+        assert!(check(&["ftp://example.com".into()]).is_err());
     }
 
     #[test]

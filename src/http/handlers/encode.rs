@@ -16,10 +16,10 @@ use crate::{
         middleware::request_id::RequestId,
         respond::{Accepted, respond, respond_small},
     },
-    ingest::source::ImageInput,
+    ingest::intake::Loaded,
     pipeline::{
-        answer::{Answer, ScanResult},
-        encode::{EncodePlan, EncodeResult, OPERATIONS},
+        answer::ScanResult,
+        encode::{EncodePlan, EncodeResult, Encoded, OPERATIONS},
         options::ScanRequest,
     },
 };
@@ -58,31 +58,15 @@ pub(super) async fn encode(
     let pipeline = &state.pipeline;
     pipeline.encoder()?;
     pipeline.check_strict(plan.strict_device, &OPERATIONS)?;
-    let one = async |image: ImageInput| {
-        let encoded = pipeline.encode(image.bytes?, &plan).await?;
-        let timings = encoded.timings;
+    let one = async |image: Loaded| {
+        let encoded = pipeline.encode(image.bytes, &plan).await?;
+        let timings = encoded.timings.after_fetch(image.fetch_ms);
+        let encoded = Encoded { timings, ..encoded };
         Ok((EncodeResult::new(encoded, &plan), timings))
     };
-    let answered = several::each(images, &id.to_string(), one).await?;
+    let answered = several::each(&state.intake, images, &id, one).await?;
     let times = answered.times();
-    let answer = Answer {
-        request_id: id.to_string(),
-        operation: "embed",
-        models: pipeline.models_used(&OPERATIONS),
-        devices: pipeline.devices_of(&OPERATIONS),
-        results: answered.results,
-    };
-    tracing::debug!(
-        request_id = answer.request_id,
-        operation = answer.operation,
-        images = answer.results.len(),
-        results = answer
-            .results
-            .iter()
-            .filter(|result| result.outcome.is_ok())
-            .count(),
-        "batch completed"
-    );
+    let answer = answered.into_answer(&id, "embed", pipeline, &OPERATIONS);
     let accepted = Accepted::tree(headers);
     let response = if answer.results.len() <= FEW_VECTORS {
         respond_small(accepted, &answer)?

@@ -72,33 +72,28 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(images, &id.to_string(), |image| {
+    let answered = several::each(&state.intake, images, &id, |image| {
         let plan = &plan;
         async move {
-            let enhanced = pipeline.enhance(image.bytes?, plan).await?;
-            Ok((enhanced.result, enhanced.timings))
+            let mut enhanced = pipeline.enhance(image.bytes, plan).await?;
+            let timings = enhanced.timings.after_fetch(image.fetch_ms);
+            enhanced.result.timings_ms = enhanced.result.timings_ms.map(|_| timings);
+            Ok((enhanced.result, timings))
         }
     })
     .await?;
     let times = answered.times();
-    let results = answered.results;
     if matches!(accepted, Accepted::Picture(_))
         && let [
             ImageResult {
                 outcome: Outcome::Ok(result),
                 ..
             },
-        ] = results.as_slice()
+        ] = answered.results.as_slice()
     {
         return Ok((AppendHeaders(times), picture(result)).into_response());
     }
-    let answer = Answer {
-        request_id: id.to_string(),
-        operation: "enhance",
-        models: pipeline.models_used(&operations),
-        devices: pipeline.devices_of(&operations),
-        results,
-    };
+    let answer = answered.into_answer(&id, "enhance", pipeline, &operations);
     let response = respond(accepted, &pipeline.pool, answer).await?;
     Ok((AppendHeaders(times), response).into_response())
 }

@@ -127,11 +127,12 @@ pub async fn preprocess(
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
     pipeline.check_platform(plan.strict_device)?;
-    let answered = several::each(images, &id.to_string(), |image| {
+    let answered = several::each(&state.intake, images, &id, |image| {
         let plan = &plan;
         async move {
-            let row = pipeline.preprocess(image.bytes?, plan).await?;
-            let timings = row.timings;
+            let mut row = pipeline.preprocess(image.bytes, plan).await?;
+            let timings = row.timings.after_fetch(image.fetch_ms);
+            row.timings = timings;
             Ok((row, timings))
         }
     })
@@ -140,7 +141,10 @@ pub async fn preprocess(
     let batch = Batch::of(answered);
     let device = pipeline.preprocessing.assignment.state();
     let names = [
-        (PROFILE, name_of(&plan.preprocess.profile)?),
+        (
+            PROFILE,
+            HeaderValue::from_static(plan.preprocess.profile.name()),
+        ),
         (DEVICE, text(&device.active)?),
         (VARY, HeaderValue::from_static("accept")),
     ];
@@ -173,11 +177,6 @@ pub async fn preprocess(
 
 fn text(value: &str) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(value).map_err(|error| Error::Internal(error.to_string()))
-}
-
-fn name_of(profile: &Profile) -> Result<HeaderValue, Error> {
-    let name = serde_json::to_value(profile).map_err(|error| Error::Internal(error.to_string()))?;
-    text(name.as_str().unwrap_or_default())
 }
 
 /// The rows, each with which picture it is, and the pictures that have none.

@@ -20,9 +20,10 @@ use crate::{
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
+    ingest::source::ImageInput,
     pipeline::{
         answer::{Answer, ImageResult, Outcome},
-        process::{ProcessRequest, ProcessResult, ProcessedFormat},
+        process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
     },
 };
 
@@ -73,39 +74,45 @@ pub async fn process(
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let masks = masks.into_iter().map(|mask| mask.bytes);
-    let plan = pipeline
-        .masked(plan, masks.collect::<Result<_, _>>()?)
-        .await?;
-    let answered = several::each(images, &id.to_string(), |image| {
+    let plan = masked(&state, plan, masks).await?;
+    let answered = several::each(&state.intake, images, &id, |image| {
         let plan = &plan;
         async move {
-            let processed = pipeline.process(image.bytes?, plan).await?;
-            Ok((processed.result, processed.timings))
+            let mut processed = pipeline.process(image.bytes, plan).await?;
+            let timings = processed.timings.after_fetch(image.fetch_ms);
+            processed.result.timings_ms = processed.result.timings_ms.map(|_| timings);
+            Ok((processed.result, timings))
         }
     })
     .await?;
     let times = answered.times();
-    let results = answered.results;
     if is_alone
         && let [
             ImageResult {
                 outcome: Outcome::Ok(result),
                 ..
             },
-        ] = results.as_slice()
+        ] = answered.results.as_slice()
     {
         return Ok((AppendHeaders(times), alone(result)?).into_response());
     }
-    let answer = Answer {
-        request_id: id.to_string(),
-        operation: "process",
-        models: pipeline.models_used(&operations),
-        devices: pipeline.devices_of(&operations),
-        results,
-    };
+    let answer = answered.into_answer(&id, "process", pipeline, &operations);
     let response = respond(accepted, &pipeline.pool, answer).await?;
     Ok((AppendHeaders(times), response).into_response())
+}
+
+/// The plan with its masks, which are all held until they are decoded.
+async fn masked(
+    state: &AppState,
+    plan: ProcessPlan,
+    masks: Vec<ImageInput>,
+) -> Result<ProcessPlan, Error> {
+    let mut loaded = Vec::with_capacity(masks.len());
+    for mask in masks {
+        loaded.push(state.intake.load_at_once(mask).await?);
+    }
+    let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
+    state.pipeline.masked(plan, bytes).await
 }
 
 /// The format that an accepted type names.

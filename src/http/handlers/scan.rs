@@ -15,7 +15,7 @@ use crate::{
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond, respond_small},
     },
-    ingest::source::ImageInput,
+    ingest::intake::Loaded,
     pipeline::{
         answer::{Answer, ImageResult, Outcome, ScanResult, Timings},
         encode::EmbedKind,
@@ -121,30 +121,12 @@ async fn scan(
     let operations = options.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
-    let answered =
-        several::each(images, &id.to_string(), |image| one(state, image, &options)).await?;
+    let one = |image| one(state, image, &options);
+    let answered = several::each(&state.intake, images, &id, one).await?;
     let times = answered.times();
-    let answer = Answer {
-        request_id: id.to_string(),
-        operation: kind.name(),
-        models: pipeline.models_used(&operations),
-        devices: pipeline.devices_of(&operations),
-        results: answered.results,
-    };
+    let answer = answered.into_answer(&id, kind.name(), pipeline, &operations);
     let accepted = Accepted::tree(headers);
     let faces: usize = answer.results.iter().map(faces_of).sum();
-    tracing::debug!(
-        request_id = answer.request_id,
-        operation = answer.operation,
-        images = answer.results.len(),
-        results = answer
-            .results
-            .iter()
-            .filter(|result| result.outcome.is_ok())
-            .count(),
-        faces,
-        "batch completed"
-    );
     let response = if faces <= FEW_FACES && !options.crops {
         respond_small(accepted, &answer)?
     } else {
@@ -165,11 +147,12 @@ fn faces_of(result: &ImageResult<ScanResult>) -> usize {
 
 async fn one(
     state: &AppState,
-    image: ImageInput,
+    image: Loaded,
     options: &ScanOptions,
 ) -> Result<(ScanResult, Timings), Error> {
-    let options = options.for_image(image.source, image.source_url)?;
-    let scan = state.pipeline.scan_stored(image.bytes?, &options).await?;
-    let timings = scan.timings;
+    let options = options.for_image(image.source, image.source_url, image.url)?;
+    let mut scan = state.pipeline.scan_stored(image.bytes, &options).await?;
+    let timings = scan.timings.after_fetch(image.fetch_ms);
+    scan.timings = timings;
     Ok((ScanResult::new(scan, &options), timings))
 }

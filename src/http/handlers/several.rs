@@ -5,9 +5,16 @@ use futures::{StreamExt, stream};
 
 use crate::{
     error::Error,
-    http::respond::milliseconds,
-    ingest::source::ImageInput,
-    pipeline::answer::{ErrorEntry, ImageResult, Outcome, Timings},
+    http::{middleware::request_id::RequestId, respond::milliseconds},
+    inference::operation::Operation,
+    ingest::{
+        intake::{Intake, Loaded},
+        source::ImageInput,
+    },
+    pipeline::{
+        Pipeline,
+        answer::{Answer, ErrorEntry, ImageResult, Outcome, Timings},
+    },
 };
 
 /// Images of one request that are in the pipeline at a time. How many are worked on is up to the gate.
@@ -34,26 +41,52 @@ impl<T> Answered<T> {
             (INFERENCE_TIME, milliseconds(self.inference_ms)),
         ]
     }
+
+    /// The answer of an operation in which `operations` took part.
+    pub fn into_answer(
+        self,
+        id: &RequestId,
+        operation: &'static str,
+        pipeline: &Pipeline,
+        operations: &[Operation],
+    ) -> Answer<T> {
+        Answer {
+            request_id: id.to_string(),
+            operation,
+            models: pipeline.models_used(operations),
+            devices: pipeline.devices_of(operations),
+            results: self.results,
+        }
+    }
 }
 
-/// Runs `operation` on every image.
+/// Runs `operation` on every image, once its bytes are there. Those that have a URL are fetched side by side.
 ///
 /// # Errors
 /// The image's own error when it was the only one; among several it stands in its place.
 pub async fn each<T, F>(
+    intake: &Intake,
     images: Vec<ImageInput>,
-    request_id: &str,
-    operation: impl Fn(ImageInput) -> F,
+    request_id: &RequestId,
+    operation: impl Fn(Loaded) -> F,
 ) -> Result<Answered<T>, Error>
 where
     F: Future<Output = Result<(T, Timings), Error>>,
 {
     let alone = images.len() == 1;
+    let operation = &operation;
     let mut results = stream::iter(images.into_iter().enumerate())
         .map(|(index, image)| {
             let id = image.id.clone();
-            let running = operation(image);
-            async move { (index, id, running.await) }
+            async move {
+                let result = async {
+                    let mut image = intake.load(image).await?;
+                    // Fetched bytes have their room until the answer to them is there.
+                    let _room = image.room.take();
+                    operation(image).await
+                };
+                (index, id, result.await)
+            }
         })
         .buffered(IN_FLIGHT);
     let mut answered = Answered {
@@ -73,7 +106,7 @@ where
             Err(error) => {
                 let entry = ErrorEntry::from(&error);
                 if error.kind().status >= 500 {
-                    tracing::error!(request_id, index, code = entry.code, error = %error, "image failed");
+                    tracing::error!(%request_id, index, code = entry.code, error = %error, "image failed");
                 }
                 Outcome::Error { error: entry }
             }
@@ -81,5 +114,12 @@ where
         let result = ImageResult { index, id, outcome };
         answered.results.push(result);
     }
+    let results = answered.results.iter();
+    tracing::debug!(
+        %request_id,
+        images = answered.results.len(),
+        results = results.filter(|result| result.outcome.is_ok()).count(),
+        "batch completed"
+    );
     Ok(answered)
 }

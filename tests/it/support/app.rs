@@ -13,7 +13,7 @@ use axum::{
 };
 use bytes::Bytes;
 use facescan::{
-    app::App,
+    app::{App, open_store},
     clock::SystemClock,
     config::{Config, Sources},
     http,
@@ -22,6 +22,7 @@ use facescan::{
         prepare::prepare,
         registry::Registry,
     },
+    ingest::fetch::Fetcher,
 };
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -126,13 +127,31 @@ impl TestApp {
 
     /// With some settings given as environment variables.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
+        let (data, config) = Self::configured(settings);
+        Self::over(data, Self::try_start(config).await.unwrap()).await
+    }
+
+    /// The same with outbound HTTP of the test's own.
+    pub async fn fetching(settings: &[(&str, &str)], fetcher: Arc<dyn Fetcher>) -> Self {
+        let (data, config) = Self::configured(settings);
+        let store = open_store(&config).await.unwrap();
+        let clock = Arc::new(SystemClock::start());
+        let app = App::with_store(config, backend(), store, Some(fetcher), clock);
+        Self::over(data, app.await.unwrap()).await
+    }
+
+    fn configured(settings: &[(&str, &str)]) -> (TempDir, Config) {
         let data = tempfile::tempdir().unwrap();
         let sources = Sources {
             environment: settings_for(data.path(), settings),
             ..Sources::default()
         };
         let (config, _) = Config::load(&sources).unwrap();
-        let app = Arc::new(Self::try_start(config).await.unwrap());
+        (data, config)
+    }
+
+    async fn over(data: TempDir, app: App) -> Self {
+        let app = Arc::new(app);
         app.prepare_store().await.unwrap();
         Self {
             router: http::router(Arc::clone(&app)),

@@ -1,0 +1,189 @@
+//! Fetching over the network, within the rules of the [`Guard`].
+
+use std::{error::Error as StdError, io, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use reqwest::{
+    Client, Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue, LOCATION},
+    redirect::Policy,
+};
+use tokio::time::timeout;
+use url::Url;
+
+use super::{FetchError, Fetcher, Lookup, resolve::Guarded, tls};
+use crate::{
+    config::Urls,
+    ingest::guard::{Guard, Refused},
+};
+
+/// The formats that are decoded. Servers that choose a format by this header would choose AVIF for `image/*`.
+const FORMATS: HeaderValue = HeaderValue::from_static(
+    "image/jpeg, image/png, image/webp, image/gif, image/bmp, image/tiff, */*;q=0.1",
+);
+
+/// Fetches over HTTP and HTTPS.
+pub struct WebFetcher {
+    client: Client,
+    guard: Arc<Guard>,
+    timeout: Duration,
+    max_redirects: usize,
+}
+
+impl WebFetcher {
+    /// A fetcher with the rules and limits of the settings. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn new(urls: &Urls, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
+        let guard = Arc::new(Guard::new(urls));
+        let resolver = Guarded {
+            lookup,
+            guard: Arc::clone(&guard),
+        };
+        let headers = [
+            (ACCEPT, FORMATS),
+            // What is sent is as large as what is kept, so that a limit on one is a limit on the other.
+            (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        ];
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls::client_config()?)
+            .dns_resolver(Arc::new(resolver))
+            // A proxy would look the names up itself, and connect to whatever they are.
+            .no_proxy()
+            // Redirects are followed here, each judged as the first URL was.
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(urls.connect_timeout())
+            .user_agent(&urls.user_agent)
+            .default_headers(HeaderMap::from_iter(headers))
+            .build()
+            .context("building the HTTP client")?;
+        Ok(Self {
+            client,
+            guard,
+            timeout: urls.timeout(),
+            max_redirects: urls.max_redirects,
+        })
+    }
+
+    async fn follow(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError> {
+        self.guard.check(url)?;
+        let mut response = self.ask(url).await?;
+        for _ in 0..self.max_redirects {
+            let Some(next) = target(&response)? else {
+                return read(response, limit).await;
+            };
+            // Why it is refused would say where it leads.
+            self.guard.check(&next).map_err(|_| Refused::Redirect)?;
+            response = self.ask(&next).await.map_err(|error| match error {
+                FetchError::Refused(_) => Refused::Redirect.into(),
+                other => other,
+            })?;
+        }
+        match target(&response)? {
+            Some(_) => Err(FetchError::TooManyRedirects {
+                limit: self.max_redirects,
+            }),
+            None => read(response, limit).await,
+        }
+    }
+
+    async fn ask(&self, url: &Url) -> Result<Response, FetchError> {
+        let answered = self.client.get(url.clone()).send().await;
+        answered.map_err(|error| {
+            let reason = reason(&error);
+            // The rest of a URL may hold a key.
+            tracing::debug!(host = url.host_str(), error = ?error.without_url(), "a url was not fetched");
+            reason
+        })
+    }
+}
+
+#[async_trait]
+impl Fetcher for WebFetcher {
+    async fn fetch(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError> {
+        let fetched = timeout(self.timeout, self.follow(url, limit)).await;
+        fetched.unwrap_or(Err(FetchError::TimedOut {
+            limit_ms: self.timeout.as_millis(),
+        }))
+    }
+}
+
+/// What an error of the client means.
+fn reason(error: &reqwest::Error) -> FetchError {
+    if let Some(refused) = cause::<Refused>(error) {
+        (*refused).into()
+    } else if cause::<rustls::Error>(error).is_some() {
+        FetchError::Untrusted
+    } else if error.is_timeout() || error.is_connect() {
+        FetchError::Unreachable
+    } else {
+        FetchError::BrokeOff
+    }
+}
+
+/// Where an answer redirects to, if it does.
+fn target(response: &Response) -> Result<Option<Url>, FetchError> {
+    let redirects = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    if !redirects {
+        return Ok(None);
+    }
+    let location = response.headers().get(LOCATION);
+    let location = location.and_then(|value| value.to_str().ok());
+    let next = location.and_then(|text| response.url().join(text).ok());
+    next.map(Some).ok_or(FetchError::BadRedirect)
+}
+
+/// Reads an answer up to the limit, whatever it says of its length.
+async fn read(mut response: Response, limit: u64) -> Result<Bytes, FetchError> {
+    if response.status() != StatusCode::OK {
+        return Err(FetchError::Status(response.status().as_u16()));
+    }
+    let encoding = response.headers().get(CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(FetchError::Encoded);
+    }
+    let stated = response.content_length().unwrap_or(0);
+    if stated > limit {
+        return Err(FetchError::TooLarge { limit });
+    }
+    let mut whole = BytesMut::new();
+    while let Some(part) = response.chunk().await.map_err(|_| FetchError::BrokeOff)? {
+        if (whole.len() + part.len()) as u64 > limit {
+            return Err(FetchError::TooLarge { limit });
+        }
+        if part.len() as u64 == stated {
+            return Ok(part);
+        }
+        if whole.is_empty() {
+            whole.reserve(part.len().max(usize::try_from(stated).unwrap_or(0)));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
+/// The cause of a type somewhere below an error; that of an I/O error lies in it and not under it.
+fn cause<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<T>() {
+            return Some(found);
+        }
+        let inner = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .and_then(|inner| inner.downcast_ref::<T>());
+        if inner.is_some() {
+            return inner;
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

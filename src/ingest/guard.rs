@@ -1,0 +1,208 @@
+//! Which URLs are fetched, and which addresses are connected to.
+//!
+//! A caller chooses the URL and the server connects, from inside a network that the caller may not reach: without a guard
+//! anyone could read what only this machine can. So a URL is judged by what it says, and each address that its host turns
+//! out to have is judged before it is connected to.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use self::addresses::Reach;
+use crate::config::{HostPattern, Scheme, Urls};
+
+mod addresses;
+
+/// Why a URL is not fetched. Never says an address: a caller could map a network by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No URL is fetched.
+    #[error(
+        "urls are not fetched here: send the image's bytes, or have `urls.enabled` set on the server"
+    )]
+    Off,
+    /// A scheme that is not fetched.
+    #[error("only {} urls are fetched here", .0)]
+    Scheme(&'static str),
+    /// A user or a password in the URL.
+    #[error("a url with a user or a password is not fetched: take them out of it")]
+    Credentials,
+    /// A host that the settings do not name.
+    #[error("this host is not one that urls are fetched from; `urls.hosts` names them")]
+    Host,
+    /// An address that is not public.
+    #[error("this host is not public, and only public ones are fetched from")]
+    Address,
+    /// A redirect to what is refused.
+    #[error("it redirects to a url that is not fetched here")]
+    Redirect,
+}
+
+/// The rules of the settings.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    schemes: Vec<Scheme>,
+    hosts: Vec<HostPattern>,
+    allow_private: bool,
+}
+
+impl Guard {
+    /// The rules of a section.
+    pub fn new(urls: &Urls) -> Self {
+        Self {
+            schemes: urls.schemes.clone(),
+            hosts: urls.hosts.clone(),
+            allow_private: urls.allow_private,
+        }
+    }
+
+    /// Judges what a URL says: its scheme, its host, and its address where the host is one. A name's addresses are judged
+    /// when it is looked up.
+    ///
+    /// # Errors
+    /// Why it is not fetched.
+    pub fn check(&self, url: &Url) -> Result<(), Refused> {
+        if !self
+            .schemes
+            .iter()
+            .any(|scheme| scheme.name() == url.scheme())
+        {
+            return Err(Refused::Scheme(self.scheme_names()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refused::Credentials);
+        }
+        let host = url.host().ok_or(Refused::Host)?;
+        if !self.hosts.is_empty() && !self.hosts.iter().any(|pattern| pattern.matches(&host)) {
+            return Err(Refused::Host);
+        }
+        // `Url` has read every spelling of an address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
+        match host {
+            Host::Domain(_) => Ok(()),
+            Host::Ipv4(address) => self.check_address(address.into()),
+            Host::Ipv6(address) => self.check_address(address.into()),
+        }
+    }
+
+    /// Judges an address that would be connected to.
+    ///
+    /// # Errors
+    /// [`Refused::Address`].
+    pub fn check_address(&self, address: IpAddr) -> Result<(), Refused> {
+        match addresses::reach(address) {
+            Reach::Public => Ok(()),
+            Reach::Private if self.allow_private => Ok(()),
+            Reach::Private | Reach::Never => Err(Refused::Address),
+        }
+    }
+
+    fn scheme_names(&self) -> &'static str {
+        match self.schemes.as_slice() {
+            [Scheme::Https] => "https",
+            [Scheme::Http] => "http",
+            _ => "https and http",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Sources};
+
+    fn guard(change: impl FnOnce(&mut Urls)) -> Guard {
+        let mut urls = Config::load(&Sources::default()).unwrap().0.urls;
+        change(&mut urls);
+        Guard::new(&urls)
+    }
+
+    fn check(guard: &Guard, url: &str) -> Result<(), Refused> {
+        guard.check(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn by_default_any_public_host_is_fetched_over_https() {
+        let guard = guard(|_| {});
+        for url in [
+            "https://example.com/a.jpg",
+            "HTTPS://93.184.215.14:8443/",
+            "https://[2606:2800:21f::1]/a",
+        ] {
+            assert_eq!(check(&guard, url), Ok(()), "{url}");
+        }
+        for (url, refused) in [
+            ("http://example.com/a.jpg", Refused::Scheme("https")),
+            ("ftp://example.com/a.jpg", Refused::Scheme("https")),
+            ("file:///etc/passwd", Refused::Scheme("https")),
+            ("data:image/png;base64,AAAA", Refused::Scheme("https")),
+            ("https://user@example.com/", Refused::Credentials),
+            ("https://:secret@example.com/", Refused::Credentials),
+        ] {
+            assert_eq!(check(&guard, url), Err(refused), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_judged_in_every_spelling() {
+        let guard = guard(|_| {});
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "127.0.0.1.",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.1",
+            "0177.0.0.1",
+            "%31%32%37.0.0.1",
+            "１２７.０.０.１",
+            "0",
+            "[::1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:a00:1]",
+            "[64:ff9b::10.0.0.1]",
+            "[fe80::1]",
+            "169.254.169.254",
+            "0xa9fea9fe",
+        ] {
+            let url = format!("https://{host}/a.jpg");
+            assert_eq!(check(&guard, &url), Err(Refused::Address), "{host}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_named_are_the_only_ones_and_stay_public() {
+        let named = |allow_private| {
+            guard(|urls| {
+                urls.hosts = ["*.example.com", "10.0.0.8"]
+                    .map(|host| HostPattern::try_from(host.to_owned()).unwrap())
+                    .into();
+                urls.allow_private = allow_private;
+            })
+        };
+        let guard = named(false);
+        assert_eq!(check(&guard, "https://a.example.com/"), Ok(()));
+        assert_eq!(check(&guard, "https://example.org/"), Err(Refused::Host));
+        assert_eq!(check(&guard, "https://10.0.0.8/"), Err(Refused::Address));
+        let guard = named(true);
+        assert_eq!(check(&guard, "https://10.0.0.8/"), Ok(()));
+        assert_eq!(check(&guard, "https://10.0.0.9/"), Err(Refused::Host));
+    }
+
+    #[test]
+    fn private_networks_can_be_allowed_and_link_local_addresses_cannot() {
+        let guard = guard(|urls| {
+            urls.allow_private = true;
+            urls.schemes = vec![Scheme::Https, Scheme::Http];
+        });
+        assert_eq!(check(&guard, "http://127.0.0.1:9000/a"), Ok(()));
+        assert_eq!(check(&guard, "http://[fd12::1]/a"), Ok(()));
+        for url in [
+            "http://169.254.169.254/latest/meta-data",
+            "http://[::ffff:169.254.169.254]/",
+            "http://0.0.0.0/",
+        ] {
+            assert_eq!(check(&guard, url), Err(Refused::Address), "{url}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use async_trait::async_trait;
+use futures::{FutureExt, future::join_all};
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::{clock::SystemClock, config::Sources};
+
+/// Answers every URL with as many bytes as its path says, when it is let.
+#[derive(Default)]
+struct Fake {
+    running: std::sync::atomic::AtomicUsize,
+    gate: Option<Semaphore>,
+}
+
+#[async_trait]
+impl Fetcher for Fake {
+    async fn fetch(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError> {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.running.fetch_add(1, Relaxed);
+        if let Some(gate) = &self.gate {
+            gate.acquire().await.unwrap().forget();
+        }
+        self.running.fetch_sub(1, Relaxed);
+        let length: u64 = url.path()[1..]
+            .parse()
+            .map_err(|_| FetchError::Status(404))?;
+        if length > limit {
+            return Err(FetchError::TooLarge { limit });
+        }
+        Ok(vec![7; usize::try_from(length).unwrap()].into())
+    }
+}
+
+fn intake(fetcher: Arc<Fake>, settings: &[(&str, &str)]) -> Intake {
+    let settings = settings
+        .iter()
+        .map(|(name, value)| (format!("FACESCAN__{name}"), (*value).to_owned()));
+    let sources = Sources {
+        environment: settings.collect(),
+        ..Sources::default()
+    };
+    let config = Config::load(&sources).unwrap().0;
+    let clock = Arc::new(SystemClock::start());
+    Intake::new(&config, Some(fetcher), clock, Metrics::default())
+}
+
+fn image(url: &str) -> ImageInput {
+    ImageInput::from_url(url.to_owned())
+}
+
+const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
+
+#[tokio::test]
+async fn no_url_is_fetched_unless_the_settings_say_so() {
+    let intake = intake(Arc::default(), &[]);
+    let error = intake.load(image("https://a.test/5")).await.unwrap_err();
+    assert!(matches!(error, Error::UrlForbidden(_)), "{error}");
+    let bytes = intake.load(ImageInput::from_bytes("hello".into())).await;
+    assert_eq!(bytes.unwrap().bytes, "hello");
+}
+
+#[tokio::test]
+async fn a_url_becomes_bytes_and_keeps_its_address() {
+    let intake = intake(Arc::default(), &[ENABLED]);
+    let loaded = intake.load(image("https://A.test/5?b=%00#part")).await;
+    let loaded = loaded.unwrap();
+    assert_eq!(loaded.bytes.len(), 5);
+    assert_eq!(loaded.url.as_deref(), Some("https://a.test/5?b=%00"));
+    assert!(loaded.fetch_ms >= 0.0 && loaded.source_url.is_none());
+    let missing = intake.load(image("https://a.test/x")).await.unwrap_err();
+    assert_eq!(missing.kind().code, "url_failed");
+    let text = intake.metrics.text().unwrap();
+    for line in [
+        "facescan_fetches_total{outcome=\"ok\"} 1",
+        "facescan_fetches_total{outcome=\"status\"} 1",
+        "facescan_fetch_seconds_count 2",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_url_is_not_asked_for() {
+    let intake = intake(Arc::default(), &[ENABLED]);
+    let long = format!("https://a.test/{}", "a".repeat(4096));
+    // Longer only when it is written as URLs are.
+    let grows = format!("https://a.test/{}", "é".repeat(1000));
+    for text in [
+        "",
+        "a.jpg",
+        "//a.test/a.jpg",
+        "https://",
+        long.as_str(),
+        grows.as_str(),
+    ] {
+        let error = intake.load(image(text)).await.unwrap_err();
+        assert_eq!(error.kind().code, "url_failed", "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_lower_of_the_two_limits_holds() {
+    for settings in [
+        [
+            ENABLED,
+            ("URLS__MAX_BYTES", "10"),
+            ("LIMITS__MAX_IMAGE_BYTES", "20"),
+        ],
+        [
+            ENABLED,
+            ("URLS__MAX_BYTES", "20"),
+            ("LIMITS__MAX_IMAGE_BYTES", "10"),
+        ],
+    ] {
+        let intake = intake(Arc::default(), &settings);
+        assert!(intake.load(image("https://a.test/10")).await.is_ok());
+        let error = intake.load(image("https://a.test/11")).await.unwrap_err();
+        assert_eq!(error.kind().code, "image_too_large");
+    }
+}
+
+#[tokio::test]
+async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
+    let fetcher = Arc::new(Fake {
+        gate: Some(Semaphore::new(0)),
+        ..Fake::default()
+    });
+    let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
+    let intake = intake(
+        Arc::clone(&fetcher),
+        &[ENABLED, ("URLS__MAX_CONCURRENT", "2")],
+    );
+    let mut all = Box::pin(join_all(
+        (0..5).map(|_| intake.load(image("https://a.test/9"))),
+    ));
+    assert!((&mut all).now_or_never().is_none());
+    assert_eq!(running(), 2);
+    // A mask does not wait behind them, and it is refused before it is asked for.
+    let mask = intake.load_at_once(image("https://a.test/9")).await;
+    assert!(matches!(mask, Err(Error::Overloaded(Full::Fetches))));
+    assert_eq!(running(), 2);
+    // Those that are there keep the room of what they are, so that the others come though none is answered yet.
+    fetcher.gate.as_ref().unwrap().add_permits(5);
+    let loaded = all.await;
+    assert!(
+        loaded
+            .iter()
+            .all(|image| matches!(image, Ok(image) if image.bytes.len() == 9))
+    );
+}
+
+#[tokio::test]
+async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
+    let fetcher = Arc::new(Fake {
+        gate: Some(Semaphore::new(0)),
+        ..Fake::default()
+    });
+    let intake = intake(
+        Arc::clone(&fetcher),
+        &[ENABLED, ("URLS__MAX_CONCURRENT", "1")],
+    );
+    let mut leaving = Box::pin(intake.load(image("https://a.test/9")));
+    assert!((&mut leaving).now_or_never().is_none());
+    drop(leaving);
+    let text = intake.metrics.text().unwrap();
+    let abandoned = "facescan_fetches_total{outcome=\"abandoned\"} 1";
+    assert!(text.contains(abandoned), "{text}");
+    fetcher.gate.as_ref().unwrap().add_permits(1);
+    assert!(intake.load_at_once(image("https://a.test/9")).await.is_ok());
+}

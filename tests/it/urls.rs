@@ -1,0 +1,289 @@
+//! Images by URL, through the router: which are fetched, and what is said of the others.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+    response::Redirect,
+    routing::get,
+};
+use bytes::Bytes;
+use facescan::ingest::fetch::{FetchError, Fetcher};
+use futures::FutureExt;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::Notify};
+use url::Url;
+
+use crate::support::{
+    app::{TestApp, picture},
+    cli::facescan,
+};
+
+const JSON: &str = "application/json";
+
+/// URLs are fetched, over HTTP and from this machine.
+const LOCAL: [(&str, &str); 3] = [
+    ("FACESCAN__URLS__ENABLED", "true"),
+    ("FACESCAN__URLS__SCHEMES", "[http]"),
+    ("FACESCAN__URLS__ALLOW_PRIVATE", "true"),
+];
+
+/// A server of pictures on the loopback; gives its address.
+async fn pictures() -> String {
+    let routes = Router::new()
+        .route("/t1.jpg", get(|| async { picture("t1.jpg") }))
+        .route("/moved", get(|| async { Redirect::to("/t1.jpg") }))
+        .route(
+            "/inside",
+            get(|| async { Redirect::to("http://169.254.169.254/latest/meta-data/") }),
+        )
+        .route("/text", get(|| async { "no picture at all" }))
+        .route("/large", get(|| async { vec![0_u8; 2_000_001] }));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    format!("http://{address}")
+}
+
+fn body(images: Value, options: Value) -> String {
+    json!({"images": images, "options": options}).to_string()
+}
+
+#[tokio::test]
+async fn a_picture_by_url_gives_what_its_bytes_give() {
+    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let unstored = json!({"store": false, "timings": true});
+    for uri in ["/detect", "/embed", "/quality"] {
+        let sent = body(
+            json!([{"id": "a", "url": format!("{server}/moved")}]),
+            unstored.clone(),
+        );
+        let fetched = app.post_as(uri, JSON, sent).await.result();
+        let by_bytes = app
+            .post(&format!("{uri}?store=false"), picture("t1.jpg"))
+            .await;
+        assert_eq!(fetched["faces"], by_bytes.result()["faces"], "{uri}");
+        assert_eq!(fetched["id"], "a");
+        let stage = |name: &str| fetched["timings_ms"][name].as_f64().unwrap();
+        assert!(stage("fetch") > 0.0 && stage("total") >= stage("fetch") + stage("decode"));
+    }
+}
+
+#[tokio::test]
+async fn every_operation_takes_urls_and_masks_may_be_urls_too() {
+    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let url = json!([{"url": format!("{server}/t1.jpg")}]);
+    let enhanced = app
+        .post_as(
+            "/enhance",
+            JSON,
+            body(url.clone(), json!({"timings": true})),
+        )
+        .await
+        .result();
+    assert!(enhanced["timings_ms"]["fetch"].as_f64().unwrap() > 0.0);
+    let operations = json!({"operations": [{"op": "mask_crop"}], "timings": true});
+    let masked = json!({"images": url, "masks": url, "options": operations});
+    let processed = app
+        .post_as("/process", JSON, masked.to_string())
+        .await
+        .result();
+    assert!(processed["timings_ms"]["fetch"].as_f64().unwrap() > 0.0);
+    let row = app.post_as("/preprocess", JSON, body(url, json!({}))).await;
+    assert_eq!(row.status, StatusCode::OK);
+    assert_eq!(row.headers["x-facescan-index"], "0");
+}
+
+#[tokio::test]
+async fn what_cannot_be_fetched_is_an_error_beside_its_siblings() {
+    let settings = [&LOCAL[..], &[("FACESCAN__URLS__MAX_BYTES", "2000000")]].concat();
+    let (app, server) = (TestApp::with(&settings).await, pictures().await);
+    let images = json!([
+        {"id": "good", "url": format!("{server}/t1.jpg")},
+        {"id": "missing", "url": format!("{server}/t2.jpg")},
+        {"id": "inside", "url": format!("{server}/inside")},
+        {"id": "metadata", "url": "http://169.254.169.254/"},
+        {"id": "scheme", "url": "file:///etc/passwd"},
+        {"id": "user", "url": "http://me:secret@127.0.0.1/"},
+        {"id": "no url", "url": "t1.jpg"},
+        {"id": "large", "url": format!("{server}/large")},
+        {"id": "text", "url": format!("{server}/text")},
+        {"id": "both", "url": format!("{server}/t1.jpg"), "data": ""},
+    ]);
+    let reply = app
+        .post_as("/detect", JSON, body(images, json!({"store": false})))
+        .await;
+    assert_eq!(reply.status, StatusCode::OK);
+    let told: Vec<Value> = reply.json()["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| {
+            json!([
+                result["id"],
+                result["status"],
+                result["error"]["code"],
+                result["error"]["detail"]
+            ])
+        })
+        .collect();
+    insta::assert_json_snapshot!(told);
+    let text = reply.body.to_vec();
+    let text = String::from_utf8(text).unwrap();
+    for word in ["169.254", "secret", "passwd"] {
+        assert!(!text.contains(word), "{word} in {text}");
+    }
+    let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
+    for line in [
+        "facescan_fetches_total{outcome=\"ok\"} 2",
+        "facescan_fetches_total{outcome=\"refused\"} 4",
+        "facescan_fetches_total{outcome=\"status\"} 1",
+        "facescan_fetches_total{outcome=\"too_large\"} 1",
+        "facescan_fetch_seconds_count 8",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn alone_its_status_is_that_of_the_answer() {
+    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    for (url, status, code) in [
+        (format!("{server}/t2.jpg"), 422, "url_failed"),
+        (
+            "http://[::ffff:169.254.169.254]/".to_owned(),
+            403,
+            "url_forbidden",
+        ),
+        ("https://127.0.0.1/".to_owned(), 403, "url_forbidden"),
+    ] {
+        let sent = body(json!([{"url": url}]), json!({"store": false}));
+        let reply = app.post_as("/embed", JSON, sent).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.code().as_str()),
+            (status, code),
+            "{url}"
+        );
+    }
+    // By default this machine is not asked.
+    let app = TestApp::with(&LOCAL[..2]).await;
+    let sent = body(
+        json!([{"url": format!("{server}/t1.jpg")}]),
+        json!({"store": false}),
+    );
+    let reply = app.post_as("/embed", JSON, sent).await;
+    assert_eq!(reply.code(), "url_forbidden");
+}
+
+#[tokio::test]
+async fn the_address_is_kept_as_the_source_unless_the_caller_names_one() {
+    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let url = format!("{server}/moved");
+    for (image, options, expected) in [
+        (json!({"url": url}), json!({}), url.as_str()),
+        (
+            json!({"url": url, "source_url": "http://a.test/1"}),
+            json!({}),
+            "http://a.test/1",
+        ),
+        (
+            json!({"url": url}),
+            json!({"source_url": "http://a.test/2"}),
+            "http://a.test/2",
+        ),
+    ] {
+        let stored = app
+            .post_as("/detect", JSON, body(json!([image]), options))
+            .await
+            .result();
+        let id = stored["image_id"].as_str().unwrap();
+        let kept = app.get(&format!("/images/{id}")).await.json();
+        let sources = kept["sources"].as_array().unwrap();
+        let is_kept = sources
+            .iter()
+            .any(|source| source["source_url"] == expected);
+        assert!(is_kept, "{expected} in {sources:?}");
+    }
+}
+
+/// Never answers, and says when it is asked.
+#[derive(Default)]
+struct Silent {
+    asked: Notify,
+    left: Arc<Notify>,
+}
+
+/// Tells when it is dropped.
+struct Telling(Arc<Notify>);
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[async_trait]
+impl Fetcher for Silent {
+    async fn fetch(&self, _: &Url, _: u64) -> Result<Bytes, FetchError> {
+        let _telling = Telling(Arc::clone(&self.left));
+        self.asked.notify_one();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_ends_with_its_request() {
+    let silent = Arc::new(Silent::default());
+    let app = TestApp::fetching(&LOCAL, Arc::clone(&silent) as Arc<dyn Fetcher>).await;
+    let sent = body(json!([{"url": "http://a.test/"}]), json!({"store": false}));
+    let request = |timeout: &str| {
+        Request::post("/detect")
+            .header(CONTENT_TYPE, JSON)
+            .header("x-request-timeout-ms", timeout)
+            .body(Body::from(sent.clone()))
+            .unwrap()
+    };
+    let late = app.send(request("50")).await;
+    assert_eq!(late.code(), "deadline_exceeded");
+    silent.left.notified().now_or_never().unwrap();
+    silent.asked.notified().now_or_never().unwrap();
+    // The client leaves.
+    tokio::select! {
+        _ = app.send(request("60000")) => unreachable!("it is never answered"),
+        () = silent.asked.notified() => {}
+    }
+    silent.left.notified().now_or_never().unwrap();
+    let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
+    let line = "facescan_fetches_total{outcome=\"abandoned\"} 2";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_takes_urls_too() {
+    let server = pictures().await;
+    let url = format!("{server}/t1.jpg");
+    let run = |enabled: &'static str| {
+        let url = url.clone();
+        tokio::task::spawn_blocking(move || {
+            facescan(["scan", "--timings", &url])
+                .env("FACESCAN__URLS__ENABLED", enabled)
+                .env("FACESCAN__URLS__SCHEMES", "[http]")
+                .env("FACESCAN__URLS__ALLOW_PRIVATE", "true")
+                .output()
+                .unwrap()
+        })
+    };
+    let output = run("true").await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["path"], url.as_str());
+    assert_eq!(line["faces"].as_array().unwrap().len(), 6);
+    assert!(line["timings_ms"]["fetch"].as_f64().unwrap() > 0.0);
+    let output = run("false").await.unwrap();
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["error"]["code"], "url_forbidden");
+    assert_eq!(output.status.code(), Some(1));
+}
