@@ -175,12 +175,11 @@ fn cause<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Opti
         }
         let inner = error
             .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            .and_then(|inner| inner.downcast_ref::<T>());
-        if inner.is_some() {
-            return inner;
-        }
-        next = error.source();
+            .and_then(io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
     }
     None
 }
