@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 
 use super::runtime::tokio_runtime;
-use crate::config::Config;
+use crate::{config::Config, tls};
 
 /// Longest that a server may take to say whether it is ready.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,6 +30,7 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     let client = reqwest::Client::builder()
         .timeout(PATIENCE)
         .no_proxy()
+        .tls_backend_preconfigured(tls::for_plain_addresses()?)
         .build()
         .context("building the HTTP client")?;
     let answered = tokio_runtime()?.block_on(async {

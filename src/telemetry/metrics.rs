@@ -31,6 +31,8 @@ pub struct Metrics {
     rows_skipped: Family<OperationLabels, Counter>,
     rows: Family<DeviceLabels, Counter>,
     fallback_rows: Family<FallbackLabels, Counter>,
+    remote_runs: Family<RemoteRunLabels, Counter>,
+    remote_retries: Family<RemoteRetryLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,6 +73,18 @@ struct FallbackLabels {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RemoteRunLabels {
+    model: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RemoteRetryLabels {
+    model: String,
+    reason: &'static str,
+}
+
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
@@ -87,6 +101,8 @@ impl Default for Metrics {
         let rows_skipped = Family::default();
         let rows = Family::default();
         let fallback_rows = Family::default();
+        let remote_runs = Family::default();
+        let remote_retries = Family::default();
 
         let mut registry = Registry::with_prefix("facescan");
         registry.register(
@@ -136,6 +152,16 @@ impl Default for Metrics {
             "Rows meant for a device that ran on the CPU, by operation and reason",
             fallback_rows.clone(),
         );
+        registry.register(
+            "remote_runs",
+            "Runs of models on remote servers, by the server's name of the model and outcome",
+            remote_runs.clone(),
+        );
+        registry.register(
+            "remote_retries",
+            "Requests to remote servers that were made again, by the server's name of the model and reason",
+            remote_retries.clone(),
+        );
         Self {
             registry: Arc::new(registry),
             requests,
@@ -147,6 +173,8 @@ impl Default for Metrics {
             rows_skipped,
             rows,
             fallback_rows,
+            remote_runs,
+            remote_retries,
         }
     }
 }
@@ -196,6 +224,45 @@ impl Metrics {
             metrics: self.clone(),
             labels,
         }
+    }
+
+    /// The metrics of one model on a remote server.
+    pub fn remote(&self, model: &str) -> RemoteMetrics {
+        RemoteMetrics {
+            metrics: self.clone(),
+            model: model.to_owned(),
+        }
+    }
+}
+
+/// The metrics of one model on a remote server.
+#[derive(Clone)]
+pub struct RemoteMetrics {
+    metrics: Metrics,
+    model: String,
+}
+
+impl RemoteMetrics {
+    /// A run ended, with `ok` or the name of its failure.
+    pub fn ran(&self, outcome: &'static str) {
+        self.metrics
+            .remote_runs
+            .get_or_create(&RemoteRunLabels {
+                model: self.model.clone(),
+                outcome,
+            })
+            .inc();
+    }
+
+    /// A request is made again.
+    pub fn retried(&self, reason: &'static str) {
+        self.metrics
+            .remote_retries
+            .get_or_create(&RemoteRetryLabels {
+                model: self.model.clone(),
+                reason,
+            })
+            .inc();
     }
 }
 
