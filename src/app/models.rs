@@ -24,6 +24,7 @@ use crate::{
 mod cpu;
 mod device;
 mod pictures;
+mod remote;
 
 /// Opens models and starts their engines.
 pub(super) struct Loader<'a> {
@@ -161,6 +162,16 @@ impl Loader<'_> {
             self.engine(&subject, sessions, Some(parts), operation)
         });
         (engine, assignment)
+    }
+
+    /// The encoder of whole pictures, from its file or on the server that its entry names.
+    pub async fn load_encoder(&self, id: &str) -> anyhow::Result<Loaded> {
+        let operation = Operation::ImageEmbedding;
+        let spec = self.registry.get(id)?;
+        match &spec.remote {
+            Some(remote) => self.load_remote(spec, remote, operation).await,
+            None => self.load(id, operation),
+        }
     }
 
     /// A device for a model, where the settings ask for one.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 
 use super::runtime::tokio_runtime;
-use crate::{config::Config, ingest::fetch::tls};
+use crate::{config::Config, tls};
 
 /// Longest that a server may take to say whether it is ready.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -182,7 +182,7 @@ fn verify(
     for model in registry.iter() {
         let state = state(model, models_dir)?;
         let fine = match state {
-            FileState::Ready => true,
+            FileState::Ready | FileState::Remote => true,
             FileState::Missing => opt_in(model),
             FileState::Different { .. } => false,
         };
@@ -267,6 +267,7 @@ fn state(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<FileState> {
 fn word(model: &ModelSpec, state: &FileState) -> &'static str {
     match state {
         FileState::Ready => "ready",
+        FileState::Remote => "remote",
         FileState::Missing if opt_in(model) => "missing (opt-in)",
         FileState::Missing => "missing",
         FileState::Different { .. } => "different",

@@ -15,6 +15,7 @@ use crate::inference::{
 };
 
 pub mod fake;
+pub mod kserve;
 pub mod ort;
 pub mod several;
 #[cfg(feature = "torch")]

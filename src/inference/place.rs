@@ -29,10 +29,12 @@ pub enum Provider {
     TorchMps,
     /// libtorch on the CPU.
     TorchCpu,
+    /// A remote server, which a model's entry in the registry names. No setting asks for it.
+    Kserve,
 }
 
 impl Provider {
-    /// All of them.
+    /// All that a machine may have.
     pub const ALL: [Self; 11] = [
         Self::Cpu,
         Self::Cuda,
@@ -61,6 +63,7 @@ impl Provider {
             Self::TorchCuda => "torch-cuda",
             Self::TorchMps => "torch-mps",
             Self::TorchCpu => "torch-cpu",
+            Self::Kserve => "kserve",
         }
     }
 
@@ -75,6 +78,7 @@ impl Provider {
             Self::Openvino | Self::OpenvinoCpu => "OpenVINOExecutionProvider",
             Self::Webgpu => "WebGpuExecutionProvider",
             Self::TorchCuda | Self::TorchMps | Self::TorchCpu => "libtorch",
+            Self::Kserve => "remote",
         }
     }
 

@@ -41,6 +41,8 @@ pub struct Registry {
 pub enum FileState {
     /// There, with the registry's sha256.
     Ready,
+    /// On a server of its own.
+    Remote,
     /// Not there.
     Missing,
     /// There, but another file.
@@ -118,6 +120,9 @@ impl ModelSpec {
     /// # Errors
     /// When the file is there but cannot be read.
     pub fn file_state(&self, models_dir: &Path) -> io::Result<FileState> {
+        if self.remote.is_some() {
+            return Ok(FileState::Remote);
+        }
         match digest::sha256_of_file(&self.path(models_dir)) {
             Ok(found) if found == self.sha256 => Ok(FileState::Ready),
             Ok(found) => Ok(FileState::Different { found }),
@@ -133,7 +138,7 @@ impl ModelSpec {
     pub fn verify_file(&self, models_dir: &Path) -> Result<(), RegistryError> {
         let path = self.path(models_dir);
         match self.file_state(models_dir) {
-            Ok(FileState::Ready) => Ok(()),
+            Ok(FileState::Ready | FileState::Remote) => Ok(()),
             Ok(FileState::Missing) => Err(RegistryError::Missing {
                 model: self.id.clone(),
                 path,

@@ -8,7 +8,6 @@ use super::guard::Refused;
 use crate::error::Error;
 
 mod resolve;
-pub mod tls;
 pub mod web;
 
 pub use resolve::{Lookup, SystemLookup};

@@ -20,6 +20,7 @@ use crate::{
         health::Fault,
         operation::Operation,
         pictures::PictureLane,
+        place::Provider,
         registry::{ModelSpec, Pooling},
         tensor::Tensor,
     },
@@ -180,7 +181,15 @@ impl Encoder {
     /// # Errors
     /// A fault of the engine, an answer of another length than the registry's, or one without a direction.
     pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, Error> {
-        let output = pending.await?;
+        let output = pending.await.map_err(|error| match &self.spec.remote {
+            // What the server said is in the log.
+            Some(_) => Error::DeviceUnavailable {
+                operation: Operation::ImageEmbedding.name(),
+                requested: Provider::Kserve.name().to_owned(),
+                reason: "the model server gave no answer; send it again later".to_owned(),
+            },
+            None => error.into(),
+        })?;
         let vector = self.vector(&output).ok_or_else(|| {
             let (id, dim) = (&self.spec.id, self.dim);
             Error::Internal(format!("the encoder {id} gave no vector of {dim} values"))

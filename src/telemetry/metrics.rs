@@ -31,6 +31,8 @@ pub struct Metrics {
     rows_skipped: Family<OperationLabels, Counter>,
     rows: Family<DeviceLabels, Counter>,
     fallback_rows: Family<FallbackLabels, Counter>,
+    remote_runs: Family<RemoteRunLabels, Counter>,
+    remote_retries: Family<RemoteRetryLabels, Counter>,
     fetches: Family<OutcomeLabels, Counter>,
     fetch_seconds: Histogram,
 }
@@ -78,6 +80,18 @@ struct FallbackLabels {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RemoteRunLabels {
+    model: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RemoteRetryLabels {
+    model: String,
+    reason: &'static str,
+}
+
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
 }
@@ -96,6 +110,8 @@ impl Default for Metrics {
         let fallback_rows = Family::default();
         let fetches = Family::default();
         let fetch_seconds = seconds();
+        let remote_runs = Family::default();
+        let remote_retries = Family::default();
 
         let mut registry = Registry::with_prefix("facescan");
         registry.register(
@@ -156,6 +172,16 @@ impl Default for Metrics {
             Unit::Seconds,
             fetch_seconds.clone(),
         );
+        registry.register(
+            "remote_runs",
+            "Runs of models on remote servers, by the server's name of the model and outcome",
+            remote_runs.clone(),
+        );
+        registry.register(
+            "remote_retries",
+            "Requests to remote servers that were made again, by the server's name of the model and reason",
+            remote_retries.clone(),
+        );
         Self {
             registry: Arc::new(registry),
             requests,
@@ -169,6 +195,8 @@ impl Default for Metrics {
             fallback_rows,
             fetches,
             fetch_seconds,
+            remote_runs,
+            remote_retries,
         }
     }
 }
@@ -224,6 +252,45 @@ impl Metrics {
             metrics: self.clone(),
             labels,
         }
+    }
+
+    /// The metrics of one model on a remote server.
+    pub fn remote(&self, model: &str) -> RemoteMetrics {
+        RemoteMetrics {
+            metrics: self.clone(),
+            model: model.to_owned(),
+        }
+    }
+}
+
+/// The metrics of one model on a remote server.
+#[derive(Clone)]
+pub struct RemoteMetrics {
+    metrics: Metrics,
+    model: String,
+}
+
+impl RemoteMetrics {
+    /// A run ended, with `ok` or the name of its failure.
+    pub fn ran(&self, outcome: &'static str) {
+        self.metrics
+            .remote_runs
+            .get_or_create(&RemoteRunLabels {
+                model: self.model.clone(),
+                outcome,
+            })
+            .inc();
+    }
+
+    /// A request is made again.
+    pub fn retried(&self, reason: &'static str) {
+        self.metrics
+            .remote_retries
+            .get_or_create(&RemoteRetryLabels {
+                model: self.model.clone(),
+                reason,
+            })
+            .inc();
     }
 }
 

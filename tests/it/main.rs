@@ -14,6 +14,7 @@ mod formats;
 mod forms;
 mod golden;
 mod imaging;
+mod kserve;
 mod models;
 mod orientation;
 mod preprocess;

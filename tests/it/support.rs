@@ -4,3 +4,4 @@ pub mod app;
 pub mod chaos_proxy;
 pub mod cli;
 pub mod database;
+pub mod wire;

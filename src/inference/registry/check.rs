@@ -47,6 +47,12 @@ fn check(model: &ModelSpec) -> Result<(), RegistryError> {
         },
     )?;
     require(is_sha256(&model.sha256), "sha256", NOT_A_SHA256)?;
+    let has_file = !model.file.as_os_str().is_empty();
+    require(
+        has_file != model.remote.is_some(),
+        "file",
+        "a model has a file, or `remote` names the server that runs it",
+    )?;
     if role != Role::Encoder {
         check_is_for_faces(model)?;
     }
@@ -110,6 +116,7 @@ fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
         ("input.profile", input.profile.is_none()),
         ("input.mode", input.mode.is_none()),
         ("input.pad", input.pad.is_none()),
+        ("remote", model.remote.is_none()),
     ];
     match absent.into_iter().find(|(_, is_absent)| !is_absent) {
         Some((field, _)) => Err(RegistryError::invalid(&model.id, field, "is for encoders")),
@@ -127,6 +134,15 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
         if !(1..=LONGEST_SIDE).contains(&side) {
             return refuse(field, "must be from 1 to 8192");
         }
+    }
+    if let Some(remote) = &model.remote
+        && let Err((field, reason)) = remote.check()
+    {
+        return Err(RegistryError::invalid(
+            &model.id,
+            &format!("remote.{field}"),
+            &reason,
+        ));
     }
     if input.mode == Some(Mode::ShortSide) {
         return refuse("input.mode", "short_side gives pictures several sizes");

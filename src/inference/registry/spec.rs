@@ -1,6 +1,10 @@
 //! One entry of the registry.
 
-use std::{fmt, num::NonZeroUsize, path::PathBuf};
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +14,7 @@ use crate::{
         preprocess::{Layout, Mode, Preprocess, Profile},
         tensor::{ChannelOrder, Normalisation},
     },
+    inference::backend::kserve::RemoteSpec,
 };
 
 /// Everything the registry says about a model.
@@ -22,9 +27,11 @@ pub struct ModelSpec {
     pub role: Role,
     /// How its inputs and outputs are laid out.
     pub family: Family,
-    /// Its file, absolute or relative to the models directory.
+    /// Its file, absolute or relative to the models directory; empty where a remote server runs it.
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub file: PathBuf,
-    /// The file's sha256, lower-case hex.
+    /// The file's sha256, lower-case hex. Of a remote model's file too, which is not at hand to be checked: contracts
+    /// are made of it.
     pub sha256: String,
     /// The licence of the weights.
     pub licence: String,
@@ -49,9 +56,16 @@ pub struct ModelSpec {
     /// Default thresholds.
     #[serde(default)]
     pub thresholds: Thresholds,
+    /// The server that runs it, in the place of a file. Encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteSpec>,
     /// How the file is made from a shipped one; absent when it is used as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<PrepareSpec>,
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// What a model is for.

@@ -13,10 +13,11 @@ use reqwest::{
 use tokio::time::timeout;
 use url::Url;
 
-use super::{FetchError, Fetcher, Lookup, resolve::Guarded, tls};
+use super::{FetchError, Fetcher, Lookup, resolve::Guarded};
 use crate::{
     config::Urls,
     ingest::guard::{Guard, Refused},
+    tls,
 };
 
 /// The formats that are decoded. Servers that choose a format by this header would choose AVIF for `image/*`.

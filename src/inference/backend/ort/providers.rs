@@ -164,7 +164,8 @@ fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
         | Provider::Webgpu
         | Provider::TorchCuda
         | Provider::TorchMps
-        | Provider::TorchCpu => Vec::new(),
+        | Provider::TorchCpu
+        | Provider::Kserve => Vec::new(),
     };
     providers
         .into_iter()

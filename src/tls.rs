@@ -1,16 +1,16 @@
-//! Which certificates outbound connections trust.
+//! TLS for requests of ours. reqwest is built without a provider of its own, so that there is one TLS in the binary, sqlx's:
+//! every client has to be given this, also where its addresses are plain.
 
 use std::sync::Arc;
 
-use anyhow::Context;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-/// TLS that trusts the system's roots, so that an operator's own authority is trusted where the system trusts it
+/// Trusts the system's roots, so that an operator's own authority is trusted where the system trusts it
 /// (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others), and Mozilla's where the system has none, as in a small container.
 ///
 /// # Errors
 /// None in practice: the provider has the versions that are asked for.
-pub fn client_config() -> anyhow::Result<ClientConfig> {
+pub fn client_config() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     for error in found.errors {
@@ -21,8 +21,7 @@ pub fn client_config() -> anyhow::Result<ClientConfig> {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .context("choosing the versions of TLS")?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)

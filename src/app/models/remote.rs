@@ -1,0 +1,150 @@
+//! A model that a remote server runs: its rows go through an engine like any other's, and have no CPU to fall back to.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use tokio::runtime::Handle;
+
+use super::{Loaded, Loader, OnDevice};
+use crate::inference::{
+    backend::{
+        BackendError, Batch, Session,
+        kserve::{Kserve, RemoteSpec, Surroundings},
+    },
+    device::Assignment,
+    engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
+    operation::Operation,
+    place::{Place, Precision, Provider},
+    proof::{self, Probe, Tolerance},
+    registry::ModelSpec,
+    tensor::{Signature, Tensor},
+};
+
+/// Rows that the server's answers are remembered of, to tell later whether it still runs the same model.
+const KNOWN_ROWS: usize = 2;
+
+/// What a run may take beyond its own limit, which ends it first.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Stands where the sessions of other models on the CPU do.
+struct Away {
+    signature: Signature,
+}
+
+impl Session for Away {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&mut self, _batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        Err(BackendError::Unavailable {
+            detail: "the remote model server is away".to_owned(),
+        })
+    }
+}
+
+impl Loader<'_> {
+    /// Asks the server whether it has the model that the registry means, runs it once, and starts its engine.
+    pub(super) async fn load_remote(
+        &self,
+        spec: &ModelSpec,
+        remote: &RemoteSpec,
+        operation: Operation,
+    ) -> anyhow::Result<Loaded> {
+        let named = || format!("model {}, field remote", spec.id);
+        let token = remote
+            .token(|name| std::env::var(name).ok())
+            .map_err(anyhow::Error::msg)
+            .with_context(named)?;
+        let surroundings = Surroundings::new(Handle::current(), self.metrics.clone(), token);
+        let mut kserve = Kserve::open(remote, surroundings)
+            .await
+            .with_context(named)?;
+        spec.check_signature(kserve.signature())?;
+        let place = Place {
+            provider: Provider::Kserve,
+            index: 0,
+            precision: Precision::Full,
+        };
+        let mut session = kserve.session();
+        let (row_shape, clock) = (spec.input.row_shape(), Arc::clone(self.clock));
+        let rows = spec.batch.fixed().map_or(KNOWN_ROWS, NonZeroUsize::get);
+        // Runs block, and the runtime has to send and read meanwhile.
+        let proving = move || -> Result<_, BackendError> {
+            let tolerance = Tolerance::of(Precision::Full);
+            let probe = Probe::ask(session.as_mut(), &row_shape, rows, tolerance)?;
+            let proof = proof::prove(session.as_mut(), &probe, clock.as_ref())?;
+            Ok((session, probe, proof))
+        };
+        let proved = tokio::task::spawn_blocking(proving).await?;
+        let (session, probe, proof) = proved.with_context(named)?;
+        tracing::info!(
+            model = spec.id, device = %place, server = %remote.url, version = kserve.version(),
+            row_ms = proof.row_ms, "model loaded"
+        );
+        let signature = kserve.signature().clone();
+        let kserve = Mutex::new(kserve);
+        let grouping = self.remote_grouping(spec);
+        let parts = DeviceParts {
+            place,
+            open: Arc::new(move || {
+                let mut kserve = kserve.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(kserve.session())
+            }),
+            session,
+            grouping,
+            health: self.health(grouping.max_rows.get()),
+            probe: Arc::new(probe),
+            run_timeout: remote.timeout() + GRACE,
+            // There is nothing here to repeat a row on.
+            check_every: None,
+        };
+        let assignment = Assignment {
+            operation,
+            requested: place.to_string(),
+            device: Ok(parts.active(proof)),
+            cpu: Place::CPU,
+            cpu_proof: None,
+        };
+        let away = || -> Box<dyn Session> {
+            Box::new(Away {
+                signature: signature.clone(),
+            })
+        };
+        let engine = Engine::start(EngineParts {
+            sessions: Sessions {
+                narrow: vec![away()],
+                wide: None,
+                reserve: None,
+            },
+            grouping,
+            device: Some(parts),
+            usual_row_len: row_shape.iter().product(),
+            pool: Arc::clone(self.pool),
+            clock: Arc::clone(self.clock),
+            metrics: self.metrics.engine(operation),
+        });
+        Ok(Loaded {
+            spec: Arc::new(spec.clone()),
+            engine,
+            assignment,
+        })
+    }
+
+    fn remote_grouping(&self, spec: &ModelSpec) -> Grouping {
+        let most = NonZeroUsize::new(self.config.devices.batch_size).unwrap_or(NonZeroUsize::MIN);
+        let (max_rows, sizes) = match spec.batch.fixed() {
+            Some(rows) => (rows, Sizes::Fixed),
+            None => (most, Sizes::Any),
+        };
+        Grouping {
+            max_rows,
+            sizes,
+            max_delay: self.config.batching.max_queue_delay(),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Models on a remote server, over real connections: the exchange that was recorded with Triton, and Triton itself where
+//! `FACESCAN_TEST_TRITON` names one.
+
+use std::{path::PathBuf, sync::mpsc, thread, time::Duration};
+
+use facescan::{
+    inference::{
+        backend::{
+            BackendError, Batch, Session,
+            kserve::{Kserve, RemoteSpec, Surroundings},
+        },
+        tensor::Tensor,
+    },
+    telemetry::metrics::Metrics,
+};
+use tokio::{runtime::Handle, sync::oneshot};
+
+use crate::support::wire::{Reply, WireServer, first_line, forward};
+
+mod failures;
+
+/// The requests of opening the model and of one run, in this order, and their names among the fixtures.
+const EXCHANGE: [(&str, &str); 4] = [
+    ("GET /v2/health/ready HTTP/1.1", "server-ready"),
+    ("GET /v2/models/encoder/ready HTTP/1.1", "model-ready"),
+    ("GET /v2/models/encoder HTTP/1.1", "metadata"),
+    ("POST /v2/models/encoder/infer HTTP/1.1", "infer"),
+];
+
+const ROWS: usize = 2;
+const ROW: [usize; 3] = [3, 32, 32];
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/kserve")
+        .join(name)
+}
+
+fn recorded(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap()
+}
+
+/// What Triton answered to such a request.
+fn recorded_answer(request: &[u8]) -> Vec<u8> {
+    let (_, name) = EXCHANGE
+        .iter()
+        .find(|(line, _)| *line == first_line(request))
+        .unwrap();
+    recorded(&format!("{name}.response"))
+}
+
+/// A message without the one line that is another each time: where the server listened.
+fn without_host(message: &[u8]) -> Vec<u8> {
+    let is_host = |line: &[u8]| line.len() > 5 && line[..5].eq_ignore_ascii_case(b"host:");
+    message
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !is_host(line))
+        .flatten()
+        .copied()
+        .collect()
+}
+
+fn spec(server: &WireServer, more: &str) -> RemoteSpec {
+    serde_saphyr::from_str(&format!("url: {}\nmodel: encoder\n{more}", server.url())).unwrap()
+}
+
+struct Rig {
+    server: WireServer,
+    metrics: Metrics,
+    session: Result<Box<dyn Session>, BackendError>,
+}
+
+/// A server that answers as Triton did, but for runs: those get `reply`.
+async fn rig(more: &str, reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Rig {
+    rig_of(more, move |request, number| {
+        if first_line(request).starts_with("POST") {
+            reply(number)
+        } else {
+            Reply::Bytes(recorded_answer(request))
+        }
+    })
+    .await
+}
+
+async fn rig_of(more: &str, reply: impl Fn(&[u8], usize) -> Reply + Send + Sync + 'static) -> Rig {
+    let server = WireServer::start(reply).await;
+    let (metrics, spec) = (Metrics::default(), spec(&server, more));
+    let session = Kserve::open(&spec, surroundings(&spec, &metrics))
+        .await
+        .map(|mut kserve| kserve.session());
+    Rig {
+        server,
+        metrics,
+        session,
+    }
+}
+
+fn surroundings(spec: &RemoteSpec, metrics: &Metrics) -> Surroundings {
+    let token = spec.token(|_| Some("hunter2".to_owned())).unwrap();
+    Surroundings {
+        rng: fastrand::Rng::with_seed(7),
+        first_pause: Duration::ZERO,
+        ..Surroundings::new(Handle::current(), metrics.clone(), token)
+    }
+}
+
+impl Rig {
+    /// One run of two rows, on a thread of its own as the engines do it.
+    async fn run(&mut self) -> Result<Vec<Tensor>, String> {
+        let mut session = std::mem::replace(&mut self.session, Err(none())).unwrap();
+        let (reply, answer) = oneshot::channel();
+        thread::spawn(move || {
+            let data = pixels();
+            let outcome = session.run(Batch {
+                row_shape: &ROW,
+                data: &data,
+                frees_memory: false,
+            });
+            reply.send((session, outcome)).ok();
+        });
+        let (session, outcome) = answer.await.unwrap();
+        self.session = Ok(session);
+        outcome.map_err(|error| error.to_string())
+    }
+
+    fn runs(&self) -> usize {
+        let requests = self.server.requests();
+        requests
+            .iter()
+            .filter(|request| first_line(request).starts_with("POST"))
+            .count()
+    }
+
+    fn assert_counted(&self, line: &str) {
+        let text = self.metrics.text().unwrap();
+        assert!(
+            text.lines().any(|it| it == line),
+            "{line} is not in\n{text}"
+        );
+    }
+}
+
+fn none() -> BackendError {
+    BackendError::Unavailable {
+        detail: "it is in use".to_owned(),
+    }
+}
+
+/// Whole numbers, so that means of powers of two of them are exact.
+fn pixels() -> Vec<f32> {
+    (0..ROWS * 3 * 32 * 32)
+        .map(|index| (index * 7 % 253) as f32)
+        .collect()
+}
+
+/// What the model gives for a row: the mean of each channel, then of each of its 4 × 4 cells.
+fn embedding(row: &[f32]) -> Vec<f32> {
+    let channels = || row.chunks_exact(32 * 32);
+    let mean = |values: &mut dyn Iterator<Item = f32>| {
+        let values: Vec<f64> = values.map(f64::from).collect();
+        (values.iter().sum::<f64>() / values.len() as f64) as f32
+    };
+    let means = channels().map(|channel| mean(&mut channel.iter().copied()));
+    let cells = channels().flat_map(|channel| {
+        (0..16).map(move |cell| {
+            let (top, left) = (cell / 4 * 8, cell % 4 * 8);
+            mean(&mut (0..64).map(|at| channel[(top + at / 8) * 32 + left + at % 8]))
+        })
+    });
+    means.chain(cells).collect()
+}
+
+fn assert_right(outputs: &[Tensor]) {
+    let [output] = outputs else {
+        panic!("{} outputs", outputs.len());
+    };
+    assert_eq!(output.name, "embedding");
+    assert_eq!(output.shape, [ROWS, 51]);
+    let right: Vec<f32> = pixels()
+        .chunks_exact(3 * 32 * 32)
+        .flat_map(embedding)
+        .collect();
+    assert_eq!(output.data, right);
+}
+
+#[tokio::test]
+async fn the_recorded_exchange_is_spoken_byte_for_byte() {
+    let mut rig = rig("", |_| Reply::Bytes(recorded("infer.response"))).await;
+    assert_right(&rig.run().await.unwrap());
+    let requests = rig.server.requests();
+    assert_eq!(requests.len(), EXCHANGE.len());
+    for (request, (_, name)) in requests.iter().zip(EXCHANGE) {
+        let right = without_host(&recorded(&format!("{name}.request")));
+        assert!(
+            without_host(request) == right,
+            "{name}: {} and not {}",
+            String::from_utf8_lossy(request),
+            String::from_utf8_lossy(&right)
+        );
+    }
+    rig.assert_counted(r#"facescan_remote_runs_total{model="encoder",outcome="ok"} 1"#);
+}
+
+/// `FACESCAN_TEST_TRITON=http://127.0.0.1:8000`; `scripts/triton run` starts one. With `FACESCAN_RECORD` set, what is
+/// exchanged takes the place of what was recorded.
+#[tokio::test]
+async fn triton_exchanges_what_was_recorded() {
+    let Ok(url) = std::env::var("FACESCAN_TEST_TRITON") else {
+        println!(
+            "skipped: FACESCAN_TEST_TRITON is not set; `make test-triton` starts a server and sets it"
+        );
+        return;
+    };
+    let address = url
+        .trim_start_matches("http://")
+        .trim_end_matches('/')
+        .to_owned();
+    let (sender, exchanged) = mpsc::channel();
+    let mut rig = rig_of("", move |request, _| {
+        let answer = forward(&address, request);
+        sender.send((request.to_vec(), answer.clone())).unwrap();
+        Reply::Bytes(answer)
+    })
+    .await;
+    assert_right(&rig.run().await.unwrap());
+    let exchanged: Vec<_> = exchanged.try_iter().collect();
+    assert_eq!(exchanged.len(), EXCHANGE.len());
+    for ((request, answer), (line, name)) in exchanged.into_iter().zip(EXCHANGE) {
+        assert_eq!(first_line(&request), line);
+        for (message, kind) in [(request, "request"), (answer, "response")] {
+            let name = format!("{name}.{kind}");
+            if std::env::var_os("FACESCAN_RECORD").is_some() {
+                std::fs::write(fixture(&name), message).unwrap();
+            } else {
+                let right = without_host(&recorded(&name));
+                assert!(
+                    without_host(&message) == right,
+                    "{name} is not as it was recorded"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_goes_to_every_address_and_into_no_error() {
+    let mut rig = rig("token_env: MODELS_TOKEN", |_| {
+        Reply::json("403 Forbidden", "", "")
+    })
+    .await;
+    let told = rig.run().await.unwrap_err();
+    assert!(!told.contains("hunter2"), "{told}");
+    let requests = rig.server.requests();
+    assert_eq!(requests.len(), 4);
+    for request in requests {
+        let text = String::from_utf8_lossy(&request).into_owned();
+        assert!(
+            text.contains("\r\nauthorization: Bearer hunter2\r\n"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_version_is_part_of_the_addresses() {
+    let rig = rig_of("version: '1'", |request, _| {
+        let line = first_line(request).replace("/versions/1", "");
+        Reply::Bytes(recorded_answer(format!("{line}\r\n").as_bytes()))
+    })
+    .await;
+    rig.session.unwrap();
+    let requests = rig.server.requests();
+    let lines: Vec<&str> = requests.iter().map(|request| first_line(request)).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /v2/health/ready HTTP/1.1",
+            "GET /v2/models/encoder/versions/1/ready HTTP/1.1",
+            "GET /v2/models/encoder/versions/1 HTTP/1.1",
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_may_block_connects_and_sessions_share_connections() {
+    let rig = rig("", |_| Reply::Bytes(recorded("infer.response"))).await;
+    let spec = spec(&rig.server, "");
+    let surroundings = surroundings(&spec, &rig.metrics);
+    let opened = tokio::task::spawn_blocking(move || Kserve::connect(&spec, surroundings));
+    let mut kserve = opened.await.unwrap().unwrap();
+    assert_eq!(kserve.version(), Some("1"));
+    assert_eq!(kserve.session().signature(), kserve.session().signature());
+}
