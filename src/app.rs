@@ -32,7 +32,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-use models::{Loader, Places};
+use models::{Connected, Loader, Places};
 
 mod models;
 
@@ -95,6 +95,13 @@ impl App {
         let pool =
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?;
         let pool = Arc::new(pool);
+        let encoder = match &config.models.encoder {
+            Some(id) => {
+                let spec = registry.get(id)?;
+                Some((spec, Connected::of(spec, &metrics, &clock).await?))
+            }
+            None => None,
+        };
         let loader = Loader {
             config: &config,
             registry: &registry,
@@ -106,8 +113,8 @@ impl App {
         };
         let detecting = loader.load(&config.models.detector, Operation::FaceDetection)?;
         let embedding = loader.load(&config.models.embedder, Operation::FaceEmbedding)?;
-        let encoding = match &config.models.encoder {
-            Some(id) => Some(loader.load_encoder(id).await?),
+        let encoding = match encoder {
+            Some((spec, connected)) => Some(loader.load_encoder(spec, connected)?),
             None => None,
         };
         let known = Detector::letterboxing_probe(&detecting.spec.input.normalisation());

@@ -26,6 +26,8 @@ mod device;
 mod pictures;
 mod remote;
 
+pub(super) use remote::Connected;
+
 /// Opens models and starts their engines.
 pub(super) struct Loader<'a> {
     pub config: &'a Config,
@@ -165,12 +167,15 @@ impl Loader<'_> {
     }
 
     /// The encoder of whole pictures, from its file or on the server that its entry names.
-    pub async fn load_encoder(&self, id: &str) -> anyhow::Result<Loaded> {
+    pub fn load_encoder(
+        &self,
+        spec: &ModelSpec,
+        connected: Option<Connected>,
+    ) -> anyhow::Result<Loaded> {
         let operation = Operation::ImageEmbedding;
-        let spec = self.registry.get(id)?;
-        match &spec.remote {
-            Some(remote) => self.load_remote(spec, remote, operation).await,
-            None => self.load(id, operation),
+        match connected {
+            Some(connected) => Ok(self.load_remote(spec, connected, operation)),
+            None => self.load(&spec.id, operation),
         }
     }
 

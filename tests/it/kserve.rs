@@ -17,6 +17,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::support::wire::{Reply, WireServer, first_line, forward};
 
+mod application;
 mod failures;
 
 /// The requests of opening the model and of one run, in this order, and their names among the fixtures.

@@ -19,10 +19,11 @@ use crate::inference::{
     engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
     operation::Operation,
     place::{Place, Precision, Provider},
-    proof::{self, Probe, Tolerance},
+    proof::{self, Probe, Proof, Tolerance},
     registry::ModelSpec,
     tensor::{Signature, Tensor},
 };
+use crate::{clock::Clock, telemetry::metrics::Metrics};
 
 /// Rows that the server's answers are remembered of, to tell later whether it still runs the same model.
 const KNOWN_ROWS: usize = 2;
@@ -47,31 +48,45 @@ impl Session for Away {
     }
 }
 
-impl Loader<'_> {
-    /// Asks the server whether it has the model that the registry means, runs it once, and starts its engine.
-    pub(super) async fn load_remote(
-        &self,
+/// A remote model that has answered.
+pub(in crate::app) struct Connected {
+    kserve: Kserve,
+    session: Box<dyn Session>,
+    probe: Probe,
+    proof: Proof,
+    run_timeout: Duration,
+}
+
+impl Connected {
+    /// Asks the server of an entry, where it names one, whether it has the model that the registry means, and runs it.
+    pub async fn of(
+        spec: &ModelSpec,
+        metrics: &Metrics,
+        clock: &Arc<dyn Clock>,
+    ) -> anyhow::Result<Option<Self>> {
+        match &spec.remote {
+            Some(remote) => Self::to(spec, remote, metrics, clock)
+                .await
+                .with_context(|| format!("model {}, field remote", spec.id))
+                .map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn to(
         spec: &ModelSpec,
         remote: &RemoteSpec,
-        operation: Operation,
-    ) -> anyhow::Result<Loaded> {
-        let named = || format!("model {}, field remote", spec.id);
+        metrics: &Metrics,
+        clock: &Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let token = remote
             .token(|name| std::env::var(name).ok())
-            .map_err(anyhow::Error::msg)
-            .with_context(named)?;
-        let surroundings = Surroundings::new(Handle::current(), self.metrics.clone(), token);
-        let mut kserve = Kserve::open(remote, surroundings)
-            .await
-            .with_context(named)?;
+            .map_err(anyhow::Error::msg)?;
+        let surroundings = Surroundings::new(Handle::current(), metrics.clone(), token);
+        let mut kserve = Kserve::open(remote, surroundings).await?;
         spec.check_signature(kserve.signature())?;
-        let place = Place {
-            provider: Provider::Kserve,
-            index: 0,
-            precision: Precision::Full,
-        };
         let mut session = kserve.session();
-        let (row_shape, clock) = (spec.input.row_shape(), Arc::clone(self.clock));
+        let (row_shape, clock) = (spec.input.row_shape(), Arc::clone(clock));
         let rows = spec.batch.fixed().map_or(KNOWN_ROWS, NonZeroUsize::get);
         // Runs block, and the runtime has to send and read meanwhile.
         let proving = move || -> Result<_, BackendError> {
@@ -80,59 +95,77 @@ impl Loader<'_> {
             let proof = proof::prove(session.as_mut(), &probe, clock.as_ref())?;
             Ok((session, probe, proof))
         };
-        let proved = tokio::task::spawn_blocking(proving).await?;
-        let (session, probe, proof) = proved.with_context(named)?;
+        let (session, probe, proof) = tokio::task::spawn_blocking(proving).await??;
         tracing::info!(
-            model = spec.id, device = %place, server = %remote.url, version = kserve.version(),
+            model = spec.id, device = %PLACE, server = %remote.url, version = kserve.version(),
             row_ms = proof.row_ms, "model loaded"
         );
-        let signature = kserve.signature().clone();
-        let kserve = Mutex::new(kserve);
+        Ok(Self {
+            kserve,
+            session,
+            probe,
+            proof,
+            run_timeout: remote.timeout() + GRACE,
+        })
+    }
+}
+
+const PLACE: Place = Place {
+    provider: Provider::Kserve,
+    index: 0,
+    precision: Precision::Full,
+};
+
+impl Loader<'_> {
+    /// Starts the engine of a remote model.
+    pub(super) fn load_remote(
+        &self,
+        spec: &ModelSpec,
+        connected: Connected,
+        operation: Operation,
+    ) -> Loaded {
+        let signature = connected.kserve.signature().clone();
+        let kserve = Mutex::new(connected.kserve);
         let grouping = self.remote_grouping(spec);
         let parts = DeviceParts {
-            place,
+            place: PLACE,
             open: Arc::new(move || {
                 let mut kserve = kserve.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(kserve.session())
             }),
-            session,
+            session: connected.session,
             grouping,
             health: self.health(grouping.max_rows.get()),
-            probe: Arc::new(probe),
-            run_timeout: remote.timeout() + GRACE,
+            probe: Arc::new(connected.probe),
+            run_timeout: connected.run_timeout,
             // There is nothing here to repeat a row on.
             check_every: None,
         };
         let assignment = Assignment {
             operation,
-            requested: place.to_string(),
-            device: Ok(parts.active(proof)),
+            requested: PLACE.to_string(),
+            device: Ok(parts.active(connected.proof)),
             cpu: Place::CPU,
             cpu_proof: None,
         };
-        let away = || -> Box<dyn Session> {
-            Box::new(Away {
-                signature: signature.clone(),
-            })
-        };
         let engine = Engine::start(EngineParts {
             sessions: Sessions {
-                narrow: vec![away()],
+                narrow: vec![Box::new(Away { signature })],
                 wide: None,
                 reserve: None,
             },
             grouping,
             device: Some(parts),
-            usual_row_len: row_shape.iter().product(),
+            usual_row_len: spec.input.row_shape().iter().product(),
             pool: Arc::clone(self.pool),
             clock: Arc::clone(self.clock),
             metrics: self.metrics.engine(operation),
         });
-        Ok(Loaded {
+        Loaded {
             spec: Arc::new(spec.clone()),
             engine,
             assignment,
-        })
+        }
     }
 
     fn remote_grouping(&self, spec: &ModelSpec) -> Grouping {
