@@ -17,6 +17,7 @@ pub mod ingest;
 pub mod lifecycle;
 pub mod pipeline;
 pub mod pool;
+pub mod preprocessor;
 pub mod store;
 pub mod telemetry;
 pub mod tls;

@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     runtime::{start_app, start_quiet_logs, tokio_runtime},
-    scan::{self, ScanArgs, failed, files, in_work, progress_bar, read},
+    scan::{self, ScanArgs, files, in_work, progress_bar, read},
 };
 use crate::{
     app::App,
@@ -19,6 +19,7 @@ use crate::{
         encode::EncodePlan,
         options::{ScanKind, ScanOptions},
     },
+    preprocessor::failed,
 };
 use file::VectorFile;
 use record::{Record, Vector};

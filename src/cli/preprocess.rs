@@ -10,13 +10,13 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{
     runtime::{start_app, start_quiet_logs, tokio_runtime},
-    scan::{failed, files, progress_bar, read},
+    scan::{files, progress_bar},
 };
 use crate::{
     app::App,
@@ -25,12 +25,11 @@ use crate::{
         npy,
         preprocess::{Layout, Mode, Profile},
     },
-    ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
-        budget::Budget,
-        preprocess::{PreprocessPlan, PreprocessRequest, Row},
+        preprocess::{PreprocessPlan, PreprocessRequest},
     },
+    preprocessor::Preprocessor,
 };
 
 /// Bytes that are kept for the head, whose length is not known before the last row.
@@ -153,14 +152,18 @@ pub fn run(
         dtype: args.dtype,
         ..PreprocessRequest::default()
     };
-    let plan = request.resolve(&config)?;
-    anyhow::ensure!(
-        plan.preprocess.mode != Mode::ShortSide,
-        "mode short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop"
-    );
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
-        let (rows, failures) = write_all(&app, args, &plan, kind).await?;
+        let preprocessor = Preprocessor::new(&app, request)?;
+        let preprocessor = match args.num_workers {
+            Some(loaders) => preprocessor.with_loaders(loaders),
+            None => preprocessor,
+        };
+        anyhow::ensure!(
+            preprocessor.plan().preprocess.mode != Mode::ShortSide,
+            "mode short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop"
+        );
+        let (rows, failures) = write_all(&app, args, &preprocessor, kind).await?;
         app.pipeline.store.close().await;
         Ok(if failures == 0 && rows > 0 {
             ExitCode::SUCCESS
@@ -174,9 +177,10 @@ pub fn run(
 async fn write_all(
     app: &App,
     args: &PreprocessArgs,
-    plan: &PreprocessPlan,
+    preprocessor: &Preprocessor<'_>,
     kind: Kind,
 ) -> anyhow::Result<(usize, usize)> {
+    let plan = preprocessor.plan();
     let began = Instant::now();
     let create = |path: &Path| -> anyhow::Result<File> {
         File::create(path).with_context(|| format!("creating {}", path.display()))
@@ -186,16 +190,12 @@ async fn write_all(
     let mut tensor = BufWriter::new(create(&args.out)?);
     tensor.write_all(&[0; HEAD])?;
     let progress = progress_bar(&args.paths);
-    let loaded = args
-        .num_workers
-        .unwrap_or(app.config.preprocess.num_workers);
-    let mut results = stream::iter(files::pictures(&args.paths))
-        .map(|found| async move {
-            let row = row_of(app, &found, plan).await;
-            (found, row)
-        })
-        .buffered(loaded.max(1))
-        .ready_chunks(app.config.preprocess.batch_size);
+    let found = files::pictures(&args.paths).map(|found| {
+        let source = found.source();
+        (found, source)
+    });
+    let rows = preprocessor.rows(found);
+    let mut results = std::pin::pin!(rows.ready_chunks(app.config.preprocess.batch_size));
     let (mut rows, mut failures) = (0, 0);
     let mut shape = [0; 3];
     while let Some(batch) = results.next().await {
@@ -223,8 +223,6 @@ async fn write_all(
     tensor.write_all(&kind.head(plan, &[rows, a, b, c])?)?;
     tensor.flush()?;
     index.flush()?;
-    let preprocessing = &app.pipeline.preprocessing;
-    let state = preprocessing.assignment.state();
     let seconds = began.elapsed().as_secs_f64();
     eprintln!(
         "{rows} rows [{a}, {b}, {c}] in {} ({} failed, {}) · {} on {}{} · {:.1} pictures/s",
@@ -232,27 +230,14 @@ async fn write_all(
         failures,
         index_path.display(),
         plan.preprocess.profile.name(),
-        state.active,
-        preprocessing
-            .warm_up_ms
+        preprocessor.device().active,
+        preprocessor
+            .warm_up_ms()
             .map(|ms| format!(", warm-up {ms:.0} ms"))
             .unwrap_or_default(),
         rows as f64 / seconds.max(f64::MIN_POSITIVE),
     );
     Ok((rows, failures))
-}
-
-async fn row_of(app: &App, found: &files::Found, plan: &PreprocessPlan) -> Result<Row, ErrorEntry> {
-    let Loaded {
-        bytes, room: _room, ..
-    } = read(app, found).await?;
-    // Rows are written as they come, so that none has a share in the size of an answer.
-    let plan = PreprocessPlan {
-        budget: Budget::default(),
-        ..plan.clone()
-    };
-    let row = app.pipeline.preprocess(bytes, &plan).await;
-    row.map_err(failed)
 }
 
 /// Where it is written which row is which picture.

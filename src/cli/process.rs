@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     runtime::{start_app, start_quiet_logs, tokio_runtime},
-    scan::{failed, files, in_work, progress_bar, read},
+    scan::{files, in_work, progress_bar, read},
 };
 use crate::{
     app::App,
@@ -24,6 +24,7 @@ use crate::{
         answer::ErrorEntry,
         process::{Method, ProcessPlan, ProcessRequest, ProcessedFormat, Step, StepReport},
     },
+    preprocessor::failed,
 };
 
 /// Which files, and where the results go.

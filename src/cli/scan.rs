@@ -1,31 +1,28 @@
 //! `facescan scan`, and `facescan embed` where it prints faces: the pipeline on files, in constant memory.
 
 use std::{
-    fmt::Display,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
-use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use tokio::io::AsyncReadExt;
 
 use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
     config::{Config, EmbeddingFormat, Provenance},
-    error::Error,
-    ingest::{intake::Loaded, source::ImageInput},
+    ingest::intake::Loaded,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
         options::{ScanKind, ScanOptions, ScanRequest},
         scan::Scan,
     },
+    preprocessor::failed,
 };
 
 mod draw;
@@ -239,28 +236,7 @@ async fn scan_file(
 /// # Errors
 /// Why it cannot be read, as an answer would tell it.
 pub(super) async fn read(app: &App, found: &files::Found) -> Result<Loaded, ErrorEntry> {
-    if let Some(reason) = &found.unreadable {
-        return Err(unreadable(reason));
-    }
-    let image = match &found.url {
-        Some(url) => ImageInput::from_url(url.clone()),
-        None => ImageInput::from_bytes(read_file(app, &found.path).await?),
-    };
-    app.intake.load(image).await.map_err(failed)
-}
-
-async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
-    // No more is read than may be: a huge file costs nothing, and a device has no end.
-    let limits = app.pipeline.decoding.limits;
-    let mut bytes = Vec::new();
-    tokio::fs::File::open(path)
-        .await
-        .map_err(unreadable)?
-        .take(limits.max_bytes + 1)
-        .read_to_end(&mut bytes)
-        .await
-        .map_err(unreadable)?;
-    Ok(bytes.into())
+    found.source()?.load(app).await
 }
 
 /// How many pictures are in work at a time: as asked, or enough to keep the workers busy while files are read.
@@ -268,21 +244,6 @@ pub(super) fn in_work(app: &App, jobs: usize) -> usize {
     match jobs {
         0 => app.config.imaging.worker_threads().get() + 1,
         jobs => jobs,
-    }
-}
-
-fn unreadable(reason: impl Display) -> ErrorEntry {
-    ErrorEntry {
-        code: "file_unreadable",
-        detail: format!("the file cannot be read: {reason}"),
-    }
-}
-
-/// Here nobody else reads along, so the whole text is shown.
-pub(super) fn failed(error: Error) -> ErrorEntry {
-    ErrorEntry {
-        code: error.kind().code,
-        detail: error.to_string(),
     }
 }
 

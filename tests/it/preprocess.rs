@@ -15,6 +15,8 @@ use facescan::{
         decode::{DecodeOptions, decode},
         preprocess::{Layout, Mode, Preprocess, Profile},
     },
+    pipeline::preprocess::PreprocessRequest,
+    preprocessor::{Preprocessor, Source},
 };
 use half::{bf16, f16};
 use serde_json::{Value, json};
@@ -336,4 +338,51 @@ fn precision_tells_how_far_the_profiles_are_apart() {
             .unwrap()
             .contains("torchvision and opencv")
     );
+}
+
+#[tokio::test]
+async fn the_library_takes_files_and_bytes_and_says_what_failed() {
+    let app = TestApp::start().await;
+    let preprocessor = Preprocessor::new(&app.app, PreprocessRequest::default()).unwrap();
+    let broken = picture("t1.jpg").slice(..100);
+    let sources = [
+        Source::File(runtime_dir().join("pictures/t1.jpg")),
+        Source::File("no/such/file".into()),
+        Source::Bytes(broken),
+        Source::Bytes(picture("astronaut.png")),
+        Source::Url("https://example.org/a.jpg".to_owned()),
+    ];
+    let batch = preprocessor.batch(sources.clone()).await.unwrap();
+    assert_eq!((batch.rows, batch.row_shape), (2, [3, 224, 224]));
+    assert_eq!(batch.index, [0, 3]);
+    let told: Vec<(usize, &str)> = batch
+        .errors
+        .iter()
+        .map(|(index, error)| (*index, error.code))
+        .collect();
+    let codes = [
+        (1, "file_unreadable"),
+        (2, "image_truncated"),
+        (4, "url_forbidden"),
+    ];
+    assert_eq!(told, codes);
+    let usual = Preprocess::default();
+    let right = [
+        expected("t1.jpg", &usual),
+        expected("astronaut.png", &usual),
+    ]
+    .concat();
+    assert_eq!(floats(&batch.values), right);
+    assert_eq!(preprocessor.device().active, "cpu");
+    assert_eq!(preprocessor.warm_up_ms(), None);
+
+    let by_aspect = PreprocessRequest {
+        mode: Some(Mode::ShortSide),
+        ..PreprocessRequest::default()
+    };
+    let by_aspect = Preprocessor::new(&app.app, by_aspect)
+        .unwrap()
+        .with_loaders(1);
+    let refused = by_aspect.batch(sources).await.unwrap_err();
+    assert!(refused.to_string().contains("no tensor"), "{refused}");
 }

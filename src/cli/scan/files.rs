@@ -4,6 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use walkdir::WalkDir;
 
+use crate::{
+    pipeline::answer::ErrorEntry,
+    preprocessor::{Source, unreadable},
+};
+
 /// Endings of the accepted formats.
 const ENDINGS: [&str; 10] = [
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff",
@@ -21,6 +26,20 @@ pub struct Found {
     pub relative: PathBuf,
     /// Why it cannot be read, where looking for it already failed.
     pub unreadable: Option<String>,
+}
+
+impl Found {
+    /// Where its bytes are.
+    ///
+    /// # Errors
+    /// Why it cannot be read, where looking for it already failed.
+    pub fn source(&self) -> Result<Source, ErrorEntry> {
+        match (&self.unreadable, &self.url) {
+            (Some(reason), _) => Err(unreadable(reason)),
+            (None, Some(url)) => Ok(Source::Url(url.clone())),
+            (None, None) => Ok(Source::File(self.path.clone())),
+        }
+    }
 }
 
 /// Refuses paths that are not there before anything is started. What begins like a URL is no path.

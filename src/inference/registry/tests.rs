@@ -244,7 +244,8 @@ fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
 
 #[test]
 fn what_an_encoder_may_not_say_is_refused_by_field() {
-    let cases: [(&str, fn(&mut Value)); 5] = [
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change); 5] = [
         ("input.mode", |m| m["input"]["mode"] = "short_side".into()),
         ("input.size_multiple", |m| {
             m["input"]["size_multiple"] = 32.into()

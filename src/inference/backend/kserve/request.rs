@@ -28,7 +28,7 @@ pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Resu
         .first()
         .ok_or_else(|| malformed("the model has no input"))?;
     let shape = batch.shape();
-    let values = batch.data.len() * size_of::<f32>();
+    let values = size_of_val(batch.data);
     let head = RequestHead {
         id,
         inputs: [RequestInput {
