@@ -108,7 +108,8 @@ async fn a_server_that_is_not_there_is_told() {
 
 #[tokio::test]
 async fn a_run_that_may_pass_is_repeated() {
-    let failures: [(&str, fn() -> Reply); 5] = [
+    type Fails = fn() -> Reply;
+    let failures: [(&str, Fails); 5] = [
         ("busy", || {
             Reply::json("503 Service Unavailable", "retry-after: 0\r\n", "")
         }),
