@@ -116,6 +116,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// The same without a model for whole pictures, for what embeds none: its server may be away.
+    #[must_use]
+    pub fn without_encoder(mut self) -> Self {
+        self.models.encoder = None;
+        self
+    }
+
     /// Merges the layers, deserialises them and checks every setting.
     ///
     /// `Config::load(&Sources::default())` gives the defaults alone.

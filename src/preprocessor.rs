@@ -1,9 +1,6 @@
 //! Pictures of any source into rows of a tensor: the library's way in, and that of `facescan preprocess`.
 
-use std::{
-    fmt::Display,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
@@ -43,7 +40,7 @@ impl Source {
             Self::Url(url) => ImageInput::from_url(url.clone()),
             Self::Bytes(bytes) => ImageInput::from_bytes(bytes.clone()),
         };
-        app.intake.load(image).await.map_err(failed)
+        app.intake.load(image).await.map_err(ErrorEntry::in_full)
     }
 }
 
@@ -53,33 +50,17 @@ async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
     let mut bytes = Vec::new();
     tokio::fs::File::open(path)
         .await
-        .map_err(unreadable)?
+        .map_err(ErrorEntry::unreadable)?
         .take(limits.max_bytes + 1)
         .read_to_end(&mut bytes)
         .await
-        .map_err(unreadable)?;
+        .map_err(ErrorEntry::unreadable)?;
     Ok(bytes.into())
-}
-
-/// The error of a file that cannot be read.
-pub fn unreadable(reason: impl Display) -> ErrorEntry {
-    ErrorEntry {
-        code: "file_unreadable",
-        detail: format!("the file cannot be read: {reason}"),
-    }
-}
-
-/// An error with its whole text: whoever calls the library or the command line may read it.
-pub fn failed(error: Error) -> ErrorEntry {
-    ErrorEntry {
-        code: error.kind().code,
-        detail: error.to_string(),
-    }
 }
 
 /// Makes rows of pictures as one plan says, several at a time and in order.
 ///
-/// Loading, decoding and resizing of different pictures overlap; no more than `loaders` pictures are held.
+/// Loading, decoding and resizing of different pictures overlap; no more than `loaders` of them are in work at a time.
 pub struct Preprocessor<'a> {
     app: &'a App,
     plan: PreprocessPlan,
@@ -162,10 +143,11 @@ impl<'a> Preprocessor<'a> {
             ..self.plan.clone()
         };
         let row = self.app.pipeline.preprocess(bytes, &plan).await;
-        row.map_err(failed)
+        row.map_err(ErrorEntry::in_full)
     }
 
-    /// All rows in memory. Sources may differ in size; those that fail are told apart.
+    /// All rows, in memory whatever their number; [`rows`](Self::rows) holds none. Sources may differ in size; those that
+    /// fail are told apart.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] where the rows have several shapes, which `mode: short_side` gives pictures of several

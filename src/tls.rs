@@ -9,14 +9,20 @@ use rustls::{ClientConfig, RootCertStore, crypto::ring};
 /// (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others), and Mozilla's where the system has none, as in a small container.
 ///
 /// # Errors
-/// None in practice: the provider has the versions that are asked for.
+/// When one of these variables is set and has no certificate: whoever names authorities trusts no others.
 pub fn client_config() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     for error in found.errors {
-        tracing::debug!(error = %error, "a root certificate cannot be read");
+        tracing::warn!(error = %error, "a root certificate cannot be read");
     }
     roots.add_parsable_certificates(found.certs);
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+    if roots.is_empty() && named.iter().any(|name| std::env::var_os(name).is_some()) {
+        return Err(rustls::Error::General(
+            "SSL_CERT_FILE or SSL_CERT_DIR is set, and no certificate is found there".to_owned(),
+        ));
+    }
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }

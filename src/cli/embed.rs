@@ -1,6 +1,9 @@
 //! `facescan embed`: vectors of faces or of whole pictures, to standard output or into a file, in constant memory.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -19,9 +22,8 @@ use crate::{
         encode::EncodePlan,
         options::{ScanKind, ScanOptions},
     },
-    preprocessor::failed,
 };
-use file::VectorFile;
+use file::{Ending, VectorFile};
 use record::{Record, Vector};
 
 mod file;
@@ -75,13 +77,18 @@ pub fn run(
     }
     files::check(&args.scan.paths)?;
     args.scan.check_prints_vectors()?;
+    let ending = args.out.as_deref().map(Ending::of).transpose()?;
+    if args.kind == Kind::Face {
+        config = config.without_encoder();
+    }
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
         let plan = args.plan(&app)?;
         if args.scan.store {
             app.prepare_store().await.context("making the tables")?;
         }
-        let failures = embed_all(&app, &args, &plan).await?;
+        let out = args.out.as_deref().zip(ending);
+        let failures = embed_all(&app, &args, &plan, out).await?;
         app.pipeline.store.close().await;
         Ok(if failures == 0 {
             ExitCode::SUCCESS
@@ -109,12 +116,17 @@ impl EmbedArgs {
 }
 
 /// Embeds the files as they are found; gives the number that failed.
-async fn embed_all(app: &App, args: &EmbedArgs, plan: &Plan) -> anyhow::Result<usize> {
+async fn embed_all(
+    app: &App,
+    args: &EmbedArgs,
+    plan: &Plan,
+    out: Option<(&Path, Ending)>,
+) -> anyhow::Result<usize> {
     let (contract, dim) = match (plan, &app.pipeline.encoder) {
         (Plan::Images(_), Some(encoder)) => (&encoder.contract, encoder.dim),
         _ => (&app.pipeline.embedder.contract, app.pipeline.embedder.dim),
     };
-    let mut file = VectorFile::create(args.out.as_deref(), contract, dim)?;
+    let mut file = VectorFile::create(out, contract, dim)?;
     let progress = progress_bar(&args.scan.paths);
     let mut failures = 0;
     let mut results = stream::iter(files::pictures(&args.scan.paths))
@@ -156,14 +168,20 @@ async fn vectors_of(
     let pipeline = &app.pipeline;
     Ok(match plan {
         Plan::Faces(options) => {
-            let options = options.for_image(None, None, url).map_err(failed)?;
+            let options = options
+                .for_image(None, None, url)
+                .map_err(ErrorEntry::in_full)?;
             let scanned = pipeline.scan_stored(bytes, &options).await;
-            let faces = scanned.map_err(failed)?.faces.into_iter();
+            let faces = scanned.map_err(ErrorEntry::in_full)?.faces.into_iter();
             faces.enumerate().filter_map(Vector::of_face).collect()
         }
         Plan::Images(plan) => {
-            let encoded = pipeline.encode(bytes, plan).await.map_err(failed)?;
-            vec![Vector::of_picture(encoded.embedding)]
+            let encoded = pipeline
+                .encode(bytes, plan)
+                .await
+                .map_err(ErrorEntry::in_full)?;
+            let vector = encoded.embedding.map(Vector::of_picture);
+            vector.into_iter().collect()
         }
     })
 }

@@ -75,7 +75,7 @@ pub fn run(
         sides.end()
     );
     tokio_runtime()?.block_on(async {
-        let app = start_app(config).await?;
+        let app = start_app(config.without_encoder()).await?;
         let found = compare_all(&app, args).await?;
         app.pipeline.store.close().await;
         if let Some(path) = &args.plot {

@@ -152,17 +152,17 @@ pub fn run(
         dtype: args.dtype,
         ..PreprocessRequest::default()
     };
+    anyhow::ensure!(
+        request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
+        "mode short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop"
+    );
     tokio_runtime()?.block_on(async {
-        let app = start_app(config).await?;
+        let app = start_app(config.without_encoder()).await?;
         let preprocessor = Preprocessor::new(&app, request)?;
         let preprocessor = match args.num_workers {
             Some(loaders) => preprocessor.with_loaders(loaders),
             None => preprocessor,
         };
-        anyhow::ensure!(
-            preprocessor.plan().preprocess.mode != Mode::ShortSide,
-            "mode short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop"
-        );
         let (rows, failures) = write_all(&app, args, &preprocessor, kind).await?;
         app.pipeline.store.close().await;
         Ok(if failures == 0 && rows > 0 {

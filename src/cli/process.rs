@@ -24,7 +24,6 @@ use crate::{
         answer::ErrorEntry,
         process::{Method, ProcessPlan, ProcessRequest, ProcessedFormat, Step, StepReport},
     },
-    preprocessor::failed,
 };
 
 /// Which files, and where the results go.
@@ -155,7 +154,7 @@ fn process(
         ..ProcessRequest::default()
     };
     tokio_runtime()?.block_on(async {
-        let app = start_app(config).await?;
+        let app = start_app(config.without_encoder()).await?;
         let thresholds = &app.pipeline.detector.spec.thresholds;
         let plan = request.resolve(&app.config, thresholds, 0)?;
         let failed = process_all(&app, files, &plan).await?;
@@ -207,7 +206,11 @@ async fn process_file(
         bytes, room: _room, ..
     } = read(app, found).await?;
     let plan = plan.anew();
-    let processed = app.pipeline.process(bytes, &plan).await.map_err(failed)?;
+    let processed = app
+        .pipeline
+        .process(bytes, &plan)
+        .await
+        .map_err(ErrorEntry::in_full)?;
     let pictures = processed.result.processed;
     let several = pictures.len() > 1;
     let mut written = Vec::with_capacity(pictures.len());
@@ -217,7 +220,7 @@ async fn process_file(
         write(&target, &found.path, &picture.data)
             .await
             .map_err(|error| {
-                failed(Error::Internal(format!(
+                ErrorEntry::in_full(Error::Internal(format!(
                     "writing {}: {error}",
                     target.display()
                 )))

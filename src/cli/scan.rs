@@ -22,7 +22,6 @@ use crate::{
         options::{ScanKind, ScanOptions, ScanRequest},
         scan::Scan,
     },
-    preprocessor::failed,
 };
 
 mod draw;
@@ -153,7 +152,7 @@ pub fn run(
     }
     files::check(&args.paths)?;
     tokio_runtime()?.block_on(async {
-        let app = start_app(config).await?;
+        let app = start_app(config.without_encoder()).await?;
         let thresholds = &app.pipeline.detector.spec.thresholds;
         let options = args.request().resolve(kind, &app.config, thresholds)?;
         if options.store {
@@ -216,17 +215,19 @@ async fn scan_file(
         room: _room,
         ..
     } = read(app, found).await?;
-    let options = options.for_image(None, None, url).map_err(failed)?;
+    let options = options
+        .for_image(None, None, url)
+        .map_err(ErrorEntry::in_full)?;
     let mut scan = pipeline
         .scan_stored(bytes.clone(), &options)
         .await
-        .map_err(failed)?;
+        .map_err(ErrorEntry::in_full)?;
     scan.timings = scan.timings.after_fetch(fetch_ms);
     if let Some(folder) = drawings {
         let target = draw::target(folder, &found.relative);
         draw::write(pipeline, bytes, &scan.faces, target)
             .await
-            .map_err(failed)?;
+            .map_err(ErrorEntry::in_full)?;
     }
     Ok(scan)
 }

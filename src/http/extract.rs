@@ -142,7 +142,9 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
             ));
         }
         let mut options: O = read_options(query, in_body)?;
-        let ticket = admitted.images(state, options.lane(), images.len() + masks.len())?;
+        let all = images.len() + masks.len();
+        let are_fetched = images.iter().chain(&masks).any(ImageInput::is_fetched);
+        let ticket = admitted.images(state, options.lane(), all, are_fetched)?;
         Ok(Self {
             images,
             masks,

@@ -97,8 +97,12 @@ impl Accepted {
             }
         }
         match best {
-            // Which format is then up to the endpoint.
-            Some(((_, Precision::Wild, _), Self::Picture(_))) => Self::Picture(None),
+            // Which format is then up to the endpoint, but where the header tells them apart.
+            Some(((_, Precision::Wild, _), Self::Picture(_)))
+                if !ranges.iter().any(Range::is_one_picture_type) =>
+            {
+                Self::Picture(None)
+            }
             Some((_, accepted)) => accepted,
             None => offered[0].1,
         }
@@ -132,6 +136,10 @@ impl Range {
             name: range.essence_str().to_owned(),
             weight: (weight.clamp(0.0, 1.0) * 1000.0).round() as u16,
         })
+    }
+
+    fn is_one_picture_type(&self) -> bool {
+        self.name.starts_with("image/") && self.name != "image/*"
     }
 
     fn precision(&self, media_type: &str) -> Option<Precision> {
@@ -221,6 +229,10 @@ mod tests {
             ("application/msgpack;q=0, application/json", Accepted::Json),
             ("image/*;q=0.5, application/json;q=0.9", Accepted::Json),
             ("image/*", Accepted::Picture(None)),
+            (
+                "image/*, image/jpeg;q=0",
+                Accepted::Picture(Some(EnhancedFormat::Png)),
+            ),
             ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
             ("image/avif", Accepted::Picture(Some(EnhancedFormat::Avif))),
             ("text/plain", Accepted::Json),

@@ -59,6 +59,15 @@ impl OutputFormat {
         }
     }
 
+    /// What a pixel of the answer is charged with beyond its bytes, so that an answer of 256 MiB has no more AVIF pixels
+    /// than one picture may have: they take a second each million, which nothing can stop.
+    pub fn surcharge(self) -> u64 {
+        match self {
+            Self::Jpeg { .. } | Self::Png | Self::Webp => 0,
+            Self::Avif => 24,
+        }
+    }
+
     /// The most pixels of a picture that is written.
     fn most_pixels(self) -> u64 {
         match self {

@@ -27,7 +27,7 @@ pub struct DeviceState {
     /// The device that the settings ask for, such as `cpu` or `cuda:0`.
     #[schema(example = "cuda:0")]
     pub requested: String,
-    /// The device in use.
+    /// The device in use; `none` while a remote server is away, which has no CPU to fall back to.
     #[schema(example = "cpu")]
     pub active: String,
     /// Why it runs on the CPU though another device was asked for; absent when it does not.
@@ -299,6 +299,7 @@ impl Assignment {
         let (active, reason) = match &self.device {
             Ok(active) => match active.health.reason() {
                 None => (active.place.to_string(), None),
+                reason if active.place.provider == Provider::Kserve => ("none".to_owned(), reason),
                 reason => ("cpu".to_owned(), reason),
             },
             Err(reason) => ("cpu".to_owned(), reason.clone()),

@@ -85,6 +85,7 @@ impl Registry {
         let models = registry.models.iter_mut();
         for encoder in models.filter(|model| model.role == Role::Encoder) {
             encoder.input.resize_as(usual);
+            check::check(encoder)?;
         }
         Ok(registry)
     }

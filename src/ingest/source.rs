@@ -49,6 +49,11 @@ impl ImageInput {
         Self::of(Content::Url(url))
     }
 
+    /// Whether its bytes have to be fetched.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.content, Ok(Content::Url(_)))
+    }
+
     fn of(content: Content) -> Self {
         Self {
             id: None,

@@ -1,6 +1,6 @@
 //! The shape of answers, the same over HTTP and on the command line.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use half::f16;
@@ -112,6 +112,24 @@ pub struct ErrorEntry {
     pub code: &'static str,
     /// What to do about it.
     pub detail: String,
+}
+
+impl ErrorEntry {
+    /// An error with its whole text, for whoever may read it: callers of the library and of the command line.
+    pub fn in_full(error: Error) -> Self {
+        Self {
+            code: error.kind().code,
+            detail: error.to_string(),
+        }
+    }
+
+    /// The error of a file that cannot be read.
+    pub fn unreadable(reason: impl Display) -> Self {
+        Self {
+            code: "file_unreadable",
+            detail: format!("the file cannot be read: {reason}"),
+        }
+    }
 }
 
 impl From<&Error> for ErrorEntry {

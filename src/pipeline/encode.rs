@@ -59,8 +59,8 @@ pub struct EncodePlan {
     pub timings: bool,
 }
 
-/// The operations that take part.
-pub const OPERATIONS: [Operation; 2] = [Operation::ImageProcessing, Operation::ImageEmbedding];
+/// The operation that takes part, besides preprocessing.
+pub const OPERATIONS: [Operation; 1] = [Operation::ImageEmbedding];
 
 impl EncodePlan {
     /// Fills in the defaults.
@@ -123,8 +123,8 @@ pub(crate) struct Submitted {
 
 /// A whole picture's vector, and the time it took.
 pub(crate) struct EncodedPicture {
-    /// The vector, of length 1.
-    pub embedding: Embedding,
+    /// The vector, of length 1; `None` where the model gave no direction.
+    pub embedding: Option<Embedding>,
     /// Time spent waiting for a session.
     pub queued: Duration,
     /// Why it ran on the CPU though it was meant for a device.
@@ -179,7 +179,7 @@ impl Encoder {
     /// Waits for the vector.
     ///
     /// # Errors
-    /// A fault of the engine, an answer of another length than the registry's, or one without a direction.
+    /// A fault of the engine, or an answer of another length than the registry's.
     pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, Error> {
         let output = pending.await.map_err(|error| match &self.spec.remote {
             // What the server said is in the log.
@@ -194,14 +194,8 @@ impl Encoder {
             let (id, dim) = (&self.spec.id, self.dim);
             Error::Internal(format!("the encoder {id} gave no vector of {dim} values"))
         })?;
-        let embedding = normalise(&vector).ok_or_else(|| {
-            Error::Internal(format!(
-                "the encoder {} gave a vector without a direction",
-                self.spec.id
-            ))
-        })?;
         Ok(EncodedPicture {
-            embedding,
+            embedding: normalise(&vector),
             queued: output.queued,
             fallback: output.fallback,
         })
@@ -260,8 +254,8 @@ fn reorder(row: &mut [f32], layout: Layout, order: ChannelOrder) {
 pub struct Encoded {
     /// The picture.
     pub image: ImageInfo,
-    /// The vector.
-    pub embedding: Embedding,
+    /// The vector; `None` where the model gave no direction.
+    pub embedding: Option<Embedding>,
     /// Milliseconds by stage.
     pub timings: Timings,
 }
@@ -271,10 +265,12 @@ pub struct Encoded {
 pub struct EncodeResult {
     /// The picture.
     pub image: ImageInfo,
-    /// The L2-normalised vector.
-    pub embedding: EmbeddingAnswer,
+    /// The L2-normalised vector; absent where the model gave none that has a direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingAnswer>,
     /// The vector's length before normalisation.
-    pub embedding_norm: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_norm: Option<f32>,
     /// Milliseconds by stage; with `timings=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings_ms: Option<Timings>,
@@ -283,11 +279,13 @@ pub struct EncodeResult {
 impl EncodeResult {
     /// Writes a vector the way the plan asks for.
     pub fn new(encoded: Encoded, plan: &EncodePlan) -> Self {
-        let Embedding { vector, norm } = encoded.embedding;
+        let found = encoded.embedding.as_ref();
+        let written =
+            |found: &Embedding| EmbeddingAnswer::new(&found.vector, plan.embedding_format);
         Self {
             image: encoded.image,
-            embedding: EmbeddingAnswer::new(&vector, plan.embedding_format),
-            embedding_norm: norm,
+            embedding: found.map(written),
+            embedding_norm: found.map(|found| found.norm),
             timings_ms: plan.timings.then_some(encoded.timings),
         }
     }
@@ -310,24 +308,46 @@ impl Pipeline {
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
     pub async fn encode(&self, bytes: Bytes, plan: &EncodePlan) -> Result<Encoded, Error> {
+        let started = self.clock.monotonic();
         let encoder = self.encoder()?.clone();
-        let strict = plan.strict_device;
         let work = move |pipeline: Self, mut timings| async move {
-            let encoded = pipeline.encode_now(&encoder, bytes, strict, &mut timings);
-            Ok((encoded.await?, timings))
+            let submitted = pipeline.submit_now(&encoder, bytes, &mut timings).await?;
+            Ok((submitted, timings))
         };
-        let (mut encoded, timings) = self.drive(plan.lane, work).await?;
-        encoded.timings = timings;
-        Ok(encoded)
+        let ((image, submitted), mut timings) = self.drive(plan.lane, work).await?;
+        self.check_rows(
+            plan.strict_device,
+            Operation::ImageProcessing,
+            submitted.unprocessed,
+        )?;
+        // The row has all that the model sees, so the picture's place is another's while a server far away runs it.
+        let began = self.clock.monotonic();
+        let encoded = self.encoder()?.finish(submitted.pending).await?;
+        self.check_rows(
+            plan.strict_device,
+            Operation::ImageEmbedding,
+            encoded.fallback,
+        )?;
+        let queued = encoded
+            .queued
+            .min(self.clock.monotonic().saturating_sub(began));
+        timings.queue += millis(queued);
+        timings.embed = self.since(began + queued);
+        timings.total = self.since(started);
+        Ok(Encoded {
+            image,
+            embedding: encoded.embedding,
+            timings,
+        })
     }
 
-    async fn encode_now(
+    /// Decodes a picture and lets its row run.
+    async fn submit_now(
         &self,
         encoder: &Encoder,
         bytes: Bytes,
-        strict: bool,
         timings: &mut Timings,
-    ) -> Result<Encoded, Error> {
+    ) -> Result<(ImageInfo, Submitted), Error> {
         let began = self.clock.monotonic();
         let picture = decode_within(&bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(&bytes));
@@ -335,26 +355,12 @@ impl Pipeline {
         let held = Held::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
-        let lane = &self.preprocessing.lane;
-        let submitted = encoder.submit_through(lane, &held).await;
-        // The row has all that the model sees.
-        drop(held);
-        self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
+        let submitted = encoder
+            .submit_through(&self.preprocessing.lane, &held)
+            .await;
         timings.queue += millis(submitted.queued);
         timings.process = self.since(began + submitted.queued);
-        let began = self.clock.monotonic();
-        let encoded = encoder.finish(submitted.pending).await?;
-        self.check_rows(strict, Operation::ImageEmbedding, encoded.fallback)?;
-        let queued = encoded
-            .queued
-            .min(self.clock.monotonic().saturating_sub(began));
-        timings.queue += millis(queued);
-        timings.embed = self.since(began + queued);
-        Ok(Encoded {
-            image,
-            embedding: encoded.embedding,
-            timings: Timings::default(),
-        })
+        Ok((image, submitted))
     }
 }
 

@@ -93,6 +93,7 @@ impl Loader<'_> {
             probe: Arc::new(probe),
             run_timeout: self.config.devices.run_timeout(),
             check_every: self.config.devices.check_every(),
+            must_give_numbers: true,
         };
         Ok((parts, proof))
     }
@@ -144,13 +145,21 @@ impl Loader<'_> {
         outcome
     }
 
+    /// Whether whole pictures are embedded on this machine.
+    fn has_encoder_here(&self) -> bool {
+        let encoder = self.config.models.encoder.as_ref();
+        encoder
+            .and_then(|id| self.registry.get(id).ok())
+            .is_some_and(|spec| spec.remote.is_none())
+    }
+
     /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
         // One for each model, and one for each graph of whole pictures.
         let sessions_of = |operation| match operation {
             Operation::ImageEnhancement => Steps::ALL.len(),
-            Operation::ImageEmbedding if self.config.models.encoder.is_none() => 0,
+            Operation::ImageEmbedding if !self.has_encoder_here() => 0,
             _ => 1,
         };
         let models: usize = Operation::ALL

@@ -48,6 +48,33 @@ impl Session for Away {
     }
 }
 
+/// Keeps what the server says, and where it is, to the log: a device's faults are told to every caller.
+struct Discreet(Box<dyn Session>);
+
+impl Discreet {
+    fn around(session: Box<dyn Session>) -> Box<dyn Session> {
+        Box::new(Self(session))
+    }
+}
+
+impl Session for Discreet {
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        let rows = batch.rows();
+        self.0.run(batch).map_err(|error| {
+            tracing::warn!(%error, rows, "a run of the remote model failed");
+            let detail = "the model server failed; the log says how".to_owned();
+            match error {
+                BackendError::OutOfMemory { .. } => BackendError::OutOfMemory { detail },
+                _ => BackendError::Run { detail },
+            }
+        })
+    }
+}
+
 /// A remote model that has answered.
 pub(in crate::app) struct Connected {
     kserve: Kserve,
@@ -85,6 +112,9 @@ impl Connected {
         let surroundings = Surroundings::new(Handle::current(), metrics.clone(), token);
         let mut kserve = Kserve::open(remote, surroundings).await?;
         spec.check_signature(kserve.signature())?;
+        let only = kserve.signature().outputs.first();
+        let read = spec.output.clone().or(only.map(|port| port.name.clone()));
+        kserve.read_only(read.as_deref().unwrap_or_default());
         let mut session = kserve.session();
         let (row_shape, clock) = (spec.input.row_shape(), Arc::clone(clock));
         let rows = spec.batch.fixed().map_or(KNOWN_ROWS, NonZeroUsize::get);
@@ -131,15 +161,16 @@ impl Loader<'_> {
             place: PLACE,
             open: Arc::new(move || {
                 let mut kserve = kserve.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(kserve.session())
+                Ok(Discreet::around(kserve.session()))
             }),
-            session: connected.session,
+            session: Discreet::around(connected.session),
             grouping,
             health: self.health(grouping.max_rows.get()),
             probe: Arc::new(connected.probe),
             run_timeout: connected.run_timeout,
             // There is nothing here to repeat a row on.
             check_every: None,
+            must_give_numbers: false,
         };
         let assignment = Assignment {
             operation,

@@ -19,13 +19,42 @@ use parquet::ParquetFile;
 
 mod parquet;
 
+/// What kind of file is written, by the ending of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A matrix of f32, with a file beside it that says what each row is of.
+    Npy,
+    /// A table.
+    Parquet,
+    /// A JSON object a line.
+    Jsonl,
+}
+
+impl Ending {
+    /// The ending of a file's name.
+    ///
+    /// # Errors
+    /// When it is another one.
+    pub fn of(path: &Path) -> anyhow::Result<Self> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("npy") => Ok(Self::Npy),
+            Some("parquet") => Ok(Self::Parquet),
+            Some("jsonl") => Ok(Self::Jsonl),
+            _ => anyhow::bail!(
+                "--out {}: must end in .npy, .parquet or .jsonl",
+                path.display()
+            ),
+        }
+    }
+}
+
 /// A file of vectors that is being written.
 pub enum VectorFile {
-    /// A matrix of f32, with a file beside it that says what each row is of.
+    /// [`Ending::Npy`].
     Npy(NpyFile),
-    /// A table.
+    /// [`Ending::Parquet`].
     Parquet(Box<ParquetFile>),
-    /// A JSON object a line.
+    /// [`Ending::Jsonl`].
     Jsonl(Lines),
 }
 
@@ -65,22 +94,25 @@ struct Line<'a> {
 }
 
 impl VectorFile {
-    /// Creates the file that `out` names by its ending; standard output without one.
+    /// Creates a file; without one the lines go to standard output.
     ///
     /// # Errors
-    /// When the ending is none of .npy, .parquet and .jsonl, or the file cannot be created.
-    pub fn create(out: Option<&Path>, contract: &str, dim: usize) -> anyhow::Result<Self> {
+    /// When it cannot be created.
+    pub fn create(
+        out: Option<(&Path, Ending)>,
+        contract: &str,
+        dim: usize,
+    ) -> anyhow::Result<Self> {
         let lines = |out: Box<dyn Write>| Lines {
             out,
             contract: contract.to_owned(),
             vectors: 0,
         };
-        let Some(path) = out else {
+        let Some((path, ending)) = out else {
             return Ok(Self::Jsonl(lines(Box::new(io::stdout()))));
         };
-        let ending = path.extension().and_then(|ending| ending.to_str());
         Ok(match ending {
-            Some("npy") => {
+            Ending::Npy => {
                 let mut matrix = BufWriter::new(create(path)?);
                 matrix.write_all(&[0; HEAD])?;
                 let index = BufWriter::new(create(&beside(path))?);
@@ -90,14 +122,10 @@ impl VectorFile {
                     dim,
                 })
             }
-            Some("parquet") => {
+            Ending::Parquet => {
                 Self::Parquet(Box::new(ParquetFile::new(create(path)?, contract, dim)?))
             }
-            Some("jsonl") => Self::Jsonl(lines(Box::new(BufWriter::new(create(path)?)))),
-            _ => anyhow::bail!(
-                "--out {}: must end in .npy, .parquet or .jsonl",
-                path.display()
-            ),
+            Ending::Jsonl => Self::Jsonl(lines(Box::new(BufWriter::new(create(path)?)))),
         })
     }
 

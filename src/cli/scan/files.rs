@@ -4,10 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::{
-    pipeline::answer::ErrorEntry,
-    preprocessor::{Source, unreadable},
-};
+use crate::{pipeline::answer::ErrorEntry, preprocessor::Source};
 
 /// Endings of the accepted formats.
 const ENDINGS: [&str; 10] = [
@@ -35,7 +32,7 @@ impl Found {
     /// Why it cannot be read, where looking for it already failed.
     pub fn source(&self) -> Result<Source, ErrorEntry> {
         match (&self.unreadable, &self.url) {
-            (Some(reason), _) => Err(unreadable(reason)),
+            (Some(reason), _) => Err(ErrorEntry::unreadable(reason)),
             (None, Some(url)) => Ok(Source::Url(url.clone())),
             (None, None) => Ok(Source::File(self.path.clone())),
         }

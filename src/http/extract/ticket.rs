@@ -55,7 +55,8 @@ impl Admitted {
         }
     }
 
-    /// Lets the request's images in; many of them are bulk, unless the request says otherwise.
+    /// Lets the request's images in; many of them are bulk, and those that have to be fetched, unless the request says
+    /// otherwise.
     ///
     /// # Errors
     /// [`Error::Overloaded`].
@@ -64,8 +65,11 @@ impl Admitted {
         state: &AppState,
         lane: &mut Option<Lane>,
         images: usize,
+        are_fetched: bool,
     ) -> Result<Ticket, Error> {
-        let lane = *lane.insert(lane_of(state, *lane, images));
+        // Hosts that do not answer keep images here for seconds, which would leave no room for those with bytes.
+        let named = lane.or(are_fetched.then_some(Lane::Bulk));
+        let lane = *lane.insert(lane_of(state, named, images));
         Ok(Ticket {
             _images: state.admission.images(lane, images)?,
             _body: self.body,

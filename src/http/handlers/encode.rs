@@ -58,6 +58,7 @@ pub(super) async fn encode(
     let pipeline = &state.pipeline;
     pipeline.encoder()?;
     pipeline.check_strict(plan.strict_device, &OPERATIONS)?;
+    pipeline.check_platform(plan.strict_device)?;
     let one = async |image: Loaded| {
         let encoded = pipeline.encode(image.bytes, &plan).await?;
         let timings = encoded.timings.after_fetch(image.fetch_ms);
@@ -66,7 +67,9 @@ pub(super) async fn encode(
     };
     let answered = several::each(&state.intake, images, &id, one).await?;
     let times = answered.times();
-    let answer = answered.into_answer(&id, "embed", pipeline, &OPERATIONS);
+    let mut answer = answered.into_answer(&id, "embed", pipeline, &OPERATIONS);
+    let resized_on = pipeline.preprocessing.assignment.state();
+    answer.devices.insert("preprocessing", resized_on);
     let accepted = Accepted::tree(headers);
     let response = if answer.results.len() <= FEW_VECTORS {
         respond_small(accepted, &answer)?

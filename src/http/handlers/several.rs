@@ -88,7 +88,8 @@ where
                 (index, id, result.await)
             }
         })
-        .buffered(IN_FLIGHT);
+        // One that is slow to fetch keeps none from being begun.
+        .buffer_unordered(IN_FLIGHT);
     let mut answered = Answered {
         results: Vec::new(),
         queue_ms: 0.0,
@@ -114,6 +115,7 @@ where
         let result = ImageResult { index, id, outcome };
         answered.results.push(result);
     }
+    answered.results.sort_by_key(|result| result.index);
     let results = answered.results.iter();
     tracing::debug!(
         %request_id,

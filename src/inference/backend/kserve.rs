@@ -60,17 +60,6 @@ impl Surroundings {
     }
 }
 
-/// Connects to a remote model and opens one session, on a thread that may block.
-///
-/// # Errors
-/// As [`Kserve::open`].
-pub fn connect(
-    spec: &RemoteSpec,
-    surroundings: Surroundings,
-) -> Result<Box<dyn Session>, BackendError> {
-    Kserve::connect(spec, surroundings).map(|mut kserve| kserve.session())
-}
-
 /// A remote model that is there.
 pub struct Kserve {
     remote: Arc<Remote>,
@@ -159,6 +148,17 @@ impl Kserve {
                 detail: NOT_RUN.to_owned(),
             })
         })
+    }
+
+    /// Asks for one output alone from now on, before any session is opened: others may be large, or of another type.
+    pub fn read_only(&mut self, output: &str) {
+        if let Some(remote) = Arc::get_mut(&mut self.remote) {
+            remote
+                .described
+                .signature
+                .outputs
+                .retain(|port| port.name == output);
+        }
     }
 
     /// The model's inputs and outputs, as its server says.

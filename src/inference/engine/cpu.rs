@@ -214,8 +214,10 @@ impl Shared {
         }
         let outcome: Outcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
         let ran = self.clock.monotonic().saturating_sub(started_at);
-        self.metrics
-            .ran(Provider::Cpu.name(), piece.callers.len(), ran);
+        if outcome.is_ok() {
+            self.metrics
+                .ran(Provider::Cpu.name(), piece.callers.len(), ran);
+        }
         self.answer(piece, outcome, Times { started_at, ran });
     }
 }

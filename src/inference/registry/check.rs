@@ -22,7 +22,7 @@ pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
 }
 
 /// Refuses the first field whose value cannot be.
-fn check(model: &ModelSpec) -> Result<(), RegistryError> {
+pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
     let require = |holds: bool, field: &str, reason: &str| {
         if holds {
             Ok(())
@@ -145,7 +145,10 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
         ));
     }
     if input.mode == Some(Mode::ShortSide) {
-        return refuse("input.mode", "short_side gives pictures several sizes");
+        return refuse(
+            "input.mode",
+            "short_side gives pictures several sizes; set another here, as preprocess.mode holds where nothing is said",
+        );
     }
     match model.dim {
         Some(1..) => Ok(()),

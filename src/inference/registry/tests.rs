@@ -240,6 +240,18 @@ fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
     assert_eq!(resize("own"), (Profile::Jax, Mode::Stretch));
     assert_eq!(resize("usual"), (Profile::Jax, Mode::CenterCrop));
     assert_eq!(registry.get("sface-2021dec").unwrap().input.profile, None);
+    // What the settings say is held against the same rules.
+    let settings = config::Preprocess {
+        mode: Mode::ShortSide,
+        ..usual()
+    };
+    let refused = Registry::load(Some(&path), &settings)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("model `usual`: field `input.mode`"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -57,6 +57,8 @@ impl WebFetcher {
             // Redirects are followed here, each judged as the first URL was.
             .redirect(Policy::none())
             .referer(false)
+            // Callers choose the hosts, so connections that are kept would have no bound.
+            .pool_max_idle_per_host(0)
             .connect_timeout(urls.connect_timeout())
             .user_agent(&urls.user_agent)
             .default_headers(HeaderMap::from_iter(headers))

@@ -14,10 +14,12 @@ pub(super) enum Reach {
 }
 
 /// Networks of IPv4 that are not public: the first address, the length of the prefix, and what they are.
-const V4: [(Ipv4Addr, u32, Reach); 18] = [
+const V4: [(Ipv4Addr, u32, Reach); 19] = [
     // This network; connecting to 0.0.0.0 is connecting to this machine.
     (Ipv4Addr::new(0, 0, 0, 0), 8, Reach::Never),
     (Ipv4Addr::new(10, 0, 0, 0), 8, Reach::Private),
+    // The metadata of Alibaba's cloud, within what is below.
+    (Ipv4Addr::new(100, 100, 100, 200), 32, Reach::Never),
     // Carriers' own.
     (Ipv4Addr::new(100, 64, 0, 0), 10, Reach::Private),
     (Ipv4Addr::new(127, 0, 0, 0), 8, Reach::Private),
@@ -55,6 +57,12 @@ const V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
+/// The metadata of clouds on addresses of IPv6 that are otherwise somebody's own: Amazon's and Google's.
+const METADATA: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
 /// Where an address is.
 pub(super) fn reach(address: IpAddr) -> Reach {
     match address {
@@ -79,6 +87,9 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
         [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => return reach_v4(embedded(g, h)),
         [0x2002, ..] => return reach_v4(embedded(b, c)),
         _ => {}
+    }
+    if METADATA.contains(&address) {
+        return Reach::Never;
     }
     if address.is_loopback() || address.is_unique_local() {
         return Reach::Private;
@@ -164,7 +175,7 @@ mod tests {
                 "10.0.0.0",
                 "10.255.255.255",
                 "100.64.0.0",
-                "100.100.100.200",
+                "100.100.100.199",
                 "100.127.255.255",
                 "127.0.0.1",
                 "127.255.255.255",
@@ -174,7 +185,7 @@ mod tests {
                 "192.168.255.255",
                 "::1",
                 "fc00::",
-                "fd00:ec2::254",
+                "fd00:ec2::253",
                 "fdff:ffff::1",
                 "::ffff:127.0.0.1",
                 "::ffff:10.0.0.1",
@@ -193,6 +204,9 @@ mod tests {
                 "0.0.0.0",
                 "0.255.255.255",
                 "168.63.129.16",
+                "100.100.100.200",
+                "fd00:ec2::254",
+                "fd20:ce::254",
                 "169.254.0.0",
                 "169.254.169.254",
                 "169.254.255.255",

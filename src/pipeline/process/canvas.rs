@@ -334,7 +334,11 @@ impl<'a> Canvas<'a> {
             let samples = 3 * u64::from(width) * u64::from(height);
             // As they are, and once more as they are answered.
             let size = if floats.is_some() { 8 } else { 2 };
-            plan.budget.take(samples * size)?;
+            let surcharge = match plan.format {
+                ProcessedFormat::Npy => 0,
+                _ => plan.output.surcharge(),
+            };
+            plan.budget.take(samples * size + samples / 3 * surcharge)?;
             let data = match (plan.format, &floats) {
                 (ProcessedFormat::Npy, Some(floats)) => floats.npy(&piece.pixels),
                 (ProcessedFormat::Npy, None) => {

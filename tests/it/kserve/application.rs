@@ -42,11 +42,13 @@ fn registry(folder: &TempDir, url: &str, more: &str) -> String {
     path.display().to_string()
 }
 
-fn settings(registry: &str) -> [(&'static str, &str); 3] {
+fn settings(registry: &str) -> [(&'static str, &str); 5] {
     [
         ("FACESCAN__MODELS__REGISTRY", registry),
         ("FACESCAN__MODELS__ENCODER", "remote"),
         ("FACESCAN__DEVICES__FAILURES_TO_TRIP", "2"),
+        ("FACESCAN__DEVICES__COOL_DOWN_MS", "1"),
+        ("FACESCAN__DEVICES__LONGEST_COOL_DOWN_MS", "1"),
     ]
 }
 
@@ -88,14 +90,43 @@ fn computed(request: &[u8]) -> Vec<u8> {
     [head.into_bytes(), json.into_bytes(), vectors].concat()
 }
 
-/// A server of that model, until `is_away` is set.
-async fn server(is_away: &Arc<AtomicBool>) -> WireServer {
-    let is_away = Arc::clone(is_away);
+/// What a server does now.
+#[derive(Default)]
+struct Mood {
+    is_away: AtomicBool,
+    /// Refuses more rows than one, as a server does whose `max_batch_size` is 1.
+    takes_one_row: AtomicBool,
+    /// Answers with what are no numbers.
+    is_confused: AtomicBool,
+}
+
+impl Mood {
+    fn set(mood: &AtomicBool, to: bool) {
+        mood.store(to, Ordering::SeqCst);
+    }
+}
+
+/// A server of that model.
+async fn server(mood: &Arc<Mood>) -> WireServer {
+    let mood = Arc::clone(mood);
+    let is = |mood: &AtomicBool| mood.load(Ordering::SeqCst);
     WireServer::start(move |request, _| {
-        if is_away.load(Ordering::SeqCst) {
+        let is_run = first_line(request).starts_with("POST");
+        if is(&mood.is_away) {
             Reply::json("503 Service Unavailable", "", "{}")
-        } else if first_line(request).starts_with("POST") {
-            Reply::Bytes(computed(request))
+        } else if is_run && is(&mood.takes_one_row) && request.len() > 20_000 {
+            Reply::json(
+                "400 Bad Request",
+                "",
+                r#"{"error":"batch-size must be <= 1"}"#,
+            )
+        } else if is_run {
+            let mut answer = computed(request);
+            if is(&mood.is_confused) {
+                let end = answer.len() - 4;
+                answer[end..].copy_from_slice(&f32::NAN.to_le_bytes());
+            }
+            Reply::Bytes(answer)
         } else {
             Reply::Bytes(recorded_answer(request))
         }
@@ -153,42 +184,99 @@ async fn embed_two(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn pictures_are_embedded_by_a_server_and_refused_while_it_is_away() {
-    let (folder, is_away) = (tempfile::tempdir().unwrap(), Arc::default());
-    let server = server(&is_away).await;
+async fn pictures_are_embedded_by_a_server_refused_while_it_is_away_and_embedded_again() {
+    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
+    let server = server(&mood).await;
     let registry = registry(&folder, &server.url(), "");
     let app = TestApp::with(&settings(&registry)).await;
     embed_two(&app).await;
-    is_away.store(true, Ordering::SeqCst);
-    for _ in 0..3 {
-        let reply = app.post("/embed?kind=image", picture("t1.jpg")).await;
+    Mood::set(&mood.is_away, true);
+    for query in ["", "", "&strict_device=true"] {
+        let uri = format!("/embed?kind=image{query}");
+        let reply = app.post(&uri, picture("t1.jpg")).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(reply.code(), "device_unavailable");
-        let detail = reply.json()["detail"].as_str().unwrap().to_owned();
-        assert!(
-            detail.contains("the model server gave no answer"),
-            "{detail}"
-        );
-        assert!(!detail.contains(&server.url()), "{detail}");
+        assert_discreet(&reply, &server);
     }
-    let report = app.get("/devices").await.json();
-    let operation = &report["operations"]["image_embedding"];
-    assert_eq!(operation["active"], "cpu", "{operation}");
+    let report = app.get("/devices").await;
+    assert_discreet(&report, &server);
+    let operation = &report.json()["operations"]["image_embedding"];
+    assert_eq!(operation["active"], "none", "{operation}");
     // Faces are found as before.
     let faces = app.post("/detect", picture("t1.jpg")).await;
     assert_eq!(faces.status, StatusCode::OK);
+    Mood::set(&mood.is_away, false);
+    let mut tries = 0;
+    while app
+        .post("/embed?kind=image", picture("t1.jpg"))
+        .await
+        .status
+        != StatusCode::OK
+    {
+        tries += 1;
+        assert!(tries < 1000, "it is not used again");
+    }
+    embed_two(&app).await;
+}
+
+/// Neither the server's address nor what it said is told.
+fn assert_discreet(reply: &crate::support::app::Reply, server: &WireServer) {
+    let text = String::from_utf8_lossy(&reply.body);
+    assert!(
+        !text.contains(&server.url()) && !text.contains("503 Service"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_batch_that_the_server_does_not_take_is_divided() {
+    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
+    let server = server(&mood).await;
+    let registry = registry(&folder, &server.url(), "");
+    let app = TestApp::with(&settings(&registry)).await;
+    Mood::set(&mood.takes_one_row, true);
+    let (picture, mut parts) = (picture("t1.jpg"), Vec::new());
+    for _ in 0..12 {
+        parts.push(("image", Some("a"), &picture[..]));
+    }
+    parts.push(("kind", None, b"image"));
+    let (media_type, body) = multipart(&parts);
+    let reply = app.post_as("/embed", &media_type, body).await;
+    let right = expected("t1.jpg");
+    for result in reply.json()["results"].as_array().unwrap() {
+        assert_near(&result["embedding"], &right);
+    }
+    let report = app.get("/devices").await.json();
+    let health = &report["operations"]["image_embedding"]["health"];
+    assert_eq!(health["state"], "up", "{health}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_number_is_its_pictures_own() {
+    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
+    let server = server(&mood).await;
+    let registry = registry(&folder, &server.url(), "");
+    let app = TestApp::with(&settings(&registry)).await;
+    Mood::set(&mood.is_confused, true);
+    let result = app
+        .post("/embed?kind=image", picture("t1.jpg"))
+        .await
+        .result();
+    assert!(result.get("embedding").is_none(), "{result}");
+    Mood::set(&mood.is_confused, false);
+    embed_two(&app).await;
 }
 
 #[tokio::test]
 async fn a_model_that_is_not_the_registrys_stops_the_start() {
-    let (folder, is_away) = (tempfile::tempdir().unwrap(), Arc::default());
-    let server = server(&is_away).await;
+    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
+    let server = server(&mood).await;
     for (more, away, said) in [
         ("\"dim\":50", false, "field `dim`"),
         ("\"dim\":51,\"output\":\"other\"", false, "field `output`"),
         ("", true, "503"),
     ] {
-        is_away.store(away, Ordering::SeqCst);
+        Mood::set(&mood.is_away, away);
         let registry = registry(&folder, &server.url(), more);
         let sources = Sources {
             environment: settings_for(folder.path(), &settings(&registry)),

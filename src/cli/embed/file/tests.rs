@@ -38,7 +38,8 @@ fn records() -> Vec<Record> {
 fn written(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    let mut file = VectorFile::create(Some(&path), "c0ffee", 2).unwrap();
+    let mut file =
+        VectorFile::create(Some((&path, Ending::of(&path).unwrap())), "c0ffee", 2).unwrap();
     for record in records() {
         file.write(record).unwrap();
     }
@@ -105,7 +106,6 @@ fn a_table_is_read_back() {
 
 #[test]
 fn other_endings_are_refused() {
-    let refused = VectorFile::create(Some(Path::new("v.csv")), "c0ffee", 2);
-    let said = refused.err().unwrap().to_string();
+    let said = Ending::of(Path::new("v.csv")).unwrap_err().to_string();
     assert!(said.contains(".npy, .parquet or .jsonl"), "{said}");
 }

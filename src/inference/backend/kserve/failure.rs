@@ -61,6 +61,15 @@ impl Failure {
         }
     }
 
+    /// Whether a smaller batch may succeed: servers answer 400 or 413 to more rows than they take.
+    pub fn may_be_of_the_size(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => matches!(status.as_u16(), 400 | 413),
+            Self::TooLarge { .. } => true,
+            Self::Connection { .. } | Self::Timeout { .. } | Self::Malformed(_) => false,
+        }
+    }
+
     /// How long the server wants to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

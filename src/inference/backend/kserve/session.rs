@@ -30,8 +30,14 @@ impl Session for RemoteSession {
         self.remote
             .metrics
             .ran(outcome.as_ref().err().map_or("ok", Failure::name));
-        outcome.map_err(|failure| BackendError::Run {
-            detail: self.remote.told(&failure),
+        outcome.map_err(|failure| {
+            let detail = self.remote.told(&failure);
+            // The engine divides what a device has no memory for.
+            if batch.rows() > 1 && failure.may_be_of_the_size() {
+                BackendError::OutOfMemory { detail }
+            } else {
+                BackendError::Run { detail }
+            }
         })
     }
 }

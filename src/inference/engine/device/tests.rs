@@ -123,6 +123,7 @@ fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync 
             health: Arc::clone(&health),
             probe: Arc::new(probe),
             run_timeout: setting.run_timeout,
+            must_give_numbers: true,
             check_every: NonZeroU64::new(setting.check_every),
         }),
         usual_row_len: 2,

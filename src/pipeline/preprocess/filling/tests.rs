@@ -34,7 +34,9 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Filling<RgbImage>) 
         let mut graphs = Graphs::new(Arc::new(|graph| Ok(runtime.open(graph))));
         check(runtime.name, &mut |filling| {
             // OpenCV's fixed point has code on the CPU alone, which is where a device leaves it.
-            if filling.has_graph() {
+            let has_graph = filling.preprocess.profile != Profile::Opencv;
+            assert_eq!(filling.has_graph(), has_graph);
+            if has_graph {
                 filling.run_on_device(&mut graphs).unwrap()
             } else {
                 filling.fill()
