@@ -65,7 +65,9 @@ impl Hardware {
         let told = match place.provider {
             Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => self.nvidia(place.index),
             Provider::Migraphx => amd(place.index),
-            provider if provider.is_on_cpu() => return DeviceMemory { id, ..self.cpu() },
+            provider if has_the_machines_memory(provider) => {
+                return DeviceMemory { id, ..self.cpu() };
+            }
             _ => None,
         };
         let told = told.unwrap_or_default();
@@ -123,6 +125,11 @@ fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
     })
 }
 
+/// Whether a provider works in main memory: on the CPU, and on Apple's processors, whose units all share one memory.
+fn has_the_machines_memory(provider: Provider) -> bool {
+    provider.is_on_cpu() || matches!(provider, Provider::TorchMps | Provider::Coreml)
+}
+
 /// The kernel's own figures of the `index`th AMD device, which need no library.
 fn amd(index: u32) -> Option<Told> {
     let mut cards: Vec<PathBuf> = fs::read_dir("/sys/class/drm")
@@ -159,9 +166,20 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_has_memory_and_uses_some() {
-        let cpu = Hardware::find().cpu();
-        let (used, total) = (cpu.memory_used.unwrap(), cpu.memory_total.unwrap());
-        assert!(0 < used && used < total, "{cpu:?}");
+    fn the_machine_has_memory_and_uses_some_which_apples_gpus_share() {
+        let hardware = Hardware::find();
+        let metal = Place {
+            provider: Provider::TorchMps,
+            ..Place::CPU
+        };
+        for device in [hardware.cpu(), hardware.of(metal)] {
+            let (used, total) = (device.memory_used.unwrap(), device.memory_total.unwrap());
+            assert!(0 < used && used < total, "{device:?}");
+        }
+        let remote = Place {
+            provider: Provider::Kserve,
+            ..Place::CPU
+        };
+        assert_eq!(hardware.of(remote).memory_total, None);
     }
 }
