@@ -2,10 +2,12 @@
 //!
 //!     preprocess_rate THREADS SECONDS JPEG…
 //!
-//! `benches/preprocess` runs it in turn with what others do the same work with. Every measure takes a batch in turn, so
-//! that what disturbs the machine disturbs them all, and together they take SECONDS for each. Prints JSON.
+//! `benches/preprocess` runs it in turn with what others do the same work with. The measures take turns of a twentieth of a
+//! second, so that what disturbs the machine disturbs them all, and together they take SECONDS for each. A turn begins with a
+//! batch that does not count, which brings its memory back into the caches. Prints JSON.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     fs,
     hint::black_box,
@@ -23,6 +25,8 @@ use image::{Rgb, RgbImage};
 
 const SIDES: [u32; 2] = [224, 384];
 const BATCHES: [usize; 3] = [8, 16, 32];
+/// How long a turn is.
+const TURN: Duration = Duration::from_millis(50);
 /// Files that are loaded one after the other, and at the same time.
 const LOADED: usize = 16;
 
@@ -37,6 +41,8 @@ fn main() {
     };
     let pictures = noise(BATCHES[2]);
     let memory = PixelMemory::new(256 << 20);
+    // One tensor for all, as memory that has rested would be measured instead.
+    let tensor = RefCell::new(Vec::new());
     let threads = threads as usize;
     let mut measures = Vec::new();
     for side in SIDES {
@@ -45,8 +51,9 @@ fn main() {
                 let preprocess = to(side, layout);
                 let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
                 let pictures = &pictures[..batch];
-                let mut rows = rows(&preprocess, batch);
+                let tensor = &tensor;
                 measures.push(Measure::new(name, batch, move || {
+                    let mut rows = tensor.borrow_mut();
                     each(
                         threads,
                         &preprocess,
@@ -60,29 +67,28 @@ fn main() {
             }
             let preprocess = to(side, Layout::Nchw);
             let name = format!("files/{side}/{batch}/NCHW");
-            measures.push(loading(name, threads, preprocess, &files, batch, &memory));
+            let some = some_of(&files, batch);
+            measures.push(loading(name, threads, preprocess, some, (&memory, &tensor)));
         }
     }
     if threads > 1 {
         for (name, threads) in [("sequential", 1), ("parallel", threads)] {
             let name = format!("load/{LOADED}/{name}");
             let preprocess = to(SIDES[0], Layout::Nchw);
-            measures.push(loading(name, threads, preprocess, &files, LOADED, &memory));
+            let some = some_of(&files, LOADED);
+            measures.push(loading(name, threads, preprocess, some, (&memory, &tensor)));
         }
     }
     // The same work without the rows.
     let (memory, batch, none) = (&memory, BATCHES[2], to(1, Layout::Nchw));
-    let some: Vec<&String> = files.iter().cycle().take(batch).collect();
-    let mut no_rows = rows(&none, batch);
+    let some = some_of(&files, batch);
+    let mut no_rows = Vec::new();
     measures.push(Measure::new("decode".to_owned(), batch, move || {
         each(threads, &none, &some, &mut no_rows, |path, _| {
             memory.keep(black_box(decoded(path, memory)).into_raw());
         });
     }));
     let limit = Duration::from_secs_f64(seconds * measures.len() as f64);
-    for measure in &mut measures {
-        (measure.run)();
-    }
     let began = Instant::now();
     while began.elapsed() < limit {
         for measure in &mut measures {
@@ -114,10 +120,13 @@ impl<'a> Measure<'a> {
     }
 
     fn take(&mut self) {
-        let began = Instant::now();
         (self.run)();
+        let began = Instant::now();
+        while began.elapsed() < TURN {
+            (self.run)();
+            self.done += self.pictures;
+        }
         self.took += began.elapsed();
-        self.done += self.pictures;
     }
 
     fn rate(&self) -> (&str, f64) {
@@ -131,13 +140,11 @@ fn loading<'a>(
     name: String,
     threads: usize,
     preprocess: Preprocess,
-    files: &'a [String],
-    batch: usize,
-    memory: &'a PixelMemory,
+    some: Vec<&'a String>,
+    (memory, tensor): (&'a PixelMemory, &'a RefCell<Vec<f32>>),
 ) -> Measure<'a> {
-    let some: Vec<&String> = files.iter().cycle().take(batch).collect();
-    let mut rows = rows(&preprocess, batch);
     Measure::new(name, some.len(), move || {
+        let mut rows = tensor.borrow_mut();
         each(threads, &preprocess, &some, &mut rows, |path, write| {
             let picture = decoded(path, memory);
             write(&picture);
@@ -151,10 +158,12 @@ fn each<T: Sync>(
     threads: usize,
     preprocess: &Preprocess,
     items: &[T],
-    rows: &mut [f32],
+    tensor: &mut Vec<f32>,
     work: impl Fn(&T, &mut dyn FnMut(&RgbImage)) + Sync,
 ) {
-    let len = rows.len() / items.len().max(1);
+    let len = preprocess.row_len((1, 1));
+    tensor.resize(tensor.len().max(items.len() * len), 0.0);
+    let rows = &mut tensor[..items.len() * len];
     let left = Mutex::new(items.iter().zip(rows.chunks_exact_mut(len)));
     let run = || {
         loop {
@@ -188,8 +197,9 @@ fn layout_name(layout: Layout) -> &'static str {
     }
 }
 
-fn rows(preprocess: &Preprocess, count: usize) -> Vec<f32> {
-    vec![0.0; count * preprocess.row_len((1, 1))]
+/// So many files, again from the first where there are fewer.
+fn some_of(files: &[String], count: usize) -> Vec<&String> {
+    files.iter().cycle().take(count).collect()
 }
 
 fn decoded(path: &str, memory: &PixelMemory) -> RgbImage {
