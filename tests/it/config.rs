@@ -196,13 +196,11 @@ fn all_gpu_is_the_toggle_of_operations_without_one() {
 
     // A toggle of a lower layer still wins over ALL_GPU of a higher one.
     let setup = setup.file("devices: {quality_checks: false}");
-    assert_eq!(
-        setup.config().devices.toggles(),
-        Toggles {
-            quality_checks: false,
-            ..all(true)
-        }
-    );
+    let but_quality = Toggles {
+        quality_checks: false,
+        ..all(true)
+    };
+    assert_eq!(setup.config().devices.toggles(), but_quality);
     let setup = Setup::new()
         .env("ALL_GPU", "false")
         .env("FACE_DETECTION_GPU", "true");

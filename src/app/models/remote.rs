@@ -10,20 +10,23 @@ use anyhow::Context;
 use tokio::runtime::Handle;
 
 use super::{Loaded, Loader, OnDevice};
-use crate::inference::{
-    backend::{
-        BackendError, Batch, Session,
-        kserve::{Kserve, RemoteSpec, Surroundings},
+use crate::{
+    clock::Clock,
+    inference::{
+        backend::{
+            BackendError, Batch, Session,
+            kserve::{Kserve, RemoteSpec, Surroundings},
+        },
+        device::Assignment,
+        engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
+        operation::Operation,
+        place::{Place, Precision, Provider},
+        proof::{self, Probe, Proof, Tolerance},
+        registry::ModelSpec,
+        tensor::{Signature, Tensor},
     },
-    device::Assignment,
-    engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
-    operation::Operation,
-    place::{Place, Precision, Provider},
-    proof::{self, Probe, Proof, Tolerance},
-    registry::ModelSpec,
-    tensor::{Signature, Tensor},
+    telemetry::metrics::Metrics,
 };
-use crate::{clock::Clock, telemetry::metrics::Metrics};
 
 /// Rows that the server's answers are remembered of, to tell later whether it still runs the same model.
 const KNOWN_ROWS: usize = 2;
