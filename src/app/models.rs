@@ -243,7 +243,7 @@ impl Loader<'_> {
     ) -> Engine {
         Engine::start(EngineParts {
             sessions,
-            grouping: self.grouping(subject, Place::CPU),
+            grouping: self.grouping(subject.fixed, Place::CPU),
             device,
             usual_row_len: subject.row_shape.iter().product(),
             pool: Arc::clone(self.pool),
@@ -252,21 +252,19 @@ impl Loader<'_> {
         })
     }
 
-    fn grouping(&self, subject: &Subject, place: Place) -> Grouping {
+    /// How rows are grouped at a place; `fixed` is the number of rows of a graph that takes no other.
+    fn grouping(&self, fixed: Option<NonZeroUsize>, place: Place) -> Grouping {
+        let on_device = NonZeroUsize::new(self.config.devices.batch_size);
+        let on_device = on_device.unwrap_or(NonZeroUsize::MIN);
         let (most, sizes) = match place.provider {
             Provider::Cpu => (self.config.batching.cpu_batch_size, Sizes::Any),
-            _ => (
-                NonZeroUsize::new(self.config.devices.batch_size).unwrap_or(NonZeroUsize::MIN),
-                Sizes::Buckets,
-            ),
+            // It compiles no shapes that would want to be few.
+            Provider::Kserve => (on_device, Sizes::Any),
+            _ => (on_device, Sizes::Buckets),
         };
         Grouping {
-            max_rows: subject.fixed.unwrap_or(most),
-            sizes: if subject.fixed.is_some() {
-                Sizes::Fixed
-            } else {
-                sizes
-            },
+            max_rows: fixed.unwrap_or(most),
+            sizes: fixed.map_or(sizes, |_| Sizes::Fixed),
             max_delay: self.config.batching.max_queue_delay(),
         }
     }

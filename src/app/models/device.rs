@@ -79,7 +79,7 @@ impl Loader<'_> {
         let probe = Probe::ask(cpu, &subject.row_shape, rows, tolerance).map_err(text)?;
         let proof = proof::prove(session.as_mut(), &probe, self.clock.as_ref()).map_err(text)?;
         self.check_nodes(place, &proof)?;
-        let grouping = self.grouping(subject, place);
+        let grouping = self.grouping(subject.fixed, place);
         tracing::info!(
             model = subject.name, backend = self.backend.name(), device = %place,
             cosine = proof.cosine, nodes = ?proof.nodes, "model loaded"

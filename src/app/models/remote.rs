@@ -18,7 +18,7 @@ use crate::{
             kserve::{Kserve, RemoteSpec, Surroundings},
         },
         device::Assignment,
-        engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
+        engine::{DeviceParts, Engine, EngineParts, Sessions},
         operation::Operation,
         place::{Place, Precision, Provider},
         proof::{self, Probe, Proof, Tolerance},
@@ -159,7 +159,7 @@ impl Loader<'_> {
     ) -> Loaded {
         let signature = connected.kserve.signature().clone();
         let kserve = Mutex::new(connected.kserve);
-        let grouping = self.remote_grouping(spec);
+        let grouping = self.grouping(spec.batch.fixed(), PLACE);
         let parts = DeviceParts {
             place: PLACE,
             open: Arc::new(move || {
@@ -199,19 +199,6 @@ impl Loader<'_> {
             spec: Arc::new(spec.clone()),
             engine,
             assignment,
-        }
-    }
-
-    fn remote_grouping(&self, spec: &ModelSpec) -> Grouping {
-        let most = NonZeroUsize::new(self.config.devices.batch_size).unwrap_or(NonZeroUsize::MIN);
-        let (max_rows, sizes) = match spec.batch.fixed() {
-            Some(rows) => (rows, Sizes::Fixed),
-            None => (most, Sizes::Any),
-        };
-        Grouping {
-            max_rows,
-            sizes,
-            max_delay: self.config.batching.max_queue_delay(),
         }
     }
 }
