@@ -16,6 +16,7 @@ use crate::{
         backend::Backend,
         device::Devices,
         operation::Operation,
+        pictures,
         registry::{ModelSpec, Registry},
     },
     ingest::{
@@ -24,7 +25,7 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{
-        Pipeline, detect::Detector, embed::Embedder, encode::Encoder, enhance::Finishing,
+        Pipeline, detect::Detector, embed::Embedder, encode::Encoder, enhance::Finishing, process,
         quality::Grader, stored::model_file,
     },
     pool::CpuPool,
@@ -117,10 +118,11 @@ impl App {
             Some((spec, connected)) => Some(loader.load_encoder(spec, connected)?),
             None => None,
         };
-        let known = Detector::letterboxing_probe(&detecting.spec.input.normalisation());
-        let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, [known]);
-        let known = Finishing::probe();
-        let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, [known]);
+        let letterboxing = Detector::letterboxing_probe(&detecting.spec.input.normalisation());
+        let known = pictures::probe_all([pictures::probe([letterboxing]), process::probe()]);
+        let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, known);
+        let known = pictures::probe([Finishing::probe()]);
+        let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, known);
         let mut preprocessing = loader.load_preprocessing()?;
         let (measuring, quality) = loader.load_quality();
         let tried = loader.places.into_inner().into_tried();

@@ -160,7 +160,7 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
 
 type Way = (Profile, Option<String>, Vec<f32>);
 
-/// The picture by every profile on the CPU, then by those that have a graph on the device, in levels.
+/// The picture by every profile on the CPU, then on the device, in levels.
 async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way> {
     let filling = |profile| {
         let preprocess = Preprocess {
@@ -173,18 +173,12 @@ async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<W
         };
         Filling::new(picture, &preprocess)
     };
-    let profiles = [
-        Profile::Torchvision,
-        Profile::Jax,
-        Profile::Pil,
-        Profile::Opencv,
-    ];
-    let mut ways: Vec<Way> = profiles
+    let mut ways: Vec<Way> = Profile::ALL
         .map(|profile| (profile, None, filling(profile).fill()))
         .into();
     let preprocessing = &app.pipeline.preprocessing;
     if preprocessing.lane.has_device() {
-        for profile in profiles {
+        for profile in Profile::ALL {
             let filling = filling(profile);
             if filling.has_graph() {
                 let done = preprocessing.lane.run(Arc::new(filling)).await;

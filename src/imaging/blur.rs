@@ -173,7 +173,7 @@ impl Blur {
 }
 
 /// Reflect-101, as often as it takes: −1 is 1, and `length` is `length − 2`; a single sample reflects on itself.
-fn reflect(index: i64, length: u32) -> usize {
+pub(crate) fn reflect(index: i64, length: u32) -> usize {
     let last = i64::from(length) - 1;
     let folded = index.rem_euclid((2 * last).max(1));
     folded.min(2 * last - folded) as usize
@@ -208,6 +208,15 @@ fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
         }
     }
     sums
+}
+
+/// Puts the pixels of a region of the same size, which lies inside the picture, in its place.
+pub fn put(picture: &mut RgbImage, region: Region, pixels: &RgbImage) {
+    let stride = pixels.width() as usize * CHANNELS;
+    let lines = pixels.as_raw().chunks_exact(stride.max(1));
+    for (row, line) in rows_mut(picture, region).zip(lines) {
+        row.copy_from_slice(line);
+    }
 }
 
 /// Divides the longer side of `region` into `blocks` blocks and the other into as many of about their length, and

@@ -34,6 +34,9 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Torchvision, Self::Jax, Self::Pil, Self::Opencv];
+
     /// The name in settings and contracts.
     pub fn name(self) -> &'static str {
         match self {

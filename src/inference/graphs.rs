@@ -4,8 +4,9 @@
 //! | graph | in | out | against the CPU |
 //! |---|---|---|---|
 //! | [`quality::graph`] | pictures `[N, 3, H, W]` | `[N, 4]` measures | 0.5 % or 0.01 |
-//! | [`process::letterbox`] | one picture `[H, W, 3]` | `[1, 3, side_h, side_w]` | the same bits |
-//! | [`process::preprocess`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | 1 level; `jax` 0.001 |
+//! | [`process::bilinear_point`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | the same bits |
+//! | [`process::bilinear()`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | 1 level; `jax` 0.001 |
+//! | [`process::blur()`] | one picture `[H, W, 3]` | a region's tiles `[m, t, n, t, 3]` | 1 level |
 //! | [`enhance::graph`] | one picture `[H, W, 3]` | `[H', W', 3]` | the same bytes |
 //!
 //! Sizes are free in all of them. A provider that compiles for shapes (TensorRT, MIGraphX, CoreML) compiles again for

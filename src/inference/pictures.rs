@@ -176,6 +176,17 @@ pub fn probe<W: PictureWork<Answer: Sync>>(known: impl IntoIterator<Item = W>) -
     })
 }
 
+/// A probe that does what all of these do.
+pub fn probe_all<const N: usize>(probes: [Probe; N]) -> Probe {
+    Arc::new(move |graphs| {
+        let mut least: f64 = 1.0;
+        for probe in &probes {
+            least = least.min(probe(graphs)?);
+        }
+        Ok(least)
+    })
+}
+
 /// Runs a probe on graphs that are opened here.
 ///
 /// # Errors

@@ -191,6 +191,25 @@ pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
         .all(|(given, right)| (given - right).abs() <= limit)
 }
 
+/// The cosine of a device's picture and the CPU's.
+///
+/// # Errors
+/// Says how far apart samples are, if by more than a level: a device may fuse a product and a sum.
+pub fn same_picture(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
+    const LEVELS: u8 = 1;
+    let pairs = given.as_raw().iter().zip(right.as_raw());
+    let most = pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0);
+    if given.dimensions() != right.dimensions() || most > LEVELS {
+        return Err(format!(
+            "its picture is up to {most} levels from the cpu's; {LEVELS} is allowed"
+        ));
+    }
+    let floats = |picture: &RgbImage| -> Vec<f32> {
+        picture.as_raw().iter().map(|&v| f32::from(v)).collect()
+    };
+    Ok(cosine(&floats(given), &floats(right)))
+}
+
 /// The cosine of two vectors.
 pub fn cosine(given: &[f32], right: &[f32]) -> f64 {
     compare(given, right).0

@@ -17,23 +17,40 @@ use crate::{
         encode::OutputFormat,
         preprocess::Profile,
     },
-    inference::{operation::Operation, registry::Thresholds},
+    inference::{
+        operation::Operation,
+        pictures::{self, Probe},
+        registry::Thresholds,
+    },
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
         budget::Budget,
         options::{DetectOptions, DetectRequest, Laned},
+        preprocess::Filling,
         scan::{content_hash, image_info},
     },
     pool::Stage,
 };
 
+use blurring::Blurring;
 use canvas::Canvas;
 pub use step::{MOST_STEPS, Method, Step};
 
 mod anonymize;
+mod blurring;
 mod canvas;
+mod fitting;
 mod step;
+
+/// Graphs that a device has open for processing: the detector's input among them.
+pub(crate) const GRAPHS: usize = 3;
+
+/// Asks a device for a small picture blurred, and resized as pictures and detectors are.
+pub(crate) fn probe() -> Probe {
+    let resized = [Profile::Pil, Profile::Opencv].map(Filling::known);
+    pictures::probe_all([pictures::probe(Blurring::known()), pictures::probe(resized)])
+}
 
 /// Longest text of a list of operations, in bytes.
 const LONGEST_TEXT: usize = 1 << 16;

@@ -15,7 +15,7 @@ use crate::{
         place::{Place, Precision, Provider},
         proof::{self, Probe, Proof, Tolerance},
     },
-    pipeline::preprocess::Filling,
+    pipeline::{preprocess::Filling, process},
 };
 
 /// Rows that a device is proved with: more than one, so that a row could be taken for another.
@@ -159,6 +159,7 @@ impl Loader<'_> {
         // One for each model, and one for each graph of whole pictures.
         let sessions_of = |operation| match operation {
             Operation::ImageEnhancement => Steps::ALL.len(),
+            Operation::ImageProcessing => process::GRAPHS,
             Operation::ImageEmbedding if !self.has_encoder_here() => 0,
             _ => 1,
         };

@@ -9,7 +9,7 @@ use crate::{
         backend::{Model, Opening},
         device::{Assignment, asked_for},
         operation::Operation,
-        pictures::{self, GraphOpener, PictureDevice, PictureLane, PictureWork, Probe},
+        pictures::{self, GraphOpener, PictureDevice, PictureLane, Probe},
         place::{Place, Precision},
         proof::Proof,
     },
@@ -17,28 +17,18 @@ use crate::{
 };
 
 impl Loader<'_> {
-    /// The lane of an operation on whole pictures, on the device that the settings ask for once it does `known` right.
-    pub fn load_pictures<W>(
-        &self,
-        operation: Operation,
-        known: impl IntoIterator<Item = W>,
-    ) -> (PictureLane, Assignment)
-    where
-        W: PictureWork<Answer: Sync>,
-    {
-        self.load_pictures_on(operation, asked_for(&self.config.devices, operation), known)
+    /// The lane of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
+    /// right.
+    pub fn load_pictures(&self, operation: Operation, probe: Probe) -> (PictureLane, Assignment) {
+        self.load_pictures_on(operation, asked_for(&self.config.devices, operation), probe)
     }
 
-    fn load_pictures_on<W>(
+    fn load_pictures_on(
         &self,
         operation: Operation,
         asked: Option<(Backend, u32)>,
-        known: impl IntoIterator<Item = W>,
-    ) -> (PictureLane, Assignment)
-    where
-        W: PictureWork<Answer: Sync>,
-    {
-        let probe = pictures::probe(known);
+        probe: Probe,
+    ) -> (PictureLane, Assignment) {
         let (device, assignment) = self.assign_to(operation, asked, |candidates, index| {
             let name = operation.name();
             let precisions = &[Precision::Full];
@@ -75,8 +65,8 @@ impl Loader<'_> {
         let own = devices.image_processing_on;
         let backend = own.map_or(devices.backend, |own| own.backend);
         let asked = self.asked_for_preprocessing();
-        let (lane, mut assignment) =
-            self.load_pictures_on(operation, asked, Filling::of_every_graph());
+        let probe = pictures::probe(Filling::of_every_graph());
+        let (lane, mut assignment) = self.load_pictures_on(operation, asked, probe);
         let refused = match settings.asked() {
             Platform::Tpu => Some("no backend of this server drives a tpu"),
             Platform::Gpu if backend == Backend::Cpu => Some("devices.backend is cpu"),

@@ -5,8 +5,10 @@ use std::ops::Range;
 use super::Mode;
 use crate::imaging::resize::view::{Axis, View};
 
-/// Where a scaled picture lies in the output, in output pixels, x before y: what
-/// [`PreprocessPlan::new`](crate::inference::graphs::process::PreprocessPlan::new) takes.
+/// Where a scaled picture lies in the output, in output pixels, x before y.
+///
+/// Stretching has `scaled` equal to `output` and `at` 0; a letterbox has a smaller `scaled`; a centre crop a larger
+/// one and `at` half the difference, below 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Width and height of the whole scaled picture, of which not all need lie in the output.
@@ -47,6 +49,25 @@ impl Placement {
             output,
             at: (middle(scaled.0, output.0), middle(scaled.1, output.1)),
         }
+    }
+
+    /// Scales without regard to the aspect.
+    pub fn stretch(output: (u32, u32)) -> Self {
+        Self {
+            scaled: output,
+            output,
+            at: (0, 0),
+        }
+    }
+
+    /// The columns and the rows of the scaled picture that lie in the output, counted from its first: from below 0, or to
+    /// beyond it, where the output is padded.
+    pub fn shown(&self) -> [Range<i64>; 2] {
+        let along = |output: u32, at: i64| -at..i64::from(output) - at;
+        [
+            along(self.output.0, self.at.0),
+            along(self.output.1, self.at.1),
+        ]
     }
 
     /// Whether the output is larger than the picture.

@@ -5,14 +5,7 @@ use crate::imaging::synthetic::{noise, synthetic};
 
 mod golden;
 
-pub(super) const PROFILES: [Profile; 4] = [
-    Profile::Torchvision,
-    Profile::Jax,
-    Profile::Pil,
-    Profile::Opencv,
-];
-
-const MODES: [Mode; 4] = [
+pub(super) const MODES: [Mode; 4] = [
     Mode::Stretch,
     Mode::Letterbox,
     Mode::CenterCrop,
@@ -72,7 +65,7 @@ fn the_default_is_what_the_fast_path_writes() {
 #[test]
 fn nhwc_is_nchw_transposed() {
     let source = noise(37, 22);
-    for profile in PROFILES {
+    for profile in Profile::ALL {
         for mode in MODES {
             let planar = to((19, 30), profile, mode);
             let interleaved = Preprocess {
@@ -168,7 +161,7 @@ fn a_letterbox_is_the_scaled_picture_with_padding_around() {
         [((40, 20), (0, 6, 24, 12)), ((20, 40), (6, 0, 12, 24))]
     {
         let source = noise(size.0, size.1);
-        for profile in PROFILES {
+        for profile in Profile::ALL {
             for layout in [Layout::Nchw, Layout::Nhwc] {
                 let letterbox = Preprocess {
                     pad: [7, 114, 255],
@@ -210,7 +203,7 @@ fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
     ];
     for (size, scaled, (left, top)) in cases {
         let source = noise(size.0, size.1);
-        for profile in PROFILES {
+        for profile in Profile::ALL {
             let cropped = pixels(&to((32, 32), profile, Mode::CenterCrop), &source);
             let whole = pixels(&to(scaled, profile, Mode::Stretch), &source);
             // Pillow's weights depend on how the cut is computed, which may decide a rounding.
@@ -242,7 +235,7 @@ fn what_a_crop_cuts_away_is_not_computed() {
         60_000,
         |_, y| Rgb([if y < 30_000 { 10 } else { 200 }; 3]),
     );
-    for profile in PROFILES {
+    for profile in Profile::ALL {
         let crop = Preprocess {
             mean: [0.0; 3],
             std: [1.0 / 255.0; 3],
@@ -261,7 +254,7 @@ fn what_a_crop_cuts_away_is_not_computed() {
 #[test]
 fn the_short_side_mode_stretches_to_the_pictures_aspect() {
     let source = synthetic(97, 61);
-    for profile in PROFILES {
+    for profile in Profile::ALL {
         let short = row(&to((50, 30), profile, Mode::ShortSide), &source);
         let stretched = row(&to((48, 30), profile, Mode::Stretch), &source);
         assert!(short == stretched, "{profile:?}");
@@ -272,7 +265,7 @@ fn the_short_side_mode_stretches_to_the_pictures_aspect() {
 fn tiny_and_flat_pictures_keep_their_level_in_every_mode() {
     for size in [(1, 1), (1, 50), (50, 1), (2, 3), (3, 400)] {
         let source = RgbImage::from_pixel(size.0, size.1, Rgb([51, 102, 204]));
-        for (profile, mode) in PROFILES.into_iter().flat_map(|p| MODES.map(|m| (p, m))) {
+        for (profile, mode) in Profile::ALL.into_iter().flat_map(|p| MODES.map(|m| (p, m))) {
             let preprocess = Preprocess {
                 pad: [51, 102, 204],
                 mean: [0.0; 3],
@@ -296,7 +289,7 @@ fn tiny_and_flat_pictures_keep_their_level_in_every_mode() {
 fn a_picture_without_pixels_is_black() {
     let black = [-2.117_904, -2.035_714, -1.804_444_4];
     for size in [(0, 0), (0, 7), (7, 0)] {
-        for (profile, mode) in PROFILES.into_iter().flat_map(|p| MODES.map(|m| (p, m))) {
+        for (profile, mode) in Profile::ALL.into_iter().flat_map(|p| MODES.map(|m| (p, m))) {
             let preprocess = Preprocess {
                 pad: [200; 3],
                 ..to((8, 6), profile, mode)
@@ -321,7 +314,7 @@ fn values_are_normalised_to_a_hundred_thousandth() {
     let centred = ([0.5; 3], [0.5; 3]);
     let default = Preprocess::default();
     for (mean, std) in [(default.mean, default.std), centred] {
-        for profile in PROFILES {
+        for profile in Profile::ALL {
             let preprocess = Preprocess {
                 mean,
                 std,
@@ -344,7 +337,7 @@ fn values_are_normalised_to_a_hundred_thousandth() {
 
 #[test]
 fn names_are_as_users_write_them() {
-    let names = serde_json::json!([PROFILES, MODES, [Layout::Nchw, Layout::Nhwc]]);
+    let names = serde_json::json!([Profile::ALL, MODES, [Layout::Nchw, Layout::Nhwc]]);
     let expected = serde_json::json!([
         ["torchvision", "jax", "pil", "opencv"],
         ["stretch", "letterbox", "center_crop", "short_side"],

@@ -19,16 +19,24 @@ pub struct Taps {
     pub weights: Vec<i32>,
 }
 
-/// OpenCV's `INTER_LINEAR` from `from` samples to `to`: two taps, weights of 11 bits. Positions from there up to
-/// `positions` are padding.
+/// OpenCV's `INTER_LINEAR` from `from` samples to `to`: two taps, weights of 11 bits. Where `to` samples are to be cut,
+/// `kept` starts within them; where they are to be padded, it reaches beyond.
 ///
 /// # Panics
 /// When `from` or `to` is 0.
-pub fn bilinear_point(from: u32, to: u32, positions: u32) -> Taps {
+pub fn bilinear_point(from: u32, to: u32, kept: Range<i64>) -> Taps {
     assert!(from > 0 && to > 0, "an axis has samples");
-    let taps: Vec<_> = point::taps(&Axis::whole(from, to)).collect();
-    filled(2, positions as usize, |tap, position| {
-        let at = taps.get(position)?;
+    let within = |position: i64| position.clamp(0, i64::from(to));
+    let inside = within(kept.start)..within(kept.end);
+    let axis = Axis {
+        old: from,
+        new: to,
+        kept: inside.start as u32..inside.end as u32,
+    };
+    let taps: Vec<_> = point::taps(&axis).collect();
+    let padding = (inside.start - kept.start) as usize;
+    filled(2, kept.count(), |tap, position| {
+        let at = taps.get(position.checked_sub(padding)?)?;
         let sample = [at.first, at.second][tap];
         Some((sample, i32::from(at.weights[tap])))
     })
@@ -114,7 +122,7 @@ mod tests {
     fn taps_are_within_the_axis_and_weigh_one_in_all() {
         for (from, to) in [(1, 1), (1, 9), (2, 3), (7, 7), (150, 600), (251, 502)] {
             for (taps, bits) in [
-                (bilinear_point(from, to, to), POINT_BITS),
+                (bilinear_point(from, to, 0..i64::from(to)), POINT_BITS),
                 (bicubic(from, to), BICUBIC_BITS),
             ] {
                 assert_eq!(taps.positions, to as usize);
@@ -129,9 +137,12 @@ mod tests {
 
     #[test]
     fn padding_has_no_weight() {
-        let taps = bilinear_point(4, 2, 3);
-        assert_eq!(of(&taps, 0), [(0, 1024), (1, 1024)]);
-        assert_eq!(of(&taps, 2), [(0, 0), (0, 0)]);
+        let taps = bilinear_point(4, 2, -1..3);
+        assert_eq!(of(&taps, 0), [(0, 0), (0, 0)]);
+        assert_eq!(of(&taps, 1), [(0, 1024), (1, 1024)]);
+        assert_eq!(of(&taps, 3), [(0, 0), (0, 0)]);
+        let cut = bilinear_point(4, 2, 1..2);
+        assert_eq!((cut.positions, of(&cut, 0)), (1, of(&taps, 2)));
         let dense = bilinear(4, 2, -1..3);
         assert_eq!(dense.len(), 16);
         assert_eq!(

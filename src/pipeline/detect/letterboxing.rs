@@ -10,7 +10,7 @@ use crate::{
     inference::{
         backend::BackendError,
         graphs::{
-            process::{LetterboxPlan, letterbox},
+            process::{PointPlan, bilinear_point},
             session::Samples,
         },
         pictures::{Graphs, PictureLane, PictureWork, Sizes, only_output},
@@ -53,9 +53,10 @@ impl<P: Pixels> PictureWork for Letterboxing<P> {
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
-        let plan = LetterboxPlan::new(self.size(), (self.side, self.side));
-        let session = graphs.session("letterbox", letterbox)?;
-        let inputs = plan.inputs(self.picture.as_ref().borrow(), &self.normalisation);
+        let plan = PointPlan::letterbox(self.size(), (self.side, self.side));
+        let session = graphs.session("bilinear_point", bilinear_point)?;
+        let picture = self.picture.as_ref().borrow();
+        let inputs = plan.inputs(picture, [0; 3], &self.normalisation);
         let len = 3 * (self.side as usize).pow(2);
         match only_output(session.run(&inputs)?)? {
             (_, Samples::F32(row)) if row.len() == len => Ok(row),

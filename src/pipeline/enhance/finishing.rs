@@ -15,9 +15,6 @@ use crate::{
     },
 };
 
-/// Samples of the two may be so many levels apart: a device may fuse a product and a sum.
-const LEVELS: u8 = 1;
-
 /// A picture whose enhancement has begun, to be finished.
 pub(crate) struct Finishing {
     /// The pixels so far.
@@ -72,20 +69,6 @@ impl PictureWork for Finishing {
     }
 
     fn compare(&self, given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
-        let apart = given
-            .as_raw()
-            .iter()
-            .zip(right.as_raw())
-            .map(|(a, b)| a.abs_diff(*b));
-        let most = apart.max().unwrap_or(0);
-        if given.dimensions() != right.dimensions() || most > LEVELS {
-            return Err(format!(
-                "its picture is up to {most} levels from the cpu's; {LEVELS} is allowed"
-            ));
-        }
-        let floats = |picture: &RgbImage| -> Vec<f32> {
-            picture.as_raw().iter().map(|&v| f32::from(v)).collect()
-        };
-        Ok(proof::cosine(&floats(given), &floats(right)))
+        proof::same_picture(given, right)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     inference::{
         backend::BackendError,
         graphs::{
-            process::{PreprocessPlan, Rounding, preprocess},
+            process::{BilinearPlan, PointPlan, Rounding, bilinear, bilinear_point},
             session::Samples,
         },
         pictures::{Graphs, PictureWork, Sizes, only_output},
@@ -34,12 +34,11 @@ impl Filling<RgbImage> {
     /// A small picture that is shrunk and put in the middle, through each graph that there is: what a device is proved
     /// with.
     pub fn of_every_graph() -> impl Iterator<Item = Self> {
-        [Profile::Torchvision, Profile::Jax, Profile::Pil]
-            .into_iter()
-            .map(Self::known)
+        Profile::ALL.into_iter().map(Self::known)
     }
 
-    fn known(profile: Profile) -> Self {
+    /// The same by one profile.
+    pub fn known(profile: Profile) -> Self {
         let preprocess = Preprocess {
             height: 48,
             width: 64,
@@ -73,17 +72,19 @@ impl<P: Pixels> Filling<P> {
         }
     }
 
-    /// Whether there is a graph for it: OpenCV's fixed point has its own code only, and what is scaled to far more than is
-    /// kept has weights that no device should be sent.
+    /// Whether a device should be asked: what is scaled to far more than is kept has weights that none should be sent.
     pub fn has_graph(&self) -> bool {
         let picture = self.pixels();
-        if self.preprocess.profile == Profile::Opencv || picture.is_empty() {
+        if picture.is_empty() {
             return false;
         }
         let (width, height) = picture.dimensions();
         let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
         let weights = |from: u32, to: u32| u64::from(from) * u64::from(to);
-        let all = weights(width, output.0) + weights(height, output.1);
+        let all = match rounding(self.preprocess.profile) {
+            Some(_) => weights(width, output.0) + weights(height, output.1),
+            None => 0,
+        };
         scaled.0.max(scaled.1) <= LONGEST_SCALED && all <= MOST_WEIGHTS
     }
 
@@ -97,17 +98,19 @@ impl<P: Pixels> Filling<P> {
     /// How many levels an answer may be off: a device rounds halves its own way.
     fn levels(&self) -> f32 {
         match self.preprocess.profile {
-            Profile::Jax => 0.01,
+            Profile::Jax | Profile::Opencv => 0.01,
             _ => 1.0,
         }
     }
 }
 
-fn rounding(profile: Profile) -> (Rounding, &'static str) {
+/// How an antialiased profile rounds, and its graph's name; `None` where there is no antialiasing.
+fn rounding(profile: Profile) -> Option<(Rounding, &'static str)> {
     match profile {
-        Profile::Jax => (Rounding::None, "preprocess_jax"),
-        Profile::Pil => (Rounding::EachPass, "preprocess_pil"),
-        Profile::Torchvision | Profile::Opencv => (Rounding::Once, "preprocess_torchvision"),
+        Profile::Torchvision => Some((Rounding::Once, "preprocess_torchvision")),
+        Profile::Jax => Some((Rounding::None, "preprocess_jax")),
+        Profile::Pil => Some((Rounding::EachPass, "preprocess_pil")),
+        Profile::Opencv => None,
     }
 }
 
@@ -122,20 +125,24 @@ impl<P: Pixels> PictureWork for Filling<P> {
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
         let picture = self.pixels();
-        let placed = self.preprocess.placement(picture.dimensions());
-        let plan = PreprocessPlan::new(
-            picture.dimensions(),
-            placed.scaled,
-            placed.output,
-            placed.at,
-        );
-        let (rounding, name) = rounding(self.preprocess.profile);
-        let session = graphs.session(name, || preprocess(rounding))?;
+        let size = picture.dimensions();
+        let placed = self.preprocess.placement(size);
         let normalisation = self.preprocess.normalisation();
         let pad = self.preprocess.pad;
-        let inputs = plan.inputs(picture, pad, &normalisation);
+        let outputs = match rounding(self.preprocess.profile) {
+            Some((rounding, name)) => {
+                let plan = BilinearPlan::new(size, &placed);
+                let session = graphs.session(name, || bilinear(rounding))?;
+                session.run(&plan.inputs(picture, pad, &normalisation))
+            }
+            None => {
+                let plan = PointPlan::new(size, &placed);
+                let session = graphs.session("bilinear_point", bilinear_point)?;
+                session.run(&plan.inputs(picture, pad, &normalisation))
+            }
+        }?;
         let len: usize = self.shape().iter().product();
-        match only_output(session.run(&inputs)?)? {
+        match only_output(outputs)? {
             (_, Samples::F32(row)) if row.len() == len => Ok(match self.preprocess.layout {
                 Layout::Nchw => row,
                 Layout::Nhwc => interleaved(&row),

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{Method, ProcessPlan, canvas::around_all};
+use super::{Method, ProcessPlan, blurring::owned, canvas::around_all};
 use crate::{
     error::Error,
     imaging::{
-        blur::{Gaussian, blur_region, fill, pixelate},
+        blur::{Gaussian, fill, pixelate},
         crop::Region,
     },
     pipeline::{Pipeline, options::DetectOptions},
@@ -64,8 +64,7 @@ impl Pipeline {
         while hidden.searches < MOST_SEARCHES {
             let picture = Arc::new(std::mem::take(&mut hidden.pixels));
             let found = self.faces_in(&picture, plan, &every).await?;
-            hidden.pixels =
-                Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture));
+            hidden.pixels = owned(picture);
             hidden.searches += 1;
             if found.is_empty() {
                 return Ok(hidden);
@@ -76,7 +75,13 @@ impl Pipeline {
             let size = hidden.pixels.dimensions();
             for region in around_all(&found, size, hiding.margin) {
                 match BLOCKS.get(hidden.searches as usize - 1) {
-                    Some(&blocks) => hiding.hide(&mut hidden.pixels, region, blocks),
+                    Some(&blocks) => {
+                        let (pixels, strict) = (&mut hidden.pixels, plan.strict_device);
+                        hiding.hide(pixels, region, blocks);
+                        if let Some(gaussian) = hiding.softening(region, blocks) {
+                            self.blur(pixels, region, &gaussian, strict).await?;
+                        }
+                    }
                     None => fill(&mut hidden.pixels, region, hiding.colour),
                 }
                 // Between two faces, so that a caller that has left is noticed.
@@ -93,16 +98,17 @@ impl Hiding {
     fn hide(&self, pixels: &mut RgbImage, region: Region, blocks: u32) {
         match self.method {
             Method::Fill => fill(pixels, region, self.colour),
-            Method::Pixelate => pixelate(pixels, region, blocks),
-            Method::Blur => {
-                pixelate(pixels, region, blocks);
-                let block = region.width().max(region.height()).div_ceil(blocks);
-                // A kernel of two blocks takes away the blocks' edges.
-                let kernel = (2 * block + 1).min(255);
-                if let Some(gaussian) = Gaussian::new(kernel, kernel as f32 / 6.0) {
-                    blur_region(pixels, region, &gaussian);
-                }
-            }
+            Method::Pixelate | Method::Blur => pixelate(pixels, region, blocks),
         }
+    }
+
+    /// What takes the blocks' edges away where a face is to look blurred: a kernel of two blocks.
+    fn softening(&self, region: Region, blocks: u32) -> Option<Gaussian> {
+        if self.method != Method::Blur {
+            return None;
+        }
+        let block = region.width().max(region.height()).div_ceil(blocks);
+        let kernel = (2 * block + 1).min(255);
+        Gaussian::new(kernel, kernel as f32 / 6.0)
     }
 }

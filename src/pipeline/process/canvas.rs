@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport};
+use super::{
+    ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport,
+    blurring::owned,
+};
 use crate::{
     error::Error,
     imaging::{
-        blur::{Gaussian, blur_region},
+        blur::Gaussian,
         crop::{self, Region, mask_crop, padded},
         encode::encode,
         npy,
-        preprocess::{Layout, Placement, Preprocess, Profile},
-        resize::{Filter, resize},
+        preprocess::{Layout, Preprocess, Profile},
         turn,
     },
     inference::operation::Operation,
@@ -148,7 +150,7 @@ impl<'a> Canvas<'a> {
             } => {
                 // Told otherwise, it is no library's resize any more.
                 report.profile = antialias.is_none().then_some(*profile);
-                self.resize(step)?;
+                self.resize(step).await?;
             }
             Step::GaussianBlur {
                 kernel,
@@ -170,8 +172,12 @@ impl<'a> Canvas<'a> {
                         (Some(sides), _) => vec![Region::from(*sides).clipped(size)],
                         (None, _) => vec![Region::whole(size)],
                     };
-                    for region in regions.into_iter().filter(|region| !region.is_empty()) {
-                        blur_region(&mut piece.pixels, region, &gaussian);
+                    for region in regions {
+                        let strict = self.plan.strict_device;
+                        let pixels = &mut piece.pixels;
+                        self.pipeline
+                            .blur(pixels, region, &gaussian, strict)
+                            .await?;
                         tokio::task::yield_now().await;
                     }
                 }
@@ -281,7 +287,7 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    fn resize(&mut self, step: &Step) -> Result<(), Error> {
+    async fn resize(&mut self, step: &Step) -> Result<(), Error> {
         let Step::Resize {
             width,
             height,
@@ -296,7 +302,7 @@ impl<'a> Canvas<'a> {
         };
         let mut pixels = 0;
         let plan = self.plan;
-        self.each(|piece| {
+        for piece in &mut self.pictures {
             let size = piece.pixels.dimensions();
             let (width, height) = match (width, height) {
                 _ if bounded => crop::bounded_size(size, &super::step::bounds()),
@@ -308,12 +314,14 @@ impl<'a> Canvas<'a> {
             let fitting = Preprocess {
                 width,
                 height,
+                // What is rounded to a picture is Pillow's, whose filter the others have too.
+                profile: match antialias.unwrap_or(profile != Profile::Opencv) {
+                    true => Profile::Pil,
+                    false => Profile::Opencv,
+                },
                 mode,
+                pad,
                 ..Preprocess::default()
-            };
-            let filter = match antialias.unwrap_or(profile != Profile::Opencv) {
-                true => Filter::Bilinear,
-                false => Filter::BilinearPoint,
             };
             // A long, thin picture is scaled to far more than what is kept of it.
             let placed = fitting.placement(size);
@@ -321,9 +329,12 @@ impl<'a> Canvas<'a> {
             plan.check_pixels(area(placed.scaled))?;
             pixels += area(placed.output);
             plan.check_pixels(pixels)?;
-            piece.pixels = fitted(&piece.pixels, placed, filter, pad);
-            Ok(())
-        })
+            let pixels = &mut piece.pixels;
+            self.pipeline
+                .fit(pixels, &fitting, plan.strict_device)
+                .await?;
+        }
+        Ok(())
     }
 
     /// The result, encoded.
@@ -364,18 +375,6 @@ impl<'a> Canvas<'a> {
             timings_ms: None,
         })
     }
-}
-
-/// A picture scaled and put where it belongs, on `pad`.
-fn fitted(picture: &RgbImage, placed: Placement, filter: Filter, pad: [u8; 3]) -> RgbImage {
-    let ((width, height), (w, h)) = (placed.scaled, placed.output);
-    let scaled = resize(picture, width, height, filter);
-    if placed.scaled == placed.output {
-        return scaled;
-    }
-    let mut whole = RgbImage::from_pixel(w, h, image::Rgb(pad));
-    image::imageops::replace(&mut whole, &scaled, placed.at.0, placed.at.1);
-    whole
 }
 
 /// The side that keeps the aspect when `with` becomes `to`.
@@ -430,8 +429,7 @@ async fn faces_of(
 ) -> Result<Vec<DetectedFace>, Error> {
     let pixels = Arc::new(std::mem::take(&mut piece.pixels));
     let faces = pipeline.faces_in(&pixels, plan, &plan.detect).await;
-    // A device's thread may hold on to the picture when it hangs.
-    piece.pixels = Arc::try_unwrap(pixels).unwrap_or_else(|pixels| RgbImage::clone(&pixels));
+    piece.pixels = owned(pixels);
     faces
 }
 

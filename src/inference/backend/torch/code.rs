@@ -28,10 +28,12 @@ pub(super) enum Code {
     Quality,
     /// [`crate::inference::graphs::enhance::graph`]: a picture `[H, W, 3]` to an enlarged one.
     Enhance(Steps),
-    /// [`crate::inference::graphs::process::letterbox`]: a picture `[H, W, 3]` to `[1, 3, side_h, side_w]`.
-    Letterbox,
-    /// [`crate::inference::graphs::process::preprocess`]: a picture `[H, W, 3]` to `[1, 3, h, w]`.
-    Preprocess(Rounding),
+    /// [`crate::inference::graphs::process::bilinear_point`]: a picture `[H, W, 3]` to `[1, 3, h, w]`.
+    BilinearPoint,
+    /// [`crate::inference::graphs::process::bilinear`]: a picture `[H, W, 3]` to `[1, 3, h, w]`.
+    Bilinear(Rounding),
+    /// [`crate::inference::graphs::process::blur`]: a picture `[H, W, 3]` to a region's tiles `[m, t, n, t, 3]`.
+    Blur,
 }
 
 impl Code {
@@ -39,10 +41,11 @@ impl Code {
     pub(super) fn of(graph: &GraphModel) -> Option<Self> {
         Some(match graph.name {
             "quality" => Self::Quality,
-            "letterbox" => Self::Letterbox,
-            "preprocess_jax" => Self::Preprocess(Rounding::None),
-            "preprocess_torchvision" => Self::Preprocess(Rounding::Once),
-            "preprocess_pil" => Self::Preprocess(Rounding::EachPass),
+            "bilinear_point" => Self::BilinearPoint,
+            "gaussian_blur" => Self::Blur,
+            "preprocess_jax" => Self::Bilinear(Rounding::None),
+            "preprocess_torchvision" => Self::Bilinear(Rounding::Once),
+            "preprocess_pil" => Self::Bilinear(Rounding::EachPass),
             name => Steps::ALL
                 .into_iter()
                 .find(|steps| steps.graph_name() == name)
@@ -68,8 +71,9 @@ impl TensorCode {
         let output = match self.code {
             Code::Quality => quality::measure(given.get("pictures")?),
             Code::Enhance(steps) => enhance::enhance(&given, steps),
-            Code::Letterbox => process::letterbox(&given),
-            Code::Preprocess(rounding) => process::preprocess(&given, rounding),
+            Code::BilinearPoint => process::bilinear_point(&given),
+            Code::Blur => process::blur(&given),
+            Code::Bilinear(rounding) => process::bilinear(&given, rounding),
         }?;
         let output = output.f_to_device(Device::Cpu)?.f_contiguous()?;
         let count = output.numel();

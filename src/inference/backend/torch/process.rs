@@ -1,12 +1,12 @@
-//! Letterboxing and the antialiased resize, as [`crate::imaging::tensor`] has them.
+//! Resizing as [`crate::imaging::preprocess`] has it, and the blur of [`crate::imaging::blur`].
 
 use tch::{Kind, TchError, Tensor as Torch};
 
 use super::code::Given;
 use crate::inference::graphs::process::Rounding;
 
-/// A detector's input `[1, 3, side_h, side_w]`: OpenCV's `INTER_LINEAR` in its own whole numbers, normalised.
-pub(super) fn letterbox(given: &Given) -> Result<Torch, TchError> {
+/// A row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in its own whole numbers, padded and normalised.
+pub(super) fn bilinear_point(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (height, width) = (length(rows, 1)?, length(columns, 1)?);
     // The four samples of each output, [2 rows, 2 columns, 3, h, w].
@@ -17,22 +17,34 @@ pub(super) fn letterbox(given: &Given) -> Result<Torch, TchError> {
         .f_view([2, height, 2, width, 3])?
         .f_permute([0, 2, 4, 1, 3])?
         .f_to_kind(Kind::Int)?;
-    let across = weighed(&samples, &given.integers("column_weights")?, 1)?;
+    let (down_weights, across_weights) = (
+        given.integers("row_weights")?,
+        given.integers("column_weights")?,
+    );
+    let across = weighed(&samples, &across_weights, 1)?;
     let across = across.f_bitwise_right_shift_tensor_scalar(4)?;
-    let parts = across.f_mul(&given.integers("row_weights")?)?;
+    let parts = across.f_mul(&down_weights)?;
     let parts = parts.f_bitwise_right_shift_tensor_scalar(16)?;
     let quarters = parts.f_sum_dim_intlist(0, false, Kind::Int)?;
     let levels = quarters
         .f_add_scalar(2)?
         .f_bitwise_right_shift_tensor_scalar(2)?;
-    normalised(given, &levels.f_squeeze_dim(0)?)
+    // Padding weighs nothing, so it is 0 so far.
+    let shown = down_weights
+        .f_sum_dim_intlist(0, false, Kind::Int)?
+        .f_mul(&across_weights.f_sum_dim_intlist(0, false, Kind::Int)?)?
+        .f_view([1, height, width])?
+        .f_gt(0)?;
+    let pad = given.integers("pad")?;
+    let levels = levels.f_squeeze_dim(0)?.f_where_self(&shown, &pad)?;
+    normalised(given, &levels)
 }
 
 /// The antialiased resize `[1, 3, h, w]`, padded and normalised.
 ///
-/// Its two products are the only operations that a device may run in a lower precision by itself, if it is told to:
+/// Products are the only operations here that a device may run in a lower precision by itself, if it is told to:
 /// libtorch's default is f32.
-pub(super) fn preprocess(given: &Given, rounding: Rounding) -> Result<Torch, TchError> {
+pub(super) fn bilinear(given: &Given, rounding: Rounding) -> Result<Torch, TchError> {
     let pad = given.get("pad")?;
     // Padding weighs nothing, so it comes out as 0: counted from the pad value, that is the pad value.
     let planes = given
@@ -53,6 +65,26 @@ pub(super) fn preprocess(given: &Given, rounding: Rounding) -> Result<Torch, Tch
         rounded(&levels)?
     };
     normalised(given, &levels)
+}
+
+/// A region's tiles `[m, t, n, t, 3]`, blurred.
+pub(super) fn blur(given: &Given) -> Result<Torch, TchError> {
+    let (rows, columns) = (given.get("rows")?, given.get("columns")?);
+    let (m, n, read) = (length(rows, 0)?, length(columns, 0)?, length(rows, 1)?);
+    let weights = given.get("weights")?;
+    // A tile's own lines and columns last: [3, m, n, read, read].
+    let samples = given
+        .get("picture")?
+        .f_index_select(1, &columns.f_reshape([-1])?)?
+        .f_index_select(0, &rows.f_reshape([-1])?)?
+        .f_view([m, read, n, read, 3])?
+        .f_permute([4, 0, 2, 1, 3])?
+        .f_to_kind(Kind::Float)?;
+    let across = samples.f_matmul(weights)?;
+    let levels = weights.f_transpose(0, 1)?.f_matmul(&across)?;
+    rounded(&levels)?
+        .f_to_kind(Kind::Uint8)?
+        .f_permute([1, 3, 2, 4, 0])
 }
 
 /// To the nearest whole number, halves up, as Pillow does.

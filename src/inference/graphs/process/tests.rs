@@ -3,6 +3,7 @@ use image::{Rgb, RgbImage, imageops};
 use super::*;
 use crate::{
     imaging::{
+        preprocess::Placement,
         resize::{Filter, resize},
         synthetic::{antialiased, assert_within, noise, picture, synthetic},
         tensor::{letterbox_into, preprocess_into},
@@ -31,18 +32,17 @@ fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), 
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
         let normalisation = imagenet(order);
         let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
-        let fit = letterbox_into(source, side, &normalisation, &mut expected);
-        let plan = LetterboxPlan::new(source.dimensions(), side);
-        let (shape, row) = floats(session, &plan.inputs(source, &normalisation));
+        letterbox_into(source, side, &normalisation, &mut expected);
+        let plan = PointPlan::letterbox(source.dimensions(), side);
+        let (shape, row) = floats(session, &plan.inputs(source, [0; 3], &normalisation));
         assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{what}");
         assert!(row == expected, "{what} to {side:?}");
-        assert_eq!(plan.fit(), fit);
     }
 }
 
 #[test]
 fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
-    let mut session = open(&letterbox());
+    let mut session = open(&bilinear_point());
     for (name, source) in extremes() {
         for side in [(1, 1), (33, 20), (64, 64)] {
             assert_letterboxed(&mut session, &source, side, &name);
@@ -75,9 +75,13 @@ fn as_picture(row: &[f32], (width, height): (u32, u32)) -> RgbImage {
     })
 }
 
+fn placed(scaled: (u32, u32), output: (u32, u32), at: (i64, i64)) -> Placement {
+    Placement { scaled, output, at }
+}
+
 fn stretched(rounding: Rounding, source: &RgbImage, to: (u32, u32)) -> Vec<f32> {
-    let mut session = open(&preprocess(rounding));
-    let plan = PreprocessPlan::stretch(source.dimensions(), to);
+    let mut session = open(&bilinear(rounding));
+    let plan = BilinearPlan::new(source.dimensions(), &Placement::stretch(to));
     let (shape, row) = floats(&mut session, &plan.inputs(source, [0; 3], &LEVELS));
     assert_eq!(shape, [1, 3, to.1 as usize, to.0 as usize]);
     row
@@ -147,9 +151,9 @@ fn a_normalised_row_is_the_cpus_to_a_hundred_thousandth() {
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
         let mut expected = vec![f32::NAN; 3 * 32 * 24];
         preprocess_into(&source, (32, 24), &imagenet(order), &mut expected);
-        let plan = PreprocessPlan::stretch((32, 24), (32, 24));
+        let plan = BilinearPlan::new((32, 24), &Placement::stretch((32, 24)));
         let inputs = plan.inputs(&source, [0; 3], &imagenet(order));
-        let (_, row) = floats(&mut open(&preprocess(Rounding::Once)), &inputs);
+        let (_, row) = floats(&mut open(&bilinear(Rounding::Once)), &inputs);
         for (ours, expected) in row.iter().zip(expected) {
             assert!(
                 (ours - expected).abs() <= 1e-5 * expected.abs(),
@@ -162,9 +166,9 @@ fn a_normalised_row_is_the_cpus_to_a_hundred_thousandth() {
 #[test]
 fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
     let source = noise(60, 90);
-    let plan = PreprocessPlan::new((60, 90), (32, 48), (32, 32), (0, -8));
+    let plan = BilinearPlan::new((60, 90), &placed((32, 48), (32, 32), (0, -8)));
     let inputs = plan.inputs(&source, [0; 3], &LEVELS);
-    let (_, row) = floats(&mut open(&preprocess(Rounding::Once)), &inputs);
+    let (_, row) = floats(&mut open(&bilinear(Rounding::Once)), &inputs);
     let scaled = resize(&source, 32, 48, Filter::Bilinear);
     let middle = imageops::crop_imm(&scaled, 0, 8, 32, 32).to_image();
     assert_within(&as_picture(&row, (32, 32)), &middle, 1, "middle");
@@ -173,8 +177,8 @@ fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
 #[test]
 fn padding_is_the_pad_value_and_the_picture_is_not_touched_by_it() {
     let source = noise(60, 90);
-    let plan = PreprocessPlan::new((60, 90), (20, 30), (30, 30), (5, 0));
-    let mut session = open(&preprocess(Rounding::Once));
+    let plan = BilinearPlan::new((60, 90), &placed((20, 30), (30, 30), (5, 0)));
+    let mut session = open(&bilinear(Rounding::Once));
     let inputs = plan.inputs(&source, [7, 114, 255], &LEVELS);
     let (_, row) = floats(&mut session, &inputs);
     let ours = as_picture(&row, (30, 30));
@@ -190,15 +194,15 @@ fn padding_is_the_pad_value_and_the_picture_is_not_touched_by_it() {
 #[test]
 fn inputs_that_do_not_fit_are_an_error() {
     let source = noise(8, 6);
-    let plan = LetterboxPlan::new((8, 6), (4, 4));
-    let mut session = open(&letterbox());
-    let mut inputs = plan.inputs(&source, &LEVELS);
+    let plan = PointPlan::letterbox((8, 6), (4, 4));
+    let mut session = open(&bilinear_point());
+    let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
     inputs.pop();
     assert!(matches!(
         session.run(&inputs),
         Err(BackendError::Run { .. })
     ));
-    let inputs = plan.inputs(&source, &LEVELS);
+    let inputs = plan.inputs(&source, [0; 3], &LEVELS);
     assert_eq!(
         session.run(&inputs).unwrap().len(),
         1,
@@ -209,6 +213,6 @@ fn inputs_that_do_not_fit_are_an_error() {
 #[test]
 #[should_panic(expected = "a picture of the plan's size")]
 fn a_picture_of_another_size_is_refused() {
-    let plan = PreprocessPlan::stretch((8, 6), (4, 4));
+    let plan = BilinearPlan::new((8, 6), &Placement::stretch((4, 4)));
     plan.inputs(&noise(6, 8), [0; 3], &LEVELS);
 }

@@ -13,13 +13,6 @@ use crate::{
     inference::graphs::check::RUNTIMES,
 };
 
-const PROFILES: [Profile; 4] = [
-    Profile::Torchvision,
-    Profile::Jax,
-    Profile::Pil,
-    Profile::Opencv,
-];
-
 const MODES: [Mode; 4] = [
     Mode::Stretch,
     Mode::Letterbox,
@@ -33,14 +26,8 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Filling<RgbImage>) 
     for runtime in RUNTIMES {
         let mut graphs = Graphs::new(Arc::new(|graph| Ok(runtime.open(graph))));
         check(runtime.name, &mut |filling| {
-            // OpenCV's fixed point has code on the CPU alone, which is where a device leaves it.
-            let has_graph = filling.preprocess.profile != Profile::Opencv;
-            assert_eq!(filling.has_graph(), has_graph);
-            if has_graph {
-                filling.run_on_device(&mut graphs).unwrap()
-            } else {
-                filling.fill()
-            }
+            assert!(filling.has_graph());
+            filling.run_on_device(&mut graphs).unwrap()
         });
     }
 }
@@ -144,7 +131,7 @@ fn golden_values_between_the_profiles() {
             let preprocess = levels((224, 224), profile, Mode::Stretch);
             make(&Filling::new(&source, &preprocess))
         };
-        let [torchvision, jax, pil, opencv] = PROFILES.map(&mut row);
+        let [torchvision, jax, pil, opencv] = Profile::ALL.map(&mut row);
         let of = |row: &[f32]| row.iter().copied().map(f64::from).collect::<Vec<_>>();
         let (most, mean) = apart(&jax, of(&pil));
         assert!(
@@ -216,6 +203,28 @@ fn golden_values_of_the_modes() {
 }
 
 #[test]
+fn the_opencv_profile_has_the_same_bits_on_every_path() {
+    let sources = [(97, 61), (61, 97), (19, 30), (40, 30), (3000, 2)];
+    on_every_path(|path, make| {
+        for source in sources.map(|(width, height)| Arc::new(noise(width, height))) {
+            for mode in MODES {
+                let preprocess = Preprocess {
+                    profile: Profile::Opencv,
+                    height: 31,
+                    width: 40,
+                    mode,
+                    pad: [7, 114, 255],
+                    ..Preprocess::default()
+                };
+                let filling = Filling::new(&source, &preprocess);
+                let what = format!("{mode:?} of {:?} on {path}", source.dimensions());
+                assert!(make(&filling) == filling.fill(), "{what}");
+            }
+        }
+    });
+}
+
+#[test]
 fn golden_values_of_normalised_levels() {
     // Every level once a channel; a picture of the set size has no resizing to differ in.
     let source = Arc::new(RgbImage::from_fn(16, 16, |x, y| {
@@ -223,7 +232,7 @@ fn golden_values_of_normalised_levels() {
     }));
     let Preprocess { mean, std, .. } = Preprocess::default();
     on_every_path(|path, make| {
-        for (profile, (mean, std)) in PROFILES
+        for (profile, (mean, std)) in Profile::ALL
             .into_iter()
             .flat_map(|p| [(mean, std), ([0.5; 3], [0.5; 3])].map(|values| (p, values)))
         {

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     imaging::{
         enhance::{Apply, EnhanceOptions, Upscale, automatic_factor, enhance},
+        preprocess::Placement,
         quality::{canonical, measure},
         resize::{Filter, resize},
         synthetic::{antialiased, assert_within, noise},
@@ -12,7 +13,7 @@ use crate::{
     inference::graphs::{
         check::{Graph, extremes, floats, photographs, picture},
         enhance::Plan,
-        process::{LetterboxPlan, PreprocessPlan},
+        process::{BilinearPlan, PointPlan},
         quality::inputs,
     },
 };
@@ -134,13 +135,12 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
     for (name, source) in pictures().into_iter().chain(large) {
         for side in [(640, 640), (33, 20), (1, 1)] {
             let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
-            let fit = letterbox_into(&source, side, &IMAGENET, &mut expected);
-            let plan = LetterboxPlan::new(source.dimensions(), side);
-            let inputs = plan.inputs(&source, &IMAGENET);
-            let (shape, row) = floats(&mut code(Code::Letterbox), &inputs);
+            letterbox_into(&source, side, &IMAGENET, &mut expected);
+            let plan = PointPlan::letterbox(source.dimensions(), side);
+            let inputs = plan.inputs(&source, [0; 3], &IMAGENET);
+            let (shape, row) = floats(&mut code(Code::BilinearPoint), &inputs);
             assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{name}");
             assert!(row == expected, "{name} to {side:?}");
-            assert_eq!(plan.fit(), fit);
         }
     }
 }
@@ -151,9 +151,9 @@ fn preprocessing_equals_the_cpu_to_a_level() {
         for to in [(224, 224), (9, 31)] {
             let mut expected = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
             preprocess_into(&source, to, &LEVELS, &mut expected);
-            let plan = PreprocessPlan::stretch(source.dimensions(), to);
+            let plan = BilinearPlan::new(source.dimensions(), &Placement::stretch(to));
             let inputs = plan.inputs(&source, [0; 3], &LEVELS);
-            let once = Code::Preprocess(Rounding::Once);
+            let once = Code::Bilinear(Rounding::Once);
             let (_, row) = floats(&mut code(once), &inputs);
             assert!(apart(&row, &expected) <= 1.0, "{name}");
         }
@@ -163,8 +163,8 @@ fn preprocessing_equals_the_cpu_to_a_level() {
 #[test]
 fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
     let source = noise(120, 90);
-    let plan = PreprocessPlan::stretch((120, 90), (37, 41));
-    let exactly = Code::Preprocess(Rounding::None);
+    let plan = BilinearPlan::new((120, 90), &Placement::stretch((37, 41)));
+    let exactly = Code::Bilinear(Rounding::None);
     let (_, row) = floats(&mut code(exactly), &plan.inputs(&source, [0; 3], &LEVELS));
     let expected: Vec<f32> = antialiased(&source, (37, 41))
         .into_iter()
@@ -180,8 +180,8 @@ fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
     let source = noise(32, 24);
     let mut expected = vec![f32::NAN; 3 * 32 * 24];
     preprocess_into(&source, (32, 24), &IMAGENET, &mut expected);
-    let mut once = code(Code::Preprocess(Rounding::Once));
-    let plan = PreprocessPlan::stretch((32, 24), (32, 24));
+    let mut once = code(Code::Bilinear(Rounding::Once));
+    let plan = BilinearPlan::new((32, 24), &Placement::stretch((32, 24)));
     let (_, row) = floats(&mut once, &plan.inputs(&source, [0; 3], &IMAGENET));
     for (ours, expected) in row.iter().zip(&expected) {
         assert!(
@@ -189,7 +189,12 @@ fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
             "{ours}, expected {expected}"
         );
     }
-    let plan = PreprocessPlan::new((32, 24), (32, 24), (40, 24), (8, 0));
+    let placed = Placement {
+        scaled: (32, 24),
+        output: (40, 24),
+        at: (8, 0),
+    };
+    let plan = BilinearPlan::new((32, 24), &placed);
     let (_, row) = floats(&mut once, &plan.inputs(&source, [7, 114, 255], &LEVELS));
     assert_eq!(row[..8], [7.0; 8]);
     assert_eq!(row[40 * 24..40 * 24 + 8], [114.0; 8]);
@@ -199,9 +204,9 @@ fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
 #[test]
 fn an_input_that_is_missing_or_does_not_fit_is_an_error() {
     let source = noise(8, 6);
-    let plan = LetterboxPlan::new((8, 6), (4, 4));
-    let mut letterbox = code(Code::Letterbox);
-    let mut inputs = plan.inputs(&source, &LEVELS);
+    let plan = PointPlan::letterbox((8, 6), (4, 4));
+    let mut letterbox = code(Code::BilinearPoint);
+    let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
     inputs.pop();
     let error = letterbox.run(&inputs).unwrap_err();
     assert!(
