@@ -72,7 +72,7 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(&state.intake, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut enhanced = pipeline.enhance(image.bytes, plan).await?;

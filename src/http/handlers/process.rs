@@ -75,7 +75,7 @@ pub async fn process(
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
     let plan = masked(&state, plan, masks).await?;
-    let answered = several::each(&state.intake, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut processed = pipeline.process(image.bytes, plan).await?;
@@ -109,7 +109,7 @@ async fn masked(
 ) -> Result<ProcessPlan, Error> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(state.intake.load_at_once(mask).await?);
+        loaded.push(state.intake.load_at_once(mask, plan.lane).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
     state.pipeline.masked(plan, bytes).await
