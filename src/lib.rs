@@ -2,7 +2,8 @@
 //!
 //! The crate is layered, and dependencies point one way:
 //! `http, cli → pipeline → inference, imaging, store, ingest`. Work for the CPU goes to the [`pool`],
-//! and how much is let in is up to the [`admission`].
+//! and how much is let in is up to the [`admission`]. What `ingest` and `inference` ask of other servers goes through
+//! [`outbound`].
 
 pub mod admission;
 pub mod app;
@@ -15,6 +16,7 @@ pub mod imaging;
 pub mod inference;
 pub mod ingest;
 pub mod lifecycle;
+pub mod outbound;
 pub mod pipeline;
 pub mod pool;
 pub mod preprocessor;

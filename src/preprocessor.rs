@@ -7,6 +7,7 @@ use futures::{Stream, StreamExt, stream};
 use tokio::io::AsyncReadExt;
 
 use crate::{
+    admission::Lane,
     app::App,
     error::Error,
     inference::device::DeviceState,
@@ -40,7 +41,9 @@ impl Source {
             Self::Url(url) => ImageInput::from_url(url.clone()),
             Self::Bytes(bytes) => ImageInput::from_bytes(bytes.clone()),
         };
-        app.intake.load(image).await.map_err(ErrorEntry::in_full)
+        // Whoever asks here waits for it, and shares the room with nobody else.
+        let loaded = app.intake.load(image, Lane::Interactive).await;
+        loaded.map_err(ErrorEntry::in_full)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Memory for pictures that are fetched: taken before their size is known, and given back but for what they are.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::BYTES_A_PERMIT;
+use super::{BYTES_A_PERMIT, Lane};
 
 /// Room for so many pictures of the largest size; for more when they are smaller, but only so many are fetched at a time.
+/// Bulk requests leave that of one to interactive ones, so that hosts that do not answer them keep nobody else waiting.
 #[derive(Clone, Debug)]
 pub struct Room {
-    permits: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+    /// What bulk pictures may hold of it.
+    bulk: Arc<Semaphore>,
     /// Permits of a picture of the largest size.
     largest: u32,
 }
@@ -17,31 +20,47 @@ pub struct Room {
 /// The room of one picture, given back on drop.
 #[derive(Debug)]
 pub struct Taken {
-    permits: OwnedSemaphorePermit,
+    of_all: OwnedSemaphorePermit,
+    of_bulk: Option<OwnedSemaphorePermit>,
 }
 
 impl Room {
-    /// Room for `pictures` pictures of at most `largest` bytes each.
+    /// Room for `pictures` pictures of at most `largest` bytes each. Where it is for one alone, bulk pictures take it too.
     pub fn new(pictures: usize, largest: u64) -> Self {
         let largest = u32::try_from(largest.div_ceil(BYTES_A_PERMIT as u64)).unwrap_or(u32::MAX);
-        let all = pictures.max(1).saturating_mul(largest as usize);
+        let room_for = |pictures: usize| {
+            let permits = pictures.max(1).saturating_mul(largest as usize);
+            Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
+        };
         Self {
-            permits: Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS))),
+            all: room_for(pictures),
+            bulk: room_for(pictures.saturating_sub(1)),
             largest,
         }
     }
 
     /// Waits for the room of a picture of the largest size. Those who hold room get on without more, so that it comes.
-    pub async fn enter(&self) -> Option<Taken> {
-        let permits = Arc::clone(&self.permits).acquire_many_owned(self.largest);
-        // It is never closed.
-        permits.await.ok().map(|permits| Taken { permits })
+    pub async fn enter(&self, lane: Lane) -> Option<Taken> {
+        let wait = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(self.largest);
+        // Bulk pictures wait for each other here, so that few of them stand in line before an interactive one. Neither is
+        // ever closed.
+        let of_bulk = match lane {
+            Lane::Interactive => None,
+            Lane::Bulk => Some(wait(&self.bulk).await.ok()?),
+        };
+        let of_all = wait(&self.all).await.ok()?;
+        Some(Taken { of_all, of_bulk })
     }
 
     /// The same without a wait; `None` when there is no room now.
-    pub fn try_enter(&self) -> Option<Taken> {
-        let permits = Arc::clone(&self.permits).try_acquire_many_owned(self.largest);
-        permits.ok().map(|permits| Taken { permits })
+    pub fn try_enter(&self, lane: Lane) -> Option<Taken> {
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.largest);
+        let of_bulk = match lane {
+            Lane::Interactive => None,
+            Lane::Bulk => Some(take(&self.bulk).ok()?),
+        };
+        let of_all = take(&self.all).ok()?;
+        Some(Taken { of_all, of_bulk })
     }
 }
 
@@ -49,8 +68,10 @@ impl Taken {
     /// Gives back what a picture of `bytes` bytes does not need.
     pub fn keep(&mut self, bytes: usize) {
         let needed = bytes.div_ceil(BYTES_A_PERMIT);
-        let spare = self.permits.num_permits().saturating_sub(needed);
-        drop(self.permits.split(spare));
+        for permits in iter::once(&mut self.of_all).chain(&mut self.of_bulk) {
+            let spare = permits.num_permits().saturating_sub(needed);
+            drop(permits.split(spare));
+        }
     }
 }
 
@@ -65,10 +86,10 @@ mod tests {
     #[test]
     fn room_is_taken_for_the_largest_and_kept_for_what_came() {
         let room = Room::new(2, MEBIBYTE);
-        let mut first = room.try_enter().unwrap();
-        let second = room.try_enter().unwrap();
-        assert!(room.try_enter().is_none());
-        let waiting = room.enter();
+        let mut first = room.try_enter(Lane::Interactive).unwrap();
+        let second = room.try_enter(Lane::Interactive).unwrap();
+        assert!(room.try_enter(Lane::Interactive).is_none());
+        let waiting = room.enter(Lane::Interactive);
         let mut waiting = std::pin::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
         // Half a picture is not enough for another one of unknown size.
@@ -76,8 +97,41 @@ mod tests {
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(second);
         let third = waiting.now_or_never().unwrap();
-        assert!(third.is_some() && room.try_enter().is_none());
+        assert!(third.is_some() && room.try_enter(Lane::Interactive).is_none());
         drop((first, third));
-        assert!(room.try_enter().is_some() && room.permits.available_permits() == 2048);
+        assert!(
+            room.try_enter(Lane::Interactive).is_some() && room.all.available_permits() == 2048
+        );
+    }
+
+    #[test]
+    fn bulk_pictures_leave_room_for_an_interactive_one() {
+        let room = Room::new(3, MEBIBYTE);
+        let mut first = room.try_enter(Lane::Bulk).unwrap();
+        let second = room.try_enter(Lane::Bulk).unwrap();
+        assert!(room.try_enter(Lane::Bulk).is_none());
+        let waiting = room.enter(Lane::Bulk);
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        // One that waits is not in the way either.
+        let interactive = room.try_enter(Lane::Interactive).unwrap();
+        assert!(room.try_enter(Lane::Interactive).is_none());
+        first.keep(0);
+        let third = waiting.now_or_never().unwrap();
+        assert!(third.is_some() && room.try_enter(Lane::Interactive).is_none());
+        drop((first, second, third, interactive));
+        assert_eq!(room.all.available_permits(), 3072);
+        assert_eq!(room.bulk.available_permits(), 2048);
+    }
+
+    #[test]
+    fn interactive_pictures_may_take_all_room_and_bulk_ones_the_only_room() {
+        let room = Room::new(2, MEBIBYTE);
+        let all = [Lane::Interactive; 2].map(|lane| room.try_enter(lane).unwrap());
+        assert!(room.try_enter(Lane::Bulk).is_none());
+        drop(all);
+        // The refused one has taken nothing.
+        assert!(room.try_enter(Lane::Bulk).is_some());
+        assert!(Room::new(1, MEBIBYTE).try_enter(Lane::Bulk).is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! One resource a file.
 
+mod alone;
 pub mod devices;
 pub mod docs;
 mod encode;

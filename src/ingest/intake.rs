@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     admission::{
-        Full,
+        Full, Lane,
         room::{Room, Taken},
     },
     clock::Clock,
@@ -81,8 +81,8 @@ impl Intake {
     /// # Errors
     /// Why there are none: the image's own error, [`Error::UrlForbidden`], [`Error::UrlFailed`] or
     /// [`Error::ImageTooLarge`].
-    pub async fn load(&self, image: ImageInput) -> Result<Loaded, Error> {
-        self.loaded(image, Patience::Wait).await
+    pub async fn load(&self, image: ImageInput, lane: Lane) -> Result<Loaded, Error> {
+        self.loaded(image, lane, Patience::Wait).await
     }
 
     /// The same for what a request holds while it takes more: it may not wait, or two such requests could wait for each
@@ -90,11 +90,16 @@ impl Intake {
     ///
     /// # Errors
     /// As [`Intake::load`], and [`Error::Overloaded`] where there is no room now.
-    pub async fn load_at_once(&self, image: ImageInput) -> Result<Loaded, Error> {
-        self.loaded(image, Patience::Refuse).await
+    pub async fn load_at_once(&self, image: ImageInput, lane: Lane) -> Result<Loaded, Error> {
+        self.loaded(image, lane, Patience::Refuse).await
     }
 
-    async fn loaded(&self, image: ImageInput, patience: Patience) -> Result<Loaded, Error> {
+    async fn loaded(
+        &self,
+        image: ImageInput,
+        lane: Lane,
+        patience: Patience,
+    ) -> Result<Loaded, Error> {
         let loaded = Loaded {
             source: image.source,
             source_url: image.source_url,
@@ -112,8 +117,8 @@ impl Intake {
         let fetcher = fetcher.map_err(FetchError::from)?;
         let url = read_url(&named)?;
         let room = match patience {
-            Patience::Wait => self.room.enter().await,
-            Patience::Refuse => self.room.try_enter(),
+            Patience::Wait => self.room.enter(lane).await,
+            Patience::Refuse => self.room.try_enter(lane),
         };
         let mut room = room.ok_or(Error::Overloaded(Full::Fetches))?;
         let bytes = self.fetch(fetcher, &url).await?;

@@ -281,14 +281,3 @@ async fn a_version_is_part_of_the_addresses() {
         ]
     );
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_that_may_block_connects_and_sessions_share_connections() {
-    let rig = rig("", |_| Reply::Bytes(recorded("infer.response"))).await;
-    let spec = spec(&rig.server, "");
-    let surroundings = surroundings(&spec, &rig.metrics);
-    let opened = tokio::task::spawn_blocking(move || Kserve::connect(&spec, surroundings));
-    let mut kserve = opened.await.unwrap().unwrap();
-    assert_eq!(kserve.version(), Some("1"));
-    assert_eq!(kserve.session().signature(), kserve.session().signature());
-}

@@ -22,6 +22,8 @@ use crate::support::{
     cli::facescan,
 };
 
+mod https;
+
 const JSON: &str = "application/json";
 
 /// URLs are fetched, over HTTP and from this machine.

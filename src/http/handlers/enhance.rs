@@ -2,14 +2,11 @@
 
 use axum::{
     extract::State,
-    http::{
-        HeaderMap, HeaderName, HeaderValue,
-        header::{CONTENT_TYPE, VARY},
-    },
+    http::{HeaderMap, HeaderName, HeaderValue},
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use super::several;
+use super::{alone, several};
 use crate::{
     error::Error,
     http::{
@@ -26,7 +23,6 @@ use crate::{
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
-const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
 /// Makes poor pictures better for detection.
 ///
@@ -60,11 +56,7 @@ pub async fn enhance(
         ticket: _ticket,
         ..
     } = request;
-    if matches!(accepted, Accepted::Picture(_)) && images.len() > 1 {
-        return Err(Error::InvalidBody(
-            "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
-        ));
-    }
+    let is_alone = alone::is_asked_for(accepted, images.len())?;
     if let Accepted::Picture(format) = accepted {
         options.format = options.format.or(format);
     }
@@ -72,7 +64,7 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(&state.intake, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut enhanced = pipeline.enhance(image.bytes, plan).await?;
@@ -83,7 +75,7 @@ pub async fn enhance(
     })
     .await?;
     let times = answered.times();
-    if matches!(accepted, Accepted::Picture(_))
+    if is_alone
         && let [
             ImageResult {
                 outcome: Outcome::Ok(result),
@@ -100,22 +92,9 @@ pub async fn enhance(
 
 fn picture(result: &EnhanceResult) -> Response {
     let enhanced = &result.enhanced;
-    let steps = serde_json::to_string(&enhanced.steps).unwrap_or_default();
-    let headers = [
-        (VARY, HeaderValue::from_static("accept")),
-        (
-            CONTENT_TYPE,
-            HeaderValue::from_static(enhanced.format.media_type()),
-        ),
-        (
-            SCALE,
-            HeaderValue::from_str(&enhanced.scale.to_string())
-                .unwrap_or(HeaderValue::from_static("")),
-        ),
-        (
-            STEPS,
-            HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static("")),
-        ),
-    ];
-    (headers, enhanced.data.clone()).into_response()
+    let scale = HeaderValue::from_str(&enhanced.scale.to_string());
+    let scale = [(SCALE, scale.unwrap_or(HeaderValue::from_static("")))];
+    let media_type = enhanced.format.media_type();
+    let picture = alone::picture(media_type, &enhanced.steps, enhanced.data.clone());
+    (scale, picture).into_response()
 }

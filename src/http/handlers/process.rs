@@ -2,14 +2,11 @@
 
 use axum::{
     extract::State,
-    http::{
-        HeaderMap, HeaderName, HeaderValue,
-        header::{CONTENT_TYPE, VARY},
-    },
+    http::HeaderMap,
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use super::several;
+use super::{alone, several};
 use crate::{
     config::EnhancedFormat,
     error::Error,
@@ -26,8 +23,6 @@ use crate::{
         process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
     },
 };
-
-const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
 /// Does a list of operations on pictures: crops, resizes, blurs, turns, anonymises.
 ///
@@ -56,18 +51,13 @@ pub async fn process(
     request: ImageRequest<ProcessRequest>,
 ) -> Result<Response, Error> {
     let accepted = Accepted::any(&headers);
-    let is_alone = matches!(accepted, Accepted::Picture(_) | Accepted::Npy);
     let ImageRequest {
         images,
         masks,
         mut options,
         ticket: _ticket,
     } = request;
-    if is_alone && images.len() > 1 {
-        return Err(Error::InvalidBody(
-            "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
-        ));
-    }
+    let is_alone = alone::is_asked_for(accepted, images.len())?;
     options.format = options.format.or(format_of(accepted));
     let pipeline = &state.pipeline;
     let thresholds = &pipeline.detector.spec.thresholds;
@@ -75,7 +65,7 @@ pub async fn process(
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
     let plan = masked(&state, plan, masks).await?;
-    let answered = several::each(&state.intake, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut processed = pipeline.process(image.bytes, plan).await?;
@@ -94,7 +84,7 @@ pub async fn process(
             },
         ] = answered.results.as_slice()
     {
-        return Ok((AppendHeaders(times), alone(result)?).into_response());
+        return Ok((AppendHeaders(times), picture(result)?).into_response());
     }
     let answer = answered.into_answer(&id, "process", pipeline, &operations);
     let response = respond(accepted, &pipeline.pool, answer).await?;
@@ -109,7 +99,7 @@ async fn masked(
 ) -> Result<ProcessPlan, Error> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(state.intake.load_at_once(mask).await?);
+        loaded.push(state.intake.load_at_once(mask, plan.lane).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
     state.pipeline.masked(plan, bytes).await
@@ -129,8 +119,8 @@ fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
     })
 }
 
-/// The picture by itself.
-fn alone(result: &ProcessResult) -> Result<Response, Error> {
+/// The one picture that there is.
+fn picture(result: &ProcessResult) -> Result<Response, Error> {
     let [picture] = result.processed.as_slice() else {
         return Err(Error::invalid_option(
             "operations",
@@ -140,17 +130,10 @@ fn alone(result: &ProcessResult) -> Result<Response, Error> {
             ),
         ));
     };
-    let steps = serde_json::to_string(&result.steps).unwrap_or_default();
-    let headers = [
-        (VARY, HeaderValue::from_static("accept")),
-        (
-            CONTENT_TYPE,
-            HeaderValue::from_static(picture.format.media_type()),
-        ),
-        (
-            STEPS,
-            HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static("")),
-        ),
-    ];
-    Ok((headers, picture.data.clone()).into_response())
+    let media_type = picture.format.media_type();
+    Ok(alone::picture(
+        media_type,
+        &result.steps,
+        picture.data.clone(),
+    ))
 }

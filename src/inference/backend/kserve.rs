@@ -14,7 +14,6 @@ use crate::{
     inference::tensor::Signature,
     telemetry::metrics::{Metrics, RemoteMetrics},
 };
-use blocking::NOT_RUN;
 use client::Client;
 use failure::Failure;
 use metadata::Described;
@@ -132,21 +131,6 @@ impl Kserve {
                 runs: AtomicU64::new(0),
             }),
             rng,
-        })
-    }
-
-    /// [`open`](Self::open) on a thread that may block, and is not the runtime's only one.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn connect(spec: &RemoteSpec, surroundings: Surroundings) -> Result<Self, BackendError> {
-        let (spec, runtime) = (spec.clone(), surroundings.runtime.clone());
-        let patience = spec.timeout();
-        let opened = async move { Self::open(&spec, surroundings).await };
-        blocking::wait(&runtime, patience, opened).unwrap_or_else(|| {
-            Err(BackendError::Unavailable {
-                detail: NOT_RUN.to_owned(),
-            })
         })
     }
 

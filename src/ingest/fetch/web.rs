@@ -1,14 +1,13 @@
 //! Fetching over the network, within the rules of the [`Guard`].
 
-use std::{error::Error as StdError, io, sync::Arc, time::Duration};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use reqwest::{
     Client, Response, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue, LOCATION},
-    redirect::Policy,
 };
 use tokio::time::timeout;
 use url::Url;
@@ -17,6 +16,7 @@ use super::{FetchError, Fetcher, Lookup, resolve::Guarded};
 use crate::{
     config::Urls,
     ingest::guard::{Guard, Refused},
+    outbound::{self, Unread, causes},
     tls,
 };
 
@@ -49,14 +49,9 @@ impl WebFetcher {
             // What is sent is as large as what is kept, so that a limit on one is a limit on the other.
             (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         ];
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls::client_config()?)
+        // Redirects are followed here, each judged as the first URL was.
+        let client = outbound::client(tls::client_config()?)
             .dns_resolver(Arc::new(resolver))
-            // A proxy would look the names up itself, and connect to whatever they are.
-            .no_proxy()
-            // Redirects are followed here, each judged as the first URL was.
-            .redirect(Policy::none())
-            .referer(false)
             // Callers choose the hosts, so connections that are kept would have no bound.
             .pool_max_idle_per_host(0)
             .connect_timeout(urls.connect_timeout())
@@ -140,8 +135,8 @@ fn target(response: &Response) -> Result<Option<Url>, FetchError> {
     next.map(Some).ok_or(FetchError::BadRedirect)
 }
 
-/// Reads an answer up to the limit, whatever it says of its length.
-async fn read(mut response: Response, limit: u64) -> Result<Bytes, FetchError> {
+/// Reads a picture up to the limit.
+async fn read(response: Response, limit: u64) -> Result<Bytes, FetchError> {
     if response.status() != StatusCode::OK {
         return Err(FetchError::Status(response.status().as_u16()));
     }
@@ -149,42 +144,16 @@ async fn read(mut response: Response, limit: u64) -> Result<Bytes, FetchError> {
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(FetchError::Encoded);
     }
-    let stated = response.content_length().unwrap_or(0);
-    if stated > limit {
-        return Err(FetchError::TooLarge { limit });
-    }
-    let mut whole = BytesMut::new();
-    while let Some(part) = response.chunk().await.map_err(|_| FetchError::BrokeOff)? {
-        if (whole.len() + part.len()) as u64 > limit {
-            return Err(FetchError::TooLarge { limit });
-        }
-        if part.len() as u64 == stated {
-            return Ok(part);
-        }
-        if whole.is_empty() {
-            whole.reserve(part.len().max(usize::try_from(stated).unwrap_or(0)));
-        }
-        whole.extend_from_slice(&part);
-    }
-    Ok(whole.freeze())
+    let whole = outbound::read(response, limit).await;
+    whole.map_err(|unread| match unread {
+        Unread::TooLarge => FetchError::TooLarge { limit },
+        Unread::BrokeOff(_) => FetchError::BrokeOff,
+    })
 }
 
-/// The cause of a type somewhere below an error; that of an I/O error lies in it and not under it.
-fn cause<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<T>() {
-            return Some(found);
-        }
-        let inner = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        };
-    }
-    None
+/// The cause of a type somewhere below an error.
+fn cause<T: StdError + 'static>(error: &reqwest::Error) -> Option<&T> {
+    causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 #[cfg(test)]

@@ -53,21 +53,31 @@ const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
 #[tokio::test]
 async fn no_url_is_fetched_unless_the_settings_say_so() {
     let intake = intake(Arc::default(), &[]);
-    let error = intake.load(image("https://a.test/5")).await.unwrap_err();
+    let error = intake
+        .load(image("https://a.test/5"), Lane::Interactive)
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::UrlForbidden(_)), "{error}");
-    let bytes = intake.load(ImageInput::from_bytes("hello".into())).await;
+    let bytes = intake
+        .load(ImageInput::from_bytes("hello".into()), Lane::Interactive)
+        .await;
     assert_eq!(bytes.unwrap().bytes, "hello");
 }
 
 #[tokio::test]
 async fn a_url_becomes_bytes_and_keeps_its_address() {
     let intake = intake(Arc::default(), &[ENABLED]);
-    let loaded = intake.load(image("https://A.test/5?b=%00#part")).await;
+    let loaded = intake
+        .load(image("https://A.test/5?b=%00#part"), Lane::Interactive)
+        .await;
     let loaded = loaded.unwrap();
     assert_eq!(loaded.bytes.len(), 5);
     assert_eq!(loaded.url.as_deref(), Some("https://a.test/5?b=%00"));
     assert!(loaded.fetch_ms >= 0.0 && loaded.source_url.is_none());
-    let missing = intake.load(image("https://a.test/x")).await.unwrap_err();
+    let missing = intake
+        .load(image("https://a.test/x"), Lane::Interactive)
+        .await
+        .unwrap_err();
     assert_eq!(missing.kind().code, "url_failed");
     let text = intake.metrics.text().unwrap();
     for line in [
@@ -93,7 +103,10 @@ async fn what_is_no_url_is_not_asked_for() {
         long.as_str(),
         grows.as_str(),
     ] {
-        let error = intake.load(image(text)).await.unwrap_err();
+        let error = intake
+            .load(image(text), Lane::Interactive)
+            .await
+            .unwrap_err();
         assert_eq!(error.kind().code, "url_failed", "{text}");
     }
 }
@@ -113,8 +126,16 @@ async fn the_lower_of_the_two_limits_holds() {
         ],
     ] {
         let intake = intake(Arc::default(), &settings);
-        assert!(intake.load(image("https://a.test/10")).await.is_ok());
-        let error = intake.load(image("https://a.test/11")).await.unwrap_err();
+        assert!(
+            intake
+                .load(image("https://a.test/10"), Lane::Interactive)
+                .await
+                .is_ok()
+        );
+        let error = intake
+            .load(image("https://a.test/11"), Lane::Interactive)
+            .await
+            .unwrap_err();
         assert_eq!(error.kind().code, "image_too_large");
     }
 }
@@ -130,13 +151,16 @@ async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
         Arc::clone(&fetcher),
         &[ENABLED, ("URLS__MAX_CONCURRENT", "2")],
     );
-    let mut all = Box::pin(join_all(
-        (0..5).map(|_| intake.load(image("https://a.test/9"))),
-    ));
+    let mut all =
+        Box::pin(join_all((0..5).map(|_| {
+            intake.load(image("https://a.test/9"), Lane::Interactive)
+        })));
     assert!((&mut all).now_or_never().is_none());
     assert_eq!(running(), 2);
     // A mask does not wait behind them, and it is refused before it is asked for.
-    let mask = intake.load_at_once(image("https://a.test/9")).await;
+    let mask = intake
+        .load_at_once(image("https://a.test/9"), Lane::Interactive)
+        .await;
     assert!(matches!(mask, Err(Error::Overloaded(Full::Fetches))));
     assert_eq!(running(), 2);
     // Those that are there keep the room of what they are, so that the others come though none is answered yet.
@@ -150,6 +174,28 @@ async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
 }
 
 #[tokio::test]
+async fn an_interactive_picture_is_fetched_while_bulk_ones_wait() {
+    let fetcher = Arc::new(Fake {
+        gate: Some(Semaphore::new(0)),
+        ..Fake::default()
+    });
+    let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
+    let intake = intake(
+        Arc::clone(&fetcher),
+        &[ENABLED, ("URLS__MAX_CONCURRENT", "4")],
+    );
+    let bulk = (0..64).map(|_| intake.load(image("https://a.test/9"), Lane::Bulk));
+    let mut bulk = Box::pin(join_all(bulk));
+    assert!((&mut bulk).now_or_never().is_none());
+    assert_eq!(running(), 3);
+    let mut alone = Box::pin(intake.load(image("https://a.test/9"), Lane::Interactive));
+    assert!((&mut alone).now_or_never().is_none());
+    assert_eq!(running(), 4, "it is asked for at once");
+    fetcher.gate.as_ref().unwrap().add_permits(65);
+    assert!(bulk.await.iter().all(Result::is_ok) && alone.await.is_ok());
+}
+
+#[tokio::test]
 async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
     let fetcher = Arc::new(Fake {
         gate: Some(Semaphore::new(0)),
@@ -159,12 +205,17 @@ async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
         Arc::clone(&fetcher),
         &[ENABLED, ("URLS__MAX_CONCURRENT", "1")],
     );
-    let mut leaving = Box::pin(intake.load(image("https://a.test/9")));
+    let mut leaving = Box::pin(intake.load(image("https://a.test/9"), Lane::Interactive));
     assert!((&mut leaving).now_or_never().is_none());
     drop(leaving);
     let text = intake.metrics.text().unwrap();
     let abandoned = "facescan_fetches_total{outcome=\"abandoned\"} 1";
     assert!(text.contains(abandoned), "{text}");
     fetcher.gate.as_ref().unwrap().add_permits(1);
-    assert!(intake.load_at_once(image("https://a.test/9")).await.is_ok());
+    assert!(
+        intake
+            .load_at_once(image("https://a.test/9"), Lane::Interactive)
+            .await
+            .is_ok()
+    );
 }

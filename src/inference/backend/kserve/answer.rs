@@ -1,5 +1,7 @@
 //! What a server answers to a run, held against what it was asked and what it said about the model.
 
+use bytes::Bytes;
+
 use super::{
     failure::Failure,
     wire::{AnswerHead, AnswerOutput, FP32},
@@ -12,7 +14,7 @@ pub(super) struct Answer {
     /// How long the JSON is, where the header says so.
     pub head_len: Option<usize>,
     /// The JSON and the tensors.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
 }
 
 /// What an answer has to fit.

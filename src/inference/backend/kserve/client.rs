@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use reqwest::{Response, Url, redirect};
+use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
@@ -13,7 +14,10 @@ use super::{
     spec::RemoteSpec,
     wire::{ErrorBody, HEAD_LENGTH},
 };
-use crate::tls;
+use crate::{
+    outbound::{self, Unread},
+    tls,
+};
 
 /// How much of an error is read.
 const ERROR_LIMIT: usize = 4 << 10;
@@ -48,13 +52,9 @@ impl Client {
             headers.insert(header::AUTHORIZATION, value);
         }
         let tls = tls::client_config();
-        let http = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls.map_err(|error| error.to_string())?)
+        let http = outbound::client(tls.map_err(|error| error.to_string())?)
             .default_headers(headers)
-            .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
-            .referer(false)
-            .no_proxy()
             .connect_timeout(Duration::from_millis(spec.connect_timeout_ms))
             .build()
             .map_err(|error| error.to_string())?;
@@ -74,13 +74,13 @@ impl Client {
     }
 
     /// Whether the server and the model are ready, and what it says about the model.
-    pub async fn metadata(&self) -> Result<Vec<u8>, Failure> {
+    pub async fn metadata(&self) -> Result<Bytes, Failure> {
         self.get(&self.server_ready).await?;
         self.get(&self.model_ready).await?;
         self.get(&self.model).await
     }
 
-    async fn get(&self, url: &Url) -> Result<Vec<u8>, Failure> {
+    async fn get(&self, url: &Url) -> Result<Bytes, Failure> {
         let response = self.http.get(url.clone()).send().await;
         let response = response.map_err(|error| Failure::before_answer(&error))?;
         read(checked(response).await?, self.limit).await
@@ -160,25 +160,10 @@ fn said(body: &[u8]) -> String {
 }
 
 /// A body of at most `limit` bytes.
-async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, Failure> {
-    let too_large = || Failure::TooLarge { limit };
-    let announced = match response.content_length() {
-        None => 0,
-        Some(length) => usize::try_from(length)
-            .ok()
-            .filter(|length| *length <= limit)
-            .ok_or_else(too_large)?,
-    };
-    let mut bytes = Vec::with_capacity(announced);
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|error| Failure::in_answer(&error))?
-    {
-        if chunk.len() > limit - bytes.len() {
-            return Err(too_large());
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
+async fn read(response: Response, limit: usize) -> Result<Bytes, Failure> {
+    let whole = outbound::read(response, limit as u64).await;
+    whole.map_err(|unread| match unread {
+        Unread::TooLarge => Failure::TooLarge { limit },
+        Unread::BrokeOff(error) => Failure::in_answer(&error),
+    })
 }

@@ -1,9 +1,11 @@
 //! Why a request to a model server brought nothing, and whether the next one may.
 
-use std::{error::Error as StdError, io, time::Duration};
+use std::{io, time::Duration};
 
 use http::StatusCode;
 use thiserror::Error;
+
+use crate::outbound::causes;
 
 /// Why a request brought nothing.
 #[derive(Debug, Error)]
@@ -89,12 +91,6 @@ impl Failure {
             Self::TooLarge { .. } => "too_large",
         }
     }
-}
-
-fn causes<'a>(
-    error: &'a (dyn StdError + 'static),
-) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// Whether the other side refused the connection, or ended it.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     net::{IpAddr, SocketAddr},
     sync::{
         Mutex,

@@ -37,7 +37,7 @@ fn read(head: &Value, values: &[u8]) -> Result<Vec<Tensor>, Failure> {
     let head = head.to_string();
     Answer {
         head_len: Some(head.len()),
-        bytes: [head.as_bytes(), values].concat(),
+        bytes: [head.as_bytes(), values].concat().into(),
     }
     .outputs(asked(&signature()))
 }
@@ -148,7 +148,7 @@ fn a_free_dimension_cannot_overflow_a_size() {
     let head = head.to_string();
     let answer = Answer {
         head_len: Some(head.len()),
-        bytes: head.into_bytes(),
+        bytes: head.into(),
     };
     let told = answer.outputs(asked(&signature)).unwrap_err().to_string();
     assert!(told.contains("is to have 8 bytes"), "{told}");
@@ -180,7 +180,7 @@ fn the_head_is_as_long_as_the_header_says() {
     ] {
         let answer = Answer {
             head_len,
-            bytes: [head.as_bytes(), &[b'x'; 24]].concat(),
+            bytes: [head.as_bytes(), &[b'x'; 24]].concat().into(),
         };
         let told = answer.outputs(asked(&signature())).unwrap_err().to_string();
         assert!(told.contains(says), "{head_len:?}: {told}");
@@ -202,7 +202,7 @@ proptest! {
             *place = byte;
         }
         bytes.truncate(bytes.len().saturating_sub(cut));
-        let answer = Answer { head_len: head_len.or(Some(right)), bytes };
+        let answer = Answer { head_len: head_len.or(Some(right)), bytes: bytes.into() };
         if let Ok(tensors) = answer.outputs(asked(&signature())) {
             prop_assert!(tensors.iter().all(|tensor| tensor.data.len() == tensor.shape.iter().product::<usize>()));
         }

@@ -1,0 +1,102 @@
+//! Images over HTTPS, fetched by the built binary: it takes its authorities from the environment as anyone's does.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use axum::{Router, routing::get, serve::Listener};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::support::{app::picture, cli::facescan};
+
+/// A server of one picture on the loopback, with a certificate that itself has signed.
+struct Server {
+    url: String,
+    certificate: String,
+}
+
+impl Server {
+    /// One that can prove to be `host`, whatever its address is.
+    async fn of(host: &str) -> Self {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed([host.to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let listener = Encrypted {
+            listener: TcpListener::bind(("127.0.0.1", 0)).await.unwrap(),
+            acceptor: Arc::new(config).into(),
+        };
+        let address = listener.local_addr().unwrap();
+        let routes = Router::new().route("/t1.jpg", get(|| async { picture("t1.jpg") }));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Self {
+            url: format!("https://{address}/t1.jpg"),
+            certificate: cert.pem(),
+        }
+    }
+}
+
+struct Encrypted {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Listener for Encrypted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.listener.accept().await.unwrap();
+            // A client that does not trust the certificate leaves before there is a connection.
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_host_whose_certificate_is_trusted_and_its_own_is_fetched_from() {
+    let trusted = Server::of("127.0.0.1").await;
+    let unknown = Server::of("127.0.0.1").await;
+    let elsewhere = Server::of("pictures.test").await;
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let certificates = [&*trusted.certificate, &elsewhere.certificate].concat();
+    std::fs::write(&roots, certificates).unwrap();
+    let urls = [trusted.url, unknown.url, elsewhere.url];
+    let asked = urls.clone();
+    let scanned = tokio::task::spawn_blocking(move || {
+        facescan(["scan"])
+            .args(asked)
+            .env("FACESCAN__URLS__ENABLED", "true")
+            .env("FACESCAN__URLS__ALLOW_PRIVATE", "true")
+            .env("SSL_CERT_FILE", roots.path())
+            .output()
+            .unwrap()
+    });
+    let output = scanned.await.unwrap();
+    let lines: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let told = urls.map(|url| lines.iter().find(|line| line["path"] == url).unwrap());
+    assert_eq!(told[0]["faces"].as_array().unwrap().len(), 6, "{told:?}");
+    for told in &told[1..] {
+        assert_eq!(told["error"]["code"], "url_failed", "{told}");
+        let detail = told["error"]["detail"].as_str().unwrap();
+        assert!(detail.contains("certificate"), "{told}");
+    }
+    assert_eq!(output.status.code(), Some(1));
+}
