@@ -134,7 +134,7 @@ pub fn preprocess_into(
         let view = View::whole(picture.dimensions(), (width, height));
         let mut lines = triangle::lines(picture, &view);
         while let Some(line) = lines.next() {
-            planes.spread(line, width as usize);
+            planes.push(&line[..width as usize]);
         }
     }
     planes.pad();

@@ -1,6 +1,9 @@
 //! Toggles, devices that are not there, and a real second provider.
 
-use serde_json::Value;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use facescan::imaging::decode::{DecodeOptions, decode};
+use image::RgbImage;
+use serde_json::{Value, json};
 
 use crate::support::{
     app::{Reply, TestApp, numbers, picture, runtime_dir},
@@ -150,7 +153,7 @@ async fn faces_through(backend: &str, active: &str) -> TestApp {
     let operation = &report["operations"]["face_embedding"];
     assert_eq!(operation["health"]["state"], "up");
     assert_eq!(operation["health"]["rows"], 6);
-    assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
+    assert_eq!(operation["health"]["fallbacks"], json!({}));
     let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
     let counted =
         format!("facescan_rows_total{{operation=\"face_embedding\",device=\"{active}\"}} 6");
@@ -163,6 +166,19 @@ async fn whole_pictures_go_through_openvino_to_the_cpus_answers() {
     if has_openvino() {
         whole_pictures_through("openvino", "openvino-cpu").await;
     }
+}
+
+/// The picture with six faces after one step of `/process`.
+async fn processed(app: &TestApp, step: &Value) -> RgbImage {
+    let body = json!({
+        "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
+        "options": {"operations": [step], "second_det_size": 0, "strict_device": true},
+    });
+    let reply = app.post_as("/process", "application/json", body.to_string());
+    let result = reply.await.result();
+    let data = result["processed"][0]["data"].as_str().unwrap();
+    let png = BASE64_STANDARD.decode(data).unwrap();
+    decode(&png, &DecodeOptions::default()).unwrap().pixels
 }
 
 /// Letterboxing and enhancement on a provider, beside the CPU's own code.
@@ -208,12 +224,16 @@ async fn whole_pictures_through(backend: &str, active: &str) {
         let values = reply.body[reply.body.len() - 4 * 3 * 224 * 224..].to_vec();
         (active, values)
     };
-    for profile in ["torchvision", "jax", "pil"] {
+    for profile in ["torchvision", "jax", "pil", "opencv"] {
         let (_, right) = preprocessed(&alone, profile).await;
         let (on, given) = preprocessed(&app, profile).await;
         assert_eq!(on, active);
         // ImageNet's standard deviations: a level is at most 0.0175.
-        let most = if profile == "jax" { 0.0002 } else { 0.0176 };
+        let most = match profile {
+            "jax" => 0.0002,
+            "opencv" => 1e-5,
+            _ => 0.0176,
+        };
         let float = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
         let pairs = given
             .as_chunks::<4>()
@@ -225,12 +245,27 @@ async fn whole_pictures_through(backend: &str, active: &str) {
         assert!(apart <= most, "{profile}: {apart}");
     }
 
+    for step in [
+        json!({"op": "resize", "width": 300, "height": 200, "mode": "letterbox", "pad": [7, 114, 255]}),
+        json!({"op": "resize", "width": 300, "profile": "opencv"}),
+        json!({"op": "gaussian_blur", "kernel": 31, "sigma": 5}),
+        json!({"op": "gaussian_blur", "region": [5, 9, 300, 200]}),
+        json!({"op": "gaussian_blur", "faces": true}),
+    ] {
+        let (right, given) = (processed(&alone, &step).await, processed(&app, &step).await);
+        assert_eq!(right.dimensions(), given.dimensions());
+        let pairs = right.as_raw().iter().zip(given.as_raw());
+        let apart = pairs.map(|(a, b)| a.abs_diff(*b)).max();
+        assert!(apart <= Some(1), "{step}: {apart:?}");
+    }
+
     let report = app.get("/devices").await.json();
-    for (operation, rows) in [("image_processing", 2), ("image_enhancement", 2)] {
+    // Two letterboxes of a picture, four steps, and of the fifth one letterbox and six faces.
+    for (operation, rows) in [("image_processing", 13), ("image_enhancement", 2)] {
         let operation = &report["operations"][operation];
         assert_eq!(operation["health"]["state"], "up");
         assert_eq!(operation["health"]["rows"], rows, "{operation}");
-        assert_eq!(operation["health"]["fallbacks"], serde_json::json!({}));
+        assert_eq!(operation["health"]["fallbacks"], json!({}));
     }
     let preprocessing = &report["preprocessing"];
     assert_eq!(preprocessing["toggle"], true);
@@ -239,7 +274,7 @@ async fn whole_pictures_through(backend: &str, active: &str) {
     let health = &preprocessing["health"];
     assert_eq!(health["state"], "up");
     assert!(health["rows"].as_u64().unwrap() >= 3, "{health}");
-    assert_eq!(health["fallbacks"], serde_json::json!({}));
+    assert_eq!(health["fallbacks"], json!({}));
     assert!(preprocessing["warm_up_ms"].as_f64().unwrap() > 0.0);
 }
 

@@ -19,8 +19,11 @@ pub(super) fn each(
     match profile {
         Profile::Torchvision => {
             let mut lines = triangle::lines(picture, view);
+            let mut levels = Vec::new();
             while let Some(line) = lines.next() {
-                each(line.as_flattened().as_chunks().0);
+                levels.resize(line.len(), Levels::default());
+                floats(line, &mut levels);
+                each(&levels);
             }
         }
         Profile::Jax => {

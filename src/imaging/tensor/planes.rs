@@ -6,7 +6,6 @@ use super::Normalisation;
 use crate::imaging::resize::{
     Pixel,
     point::{self, BLOCK, Block, Line, Weights},
-    triangle::Quad,
 };
 
 /// The planes of a row, filled line by line from the top.
@@ -94,15 +93,6 @@ impl<'a> Planes<'a> {
         }
     }
 
-    /// Writes the next line of each plane from `width` pixels of whole levels, and padding beyond.
-    pub(super) fn spread(&mut self, levels: &[Quad], width: usize) {
-        if let Some(lines) = self.line(width) {
-            for (channel, line) in self.channels.iter().zip(lines) {
-                spread(levels.as_flattened(), channel, line);
-            }
-        }
-    }
-
     /// Fills what is left with padding.
     pub(super) fn pad(self) {
         for (plane, rest) in self.rest.into_iter().enumerate() {
@@ -116,24 +106,6 @@ impl<'a> Planes<'a> {
 fn normalise(pixels: &[Pixel], channel: &Channel, out: &mut [f32]) {
     for (out, pixel) in out.iter_mut().zip(pixels) {
         *out = channel.of(*pixel);
-    }
-}
-
-/// Writes one normalised channel of a line that is four levels a pixel.
-#[multiversion(targets = "simd")]
-fn spread(levels: &[f32], channel: &Channel, out: &mut [f32]) {
-    // A place that is known when compiling is a shuffle and not a gathering load.
-    match channel.shift {
-        0 => every::<0>(levels, channel, out),
-        8 => every::<1>(levels, channel, out),
-        _ => every::<2>(levels, channel, out),
-    }
-}
-
-#[inline(always)]
-fn every<const AT: usize>(levels: &[f32], channel: &Channel, out: &mut [f32]) {
-    for (out, level) in out.iter_mut().zip(levels.as_chunks::<4>().0) {
-        *out = (level[AT] - channel.mean) * channel.scale;
     }
 }
 

@@ -11,9 +11,6 @@ pub(super) const WINDOW: usize = 32;
 /// Taps whose samples are taken from one window.
 pub(super) const WINDOW_TAPS: usize = 3;
 
-/// Floats from here to its double are whole, so adding it to a smaller one rounds that.
-const WHOLE: f32 = (1 << 23) as f32;
-
 /// Sixteen values that lie in one line of the cache: a load that crosses two takes twice as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -84,9 +81,9 @@ impl Columns {
     }
 }
 
-/// Weighs the samples of a line, and rounds to `whole` levels if they are to be.
+/// Weighs the samples of a line.
 #[multiversion(targets = "simd")]
-pub(super) fn across(line: &[f32], columns: &Columns, whole: bool, out: &mut [Quad]) {
+pub(super) fn across(line: &[f32], columns: &Columns, out: &mut [Quad]) {
     match_target! {
         "x86_64+avx512f" => match &columns.near {
             Some(near) => super::x86::across_512(line, columns, near, out),
@@ -94,14 +91,9 @@ pub(super) fn across(line: &[f32], columns: &Columns, whole: bool, out: &mut [Qu
         },
         _ => portable(line, columns, out),
     }
-    if whole {
-        for level in out.as_flattened_mut() {
-            *level = (*level + WHOLE) - WHOLE;
-        }
-    }
 }
 
-/// [`across`] for any processor and any scale, before rounding.
+/// [`across`] for any processor and any scale.
 #[inline(always)]
 pub(super) fn portable(line: &[f32], columns: &Columns, out: &mut [Quad]) {
     match columns.taps {

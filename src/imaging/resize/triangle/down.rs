@@ -2,93 +2,108 @@
 
 use std::ops::AddAssign;
 
-use multiversion::multiversion;
+use multiversion::{multiversion, target::match_target};
 
-/// Weights in whole numbers have 14 fractional bits, so that a weight of 1 fits 16 with its sign.
-const ONE: f64 = 16384.0;
+/// Fractional bits of weights in whole numbers, so that a weight of 1 fits 16 bits with its sign.
+pub(super) const WEIGHT_BITS: u32 = 14;
+const ONE: f64 = (1 << WEIGHT_BITS) as f64;
+
+/// Less than 2¹⁶ by as little as can be, so that a weight of 1 fits 16 bits.
+const NEARLY_ONE: f64 = 65535.0;
+
+/// Fractional bits of the levels of [`down_narrow`]: at most 255 · 2⁷.
+pub(super) const NARROW_BITS: u32 = 7;
+
+/// Rows that [`down_narrow`] weighs within a tenth of a level: each product is cut to a 256th.
+pub(super) const FEW_ROWS: usize = 40;
 
 /// Samples that are summed at a time, few enough for registers.
 const BLOCK: usize = 64;
 
 /// A row's weight, and with it how exact the levels are.
-pub(in crate::imaging) trait Weight: Copy {
-    /// Whether levels are rounded to whole ones in the end.
-    const WHOLE: bool;
-
+pub(super) trait Weight: Copy {
     /// Adds those of a window, which add up to 1.
     fn add(window: &[f64], weights: &mut Vec<Self>);
-
-    /// Weighs the rows that `source` begins with, each of `stride` samples, into levels.
-    fn down(source: &[u8], stride: usize, weights: &[Self], out: &mut [f32]);
 }
 
 /// Fast, and within a tenth of a level: for levels that are rounded.
 impl Weight for i16 {
-    const WHOLE: bool = true;
-
-    /// They add up to [`ONE`] to the last bit.
     fn add(window: &[f64], weights: &mut Vec<Self>) {
-        let (mut ideal, mut given) = (0.0, 0.0);
-        weights.extend(window.iter().map(|weight| {
-            ideal += weight * ONE;
-            let part = (ideal - given).round();
-            given += part;
-            part as Self
-        }));
+        weights.extend(parts(window, ONE).map(|part| part as Self));
     }
+}
 
-    fn down(source: &[u8], stride: usize, weights: &[Self], out: &mut [f32]) {
-        down_fixed(source, stride, weights, out);
+/// Faster, and within a tenth of a level for few rows.
+impl Weight for u16 {
+    fn add(window: &[f64], weights: &mut Vec<Self>) {
+        weights.extend(parts(window, NEARLY_ONE).map(|part| part as Self));
     }
+}
+
+/// Whole parts of `one`, which they add up to to the last bit.
+fn parts(window: &[f64], one: f64) -> impl Iterator<Item = f64> {
+    let (mut ideal, mut given) = (0.0, 0.0);
+    window.iter().map(move |weight| {
+        ideal += weight * one;
+        let part = (ideal - given).round();
+        given += part;
+        part
+    })
 }
 
 /// Within a thousandth of a level, for levels that stay as they are.
 impl Weight for f32 {
-    const WHOLE: bool = false;
-
     fn add(window: &[f64], weights: &mut Vec<Self>) {
         weights.extend(window.iter().map(|weight| *weight as Self));
     }
-
-    fn down(source: &[u8], stride: usize, weights: &[Self], out: &mut [f32]) {
-        down_exact(source, stride, weights, out);
-    }
-}
-
-#[multiversion(targets = "simd")]
-fn down_fixed(source: &[u8], stride: usize, weights: &[i16], out: &mut [f32]) {
-    const UNIT: f32 = 1.0 / ONE as f32;
-    weigh(
-        &Rows {
-            source,
-            stride,
-            weights,
-        },
-        |sample, weight| i32::from(sample) * i32::from(weight),
-        |sum| sum as f32 * UNIT,
-        out,
-    );
-}
-
-#[multiversion(targets = "simd")]
-fn down_exact(source: &[u8], stride: usize, weights: &[f32], out: &mut [f32]) {
-    weigh(
-        &Rows {
-            source,
-            stride,
-            weights,
-        },
-        |sample, weight| f32::from(sample) * weight,
-        |sum| sum,
-        out,
-    );
 }
 
 /// Rows of `stride` samples that `source` begins with, and their weights.
-struct Rows<'a, W> {
-    source: &'a [u8],
-    stride: usize,
-    weights: &'a [W],
+pub(super) struct Rows<'a, W> {
+    pub(super) source: &'a [u8],
+    pub(super) stride: usize,
+    pub(super) weights: &'a [W],
+}
+
+/// Weighs rows into levels.
+#[multiversion(targets = "simd")]
+pub(super) fn down(rows: &Rows<'_, i16>, out: &mut [f32]) {
+    const UNIT: f32 = 1.0 / ONE as f32;
+    let part = |sample, weight| i32::from(sample) * i32::from(weight);
+    weigh(rows, part, |sum| sum as f32 * UNIT, out);
+}
+
+/// Weighs rows into levels of [`NARROW_BITS`] fractional bits.
+#[multiversion(targets = "simd")]
+pub(super) fn down_narrow(rows: &Rows<'_, u16>, out: &mut [i16]) {
+    match_target! {
+        "x86_64+avx512f+avx512bw+avx512vbmi" => super::x86::down_narrow(rows, out),
+        _ => narrow(rows, 0, out),
+    }
+}
+
+/// [`down_narrow`] for any processor, from the row's sample `at` on.
+#[inline(always)]
+pub(super) fn narrow(rows: &Rows<'_, u16>, at: usize, out: &mut [i16]) {
+    for (x, out) in out[..rows.stride].iter_mut().enumerate().skip(at) {
+        let mut sum = half(rows.weights.len());
+        for (row, weight) in rows.source.chunks_exact(rows.stride).zip(rows.weights) {
+            sum += ((u32::from(row[x]) * u32::from(*weight)) >> 8) as u16;
+        }
+        *out = (sum >> 1) as i16;
+    }
+}
+
+/// What is cut from so many products, in the mean.
+pub(super) fn half(rows: usize) -> u16 {
+    rows as u16 / 2
+}
+
+/// Weighs rows into levels within a thousandth.
+#[multiversion(targets = "simd")]
+pub(super) fn down_exact(rows: &Rows<'_, f32>, out: &mut [f32]) {
+    let part = |sample, weight| f32::from(sample) * weight;
+    weigh(rows, part, |sum| sum, out);
 }
 
 /// The usual numbers of rows are known when compiling, so that their weights stay in registers.

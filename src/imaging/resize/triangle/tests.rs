@@ -1,32 +1,119 @@
 use proptest::prelude::*;
 
-use super::{across::portable, *};
+use super::{
+    across::{Columns, across, portable},
+    pairs::{self, Pairs},
+    whole::BLOCK,
+    *,
+};
 
-/// Asserts that this processor's form weighs a line as the portable one does.
-fn assert_weighed(from: usize, to: usize) {
-    let columns = Columns::new(&Axis::whole(from as u32, to as u32));
+/// Sixteen random bits, again and again.
+fn noise() -> impl FnMut() -> u16 {
     let mut state = 1u32;
-    let mut line = vec![0.0; from * RGB + columns.reach()];
-    for sample in &mut line[..from * RGB] {
+    move || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        *sample = (state >> 8) as f32 / 65793.0;
+        (state >> 16) as u16
     }
+}
+
+/// Asserts that this processor's forms weigh a line as the portable ones do, and in whole numbers as in floats.
+fn assert_weighed(from: usize, to: usize) {
+    let axis = Axis::whole(from as u32, to as u32);
+    let columns = Columns::new(&axis);
+    let mut next = noise();
+    let narrow: Vec<i16> = (0..from * RGB).map(|_| (next() % 32641) as i16).collect();
+    let mut line: Vec<f32> = narrow.iter().map(|v| f32::from(*v) / 128.0).collect();
+    line.resize(from * RGB + columns.reach(), 0.0);
     let mut ours = vec![[f32::NAN; 16]; to.div_ceil(4)];
     let mut expected = ours.clone();
-    let mut exact = ours.clone();
-    across(&line, &columns, true, &mut ours);
-    across(&line, &columns, false, &mut exact);
+    across(&line, &columns, &mut ours);
     portable(&line, &columns, &mut expected);
-    for pixel in 0..to {
-        for at in 4 * (pixel % 4)..4 * (pixel % 4) + RGB {
-            assert_eq!(exact[pixel / 4][at], expected[pixel / 4][at]);
-            let (ours, expected) = (ours[pixel / 4][at], expected[pixel / 4][at]);
-            assert_eq!(
-                ours,
-                expected.round_ties_even(),
-                "{from} to {to} at {pixel}"
-            );
+    let seen = |quads: &[Quad]| -> Vec<f32> {
+        let pixels = quads.as_flattened().as_chunks::<4>().0.iter().take(to);
+        pixels.flat_map(|pixel| pixel[..RGB].to_vec()).collect()
+    };
+    assert_eq!(seen(&ours), seen(&expected), "{from} to {to}");
+    if let Some(pairs) = Pairs::new(&axis) {
+        let mut narrow = narrow;
+        narrow.resize(from * RGB + pairs.reach(), 0);
+        let mut ours = vec![[[0; 4]; BLOCK]; to.div_ceil(BLOCK)];
+        let mut same = ours.clone();
+        pairs::weigh(&narrow, &pairs, &mut ours);
+        pairs::portable(&narrow, &pairs, &mut same);
+        assert_eq!(ours, same, "{from} to {to}");
+        let pixels = ours.as_flattened().iter().take(to);
+        let levels = pixels.flat_map(|pixel| pixel[..RGB].to_vec());
+        for (ours, exact) in levels.zip(seen(&expected)) {
+            let apart = (f32::from(ours) - exact).abs();
+            // Rounding, and weights that are whole 16384ths.
+            assert!(apart < 0.55, "{from} to {to}: {ours}, {exact}");
         }
+    }
+}
+
+/// Asserts that this processor's form weighs rows as the portable one does, and nearly as floats do.
+fn assert_stacked(stride: usize, count: usize) {
+    let mut next = noise();
+    let source: Vec<u8> = (0..stride * count).map(|_| (next() >> 8) as u8).collect();
+    let shares: Vec<f64> = (0..count).map(|_| 1.0 + f64::from(next())).collect();
+    let sum: f64 = shares.iter().sum();
+    let shares: Vec<f64> = shares.iter().map(|share| share / sum).collect();
+    let mut weights = Vec::new();
+    u16::add(&shares, &mut weights);
+    let rows = down::Rows {
+        source: &source,
+        stride,
+        weights: &weights,
+    };
+    let (mut ours, mut same) = (vec![-1; stride + 3], vec![-1; stride + 3]);
+    down::down_narrow(&rows, &mut ours);
+    down::narrow(&rows, 0, &mut same);
+    assert_eq!(ours, same, "{count} rows of {stride}");
+    for (x, ours) in ours[..stride].iter().enumerate() {
+        let rows = source.chunks_exact(stride).zip(&shares);
+        let exact: f64 = rows.map(|(row, share)| f64::from(row[x]) * share).sum();
+        let apart = (f64::from(*ours) / 128.0 - exact).abs();
+        assert!(apart < 0.1, "{count} rows of {stride}: {ours} and {exact}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn few_rows_are_weighed_alike_and_within_a_tenth_of_a_level(
+        stride in 1usize..400,
+        count in 1..=down::FEW_ROWS,
+    ) {
+        assert_stacked(stride, count);
+    }
+}
+
+#[test]
+fn a_flat_line_keeps_its_level_whatever_the_number_of_rows() {
+    for count in 1..=down::FEW_ROWS {
+        let shares = vec![1.0 / count as f64; count];
+        let mut weights = Vec::new();
+        u16::add(&shares, &mut weights);
+        for level in [0, 1, 127, 254, 255] {
+            let source = vec![level; 70 * count];
+            let rows = down::Rows {
+                source: &source,
+                stride: 70,
+                weights: &weights,
+            };
+            let mut out = vec![0; 70];
+            down::down_narrow(&rows, &mut out);
+            for out in out {
+                let apart = (f64::from(out) / 128.0 - f64::from(level)).abs();
+                assert!(apart < 0.1, "{count} rows of {level}: {out}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_are_there_for_what_is_near_and_not_for_what_is_far() {
+    for (from, to, is_near) in [(512, 224, true), (512, 384, true), (1440, 224, false)] {
+        assert_eq!(Pairs::new(&Axis::whole(from, to)).is_some(), is_near);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The kernel for processors with AVX-512.
+//! The kernels for processors with AVX-512.
 
 use std::arch::x86_64::*;
 
@@ -7,7 +7,11 @@ use bytemuck::must_cast;
 use super::{
     Quad, RGB,
     across::{Columns, Lanes, WINDOW, WINDOW_TAPS},
+    down::{self, Rows},
+    pairs::{self, BITS, HALF, Pairs},
+    whole::BLOCK,
 };
+use crate::imaging::resize::Pixel;
 
 /// [`portable`](super::across::portable) for quads whose first samples lie in a window: one shuffle brings a tap of
 /// four pixels together.
@@ -53,4 +57,91 @@ fn weigh<const TAPS: usize>(
         }
         *out = must_cast(sums);
     }
+}
+
+/// [`portable`](super::pairs::portable): a shuffle brings two samples of four pixels' channels together, and one instruction
+/// weighs and adds them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+pub(super) fn weigh_pairs(line: &[i16], pairs: &Pairs, out: &mut [[Pixel; BLOCK]]) {
+    match pairs.count {
+        1 => pairs_of::<1>(line, pairs, out),
+        2 => pairs_of::<2>(line, pairs, out),
+        3 => pairs_of::<3>(line, pairs, out),
+        _ => pairs_of::<0>(line, pairs, out),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+fn pairs_of<const COUNT: usize>(line: &[i16], pairs: &Pairs, out: &mut [[Pixel; BLOCK]]) {
+    let count = if COUNT == 0 { pairs.count } else { COUNT };
+    let weights = pairs.weights.chunks_exact(4 * count);
+    // Packing takes turns between its sources, a pixel each.
+    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    for ((out, fours), weights) in out.iter_mut().zip(&pairs.fours).zip(weights) {
+        let mut sums = [_mm512_set1_epi32(HALF); 4];
+        for ((sum, four), weights) in sums.iter_mut().zip(fours).zip(weights.chunks_exact(count)) {
+            let samples = &line[four.first..][..2 * RGB * (count - 1) + pairs::WINDOW];
+            for (at, weights) in weights.iter().enumerate() {
+                if let Some(&window) = samples[2 * RGB * at..].first_chunk::<{ pairs::WINDOW }>() {
+                    let pair =
+                        _mm512_permutexvar_epi8(must_cast(four.shuffle.0), must_cast(window));
+                    *sum = _mm512_dpwssd_epi32(*sum, pair, must_cast(weights.0));
+                }
+            }
+            *sum = _mm512_srai_epi32::<{ BITS as u32 }>(*sum);
+        }
+        let [a, b, c, d] = sums;
+        let levels = _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+        *out = must_cast(_mm512_permutexvar_epi32(order, levels));
+    }
+}
+
+/// Samples that a register of bytes holds.
+const BYTES: usize = 64;
+
+/// [`narrow`](super::down::narrow): samples are brought to the upper halves of 16 bits, and of the products the upper halves
+/// are kept.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn down_narrow(rows: &Rows<'_, u16>, out: &mut [i16]) {
+    match rows.weights.len() {
+        2 => rows_of::<2>(rows, out),
+        3 => rows_of::<3>(rows, out),
+        4 => rows_of::<4>(rows, out),
+        5 => rows_of::<5>(rows, out),
+        6 => rows_of::<6>(rows, out),
+        _ => rows_of::<0>(rows, out),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn rows_of<const ROWS: usize>(rows: &Rows<'_, u16>, out: &mut [i16]) {
+    let (stride, count) = (
+        rows.stride,
+        if ROWS == 0 { rows.weights.len() } else { ROWS },
+    );
+    let (source, weights) = (&rows.source[..count * stride], &rows.weights[..count]);
+    let half = |at: usize| must_cast(std::array::from_fn::<u8, BYTES, _>(|i| (at + i / 2) as u8));
+    let halves: [__m512i; 2] = [half(0), half(BYTES / 2)];
+    let start = _mm512_set1_epi16(down::half(count) as i16);
+    let (blocks, rest) = out[..stride].as_chunks_mut::<BYTES>();
+    for (at, out) in blocks.iter_mut().enumerate() {
+        let mut sums = [start; 2];
+        for (row, &weight) in weights.iter().enumerate() {
+            if let Some(&samples) = source[row * stride + at * BYTES..].first_chunk::<BYTES>() {
+                let (samples, weight) = (must_cast(samples), _mm512_set1_epi16(weight as i16));
+                for (sum, half) in sums.iter_mut().zip(halves) {
+                    let upper = _mm512_maskz_permutexvar_epi8(!0 / 3 * 2, half, samples);
+                    *sum = _mm512_add_epi16(*sum, _mm512_mulhi_epu16(upper, weight));
+                }
+            }
+        }
+        let [low, high] = sums.map(|sum| _mm512_srli_epi16::<1>(sum));
+        *out = must_cast([low, high]);
+    }
+    let at = stride - rest.len();
+    down::narrow(rows, at, out);
 }

@@ -1,0 +1,103 @@
+//! Lines in whole levels.
+
+use image::RgbImage;
+use multiversion::multiversion;
+
+use super::{
+    Quad, RGB, Rows, View,
+    across::{Columns, across},
+    down::{FEW_ROWS, down, down_narrow},
+    pairs::{self, Pairs, weigh},
+};
+use crate::imaging::resize::Pixel;
+
+/// Pixels that lines are made of at a time.
+pub(super) const BLOCK: usize = 16;
+
+/// Floats from here to its double are whole, so adding it to a smaller one rounds that.
+const WHOLE: f32 = (1 << 23) as f32;
+
+/// The lines of a resized picture, from the top.
+pub(in crate::imaging) struct Lines<'a> {
+    way: Way<'a>,
+    /// One line.
+    pixels: Vec<[Pixel; BLOCK]>,
+}
+
+/// How lines are made. Each has one line as wide as the source, and room beyond for what is read but has no weight.
+enum Way<'a> {
+    /// In numbers of 16 bits, two samples of a line at a time.
+    Pairs {
+        rows: Rows<'a, u16>,
+        pairs: Pairs,
+        sums: Vec<i16>,
+    },
+    /// On other processors, and where samples lie too far apart.
+    Floats {
+        rows: Rows<'a, i16>,
+        columns: Columns,
+        sums: Vec<f32>,
+        levels: Vec<Quad>,
+    },
+}
+
+/// The lines of a view of `picture` in whole levels, at most one from Pillow's `BILINEAR`.
+pub(in crate::imaging) fn lines<'a>(picture: &'a RgbImage, view: &View) -> Lines<'a> {
+    let stride = picture.width() as usize * RGB;
+    let quick = pairs::are_quick()
+        .then(|| Pairs::new(&view.columns))
+        .flatten()
+        .map(|pairs| (Rows::new(picture.as_raw(), stride, &view.rows), pairs))
+        .filter(|(rows, _)| rows.most() <= FEW_ROWS);
+    let way = match quick {
+        Some((rows, pairs)) => Way::Pairs {
+            rows,
+            sums: vec![0; stride + pairs.reach()],
+            pairs,
+        },
+        None => {
+            let columns = Columns::new(&view.columns);
+            Way::Floats {
+                rows: Rows::new(picture.as_raw(), stride, &view.rows),
+                sums: vec![0.0; stride + columns.reach()],
+                levels: vec![[0.0; 16]; columns.first.len()],
+                columns,
+            }
+        }
+    };
+    Lines {
+        way,
+        pixels: vec![[Pixel::default(); BLOCK]; view.columns.kept.len().div_ceil(BLOCK)],
+    }
+}
+
+impl Lines<'_> {
+    /// The next line in whole blocks; `None` below the last one.
+    pub(in crate::imaging) fn next(&mut self) -> Option<&[Pixel]> {
+        match &mut self.way {
+            Way::Pairs { rows, pairs, sums } => {
+                down_narrow(&rows.next()?, sums);
+                weigh(sums, pairs, &mut self.pixels);
+            }
+            Way::Floats {
+                rows,
+                columns,
+                sums,
+                levels,
+            } => {
+                down(&rows.next()?, sums);
+                across(sums, columns, levels);
+                round(levels, self.pixels.as_flattened_mut());
+            }
+        }
+        Some(self.pixels.as_flattened())
+    }
+}
+
+#[multiversion(targets = "simd")]
+fn round(levels: &[Quad], pixels: &mut [Pixel]) {
+    let samples = pixels.as_flattened_mut().iter_mut();
+    for (sample, level) in samples.zip(levels.as_flattened()) {
+        *sample = (level + WHOLE).to_bits() as u8;
+    }
+}
