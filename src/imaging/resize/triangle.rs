@@ -1,5 +1,5 @@
-//! Bilinear sampling with the triangle widened when shrinking: columns first, because along them the samples of a row
-//! lie side by side; then rows.
+//! Bilinear sampling with the triangle widened when shrinking: columns first, because the samples that are weighed alike lie
+//! side by side there; then rows.
 
 mod across;
 mod down;
@@ -16,7 +16,7 @@ use super::{
     view::{Axis, View},
     window::windows,
 };
-use down::Weight;
+use down::{Stack, Weight};
 
 pub(in crate::imaging) use exact::exact_lines;
 pub(in crate::imaging) use whole::lines;
@@ -63,14 +63,15 @@ impl<'a, W: Weight> Rows<'a, W> {
     }
 
     /// Those of the next line; `None` below the last one.
-    fn next(&mut self) -> Option<down::Rows<'_, W>> {
+    fn next(&mut self) -> Option<Stack<'_, W>> {
         let (first, count) = self.spans.next()?;
         let start = self.used;
         self.used += count;
-        let end = self.source.len().min((first + count) * self.stride);
-        read(self.source.get(self.read..end).unwrap_or_default());
-        self.read = self.read.max(end);
-        Some(down::Rows {
+        let end = (first + count) * self.stride;
+        let unread = self.read.max(first * self.stride)..end;
+        read(self.source.get(unread).unwrap_or_default());
+        self.read = end;
+        Some(Stack {
             source: self.source.get(first * self.stride..)?,
             stride: self.stride,
             weights: self.weights.get(start..self.used)?,

@@ -59,7 +59,7 @@ impl Weight for f32 {
 }
 
 /// Rows of `stride` samples that `source` begins with, and their weights.
-pub(super) struct Rows<'a, W> {
+pub(super) struct Stack<'a, W> {
     pub(super) source: &'a [u8],
     pub(super) stride: usize,
     pub(super) weights: &'a [W],
@@ -67,27 +67,27 @@ pub(super) struct Rows<'a, W> {
 
 /// Weighs rows into levels.
 #[multiversion(targets = "simd")]
-pub(super) fn down(rows: &Rows<'_, i16>, out: &mut [f32]) {
+pub(super) fn down(stack: &Stack<'_, i16>, out: &mut [f32]) {
     const UNIT: f32 = 1.0 / ONE as f32;
     let part = |sample, weight| i32::from(sample) * i32::from(weight);
-    weigh(rows, part, |sum| sum as f32 * UNIT, out);
+    weigh(stack, part, |sum| sum as f32 * UNIT, out);
 }
 
 /// Weighs rows into levels of [`NARROW_BITS`] fractional bits.
 #[multiversion(targets = "simd")]
-pub(super) fn down_narrow(rows: &Rows<'_, u16>, out: &mut [i16]) {
+pub(super) fn down_narrow(stack: &Stack<'_, u16>, out: &mut [i16]) {
     match_target! {
-        "x86_64+avx512f+avx512bw+avx512vbmi" => super::x86::down_narrow(rows, out),
-        _ => narrow(rows, 0, out),
+        "x86_64+avx512f+avx512bw+avx512vbmi" => super::x86::down_narrow(stack, out),
+        _ => narrow(stack, 0, out),
     }
 }
 
 /// [`down_narrow`] for any processor, from the row's sample `at` on.
 #[inline(always)]
-pub(super) fn narrow(rows: &Rows<'_, u16>, at: usize, out: &mut [i16]) {
-    for (x, out) in out[..rows.stride].iter_mut().enumerate().skip(at) {
-        let mut sum = half(rows.weights.len());
-        for (row, weight) in rows.source.chunks_exact(rows.stride).zip(rows.weights) {
+pub(super) fn narrow(stack: &Stack<'_, u16>, at: usize, out: &mut [i16]) {
+    for (x, out) in out[..stack.stride].iter_mut().enumerate().skip(at) {
+        let mut sum = half(stack.weights.len());
+        for (row, weight) in stack.source.chunks_exact(stack.stride).zip(stack.weights) {
             sum += ((u32::from(row[x]) * u32::from(*weight)) >> 8) as u16;
         }
         *out = (sum >> 1) as i16;
@@ -101,39 +101,39 @@ pub(super) fn half(rows: usize) -> u16 {
 
 /// Weighs rows into levels within a thousandth.
 #[multiversion(targets = "simd")]
-pub(super) fn down_exact(rows: &Rows<'_, f32>, out: &mut [f32]) {
+pub(super) fn down_exact(stack: &Stack<'_, f32>, out: &mut [f32]) {
     let part = |sample, weight| f32::from(sample) * weight;
-    weigh(rows, part, |sum| sum, out);
+    weigh(stack, part, |sum| sum, out);
 }
 
 /// The usual numbers of rows are known when compiling, so that their weights stay in registers.
 #[inline(always)]
 fn weigh<W: Copy, S: Copy + Default + AddAssign>(
-    rows: &Rows<'_, W>,
+    stack: &Stack<'_, W>,
     part: impl Fn(u8, W) -> S,
     level: impl Fn(S) -> f32,
     out: &mut [f32],
 ) {
-    match rows.weights.len() {
-        2 => sum::<2, _, _>(rows, part, level, out),
-        3 => sum::<3, _, _>(rows, part, level, out),
-        4 => sum::<4, _, _>(rows, part, level, out),
-        5 => sum::<5, _, _>(rows, part, level, out),
-        6 => sum::<6, _, _>(rows, part, level, out),
-        _ => sum::<0, _, _>(rows, part, level, out),
+    match stack.weights.len() {
+        2 => sum::<2, _, _>(stack, part, level, out),
+        3 => sum::<3, _, _>(stack, part, level, out),
+        4 => sum::<4, _, _>(stack, part, level, out),
+        5 => sum::<5, _, _>(stack, part, level, out),
+        6 => sum::<6, _, _>(stack, part, level, out),
+        _ => sum::<0, _, _>(stack, part, level, out),
     }
 }
 
 #[inline(always)]
 fn sum<const ROWS: usize, W: Copy, S: Copy + Default + AddAssign>(
-    rows: &Rows<'_, W>,
+    stack: &Stack<'_, W>,
     part: impl Fn(u8, W) -> S,
     level: impl Fn(S) -> f32,
     out: &mut [f32],
 ) {
-    let stride = rows.stride;
-    let count = if ROWS == 0 { rows.weights.len() } else { ROWS };
-    let (source, weights) = (&rows.source[..count * stride], &rows.weights[..count]);
+    let stride = stack.stride;
+    let count = if ROWS == 0 { stack.weights.len() } else { ROWS };
+    let (source, weights) = (&stack.source[..count * stride], &stack.weights[..count]);
     let (blocks, rest) = out[..stride].as_chunks_mut::<BLOCK>();
     for (at, out) in blocks.iter_mut().enumerate() {
         let mut sums = [S::default(); BLOCK];

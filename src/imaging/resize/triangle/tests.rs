@@ -60,14 +60,14 @@ fn assert_stacked(stride: usize, count: usize) {
     let shares: Vec<f64> = shares.iter().map(|share| share / sum).collect();
     let mut weights = Vec::new();
     u16::add(&shares, &mut weights);
-    let rows = down::Rows {
+    let stack = down::Stack {
         source: &source,
         stride,
         weights: &weights,
     };
     let (mut ours, mut same) = (vec![-1; stride + 3], vec![-1; stride + 3]);
-    down::down_narrow(&rows, &mut ours);
-    down::narrow(&rows, 0, &mut same);
+    down::down_narrow(&stack, &mut ours);
+    down::narrow(&stack, 0, &mut same);
     assert_eq!(ours, same, "{count} rows of {stride}");
     for (x, ours) in ours[..stride].iter().enumerate() {
         let rows = source.chunks_exact(stride).zip(&shares);
@@ -95,13 +95,13 @@ fn a_flat_line_keeps_its_level_whatever_the_number_of_rows() {
         u16::add(&shares, &mut weights);
         for level in [0, 1, 127, 254, 255] {
             let source = vec![level; 70 * count];
-            let rows = down::Rows {
+            let stack = down::Stack {
                 source: &source,
                 stride: 70,
                 weights: &weights,
             };
             let mut out = vec![0; 70];
-            down::down_narrow(&rows, &mut out);
+            down::down_narrow(&stack, &mut out);
             for out in out {
                 let apart = (f64::from(out) / 128.0 - f64::from(level)).abs();
                 assert!(apart < 0.1, "{count} rows of {level}: {out}");

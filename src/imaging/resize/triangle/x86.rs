@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 use super::{
     Quad, RGB,
     across::{Columns, Lanes, WINDOW, WINDOW_TAPS},
-    down::{self, Rows},
+    down::{self, Stack},
     pairs::{self, BITS, HALF, Pairs},
     whole::BLOCK,
 };
@@ -105,25 +105,25 @@ const BYTES: usize = 64;
 /// are kept.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn down_narrow(rows: &Rows<'_, u16>, out: &mut [i16]) {
-    match rows.weights.len() {
-        2 => rows_of::<2>(rows, out),
-        3 => rows_of::<3>(rows, out),
-        4 => rows_of::<4>(rows, out),
-        5 => rows_of::<5>(rows, out),
-        6 => rows_of::<6>(rows, out),
-        _ => rows_of::<0>(rows, out),
+pub(super) fn down_narrow(stack: &Stack<'_, u16>, out: &mut [i16]) {
+    match stack.weights.len() {
+        2 => rows_of::<2>(stack, out),
+        3 => rows_of::<3>(stack, out),
+        4 => rows_of::<4>(stack, out),
+        5 => rows_of::<5>(stack, out),
+        6 => rows_of::<6>(stack, out),
+        _ => rows_of::<0>(stack, out),
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn rows_of<const ROWS: usize>(rows: &Rows<'_, u16>, out: &mut [i16]) {
+fn rows_of<const ROWS: usize>(stack: &Stack<'_, u16>, out: &mut [i16]) {
     let (stride, count) = (
-        rows.stride,
-        if ROWS == 0 { rows.weights.len() } else { ROWS },
+        stack.stride,
+        if ROWS == 0 { stack.weights.len() } else { ROWS },
     );
-    let (source, weights) = (&rows.source[..count * stride], &rows.weights[..count]);
+    let (source, weights) = (&stack.source[..count * stride], &stack.weights[..count]);
     let half = |at: usize| must_cast(std::array::from_fn::<u8, BYTES, _>(|i| (at + i / 2) as u8));
     let halves: [__m512i; 2] = [half(0), half(BYTES / 2)];
     let start = _mm512_set1_epi16(down::half(count) as i16);
@@ -143,5 +143,5 @@ fn rows_of<const ROWS: usize>(rows: &Rows<'_, u16>, out: &mut [i16]) {
         *out = must_cast([low, high]);
     }
     let at = stride - rest.len();
-    down::narrow(rows, at, out);
+    down::narrow(stack, at, out);
 }
