@@ -14,8 +14,8 @@ const NEARLY_ONE: f64 = 65535.0;
 /// Fractional bits of the levels of [`down_narrow`]: at most 255 · 2⁷.
 pub(super) const NARROW_BITS: u32 = 7;
 
-/// Rows that [`down_narrow`] weighs within a tenth of a level: each product is cut to a 256th.
-pub(super) const FEW_ROWS: usize = 40;
+/// Samples that are weighed within a tenth of a level in numbers of 16 bits: [`down_narrow`] cuts each product to a 256th.
+pub(super) const FEW: usize = 40;
 
 /// Samples that are summed at a time, few enough for registers.
 const BLOCK: usize = 64;
@@ -36,17 +36,18 @@ impl Weight for i16 {
 /// Faster, and within a tenth of a level for few rows.
 impl Weight for u16 {
     fn add(window: &[f64], weights: &mut Vec<Self>) {
-        weights.extend(parts(window, NEARLY_ONE).map(|part| part as Self));
+        weights.extend(parts(window, NEARLY_ONE));
     }
 }
 
 /// Whole parts of `one`, which they add up to to the last bit.
-fn parts(window: &[f64], one: f64) -> impl Iterator<Item = f64> {
+fn parts(window: &[f64], one: f64) -> impl Iterator<Item = u16> {
     let (mut ideal, mut given) = (0.0, 0.0);
     window.iter().map(move |weight| {
         ideal += weight * one;
-        let part = (ideal - given).round();
-        given += part;
+        // What is left over is never less than −½, so that cutting rounds.
+        let part = (ideal - given + 0.5) as u16;
+        given += f64::from(part);
         part
     })
 }
@@ -78,14 +79,14 @@ pub(super) fn down(stack: &Stack<'_, i16>, out: &mut [f32]) {
 pub(super) fn down_narrow(stack: &Stack<'_, u16>, out: &mut [i16]) {
     match_target! {
         "x86_64+avx512f+avx512bw+avx512vbmi" => super::x86::down_narrow(stack, out),
-        _ => narrow(stack, 0, out),
+        _ => narrow(stack, out),
     }
 }
 
-/// [`down_narrow`] for any processor, from the row's sample `at` on.
+/// [`down_narrow`] for any processor.
 #[inline(always)]
-pub(super) fn narrow(stack: &Stack<'_, u16>, at: usize, out: &mut [i16]) {
-    for (x, out) in out[..stack.stride].iter_mut().enumerate().skip(at) {
+pub(super) fn narrow(stack: &Stack<'_, u16>, out: &mut [i16]) {
+    for (x, out) in out[..stack.stride].iter_mut().enumerate() {
         let mut sum = half(stack.weights.len());
         for (row, weight) in stack.source.chunks_exact(stack.stride).zip(stack.weights) {
             sum += ((u32::from(row[x]) * u32::from(*weight)) >> 8) as u16;

@@ -4,10 +4,11 @@ use image::RgbImage;
 use multiversion::multiversion;
 
 use super::{
-    Quad, RGB, Rows, View,
+    Axis, Quad, RGB, Rows, View,
     across::{Columns, across},
-    down::{FEW_ROWS, down, down_narrow},
-    pairs::{self, Pairs, weigh},
+    down::{FEW, down, down_narrow},
+    eights::{self, Eights},
+    pairs::{self, Pairs},
 };
 use crate::imaging::resize::Pixel;
 
@@ -26,13 +27,13 @@ pub(in crate::imaging) struct Lines<'a> {
 
 /// How lines are made. Each has one line as wide as the source, and room beyond for what is read but has no weight.
 enum Way<'a> {
-    /// In numbers of 16 bits, two samples of a line at a time.
-    Pairs {
+    /// In numbers of 16 bits.
+    Narrow {
         rows: Rows<'a, u16>,
-        pairs: Pairs,
+        columns: Narrow,
         sums: Vec<i16>,
     },
-    /// On other processors, and where samples lie too far apart.
+    /// On other processors, and where a pixel is made of many.
     Floats {
         rows: Rows<'a, i16>,
         columns: Columns,
@@ -41,19 +42,39 @@ enum Way<'a> {
     },
 }
 
+/// How samples of 16 bits are weighed.
+enum Narrow {
+    /// Where those of neighbours lie near each other.
+    Near(Pairs),
+    Far(Eights),
+}
+
+impl Narrow {
+    fn new(axis: &Axis) -> Option<Self> {
+        let near = Pairs::new(axis).map(Self::Near);
+        near.or_else(|| Eights::new(axis).map(Self::Far))
+    }
+
+    fn reach(&self) -> usize {
+        match self {
+            Self::Near(pairs) => pairs.reach(),
+            Self::Far(eights) => eights.reach(),
+        }
+    }
+}
+
 /// The lines of a view of `picture` in whole levels, at most one from Pillow's `BILINEAR`.
 pub(in crate::imaging) fn lines<'a>(picture: &'a RgbImage, view: &View) -> Lines<'a> {
     let stride = picture.width() as usize * RGB;
     let quick = pairs::are_quick()
-        .then(|| Pairs::new(&view.columns))
-        .flatten()
-        .map(|pairs| (Rows::new(picture.as_raw(), stride, &view.rows), pairs))
-        .filter(|(rows, _)| rows.most() <= FEW_ROWS);
+        .then(|| Rows::new(picture.as_raw(), stride, &view.rows))
+        .filter(|rows| rows.most() <= FEW)
+        .and_then(|rows| Some((rows, Narrow::new(&view.columns)?)));
     let way = match quick {
-        Some((rows, pairs)) => Way::Pairs {
+        Some((rows, columns)) => Way::Narrow {
             rows,
-            sums: vec![0; stride + pairs.reach()],
-            pairs,
+            sums: vec![0; stride + columns.reach()],
+            columns,
         },
         None => {
             let columns = Columns::new(&view.columns);
@@ -75,9 +96,16 @@ impl Lines<'_> {
     /// The next line in whole blocks; `None` below the last one.
     pub(in crate::imaging) fn next(&mut self) -> Option<&[Pixel]> {
         match &mut self.way {
-            Way::Pairs { rows, pairs, sums } => {
+            Way::Narrow {
+                rows,
+                columns,
+                sums,
+            } => {
                 down_narrow(&rows.next()?, sums);
-                weigh(sums, pairs, &mut self.pixels);
+                match columns {
+                    Narrow::Near(pairs) => pairs::weigh(sums, pairs, &mut self.pixels),
+                    Narrow::Far(eights) => eights::weigh(sums, eights, &mut self.pixels),
+                }
             }
             Way::Floats {
                 rows,

@@ -1,13 +1,14 @@
 //! The kernels for processors with AVX-512.
 
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, hint::black_box};
 
 use bytemuck::must_cast;
 
 use super::{
     Quad, RGB,
     across::{Columns, Lanes, WINDOW, WINDOW_TAPS},
-    down::{self, Stack},
+    down::{self, FEW, Stack},
+    eights::{self, EIGHT, Eights},
     pairs::{self, BITS, HALF, Pairs},
     whole::BLOCK,
 };
@@ -98,6 +99,63 @@ fn pairs_of<const COUNT: usize>(line: &[i16], pairs: &Pairs, out: &mut [[Pixel; 
     }
 }
 
+/// [`portable`](super::eights::portable): one instruction weighs eight source pixels, two samples a number; a pixel's four
+/// numbers a channel are added up for four pixels at a time.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+pub(super) fn weigh_eights(line: &[i16], eights: &Eights, out: &mut [[Pixel; BLOCK]]) {
+    match eights.count {
+        1 => eights_of::<1>(line, eights, out),
+        2 => eights_of::<2>(line, eights, out),
+        3 => eights_of::<3>(line, eights, out),
+        _ => eights_of::<0>(line, eights, out),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+fn eights_of<const COUNT: usize>(line: &[i16], eights: &Eights, out: &mut [[Pixel; BLOCK]]) {
+    let count = if COUNT == 0 { eights.count } else { COUNT };
+    let weights = eights.weights.chunks_exact(BLOCK * count);
+    let shuffle = must_cast(eights::SHUFFLE);
+    // Packing leaves a channel after the other.
+    let bytes = std::array::from_fn::<u8, BYTES, _>(|i| (BLOCK * (i % 4) + i / 4) as u8);
+    let order = must_cast(bytes);
+    for ((out, first), weights) in out.iter_mut().zip(&eights.first).zip(weights) {
+        let mut levels = [_mm512_setzero_si512(); 4];
+        let fours = first
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .zip(weights.chunks_exact(4 * count));
+        for (levels, (first, weights)) in levels.iter_mut().zip(fours) {
+            let mut sums = [_mm512_setzero_si512(); 4];
+            let pixels = first.iter().zip(weights.chunks_exact(count));
+            for (sum, (&first, weights)) in sums.iter_mut().zip(pixels) {
+                let samples = &line[first..][..RGB * EIGHT * (count - 1) + pairs::WINDOW];
+                for (at, weights) in weights.iter().enumerate() {
+                    let window = samples[RGB * EIGHT * at..].first_chunk::<{ pairs::WINDOW }>();
+                    if let Some(&window) = window {
+                        let eight = _mm512_permutexvar_epi8(shuffle, must_cast(window));
+                        *sum = _mm512_dpwssd_epi32(*sum, eight, must_cast(weights.0));
+                    }
+                }
+            }
+            let [a, b, c, d] = sums;
+            let both =
+                |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+            let (ab, cd) = (both(a, b), both(c, d));
+            let all =
+                _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+            let rounded = _mm512_add_epi32(all, _mm512_set1_epi32(HALF));
+            *levels = _mm512_srai_epi32::<{ BITS as u32 }>(rounded);
+        }
+        let [a, b, c, d] = levels;
+        let levels = _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+        *out = must_cast(_mm512_permutexvar_epi8(order, levels));
+    }
+}
+
 /// Samples that a register of bytes holds.
 const BYTES: usize = 64;
 
@@ -119,29 +177,55 @@ pub(super) fn down_narrow(stack: &Stack<'_, u16>, out: &mut [i16]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn rows_of<const ROWS: usize>(stack: &Stack<'_, u16>, out: &mut [i16]) {
-    let (stride, count) = (
-        stack.stride,
-        if ROWS == 0 { stack.weights.len() } else { ROWS },
-    );
-    let (source, weights) = (&stack.source[..count * stride], &stack.weights[..count]);
-    let half = |at: usize| must_cast(std::array::from_fn::<u8, BYTES, _>(|i| (at + i / 2) as u8));
-    let halves: [__m512i; 2] = [half(0), half(BYTES / 2)];
+    let stride = stack.stride;
+    let Some(last) = stride.checked_sub(2 * BYTES) else {
+        return down::narrow(stack, out);
+    };
+    let count = if ROWS == 0 { stack.weights.len() } else { ROWS };
+    let source = &stack.source[..count * stride];
+    // Two of a weight, which a load repeats as often as it takes.
+    let mut twice = [0; FEW];
+    for (twice, weight) in twice.iter_mut().zip(stack.weights) {
+        *twice = i32::from(*weight as i16) << 16 | i32::from(*weight);
+    }
+    let zero = _mm512_setzero_si512();
+    // Unpacking takes turns between the halves of each 16 bytes.
+    let order = [
+        _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
+        _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15),
+    ];
     let start = _mm512_set1_epi16(down::half(count) as i16);
-    let (blocks, rest) = out[..stride].as_chunks_mut::<BYTES>();
-    for (at, out) in blocks.iter_mut().enumerate() {
-        let mut sums = [start; 2];
-        for (row, &weight) in weights.iter().enumerate() {
-            if let Some(&samples) = source[row * stride + at * BYTES..].first_chunk::<BYTES>() {
-                let (samples, weight) = (must_cast(samples), _mm512_set1_epi16(weight as i16));
-                for (sum, half) in sums.iter_mut().zip(halves) {
-                    let upper = _mm512_maskz_permutexvar_epi8(!0 / 3 * 2, half, samples);
-                    *sum = _mm512_add_epi16(*sum, _mm512_mulhi_epu16(upper, weight));
+    let mut at = 0;
+    loop {
+        // They are read for each block: once the compiler widens them before the loop, it no longer sees that the upper half
+        // of a product is one instruction.
+        let weights = black_box(&twice);
+        let mut sums = [[start; 2]; 2];
+        for (row, &weight) in weights[..count].iter().enumerate() {
+            if let Some(&samples) = source[row * stride + at..].first_chunk::<{ 2 * BYTES }>() {
+                let samples: [__m512i; 2] = must_cast(samples);
+                let weight = _mm512_set1_epi32(weight);
+                for (sums, samples) in sums.iter_mut().zip(samples) {
+                    let upper = [
+                        _mm512_unpacklo_epi8(zero, samples),
+                        _mm512_unpackhi_epi8(zero, samples),
+                    ];
+                    for (sum, upper) in sums.iter_mut().zip(upper) {
+                        *sum = _mm512_add_epi16(*sum, _mm512_mulhi_epu16(upper, weight));
+                    }
                 }
             }
         }
-        let [low, high] = sums.map(|sum| _mm512_srli_epi16::<1>(sum));
-        *out = must_cast([low, high]);
+        if let Some(out) = out[at..].first_chunk_mut::<{ 2 * BYTES }>() {
+            *out = must_cast(sums.map(|sums| {
+                let [low, high] = sums.map(|sum| _mm512_srli_epi16::<1>(sum));
+                order.map(|order| _mm512_permutex2var_epi64(low, order, high))
+            }));
+        }
+        if at == last {
+            break;
+        }
+        // The last block has some samples of the one before it.
+        at = last.min(at + 2 * BYTES);
     }
-    let at = stride - rest.len();
-    down::narrow(stack, at, out);
 }
