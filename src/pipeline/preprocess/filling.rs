@@ -81,7 +81,7 @@ impl<P: Pixels> Filling<P> {
         let (width, height) = picture.dimensions();
         let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
         let weights = |from: u32, to: u32| u64::from(from) * u64::from(to);
-        let all = match rounding(self.preprocess.profile) {
+        let all = match graph(self.preprocess.profile).1 {
             Some(_) => weights(width, output.0) + weights(height, output.1),
             None => 0,
         };
@@ -104,13 +104,13 @@ impl<P: Pixels> Filling<P> {
     }
 }
 
-/// How an antialiased profile rounds, and its graph's name; `None` where there is no antialiasing.
-fn rounding(profile: Profile) -> Option<(Rounding, &'static str)> {
+/// The name of a profile's graph, and how it rounds; `None` where there is no antialiasing.
+fn graph(profile: Profile) -> (&'static str, Option<Rounding>) {
     match profile {
-        Profile::Torchvision => Some((Rounding::Once, "preprocess_torchvision")),
-        Profile::Jax => Some((Rounding::None, "preprocess_jax")),
-        Profile::Pil => Some((Rounding::EachPass, "preprocess_pil")),
-        Profile::Opencv => None,
+        Profile::Torchvision => ("bilinear_torchvision", Some(Rounding::Once)),
+        Profile::Jax => ("bilinear_jax", Some(Rounding::None)),
+        Profile::Pil => ("bilinear_pil", Some(Rounding::EachPass)),
+        Profile::Opencv => ("bilinear_point", None),
     }
 }
 
@@ -120,7 +120,10 @@ impl<P: Pixels> PictureWork for Filling<P> {
     fn sizes(&self) -> Sizes {
         let (width, height) = self.pixels().dimensions();
         let (w, h) = self.preprocess.output_size((width, height));
-        [width, height, w, h]
+        Sizes {
+            graph: graph(self.preprocess.profile).0,
+            lengths: vec![width, height, w, h],
+        }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
@@ -129,15 +132,16 @@ impl<P: Pixels> PictureWork for Filling<P> {
         let placed = self.preprocess.placement(size);
         let normalisation = self.preprocess.normalisation();
         let pad = self.preprocess.pad;
-        let outputs = match rounding(self.preprocess.profile) {
-            Some((rounding, name)) => {
+        let (name, rounding) = graph(self.preprocess.profile);
+        let outputs = match rounding {
+            Some(rounding) => {
                 let plan = BilinearPlan::new(size, &placed);
                 let session = graphs.session(name, || bilinear(rounding))?;
                 session.run(&plan.inputs(picture, pad, &normalisation))
             }
             None => {
                 let plan = PointPlan::new(size, &placed);
-                let session = graphs.session("bilinear_point", bilinear_point)?;
+                let session = graphs.session(name, bilinear_point)?;
                 session.run(&plan.inputs(picture, pad, &normalisation))
             }
         }?;

@@ -52,7 +52,11 @@ impl PictureWork for Blurring {
 
     fn sizes(&self) -> Sizes {
         let (width, height) = self.picture.dimensions();
-        [width, height, self.region.width(), self.region.height()]
+        let (region, kernel) = (self.region, self.gaussian.kernel());
+        Sizes {
+            graph: "gaussian_blur",
+            lengths: vec![width, height, region.width(), region.height(), kernel],
+        }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
