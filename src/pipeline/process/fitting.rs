@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::blurring::owned;
+use super::canvas::owned;
 use crate::{
     error::Error,
     imaging::{
