@@ -21,6 +21,15 @@ use crate::{
 /// Longest side of a scaled picture that a device cuts its part from.
 const LONGEST_SCALED: u32 = 1 << 16;
 
+/// Pixels of the largest row that is asked of a device. The graph without antialiasing has most at a time: four samples a
+/// channel as floats, before and after they are weighed, and as bytes still, which is 120 bytes a pixel and 500 MB. It
+/// answers in floats, 50 MB.
+const MOST_PIXELS: u64 = 1 << 22;
+
+/// Pixels of the lines that the graph without antialiasing takes its columns from: a picture's width by a row's height, two
+/// lines for each, in bytes. They take 400 MB.
+const MOST_IN_LINES: u64 = 1 << 26;
+
 /// Weights of both axes that are sent to a device for one picture, 128 MB of them.
 const MOST_WEIGHTS: u64 = 32 << 20;
 
@@ -44,6 +53,8 @@ impl Filling<RgbImage> {
             width: 64,
             profile,
             mode: Mode::Letterbox,
+            // A proof of padding has to tell the channels apart.
+            pad: [7, 114, 255],
             ..Preprocess::default()
         };
         Self::new(&Arc::new(proof::picture(150, 110)), &preprocess)
@@ -72,7 +83,8 @@ impl<P: Pixels> Filling<P> {
         }
     }
 
-    /// Whether a device should be asked: what is scaled to far more than is kept has weights that none should be sent.
+    /// Whether a device should be asked: not for a row whose graph would take too much memory, be it that the row itself is
+    /// large, or that far more is scaled, read or weighed than is kept.
     pub fn has_graph(&self) -> bool {
         let picture = self.pixels();
         if picture.is_empty() {
@@ -80,12 +92,14 @@ impl<P: Pixels> Filling<P> {
         }
         let (width, height) = picture.dimensions();
         let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
-        let weights = |from: u32, to: u32| u64::from(from) * u64::from(to);
-        let all = match graph(self.preprocess.profile).1 {
-            Some(_) => weights(width, output.0) + weights(height, output.1),
-            None => 0,
+        let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
+        let is_light = match graph(self.preprocess.profile).1 {
+            Some(_) => area(width, output.0) + area(height, output.1) <= MOST_WEIGHTS,
+            None => area(width, output.1) <= MOST_IN_LINES,
         };
-        scaled.0.max(scaled.1) <= LONGEST_SCALED && all <= MOST_WEIGHTS
+        scaled.0.max(scaled.1) <= LONGEST_SCALED
+            && area(output.0, output.1) <= MOST_PIXELS
+            && is_light
     }
 
     /// Fills the row here. CPU work.
