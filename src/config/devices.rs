@@ -141,7 +141,7 @@ pub struct Toggles {
     pub face_detection: bool,
     /// Embedding faces.
     pub face_embedding: bool,
-    /// Resizing, normalising and cropping.
+    /// Resizing, normalising and blurring.
     pub image_processing: bool,
     /// Enhancing pictures.
     pub image_enhancement: bool,

@@ -34,7 +34,7 @@ pub trait PictureWork: Send + Sync + 'static {
     /// What comes of it.
     type Answer: Send + 'static;
 
-    /// The sizes that a device may compile its graph for.
+    /// The graph, and the sizes that a device may compile it for.
     fn sizes(&self) -> Sizes;
 
     /// Does it on the thread of a device.
@@ -53,8 +53,14 @@ pub trait PictureWork: Send + Sync + 'static {
     fn compare(&self, given: &Self::Answer, right: &Self::Answer) -> Result<f64, String>;
 }
 
-/// Widths and heights in and out.
-pub type Sizes = [u32; 4];
+/// What a device may compile anew for. Graphs share a lane, and what one has run says nothing of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The graph's name.
+    pub graph: &'static str,
+    /// What the shapes of its inputs and output follow from, such as widths and heights in and out.
+    pub lengths: Vec<u32>,
+}
 
 /// Opens a graph on the device.
 pub type GraphOpener =
@@ -335,7 +341,7 @@ impl Device {
                 work.run_on_device(graphs).map_err(Failure::from)
             }
         };
-        let (device, patience) = (Arc::clone(self), self.patience(work.sizes()));
+        let (device, patience) = (Arc::clone(self), self.patience(&work.sizes()));
         let watched = Arc::clone(&seat);
         // In a task of its own: a hang is to be noticed when whoever waits for it has long left.
         let running = self.runtime.spawn(async move {
@@ -414,9 +420,9 @@ impl Device {
         }
     }
 
-    fn patience(&self, sizes: Sizes) -> Duration {
+    fn patience(&self, sizes: &Sizes) -> Duration {
         let timeout = self.parts.run_timeout;
-        if self.state().seen.contains(&sizes) {
+        if self.state().seen.contains(sizes) {
             timeout
         } else {
             timeout.saturating_mul(FIRST_RUNS)

@@ -26,7 +26,7 @@ mod blur;
 mod point;
 
 pub use bilinear::{BilinearPlan, Rounding, bilinear};
-pub use blur::{BlurPlan, blur};
+pub use blur::{BlurPlan, Tiles, blur};
 pub use point::{PointPlan, bilinear_point};
 
 const PICTURE: &str = "picture";

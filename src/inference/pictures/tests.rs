@@ -31,7 +31,10 @@ impl PictureWork for Doubling {
     type Answer = u32;
 
     fn sizes(&self) -> Sizes {
-        [self.number; 4]
+        Sizes {
+            graph: "doubling",
+            lengths: vec![self.number],
+        }
     }
 
     fn run_on_device(&self, _graphs: &mut Graphs) -> Result<u32, BackendError> {

@@ -49,7 +49,10 @@ impl<P: Pixels> PictureWork for Letterboxing<P> {
 
     fn sizes(&self) -> Sizes {
         let (width, height) = self.size();
-        [width, height, self.side, self.side]
+        Sizes {
+            graph: "bilinear_point",
+            lengths: vec![width, height, self.side, self.side],
+        }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {

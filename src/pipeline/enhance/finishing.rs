@@ -35,6 +35,13 @@ impl Finishing {
             },
         }
     }
+
+    fn steps(&self) -> Steps {
+        let Finish {
+            contrast, sharpen, ..
+        } = self.finish;
+        Steps { contrast, sharpen }
+    }
 }
 
 impl PictureWork for Finishing {
@@ -42,16 +49,14 @@ impl PictureWork for Finishing {
 
     fn sizes(&self) -> Sizes {
         let ((width, height), (w, h)) = (self.picture.dimensions(), self.finish.size);
-        [width, height, w, h]
+        Sizes {
+            graph: self.steps().graph_name(),
+            lengths: vec![width, height, w, h],
+        }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
-        let Finish {
-            size,
-            contrast,
-            sharpen,
-        } = self.finish;
-        let steps = Steps { contrast, sharpen };
+        let (size, steps) = (self.finish.size, self.steps());
         let plan = Plan::new(self.picture.dimensions(), size);
         let session = graphs.session(steps.graph_name(), || graph(steps))?;
         let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;

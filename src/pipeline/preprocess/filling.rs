@@ -21,6 +21,15 @@ use crate::{
 /// Longest side of a scaled picture that a device cuts its part from.
 const LONGEST_SCALED: u32 = 1 << 16;
 
+/// Pixels of the largest row that is asked of a device. The graph without antialiasing has most at a time: four samples a
+/// channel as floats, before and after they are weighed, and as bytes still, which is 120 bytes a pixel and 500 MB. It
+/// answers in floats, 50 MB.
+const MOST_PIXELS: u64 = 1 << 22;
+
+/// Pixels of the lines that the graph without antialiasing takes its columns from: a picture's width by a row's height, two
+/// lines for each, in bytes. They take 400 MB.
+const MOST_IN_LINES: u64 = 1 << 26;
+
 /// Weights of both axes that are sent to a device for one picture, 128 MB of them.
 const MOST_WEIGHTS: u64 = 32 << 20;
 
@@ -44,6 +53,8 @@ impl Filling<RgbImage> {
             width: 64,
             profile,
             mode: Mode::Letterbox,
+            // A proof of padding has to tell the channels apart.
+            pad: [7, 114, 255],
             ..Preprocess::default()
         };
         Self::new(&Arc::new(proof::picture(150, 110)), &preprocess)
@@ -72,7 +83,8 @@ impl<P: Pixels> Filling<P> {
         }
     }
 
-    /// Whether a device should be asked: what is scaled to far more than is kept has weights that none should be sent.
+    /// Whether a device should be asked: not for a row whose graph would take too much memory, be it that the row itself is
+    /// large, or that far more is scaled, read or weighed than is kept.
     pub fn has_graph(&self) -> bool {
         let picture = self.pixels();
         if picture.is_empty() {
@@ -80,12 +92,14 @@ impl<P: Pixels> Filling<P> {
         }
         let (width, height) = picture.dimensions();
         let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
-        let weights = |from: u32, to: u32| u64::from(from) * u64::from(to);
-        let all = match rounding(self.preprocess.profile) {
-            Some(_) => weights(width, output.0) + weights(height, output.1),
-            None => 0,
+        let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
+        let is_light = match graph(self.preprocess.profile).1 {
+            Some(_) => area(width, output.0) + area(height, output.1) <= MOST_WEIGHTS,
+            None => area(width, output.1) <= MOST_IN_LINES,
         };
-        scaled.0.max(scaled.1) <= LONGEST_SCALED && all <= MOST_WEIGHTS
+        scaled.0.max(scaled.1) <= LONGEST_SCALED
+            && area(output.0, output.1) <= MOST_PIXELS
+            && is_light
     }
 
     /// Fills the row here. CPU work.
@@ -104,13 +118,13 @@ impl<P: Pixels> Filling<P> {
     }
 }
 
-/// How an antialiased profile rounds, and its graph's name; `None` where there is no antialiasing.
-fn rounding(profile: Profile) -> Option<(Rounding, &'static str)> {
+/// The name of a profile's graph, and how it rounds; `None` where there is no antialiasing.
+fn graph(profile: Profile) -> (&'static str, Option<Rounding>) {
     match profile {
-        Profile::Torchvision => Some((Rounding::Once, "preprocess_torchvision")),
-        Profile::Jax => Some((Rounding::None, "preprocess_jax")),
-        Profile::Pil => Some((Rounding::EachPass, "preprocess_pil")),
-        Profile::Opencv => None,
+        Profile::Torchvision => ("bilinear_torchvision", Some(Rounding::Once)),
+        Profile::Jax => ("bilinear_jax", Some(Rounding::None)),
+        Profile::Pil => ("bilinear_pil", Some(Rounding::EachPass)),
+        Profile::Opencv => ("bilinear_point", None),
     }
 }
 
@@ -120,7 +134,10 @@ impl<P: Pixels> PictureWork for Filling<P> {
     fn sizes(&self) -> Sizes {
         let (width, height) = self.pixels().dimensions();
         let (w, h) = self.preprocess.output_size((width, height));
-        [width, height, w, h]
+        Sizes {
+            graph: graph(self.preprocess.profile).0,
+            lengths: vec![width, height, w, h],
+        }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
@@ -129,15 +146,16 @@ impl<P: Pixels> PictureWork for Filling<P> {
         let placed = self.preprocess.placement(size);
         let normalisation = self.preprocess.normalisation();
         let pad = self.preprocess.pad;
-        let outputs = match rounding(self.preprocess.profile) {
-            Some((rounding, name)) => {
+        let (name, rounding) = graph(self.preprocess.profile);
+        let outputs = match rounding {
+            Some(rounding) => {
                 let plan = BilinearPlan::new(size, &placed);
                 let session = graphs.session(name, || bilinear(rounding))?;
                 session.run(&plan.inputs(picture, pad, &normalisation))
             }
             None => {
                 let plan = PointPlan::new(size, &placed);
-                let session = graphs.session("bilinear_point", bilinear_point)?;
+                let session = graphs.session(name, bilinear_point)?;
                 session.run(&plan.inputs(picture, pad, &normalisation))
             }
         }?;

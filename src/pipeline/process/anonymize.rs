@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{Method, ProcessPlan, blurring::owned, canvas::around_all};
+use super::{
+    Method, ProcessPlan,
+    canvas::{around_all, owned},
+};
 use crate::{
     error::Error,
     imaging::{

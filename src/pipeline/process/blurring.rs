@@ -13,7 +13,7 @@ use crate::{
     inference::{
         backend::BackendError,
         graphs::{
-            process::{BlurPlan, blur},
+            process::{BlurPlan, Tiles, blur},
             session::Samples,
         },
         operation::Operation,
@@ -23,27 +23,54 @@ use crate::{
     pipeline::Pipeline,
 };
 
+/// Pixels that are read for a blur on a device at the most, each as often as tiles read it. A sample is up to five bytes and
+/// five floats on its way through the graph, which is 75 bytes a pixel and 630 MB in all where nothing is freed before the
+/// end, and half as much where it is.
+const MOST_READ: u64 = 1 << 23;
+
 /// A region of a picture on its way to being blurred.
 pub(super) struct Blurring {
-    picture: Arc<RgbImage>,
-    /// Not empty, and inside the picture.
+    /// The region and as much around it as the kernel reaches, where the picture goes on so far. An edge is reflected at
+    /// only where it is one of the whole picture's, so that nothing comes out otherwise than it would of the whole.
+    picture: RgbImage,
+    /// Not empty, and inside what was cut out.
     region: Region,
     gaussian: Gaussian,
 }
 
 impl Blurring {
+    /// Cuts out what a blur of `region` reads; the region has pixels and is inside the picture.
+    fn new(picture: &RgbImage, region: Region, gaussian: &Gaussian) -> Self {
+        let reach = gaussian.kernel() / 2;
+        let around = Region {
+            x1: region.x1.saturating_sub(reach),
+            y1: region.y1.saturating_sub(reach),
+            x2: region.x2.saturating_add(reach),
+            y2: region.y2.saturating_add(reach),
+        };
+        let around = around.clipped(picture.dimensions());
+        Self {
+            picture: crop(picture, around),
+            region: Region {
+                x1: region.x1 - around.x1,
+                y1: region.y1 - around.y1,
+                x2: region.x2 - around.x1,
+                y2: region.y2 - around.y1,
+            },
+            gaussian: *gaussian,
+        }
+    }
+
     /// A region of a small picture, at one of its corners: what a device is proved with.
     pub(super) fn known() -> Option<Self> {
-        Some(Self {
-            picture: Arc::new(proof::picture(150, 110)),
-            region: Region {
-                x1: 40,
-                y1: 0,
-                x2: 150,
-                y2: 70,
-            },
-            gaussian: Gaussian::new(7, 1.5)?,
-        })
+        let region = Region {
+            x1: 40,
+            y1: 0,
+            x2: 150,
+            y2: 70,
+        };
+        let gaussian = Gaussian::new(7, 1.5)?;
+        Some(Self::new(&proof::picture(150, 110), region, &gaussian))
     }
 }
 
@@ -52,7 +79,18 @@ impl PictureWork for Blurring {
 
     fn sizes(&self) -> Sizes {
         let (width, height) = self.picture.dimensions();
-        [width, height, self.region.width(), self.region.height()]
+        let tiles = Tiles::new(self.region, &self.gaussian);
+        Sizes {
+            graph: "gaussian_blur",
+            lengths: vec![
+                width,
+                height,
+                tiles.down,
+                tiles.across,
+                tiles.side,
+                tiles.read,
+            ],
+        }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
@@ -69,7 +107,7 @@ impl PictureWork for Blurring {
     }
 
     fn run_on_cpu(&self) -> RgbImage {
-        let mut picture = RgbImage::clone(&self.picture);
+        let mut picture = self.picture.clone();
         blur_region(&mut picture, self.region, &self.gaussian);
         crop(&picture, self.region)
     }
@@ -80,10 +118,10 @@ impl PictureWork for Blurring {
 }
 
 impl Pipeline {
-    /// Blurs a region of a picture, on the device for pictures where there is one.
+    /// Blurs a region of a picture, on the device for pictures where there is one and the region is not too large for it.
     ///
     /// # Errors
-    /// When the CPU had to do it and `strict` says that it must not.
+    /// When the CPU had to do it for a device that is down or failed, and `strict` says that it must not.
     pub(super) async fn blur(
         &self,
         pixels: &mut RgbImage,
@@ -95,26 +133,16 @@ impl Pipeline {
         if region.is_empty() {
             return Ok(());
         }
-        if !self.processing.has_device() {
+        let read = Tiles::new(region, gaussian).pixels_read();
+        if !self.processing.has_device() || read > MOST_READ {
             blur_region(pixels, region, gaussian);
             return Ok(());
         }
-        let picture = Arc::new(std::mem::take(pixels));
-        let work = Blurring {
-            picture: Arc::clone(&picture),
-            region,
-            gaussian: *gaussian,
-        };
+        let work = Blurring::new(pixels, region, gaussian);
         let done = self.processing.run(Arc::new(work)).await;
-        *pixels = owned(picture);
         put(pixels, region, &done.answer);
         self.check_rows(strict, Operation::ImageProcessing, done.fallback)
     }
-}
-
-/// A picture that work was done on. The thread of a device may hold on to it when it hangs.
-pub(super) fn owned(picture: Arc<RgbImage>) -> RgbImage {
-    Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture))
 }
 
 #[cfg(test)]

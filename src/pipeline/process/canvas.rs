@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{
-    ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport,
-    blurring::owned,
-};
+use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport};
 use crate::{
     error::Error,
     imaging::{
@@ -419,6 +416,11 @@ impl Floats {
         file.extend(row.iter().flat_map(|value| value.to_le_bytes()));
         file
     }
+}
+
+/// A picture that work was done on. The thread of a device may hold on to it when it hangs.
+pub(super) fn owned(picture: Arc<RgbImage>) -> RgbImage {
+    Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture))
 }
 
 /// The faces of a picture, largest first.

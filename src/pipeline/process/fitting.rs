@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::blurring::owned;
+use super::canvas::owned;
 use crate::{
     error::Error,
     imaging::{
@@ -15,14 +15,11 @@ use crate::{
     pipeline::{Pipeline, preprocess::Filling},
 };
 
-/// Pixels of the largest picture that is asked of a device, which answers in floats: 192 MB.
-const MOST_PIXELS: u64 = 1 << 24;
-
 impl Pipeline {
     /// Scales a picture and puts it where it belongs: by Pillow's filter, or by OpenCV's where the profile is that.
     ///
     /// # Errors
-    /// When the CPU had to do it and `strict` says that it must not.
+    /// When the CPU had to do it for a device that is down or failed, and `strict` says that it must not.
     pub(super) async fn fit(
         &self,
         pixels: &mut RgbImage,
@@ -35,7 +32,7 @@ impl Pipeline {
             return Ok(());
         }
         let (width, height) = placed.output;
-        if self.processing.has_device() && u64::from(width) * u64::from(height) <= MOST_PIXELS {
+        if self.processing.has_device() {
             let levels = Preprocess {
                 layout: Layout::Nhwc,
                 mean: [0.0; 3],
@@ -48,7 +45,9 @@ impl Pipeline {
                 let done = self.processing.run(Arc::new(filling)).await;
                 let samples = done.answer.into_iter();
                 let samples = samples.map(|level| level.round_ties_even() as u8).collect();
-                *pixels = RgbImage::from_raw(width, height, samples).unwrap_or_default();
+                *pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
+                    Error::Internal(format!("a resize gave no {width} × {height} pixels"))
+                })?;
                 return self.check_rows(strict, Operation::ImageProcessing, done.fallback);
             }
             drop(filling);

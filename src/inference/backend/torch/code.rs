@@ -43,9 +43,9 @@ impl Code {
             "quality" => Self::Quality,
             "bilinear_point" => Self::BilinearPoint,
             "gaussian_blur" => Self::Blur,
-            "preprocess_jax" => Self::Bilinear(Rounding::None),
-            "preprocess_torchvision" => Self::Bilinear(Rounding::Once),
-            "preprocess_pil" => Self::Bilinear(Rounding::EachPass),
+            "bilinear_jax" => Self::Bilinear(Rounding::None),
+            "bilinear_torchvision" => Self::Bilinear(Rounding::Once),
+            "bilinear_pil" => Self::Bilinear(Rounding::EachPass),
             name => Steps::ALL
                 .into_iter()
                 .find(|steps| steps.graph_name() == name)

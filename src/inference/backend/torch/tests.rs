@@ -125,10 +125,11 @@ fn each_graph_has_tensor_code_and_quality_runs_in_rows() {
     let steps = |contrast, sharpen| enhance::graph(Steps { contrast, sharpen });
     for graph in [
         quality::graph(),
-        process::letterbox(),
-        process::preprocess(Rounding::None),
-        process::preprocess(Rounding::Once),
-        process::preprocess(Rounding::EachPass),
+        process::bilinear_point(),
+        process::bilinear(Rounding::None),
+        process::bilinear(Rounding::Once),
+        process::bilinear(Rounding::EachPass),
+        process::blur(),
         steps(true, true),
         steps(true, false),
         steps(false, true),

@@ -28,9 +28,9 @@ pub enum Rounding {
 /// `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value where the plan pads, normalised.
 pub fn bilinear(rounding: Rounding) -> GraphModel {
     let name = match rounding {
-        Rounding::None => "preprocess_jax",
-        Rounding::Once => "preprocess_torchvision",
-        Rounding::EachPass => "preprocess_pil",
+        Rounding::None => "bilinear_jax",
+        Rounding::Once => "bilinear_torchvision",
+        Rounding::EachPass => "bilinear_pil",
     };
     Builder::write(name, |b| describe(b, rounding))
 }

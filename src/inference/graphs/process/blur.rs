@@ -1,10 +1,8 @@
 //! The Gaussian blur of a region.
 
-use std::ops::Range;
-
 use image::RgbImage;
 
-use super::{COLUMNS, PICTURE, ROWS, round};
+use super::{COLUMNS, PICTURE, ROWS, picture_input, round};
 use crate::{
     imaging::{
         blur::{Gaussian, reflect},
@@ -55,15 +53,48 @@ fn describe(b: &mut Builder) {
     b.output("tiles", &tiles, Kind::U8, &dims);
 }
 
+/// How a region is cut into tiles, which the shapes of all inputs but the picture follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiles {
+    /// How many there are from top to bottom.
+    pub down: u32,
+    /// How many there are from left to right.
+    pub across: u32,
+    /// The side of a tile in pixels.
+    pub side: u32,
+    /// The side of the square that a tile is made of: the kernel reaches around it.
+    pub read: u32,
+}
+
+impl Tiles {
+    /// The tiles of a region that has pixels.
+    pub fn new(region: Region, gaussian: &Gaussian) -> Self {
+        let (width, height) = (region.width(), region.height());
+        let reach = gaussian.kernel() / 2;
+        // Not much narrower than what it is read from, or the same samples are read again and again.
+        let side = TILE.max(2 * reach).min(width.max(height)).max(1);
+        Self {
+            down: height.div_ceil(side),
+            across: width.div_ceil(side),
+            side,
+            read: side + 2 * reach,
+        }
+    }
+
+    /// How many pixels are read for all of them, each as often as it is.
+    pub fn pixels_read(&self) -> u64 {
+        let along = |count: u32| u64::from(count) * u64::from(self.read);
+        along(self.down) * along(self.across)
+    }
+}
+
 /// Where the samples of a region's tiles come from, and what they weigh.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlurPlan {
     size: (u32, u32),
     region: Region,
-    tile: usize,
-    /// The picture's lines that are read.
-    lines: Range<usize>,
-    /// For each tile the lines that it is made of, counted from the first that is read.
+    tiles: Tiles,
+    /// For each tile the lines that it is made of.
     rows: Vec<i32>,
     columns: Vec<i32>,
     /// `[r, t]`: the kernel, one place further down in each column.
@@ -80,25 +111,14 @@ impl BlurPlan {
             !region.is_empty() && region == region.clipped(size),
             "a region of the picture"
         );
-        let reach = gaussian.kernel() / 2;
-        // Not much narrower than what it is read from, or the same samples are read again and again.
-        let tile = TILE.max(2 * reach);
-        let tile = tile.min(region.width().max(region.height()));
-        let columns = samples((region.x1, region.x2), size.0, tile, reach);
-        let mut rows = samples((region.y1, region.y2), size.1, tile, reach);
-        let first = rows.iter().copied().min().unwrap_or_default();
-        let last = rows.iter().copied().max().unwrap_or_default();
-        for row in &mut rows {
-            *row -= first;
-        }
+        let (tiles, reach) = (Tiles::new(region, gaussian), gaussian.kernel() / 2);
         Self {
             size,
             region,
-            tile: tile as usize,
-            lines: first as usize..last as usize + 1,
-            rows,
-            columns,
-            weights: band(&gaussian.weights(), tile as usize),
+            tiles,
+            rows: samples((region.y1, region.y2), size.1, tiles.side, reach),
+            columns: samples((region.x1, region.x2), size.0, tiles.side, reach),
+            weights: band(&gaussian.weights(), tiles.side as usize),
         }
     }
 
@@ -107,30 +127,27 @@ impl BlurPlan {
     /// # Panics
     /// When the picture has another size than the plan.
     pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
-        assert_eq!(
-            picture.dimensions(),
-            self.size,
-            "a picture of the plan's size"
-        );
-        let width = self.size.0 as usize;
-        let stride = width * CHANNELS;
-        let read = &picture.as_raw()[self.lines.start * stride..self.lines.end * stride];
-        let reach = self.weights.len() / self.tile;
-        let (m, n) = (self.rows.len() / reach, self.columns.len() / reach);
+        let Tiles {
+            down,
+            across,
+            side,
+            read,
+        } = self.tiles;
+        let [m, n, t, r] = [down, across, side, read].map(|length| length as usize);
         vec![
-            Input::u8(PICTURE, &[self.lines.len(), width, CHANNELS], read),
-            Input::i32(ROWS, &[m, reach], self.rows.as_slice()),
-            Input::i32(COLUMNS, &[n, reach], self.columns.as_slice()),
-            Input::f32(WEIGHTS, &[reach, self.tile], self.weights.as_slice()),
+            picture_input(picture, self.size),
+            Input::i32(ROWS, &[m, r], self.rows.as_slice()),
+            Input::i32(COLUMNS, &[n, r], self.columns.as_slice()),
+            Input::f32(WEIGHTS, &[r, t], self.weights.as_slice()),
         ]
     }
 
     /// The region's pixels in the samples of the graph's answer; `None` when there are not as many as there must be.
     pub fn pixels(&self, tiles: &[u8]) -> Option<RgbImage> {
         let [width, height] = [self.region.width(), self.region.height()];
-        let whole = |side: u32| side.next_multiple_of(self.tile as u32) as usize;
-        let stride = whole(width) * CHANNELS;
-        if tiles.len() != stride * whole(height) {
+        let whole = |count: u32| count as usize * self.tiles.side as usize;
+        let stride = whole(self.tiles.across) * CHANNELS;
+        if tiles.len() != stride * whole(self.tiles.down) {
             return None;
         }
         let line = width as usize * CHANNELS;

@@ -225,6 +225,24 @@ fn the_opencv_profile_has_the_same_bits_on_every_path() {
 }
 
 #[test]
+fn what_takes_too_much_memory_is_not_asked_of_a_device() {
+    let has_graph = |from: (u32, u32), to: (u32, u32), profile| {
+        let picture = Arc::new(RgbImage::new(from.0, from.1));
+        Filling::new(&picture, &levels(to, profile, Mode::Stretch)).has_graph()
+    };
+    for profile in Profile::ALL {
+        assert!(has_graph((640, 480), (2048, 2048), profile), "{profile:?}");
+        assert!(!has_graph((640, 480), (2049, 2048), profile), "{profile:?}");
+        assert!(!has_graph((3, 3), (1, (1 << 16) + 1), profile));
+    }
+    // Long lines for a row that is high and narrow, and weights for one that is wide.
+    assert!(!has_graph((1100, 1), (2, 1 << 16), Profile::Opencv));
+    assert!(has_graph((1000, 1), (2, 1 << 16), Profile::Opencv));
+    assert!(!has_graph((1100, 1), (1 << 16, 2), Profile::Pil));
+    assert!(has_graph((1100, 1), (1 << 16, 2), Profile::Opencv));
+}
+
+#[test]
 fn golden_values_of_normalised_levels() {
     // Every level once a channel; a picture of the set size has no resizing to differ in.
     let source = Arc::new(RgbImage::from_fn(16, 16, |x, y| {

@@ -4,8 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    imaging::synthetic::{assert_within, noise, picture, synthetic},
-    inference::graphs::check::RUNTIMES,
+    imaging::{
+        blur::gaussian_blur,
+        synthetic::{assert_within, noise, picture, synthetic},
+    },
+    inference::graphs::{check::RUNTIMES, session::Values},
 };
 
 /// Calls `check` with a name and a way to blur, once for each path.
@@ -19,17 +22,14 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Blurring) -> RgbIma
     }
 }
 
-fn blurring(picture: RgbImage, region: Region, (kernel, sigma): (u32, f32)) -> Blurring {
-    Blurring {
-        picture: Arc::new(picture),
-        region,
-        gaussian: Gaussian::new(kernel, sigma).unwrap(),
-    }
+fn whole(picture: &RgbImage, (kernel, sigma): (u32, f32)) -> Blurring {
+    let region = Region::whole(picture.dimensions());
+    Blurring::new(picture, region, &Gaussian::new(kernel, sigma).unwrap())
 }
 
-fn whole(picture: RgbImage, gaussian: (u32, f32)) -> Blurring {
-    let region = Region::whole(picture.dimensions());
-    blurring(picture, region, gaussian)
+/// The region's pixels where all of the picture is blurred, and nothing was cut out before.
+fn of_the_whole(picture: &RgbImage, region: Region, gaussian: &Gaussian) -> RgbImage {
+    crop(&gaussian_blur(picture, gaussian), region)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn golden_values_of_blurs() {
     ];
     on_every_path(|path, blur| {
         for (name, (width, height), gaussian) in cases {
-            let ours = blur(&whole(synthetic(width, height), gaussian));
+            let ours = blur(&whole(&synthetic(width, height), gaussian));
             assert_within(&ours, &picture(name), 1, &format!("{name} on {path}"));
         }
     });
@@ -56,7 +56,7 @@ fn golden_values_of_the_kernel() {
     let mut source = RgbImage::new(31, 31);
     source.put_pixel(15, 15, image::Rgb([255; 3]));
     on_every_path(|path, blur| {
-        let ours = blur(&whole(source.clone(), (7, 1.5)));
+        let ours = blur(&whole(&source, (7, 1.5)));
         for (x, y, pixel) in ours.enumerate_pixels() {
             let weight = |at: u32| match at.checked_sub(12) {
                 Some(at) => kernel.get(at as usize).copied().unwrap_or(0.0),
@@ -75,7 +75,7 @@ fn a_flat_picture_stays_on_every_path() {
         for (width, height) in [(1, 1), (1, 5), (5, 1), (2, 2), (300, 3)] {
             let flat = RgbImage::from_pixel(width, height, image::Rgb([0, 93, 255]));
             for gaussian in [(1, 1.0), (3, 0.5), (255, 40.0)] {
-                let ours = blur(&whole(flat.clone(), gaussian));
+                let ours = blur(&whole(&flat, gaussian));
                 assert!(ours == flat, "{width}x{height} by {gaussian:?} on {path}");
             }
         }
@@ -92,6 +92,61 @@ fn a_graph_that_gives_too_little_is_an_error() {
     wrong.put_pixel(3, 4, image::Rgb([right.get_pixel(3, 4)[0] ^ 16, 0, 0]));
     assert!(work.compare(&right, &right).is_ok());
     assert!(work.compare(&wrong, &right).is_err());
+}
+
+#[test]
+fn what_is_cut_out_is_blurred_as_the_whole_picture_is() {
+    // Pictures that are larger than what the kernel reaches, smaller than that on one side, and on both.
+    for size in [(90, 70), (90, 9), (8, 70), (11, 7), (2, 1)] {
+        let source = noise(size.0, size.1);
+        let [w, h] = [size.0, size.1].map(|side| side.div_ceil(3));
+        let corners = [(0, 0), (w, h), (size.0 - w, 0), (size.0 - w, size.1 - h)];
+        for (x1, y1) in corners {
+            let (x2, y2) = (x1 + w, y1 + h);
+            let region = Region { x1, y1, x2, y2 }.clipped(size);
+            if region.is_empty() {
+                continue;
+            }
+            for (kernel, sigma) in [(1, 1.0), (7, 1.5), (31, 6.0), (255, 50.0)] {
+                let gaussian = Gaussian::new(kernel, sigma).unwrap();
+                let ours = Blurring::new(&source, region, &gaussian).run_on_cpu();
+                let mut in_place = source.clone();
+                blur_region(&mut in_place, region, &gaussian);
+                let what = format!("{region:?} of {size:?} by {kernel}");
+                assert!(ours == crop(&in_place, region), "{what}");
+                assert!(ours == of_the_whole(&source, region, &gaussian), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_read_is_counted() {
+    let gaussian = |kernel| Gaussian::new(kernel, 2.0).unwrap();
+    let region = |width, height| Region::whole((width, height));
+    // Each as the plan's own lists of lines and columns have it.
+    for (size, kernel) in [
+        ((150, 110), 7),
+        ((1, 1), 255),
+        ((9000, 2), 255),
+        ((64, 64), 1),
+    ] {
+        let gaussian = gaussian(kernel);
+        let tiles = Tiles::new(region(size.0, size.1), &gaussian);
+        let source = RgbImage::new(size.0, size.1);
+        let plan = BlurPlan::new(size, region(size.0, size.1), &gaussian);
+        let inputs = plan.inputs(&source);
+        let counts = [&inputs[1], &inputs[2]].map(|input| match &input.values {
+            Values::I32(places) => places.len() as u64,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(tiles.pixels_read(), counts[0] * counts[1], "{size:?}");
+    }
+    let read =
+        |size: (u32, u32), kernel| Tiles::new(Region::whole(size), &gaussian(kernel)).pixels_read();
+    assert!(read((1920, 1080), 21) <= MOST_READ, "a usual picture");
+    assert!(read((65_000, 40), 255) > MOST_READ, "a long, thin one");
+    assert!(read((10_000, 10_000), 3) > MOST_READ, "a huge one");
 }
 
 proptest! {
@@ -112,8 +167,10 @@ proptest! {
         let region = region.clipped((width, height));
         prop_assume!(!region.is_empty());
         let gaussian = (2 * half + 1, 0.2 + half as f32 * spread / 2.0);
-        let work = blurring(noise(width, height), region, gaussian);
-        let right = work.run_on_cpu();
+        let gaussian = Gaussian::new(gaussian.0, gaussian.1).unwrap();
+        let source = noise(width, height);
+        let work = Blurring::new(&source, region, &gaussian);
+        let right = of_the_whole(&source, region, &gaussian);
         on_every_path(|path, blur| assert_within(&blur(&work), &right, 1, path));
     }
 }
