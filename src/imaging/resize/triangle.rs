@@ -10,8 +10,6 @@ mod whole;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use std::hint::black_box;
-
 use super::{
     RGB,
     view::{Axis, View},
@@ -35,8 +33,6 @@ struct Rows<'a, W> {
     weights: Vec<W>,
     /// How many of them belong to the lines so far.
     used: usize,
-    /// How much of the source has been read.
-    read: usize,
 }
 
 impl<'a, W: Weight> Rows<'a, W> {
@@ -53,7 +49,6 @@ impl<'a, W: Weight> Rows<'a, W> {
             spans: spans.into_iter(),
             weights,
             used: 0,
-            read: 0,
         }
     }
 
@@ -69,23 +64,14 @@ impl<'a, W: Weight> Rows<'a, W> {
         let start = self.used;
         self.used += count;
         let end = (first + count) * self.stride;
-        let unread = self.read.max(first * self.stride)..end;
-        read(self.source.get(unread).unwrap_or_default());
-        self.read = end;
+        let next = self.spans.as_slice().first();
+        let until = next.map_or(end, |(first, count)| (first + count) * self.stride);
         Some(Stack {
+            ahead: self.source.get(end..until).unwrap_or_default(),
             source: self.source.get(first * self.stride..)?,
             stride: self.stride,
             weights: self.weights.get(start..self.used)?,
         })
-    }
-}
-
-/// Reads what is about to be needed, from its start to its end. Processors fetch ahead of one such reader, and not of several
-/// that begin anew with each line.
-fn read(source: &[u8]) {
-    const CACHE_LINE: usize = 64;
-    for sample in source.iter().step_by(CACHE_LINE) {
-        black_box(*sample);
     }
 }
 

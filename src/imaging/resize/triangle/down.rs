@@ -1,6 +1,6 @@
 //! Weighing the rows that a line is made of, which lie below each other.
 
-use std::ops::AddAssign;
+use std::{hint::black_box, ops::AddAssign};
 
 use multiversion::{multiversion, target::match_target};
 
@@ -62,8 +62,21 @@ impl Weight for f32 {
 /// Rows of `stride` samples that `source` begins with, and their weights.
 pub(super) struct Stack<'a, W> {
     pub(super) source: &'a [u8],
+    /// What the next line is made of besides.
+    pub(super) ahead: &'a [u8],
     pub(super) stride: usize,
     pub(super) weights: &'a [W],
+}
+
+/// Bytes that the processor fetches at a time.
+pub(super) const CACHE_LINE: usize = 64;
+
+/// Reads what is about to be needed, from its start to its end, so that it is there. Processors fetch ahead of one such reader,
+/// and not of several that begin anew with each line.
+pub(super) fn read(samples: &[u8]) {
+    for sample in samples.iter().step_by(CACHE_LINE) {
+        black_box(*sample);
+    }
 }
 
 /// Weighs rows into levels.
@@ -132,6 +145,7 @@ fn sum<const ROWS: usize, W: Copy, S: Copy + Default + AddAssign>(
     level: impl Fn(S) -> f32,
     out: &mut [f32],
 ) {
+    read(stack.ahead);
     let stride = stack.stride;
     let count = if ROWS == 0 { stack.weights.len() } else { ROWS };
     let (source, weights) = (&stack.source[..count * stride], &stack.weights[..count]);

@@ -80,6 +80,7 @@ fn assert_stacked(stride: usize, count: usize) {
     u16::add(&shares, &mut weights);
     let stack = down::Stack {
         source: &source,
+        ahead: &[],
         stride,
         weights: &weights,
     };
@@ -115,6 +116,7 @@ fn a_flat_line_keeps_its_level_whatever_the_number_of_rows() {
             let source = vec![level; 70 * count];
             let stack = down::Stack {
                 source: &source,
+                ahead: &[],
                 stride: 70,
                 weights: &weights,
             };

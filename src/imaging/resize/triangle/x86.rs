@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 use super::{
     Quad, RGB,
     across::{Columns, Lanes, WINDOW, WINDOW_TAPS},
-    down::{self, FEW, Stack},
+    down::{self, CACHE_LINE, FEW, Stack},
     eights::{self, EIGHT, Eights},
     pairs::{self, BITS, HALF, Pairs},
     whole::BLOCK,
@@ -195,8 +195,13 @@ fn rows_of<const ROWS: usize>(stack: &Stack<'_, u16>, out: &mut [i16]) {
         _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15),
     ];
     let start = _mm512_set1_epi16(down::half(count) as i16);
+    // A little of what the next line needs with each block: while it comes, the blocks go on.
+    let blocks = stride.div_ceil(2 * BYTES);
+    let part = stack.ahead.len().div_ceil(blocks).max(1);
+    let mut ahead = stack.ahead.chunks(part.next_multiple_of(CACHE_LINE));
     let mut at = 0;
     loop {
+        down::read(ahead.next().unwrap_or_default());
         // They are read for each block: once the compiler widens them before the loop, it no longer sees that the upper half
         // of a product is one instruction.
         let weights = black_box(&twice);
