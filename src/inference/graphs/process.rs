@@ -4,7 +4,7 @@
 //! takes two samples a side for each output, so it gathers them from the picture's bytes, in whole numbers: no provider
 //! has a lower precision for that, and the answer is OpenCV's to the last bit. [`bilinear()`] weighs as many samples as the
 //! scale asks for, which is a product with a matrix a side. ONNX's own `Resize` was not taken: its linear mode
-//! rounds otherwise than OpenCV, and antialiasing is there for some providers only. [`blur`] weighs tiles of a picture,
+//! rounds otherwise than OpenCV, and antialiasing is there for some providers only. [`blur()`] weighs tiles of a picture,
 //! by products too.
 //!
 //! A plan holds what depends on sizes alone, and may be kept for the next picture of that size.
