@@ -210,15 +210,6 @@ fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
     sums
 }
 
-/// Puts the pixels of a region of the same size, which lies inside the picture, in its place.
-pub fn put(picture: &mut RgbImage, region: Region, pixels: &RgbImage) {
-    let stride = pixels.width() as usize * CHANNELS;
-    let lines = pixels.as_raw().chunks_exact(stride.max(1));
-    for (row, line) in rows_mut(picture, region).zip(lines) {
-        row.copy_from_slice(line);
-    }
-}
-
 /// Divides the longer side of `region` into `blocks` blocks and the other into as many of about their length, and
 /// fills each with its mean colour. There are never more blocks than pixels, and never fewer than one.
 pub fn pixelate(picture: &mut RgbImage, region: Region, blocks: u32) {

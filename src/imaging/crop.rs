@@ -6,7 +6,7 @@ mod region;
 use image::RgbImage;
 
 pub use mask::{MaskCrop, MaskCropOptions, Unmet, mask_box, mask_crop};
-pub use region::Region;
+pub use region::{Region, put};
 pub(super) use region::{rows, rows_mut};
 
 /// `region` with `margin` of its width at the left and right and of its height above and below, in whole pixels rounded

@@ -149,3 +149,12 @@ pub(in crate::imaging) fn rows_mut(
         .skip(first)
         .map(move |row| &mut row[columns.clone()])
 }
+
+/// Puts the pixels of a region of the same size, which lies inside the picture, in its place.
+pub fn put(picture: &mut RgbImage, region: Region, pixels: &RgbImage) {
+    let stride = pixels.width() as usize * CHANNELS;
+    let lines = pixels.as_raw().chunks_exact(stride.max(1));
+    for (row, line) in rows_mut(picture, region).zip(lines) {
+        row.copy_from_slice(line);
+    }
+}

@@ -7,8 +7,8 @@ use image::RgbImage;
 use crate::{
     error::Error,
     imaging::{
-        blur::{Gaussian, blur_region, put},
-        crop::{Region, crop},
+        blur::{Gaussian, blur_region},
+        crop::{Region, crop, put},
     },
     inference::{
         backend::BackendError,

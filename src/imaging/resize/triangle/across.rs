@@ -11,17 +11,17 @@ pub(super) const WINDOW: usize = 32;
 /// Taps whose samples are taken from one window.
 pub(super) const WINDOW_TAPS: usize = 3;
 
-/// Sixteen values that lie in one line of the cache: a load that crosses two takes twice as long.
+/// A register's values, which lie in one line of the cache: a load that crosses two takes twice as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Lanes<T>(pub(super) [T; 16]);
+pub(super) struct Register<T>(pub(super) T);
 
 /// The samples that the pixels of a line are made of.
 pub(super) struct Columns {
     /// Where each pixel's samples begin, in samples. The last quad repeats the last pixel's.
     pub(super) first: Vec<[u32; 4]>,
     /// As many weights for each quad as the widest window has, each pixel's repeated for its channels.
-    pub(super) weights: Vec<Lanes<f32>>,
+    pub(super) weights: Vec<Register<[f32; 16]>>,
     pub(super) taps: usize,
     /// Where the first samples of each quad lie from its first pixel's on, when the first [`WINDOW_TAPS`] of every
     /// quad lie in a window.
@@ -29,7 +29,7 @@ pub(super) struct Columns {
         not(target_arch = "x86_64"),
         expect(dead_code, reason = "only shuffles read it")
     )]
-    pub(super) near: Option<Vec<Lanes<u32>>>,
+    pub(super) near: Option<Vec<Register<[u32; 16]>>>,
 }
 
 impl Columns {
@@ -48,7 +48,7 @@ impl Columns {
             .max()
             .unwrap_or(1);
         let quads = to.div_ceil(4);
-        let mut weights = vec![Lanes([0.0; 16]); quads * taps];
+        let mut weights = vec![Register([0.0; 16]); quads * taps];
         let mut start = 0;
         for (pixel, &end) in ends.iter().enumerate() {
             let quad = &mut weights[pixel / 4 * taps..];
@@ -64,7 +64,7 @@ impl Columns {
             .map(|quad| {
                 let index = std::array::from_fn(|i| quad[i / 4] - quad[0] + i as u32 % 4);
                 let last = RGB * (WINDOW_TAPS - 1) + index[15] as usize;
-                (last < WINDOW).then_some(Lanes(index))
+                (last < WINDOW).then_some(Register(index))
             })
             .collect();
         Self {

@@ -4,8 +4,9 @@ use multiversion::{multiversion, target::match_target};
 
 use super::{
     RGB,
+    across::Register,
     down::{FEW, Weight},
-    pairs::{BITS, HALF, Register, WINDOW},
+    pairs::{BITS, HALF, WINDOW},
     triangle,
     whole::BLOCK,
 };

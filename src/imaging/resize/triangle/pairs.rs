@@ -5,6 +5,7 @@ use multiversion::{multiversion, target::match_target};
 
 use super::{
     RGB,
+    across::Register,
     down::{NARROW_BITS, WEIGHT_BITS, Weight},
     triangle,
     whole::BLOCK,
@@ -19,11 +20,6 @@ pub(super) const BITS: i32 = (NARROW_BITS + WEIGHT_BITS) as i32;
 
 /// Half of a level, so that cutting rounds.
 pub(super) const HALF: i32 = 1 << (BITS - 1);
-
-/// A register's values, which lie in one line of the cache: a load that crosses two takes twice as long.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct Register<T>(pub(super) T);
 
 /// Four pixels of a block.
 #[derive(Clone, Copy)]

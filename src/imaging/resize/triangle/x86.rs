@@ -6,7 +6,7 @@ use bytemuck::must_cast;
 
 use super::{
     Quad, RGB,
-    across::{Columns, Lanes, WINDOW, WINDOW_TAPS},
+    across::{Columns, Register, WINDOW, WINDOW_TAPS},
     down::{self, CACHE_LINE, FEW, Stack},
     eights::{self, EIGHT, Eights},
     pairs::{self, BITS, HALF, Pairs},
@@ -18,7 +18,12 @@ use crate::imaging::resize::Pixel;
 /// four pixels together.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn across_512(line: &[f32], columns: &Columns, near: &[Lanes<u32>], out: &mut [Quad]) {
+pub(super) fn across_512(
+    line: &[f32],
+    columns: &Columns,
+    near: &[Register<[u32; 16]>],
+    out: &mut [Quad],
+) {
     match columns.taps {
         2 => weigh::<2>(line, columns, near, out),
         3 => weigh::<3>(line, columns, near, out),
@@ -34,7 +39,7 @@ pub(super) fn across_512(line: &[f32], columns: &Columns, near: &[Lanes<u32>], o
 fn weigh<const TAPS: usize>(
     line: &[f32],
     columns: &Columns,
-    near: &[Lanes<u32>],
+    near: &[Register<[u32; 16]>],
     out: &mut [Quad],
 ) {
     let taps = if TAPS == 0 { columns.taps } else { TAPS };
