@@ -6,16 +6,18 @@ mod down;
 mod eights;
 mod exact;
 mod pairs;
+mod ramps;
 mod whole;
+mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use super::{
     RGB,
     view::{Axis, View},
-    window::windows,
 };
-use down::{Stack, Weight};
+use down::Stack;
+use windows::{Weight, Windows};
 
 pub(in crate::imaging) use exact::exact_lines;
 pub(in crate::imaging) use whole::lines;
@@ -38,11 +40,7 @@ struct Rows<'a, W> {
 impl<'a, W: Weight> Rows<'a, W> {
     /// The rows of a picture of so many samples a row.
     fn new(source: &'a [u8], stride: usize, axis: &Axis) -> Self {
-        let (mut spans, mut weights) = (Vec::with_capacity(axis.kept.len()), Vec::new());
-        windows(axis, 1.0, triangle, |first, window| {
-            spans.push((first, window.len()));
-            W::add(window, &mut weights);
-        });
+        let Windows { spans, weights } = Windows::new(axis);
         Self {
             source,
             stride,
@@ -50,12 +48,6 @@ impl<'a, W: Weight> Rows<'a, W> {
             weights,
             used: 0,
         }
-    }
-
-    /// How many rows the line that is made of most has.
-    fn most(&self) -> usize {
-        let counts = self.spans.as_slice().iter().map(|(_, count)| *count);
-        counts.max().unwrap_or(0)
     }
 
     /// Those of the next line; `None` below the last one.

@@ -12,17 +12,17 @@ pub(super) fn windows(
 ) {
     let scale = f64::from(axis.old) / f64::from(axis.new);
     let widening = scale.max(1.0);
-    let reach = radius * widening;
+    let (reach, narrowing) = (radius * widening, 1.0 / widening);
     let mut weights = Vec::new();
     for i in axis.kept.clone() {
         let centre = (f64::from(i) + 0.5) * scale;
         let first = (centre - reach + 0.5).max(0.0) as usize;
         let end = ((centre + reach + 0.5) as usize).min(axis.old as usize);
         weights.clear();
-        weights.extend((first..end).map(|x| kernel((x as f64 - centre + 0.5) / widening)));
-        let sum: f64 = weights.iter().sum();
+        weights.extend((first..end).map(|x| kernel((x as f64 - centre + 0.5) * narrowing)));
+        let share = 1.0 / weights.iter().sum::<f64>();
         for weight in &mut weights {
-            *weight /= sum;
+            *weight *= share;
         }
         each(first, &weights);
     }

@@ -1,11 +1,15 @@
 //! The planes of a row, and what writes them.
 
+use bytemuck::cast_slice;
 use multiversion::{multiversion, target::match_target};
 
 use super::Normalisation;
-use crate::imaging::resize::{
-    Pixel,
-    point::{self, BLOCK, Block, Line, Weights},
+use crate::imaging::{
+    cache,
+    resize::{
+        Pixel,
+        point::{self, BLOCK, Block, Line, Weights},
+    },
 };
 
 /// The planes of a row, filled line by line from the top.
@@ -68,6 +72,8 @@ impl<'a> Planes<'a> {
         let mut plane = 0;
         Some(self.rest.each_mut().map(|rest| {
             let (line, below) = std::mem::take(rest).split_at_mut(self.width);
+            // Memory is read before a part of it is written.
+            cache::fetch(cast_slice(below.get(..self.width).unwrap_or_default()));
             *rest = below;
             let (inside, padding) = line.split_at_mut(width.min(line.len()));
             fill(padding, self.normalisation.of(0, plane));

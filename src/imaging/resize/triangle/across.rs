@@ -2,8 +2,8 @@
 
 use multiversion::{multiversion, target::match_target};
 
-use super::{Quad, RGB, triangle};
-use crate::imaging::resize::{view::Axis, window::windows};
+use super::{Quad, RGB, windows::Windows};
+use crate::imaging::resize::view::Axis;
 
 /// Samples that two registers hold.
 pub(super) const WINDOW: usize = 32;
@@ -35,27 +35,17 @@ pub(super) struct Columns {
 impl Columns {
     pub(super) fn new(axis: &Axis) -> Self {
         let to = axis.kept.len();
-        let (mut first, mut ends, mut shares) = (Vec::with_capacity(to), Vec::new(), Vec::new());
-        windows(axis, 1.0, triangle, |start, window| {
-            first.push((start * RGB) as u32);
-            shares.extend(window.iter().map(|weight| *weight as f32));
-            ends.push(shares.len());
-        });
-        let taps = std::iter::once(&0)
-            .chain(&ends)
-            .zip(&ends)
-            .map(|(start, end)| end - start)
-            .max()
-            .unwrap_or(1);
+        let windows = Windows::<f32>::new(axis);
+        let taps = windows.most().max(1);
         let quads = to.div_ceil(4);
+        let mut first = Vec::with_capacity(4 * quads);
         let mut weights = vec![Register([0.0; 16]); quads * taps];
-        let mut start = 0;
-        for (pixel, &end) in ends.iter().enumerate() {
+        for (pixel, (start, shares)) in windows.each().enumerate() {
+            first.push((start * RGB) as u32);
             let quad = &mut weights[pixel / 4 * taps..];
-            for (weights, &share) in quad.iter_mut().zip(&shares[start..end]) {
+            for (weights, &share) in quad.iter_mut().zip(shares) {
                 weights.0.as_chunks_mut::<4>().0[pixel % 4] = [share; 4];
             }
-            start = end;
         }
         first.resize(4 * quads, first.last().copied().unwrap_or_default());
         let first = first.as_chunks::<4>().0.to_vec();

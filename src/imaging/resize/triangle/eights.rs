@@ -4,24 +4,24 @@ use multiversion::{multiversion, target::match_target};
 
 use super::{
     RGB,
-    across::Register,
-    down::{FEW, Weight},
     pairs::{BITS, HALF, WINDOW},
-    triangle,
     whole::BLOCK,
+    windows::Windows,
 };
-use crate::imaging::resize::{Pixel, view::Axis, window::windows};
+use crate::imaging::resize::Pixel;
 
 /// Source pixels of which a register holds the samples.
 pub(super) const EIGHT: usize = 8;
+
+/// Source pixels of a pixel whose weights are within a tenth of a level in numbers of 16 bits.
+const FEW: usize = 40;
 
 /// The samples that the pixels of a line are made of.
 pub(super) struct Eights {
     /// The sample that each pixel of a block begins with.
     pub(super) first: Vec<[usize; BLOCK]>,
-    /// For each pixel the weights of its first eight source pixels, of the next eight, and so on, as [`SHUFFLE`] brings the
-    /// samples together.
-    pub(super) weights: Vec<Register<[i16; WINDOW]>>,
+    /// For each pixel the weights of its first eight source pixels, of the next eight, and so on.
+    pub(super) weights: Vec<[i16; EIGHT]>,
     /// Eights of source pixels a pixel.
     pub(super) count: usize,
 }
@@ -44,34 +44,26 @@ pub(super) const SHUFFLE: [u8; 2 * WINDOW] = {
 
 impl Eights {
     /// `None` where pixels are made of too many for weights of 16 bits.
-    pub(super) fn new(axis: &Axis) -> Option<Self> {
-        let (mut firsts, mut shares, mut ends) = (Vec::new(), Vec::new(), vec![0]);
-        windows(axis, 1.0, triangle, |start, window| {
-            firsts.push(start * RGB);
-            i16::add(window, &mut shares);
-            ends.push(shares.len());
-        });
-        let shares: Vec<&[i16]> = ends.windows(2).map(|at| &shares[at[0]..at[1]]).collect();
-        let taps = shares.iter().map(|shares| shares.len()).max()?;
-        if taps > FEW {
+    pub(super) fn new(windows: &Windows<i16>) -> Option<Self> {
+        let most = windows.most();
+        if most > FEW {
             return None;
         }
-        let count = taps.div_ceil(EIGHT);
-        let mut weights = Vec::with_capacity(firsts.len().next_multiple_of(BLOCK) * count);
-        for shares in shares {
-            let first = weights.len();
-            weights.resize(first + count, Register([0; WINDOW]));
-            for (register, shares) in weights[first..].iter_mut().zip(shares.chunks(EIGHT)) {
-                for channel in register.0.as_chunks_mut::<EIGHT>().0 {
-                    channel[..shares.len()].copy_from_slice(shares);
-                }
-            }
-        }
+        let count = most.div_ceil(EIGHT);
         // What is beyond the last pixel is the line's first sample without weight.
-        firsts.resize(firsts.len().next_multiple_of(BLOCK), 0);
-        weights.resize(firsts.len() * count, Register([0; WINDOW]));
+        let blocks = windows.spans.len().div_ceil(BLOCK);
+        let mut first = vec![[0; BLOCK]; blocks];
+        let mut weights = vec![[0; EIGHT]; blocks * BLOCK * count];
+        let pixels = first
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(weights.chunks_exact_mut(count));
+        for ((first, weights), (start, shares)) in pixels.zip(windows.each()) {
+            *first = RGB * start;
+            weights.as_flattened_mut()[..shares.len()].copy_from_slice(shares);
+        }
         Some(Self {
-            first: firsts.as_chunks().0.to_vec(),
+            first,
             weights,
             count,
         })
@@ -101,7 +93,7 @@ pub(super) fn portable(line: &[i16], eights: &Eights, out: &mut [[Pixel; BLOCK]]
         for (channel, out) in out.iter_mut().enumerate() {
             let mut sum = HALF;
             for (eight, weights) in weights.iter().enumerate() {
-                for (at, weight) in weights.0[EIGHT * channel..][..EIGHT].iter().enumerate() {
+                for (at, weight) in weights.iter().enumerate() {
                     let sample = usize::from(SHUFFLE[2 * (EIGHT * channel + at)]) / 2;
                     let sample = line[first + RGB * EIGHT * eight + sample];
                     sum += i32::from(sample) * i32::from(*weight);

@@ -6,11 +6,11 @@ use multiversion::{multiversion, target::match_target};
 use super::{
     RGB,
     across::Register,
-    down::{NARROW_BITS, WEIGHT_BITS, Weight},
-    triangle,
+    ramps::NARROW_BITS,
     whole::BLOCK,
+    windows::{WEIGHT_BITS, Windows},
 };
-use crate::imaging::resize::{Pixel, view::Axis, window::windows};
+use crate::imaging::resize::Pixel;
 
 /// Samples that a register holds.
 pub(super) const WINDOW: usize = 32;
@@ -42,26 +42,20 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// `None` where the first two samples of four pixels do not fit a register.
-    pub(super) fn new(axis: &Axis) -> Option<Self> {
-        let (mut windows_of, mut shares) = (Vec::with_capacity(axis.kept.len()), Vec::new());
-        windows(axis, 1.0, triangle, |start, window| {
-            windows_of.push((start * RGB, shares.len(), window.len()));
-            i16::add(window, &mut shares);
-        });
-        let taps = windows_of.iter().map(|(.., taps)| *taps).max()?;
-        let count = taps.div_ceil(2);
+    pub(super) fn new(windows: &Windows<i16>) -> Option<Self> {
+        let count = windows.most().div_ceil(2);
+        let mut pixels: Vec<_> = windows.each().collect();
         // What is beyond the last pixel repeats it.
-        let last = *windows_of.last()?;
-        windows_of.resize(windows_of.len().next_multiple_of(BLOCK), last);
-        let mut weights = Vec::with_capacity(windows_of.len() / 4 * count);
-        let mut fours = Vec::with_capacity(windows_of.len() / 4);
-        for pixels in windows_of.as_chunks::<4>().0 {
-            fours.push(Four::new(pixels)?);
+        let last = *pixels.last()?;
+        pixels.resize(pixels.len().next_multiple_of(BLOCK), last);
+        let mut weights = Vec::with_capacity(pixels.len() / 4 * count);
+        let mut fours = Vec::with_capacity(pixels.len() / 4);
+        for pixels in pixels.as_chunks::<4>().0 {
+            fours.push(Four::new(pixels.map(|(first, _)| RGB * first))?);
             let first = weights.len();
             weights.resize(first + count, Register([0; WINDOW]));
-            for (pixel, (_, at, taps)) in pixels.iter().enumerate() {
-                let shares = shares[*at..at + taps].chunks(2);
-                for (shares, register) in shares.zip(&mut weights[first..]) {
+            for (pixel, (_, shares)) in pixels.iter().enumerate() {
+                for (shares, register) in shares.chunks(2).zip(&mut weights[first..]) {
                     let both = [shares[0], shares.get(1).copied().unwrap_or(0)];
                     register.0.as_chunks_mut::<2>().0[4 * pixel..][..4].fill(both);
                 }
@@ -82,12 +76,13 @@ impl Pairs {
 }
 
 impl Four {
-    fn new(pixels: &[(usize, usize, usize); 4]) -> Option<Self> {
-        let first = pixels[0].0;
+    /// Of the sample that each begins with.
+    fn new(pixels: [usize; 4]) -> Option<Self> {
+        let first = pixels[0];
         let mut shuffle = [0; 2 * WINDOW];
         for (at, bytes) in shuffle.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             // The fourth channel is the third again, which nobody looks at.
-            let sample = pixels[at / 4].0 - first + (at % 4).min(RGB - 1);
+            let sample = pixels[at / 4] - first + (at % 4).min(RGB - 1);
             if sample + RGB >= WINDOW {
                 return None;
             }

@@ -4,6 +4,7 @@ use super::{
     across::{Columns, across, portable},
     eights::{self, Eights},
     pairs::{self, Pairs},
+    ramps::{self, Ramps},
     whole::BLOCK,
     *,
 };
@@ -22,8 +23,8 @@ fn assert_weighed(from: usize, to: usize) {
     let axis = Axis::whole(from as u32, to as u32);
     let columns = Columns::new(&axis);
     let mut next = noise();
-    let narrow: Vec<i16> = (0..from * RGB).map(|_| (next() % 32641) as i16).collect();
-    let mut line: Vec<f32> = narrow.iter().map(|v| f32::from(*v) / 128.0).collect();
+    let narrow: Vec<i16> = (0..from * RGB).map(|_| (next() % 16321) as i16).collect();
+    let mut line: Vec<f32> = narrow.iter().map(|v| f32::from(*v) / 64.0).collect();
     line.resize(from * RGB + columns.reach(), 0.0);
     let mut ours = vec![[f32::NAN; 16]; to.div_ceil(4)];
     let mut expected = ours.clone();
@@ -41,7 +42,8 @@ fn assert_weighed(from: usize, to: usize) {
         line
     };
     let mut made = Vec::new();
-    if let Some(eights) = Eights::new(&axis) {
+    let windows = Windows::new(&axis);
+    if let Some(eights) = Eights::new(&windows) {
         let line = with_room(eights.reach());
         let (mut far, mut same) = (blank.clone(), blank.clone());
         eights::weigh(&line, &eights, &mut far);
@@ -49,7 +51,7 @@ fn assert_weighed(from: usize, to: usize) {
         assert_eq!(far, same, "{from} to {to}");
         made.push(far);
     }
-    if let Some(pairs) = Pairs::new(&axis) {
+    if let Some(pairs) = Pairs::new(&windows) {
         let line = with_room(pairs.reach());
         let (mut near, mut same) = (blank.clone(), blank);
         pairs::weigh(&line, &pairs, &mut near);
@@ -69,64 +71,72 @@ fn assert_weighed(from: usize, to: usize) {
     }
 }
 
-/// Asserts that this processor's form weighs rows as the portable one does, and nearly as floats do.
-fn assert_stacked(stride: usize, count: usize) {
-    let mut next = noise();
-    let source: Vec<u8> = (0..stride * count).map(|_| (next() >> 8) as u8).collect();
-    let shares: Vec<f64> = (0..count).map(|_| 1.0 + f64::from(next())).collect();
-    let sum: f64 = shares.iter().sum();
-    let shares: Vec<f64> = shares.iter().map(|share| share / sum).collect();
-    let mut weights = Vec::new();
-    u16::add(&shares, &mut weights);
-    let stack = down::Stack {
-        source: &source,
-        ahead: &[],
-        stride,
-        weights: &weights,
+/// Asserts that this processor's form weighs rows as the portable one does, and both nearly as they are defined. Whether there
+/// is such a form of them.
+fn assert_stacked(stride: usize, axis: &Axis, sample: impl FnMut() -> u8) -> bool {
+    let rows = axis.old as usize;
+    let source: Vec<u8> = std::iter::repeat_with(sample).take(stride * rows).collect();
+    let forms = [(); 2].map(|()| Ramps::new(&source, stride, axis));
+    let [Some(mut ramps), Some(mut portable)] = forms else {
+        return false;
     };
+    let windows = Windows::<f32>::new(axis);
     let (mut ours, mut same) = (vec![-1; stride + 3], vec![-1; stride + 3]);
-    down::down_narrow(&stack, &mut ours);
-    down::narrow(&stack, &mut same);
-    assert_eq!(ours, same, "{count} rows of {stride}");
-    for (x, ours) in ours[..stride].iter().enumerate() {
-        let rows = source.chunks_exact(stride).zip(&shares);
-        let exact: f64 = rows.map(|(row, share)| f64::from(row[x]) * share).sum();
-        let apart = (f64::from(*ours) / 128.0 - exact).abs();
-        assert!(apart < 0.1, "{count} rows of {stride}: {ours} and {exact}");
+    for (line, (first, weights)) in windows.each().enumerate() {
+        let at = format!("line {line} of {stride} samples, {axis:?}");
+        ramps.next(&mut ours).expect("there is a line");
+        let next = portable.next_by(ramps::portable, &mut same);
+        next.expect("there is a line");
+        assert_eq!(ours, same, "{at}");
+        for (x, ours) in ours[..stride].iter().enumerate() {
+            let rows = source.chunks_exact(stride).skip(first).zip(weights);
+            let exact: f32 = rows.map(|(row, weight)| f32::from(row[x]) * weight).sum();
+            let apart = (f32::from(*ours) / 64.0 - exact).abs();
+            assert!(apart < 0.1, "{at}: {ours} and {exact}");
+        }
     }
+    assert!(ramps.next(&mut ours).is_none(), "{axis:?}");
+    true
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
-    fn few_rows_are_weighed_alike_and_within_a_tenth_of_a_level(
-        stride in 1usize..400,
-        count in 1..=down::FEW,
+    fn rows_that_shrink_are_weighed_alike_and_within_a_tenth_of_a_level(
+        stride in 128usize..400,
+        old in 1u32..400,
+        new in 1u32..100,
+        cut in (0u32..20, 0u32..20),
     ) {
-        assert_stacked(stride, count);
+        let kept = cut.0.min(new - 1)..new.saturating_sub(cut.1).max(cut.0.min(new - 1) + 1);
+        let mut next = noise();
+        assert_stacked(stride, &Axis { old, new, kept }, || (next() >> 8) as u8);
     }
 }
 
 #[test]
-fn a_flat_line_keeps_its_level_whatever_the_number_of_rows() {
-    for count in 1..=down::FEW {
-        let shares = vec![1.0 / count as f64; count];
-        let mut weights = Vec::new();
-        u16::add(&shares, &mut weights);
+fn every_scale_up_to_twenty_is_there_and_keeps_a_level() {
+    for (old, new) in [
+        (1, 1),
+        (40, 40),
+        (101, 100),
+        (3, 2),
+        (224, 223),
+        (512, 224),
+        (99, 7),
+        (400, 20),
+    ] {
         for level in [0, 1, 127, 254, 255] {
-            let source = vec![level; 70 * count];
-            let stack = down::Stack {
-                source: &source,
-                ahead: &[],
-                stride: 70,
-                weights: &weights,
-            };
-            let mut out = vec![0; 70];
-            down::down_narrow(&stack, &mut out);
-            for out in out {
-                let apart = (f64::from(out) / 128.0 - f64::from(level)).abs();
-                assert!(apart < 0.1, "{count} rows of {level}: {out}");
-            }
+            let is_there = assert_stacked(130, &Axis::whole(old, new), || level);
+            assert!(is_there, "{old} to {new}");
         }
+    }
+    for (old, new) in [(1, 2), (223, 224), (500, 20)] {
+        assert!(
+            !assert_stacked(130, &Axis::whole(old, new), || 0),
+            "{old} to {new}"
+        );
     }
 }
 
@@ -139,8 +149,9 @@ fn pairs_are_there_for_what_is_near_and_not_for_what_is_far() {
         (9000, 224, false, false),
     ] {
         let axis = Axis::whole(from, to);
-        assert_eq!(Pairs::new(&axis).is_some(), is_near);
-        assert_eq!(Eights::new(&axis).is_some(), is_far);
+        let windows = Windows::new(&axis);
+        assert_eq!(Pairs::new(&windows).is_some(), is_near);
+        assert_eq!(Eights::new(&windows).is_some(), is_far);
     }
 }
 

@@ -6,9 +6,11 @@ use multiversion::multiversion;
 use super::{
     Axis, Quad, RGB, Rows, View,
     across::{Columns, across},
-    down::{FEW, down, down_narrow},
+    down::down,
     eights::{self, Eights},
     pairs::{self, Pairs},
+    ramps::Ramps,
+    windows::Windows,
 };
 use crate::imaging::resize::Pixel;
 
@@ -29,11 +31,11 @@ pub(in crate::imaging) struct Lines<'a> {
 enum Way<'a> {
     /// In numbers of 16 bits.
     Narrow {
-        rows: Rows<'a, u16>,
+        rows: Ramps<'a>,
         columns: Narrow,
         sums: Vec<i16>,
     },
-    /// On other processors, and where a pixel is made of many.
+    /// On other processors, and where a pixel is made of many or rows do not shrink.
     Floats {
         rows: Rows<'a, i16>,
         columns: Columns,
@@ -51,8 +53,9 @@ enum Narrow {
 
 impl Narrow {
     fn new(axis: &Axis) -> Option<Self> {
-        let near = Pairs::new(axis).map(Self::Near);
-        near.or_else(|| Eights::new(axis).map(Self::Far))
+        let windows = Windows::new(axis);
+        let near = Pairs::new(&windows).map(Self::Near);
+        near.or_else(|| Eights::new(&windows).map(Self::Far))
     }
 
     fn reach(&self) -> usize {
@@ -67,8 +70,8 @@ impl Narrow {
 pub(in crate::imaging) fn lines<'a>(picture: &'a RgbImage, view: &View) -> Lines<'a> {
     let stride = picture.width() as usize * RGB;
     let quick = pairs::are_quick()
-        .then(|| Rows::new(picture.as_raw(), stride, &view.rows))
-        .filter(|rows| rows.most() <= FEW)
+        .then(|| Ramps::new(picture.as_raw(), stride, &view.rows))
+        .flatten()
         .and_then(|rows| Some((rows, Narrow::new(&view.columns)?)));
     let way = match quick {
         Some((rows, columns)) => Way::Narrow {
@@ -101,7 +104,7 @@ impl Lines<'_> {
                 columns,
                 sums,
             } => {
-                down_narrow(&rows.next()?, sums);
+                rows.next(sums)?;
                 match columns {
                     Narrow::Near(pairs) => pairs::weigh(sums, pairs, &mut self.pixels),
                     Narrow::Far(eights) => eights::weigh(sums, eights, &mut self.pixels),

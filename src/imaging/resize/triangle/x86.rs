@@ -7,9 +7,9 @@ use bytemuck::must_cast;
 use super::{
     Quad, RGB,
     across::{Columns, Register, WINDOW, WINDOW_TAPS},
-    down::{self, CACHE_LINE, FEW, Stack},
     eights::{self, EIGHT, Eights},
     pairs::{self, BITS, HALF, Pairs},
+    ramps::{self, Block, Rows, Weights},
     whole::BLOCK,
 };
 use crate::imaging::resize::Pixel;
@@ -142,7 +142,8 @@ fn eights_of<const COUNT: usize>(line: &[i16], eights: &Eights, out: &mut [[Pixe
                     let window = samples[RGB * EIGHT * at..].first_chunk::<{ pairs::WINDOW }>();
                     if let Some(&window) = window {
                         let eight = _mm512_permutexvar_epi8(shuffle, must_cast(window));
-                        *sum = _mm512_dpwssd_epi32(*sum, eight, must_cast(weights.0));
+                        let weights = _mm512_broadcast_i32x4(must_cast(*weights));
+                        *sum = _mm512_dpwssd_epi32(*sum, eight, weights);
                     }
                 }
             }
@@ -164,78 +165,52 @@ fn eights_of<const COUNT: usize>(line: &[i16], eights: &Eights, out: &mut [[Pixe
 /// Samples that a register of bytes holds.
 const BYTES: usize = 64;
 
-/// [`narrow`](super::down::narrow): samples are brought to the upper halves of 16 bits, and of the products the upper halves
-/// are kept.
+/// [`portable`](super::ramps::portable), a register of 32 samples at a time.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn down_narrow(stack: &Stack<'_, u16>, out: &mut [i16]) {
-    match stack.weights.len() {
-        2 => rows_of::<2>(stack, out),
-        3 => rows_of::<3>(stack, out),
-        4 => rows_of::<4>(stack, out),
-        5 => rows_of::<5>(stack, out),
-        6 => rows_of::<6>(stack, out),
-        _ => rows_of::<0>(stack, out),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-fn rows_of<const ROWS: usize>(stack: &Stack<'_, u16>, out: &mut [i16]) {
-    let stride = stack.stride;
-    let Some(last) = stride.checked_sub(2 * BYTES) else {
-        return down::narrow(stack, out);
-    };
-    let count = if ROWS == 0 { stack.weights.len() } else { ROWS };
-    let source = &stack.source[..count * stride];
+pub(super) fn weigh_ramps(rows: &Rows<'_>, rising: &mut [Block], out: &mut [i16]) {
+    let Weights { fall, rise, shifts } = rows.segment.weights;
     // Two of a weight, which a load repeats as often as it takes.
-    let mut twice = [0; FEW];
-    for (twice, weight) in twice.iter_mut().zip(stack.weights) {
-        *twice = i32::from(*weight as i16) << 16 | i32::from(*weight);
-    }
-    let zero = _mm512_setzero_si512();
-    // Unpacking takes turns between the halves of each 16 bytes.
-    let order = [
-        _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
-        _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15),
-    ];
-    let start = _mm512_set1_epi16(down::half(count) as i16);
-    // A little of what the next line needs with each block: while it comes, the blocks go on.
-    let blocks = stride.div_ceil(2 * BYTES);
-    let part = stack.ahead.len().div_ceil(blocks).max(1);
-    let mut ahead = stack.ahead.chunks(part.next_multiple_of(CACHE_LINE));
-    let mut at = 0;
-    loop {
-        down::read(ahead.next().unwrap_or_default());
-        // They are read for each block: once the compiler widens them before the loop, it no longer sees that the upper half
-        // of a product is one instruction.
-        let weights = black_box(&twice);
-        let mut sums = [[start; 2]; 2];
-        for (row, &weight) in weights[..count].iter().enumerate() {
-            if let Some(&samples) = source[row * stride + at..].first_chunk::<{ 2 * BYTES }>() {
-                let samples: [__m512i; 2] = must_cast(samples);
-                let weight = _mm512_set1_epi32(weight);
-                for (sums, samples) in sums.iter_mut().zip(samples) {
-                    let upper = [
-                        _mm512_unpacklo_epi8(zero, samples),
-                        _mm512_unpackhi_epi8(zero, samples),
-                    ];
-                    for (sum, upper) in sums.iter_mut().zip(upper) {
-                        *sum = _mm512_add_epi16(*sum, _mm512_mulhi_epu16(upper, weight));
-                    }
+    let twice = |weight| i32::from(weight as i16) << 16 | i32::from(weight);
+    let weights = [fall, rise].map(|weights: [u16; 2]| weights.map(twice));
+    let beyond = _mm512_set1_epi16(rows.segment.beyond as i16);
+    let [sum_by, ramp_by] = shifts.map(|shift| _mm_cvtsi32_si128(shift as i32));
+    for (at, rising) in rows.blocks().zip(rising) {
+        let (mut sums, mut ramps) = ([_mm512_setzero_si512(); 4], [_mm512_setzero_si512(); 4]);
+        for row in 0..rows.segment.count {
+            if let Some(&samples) = rows.samples(row, at) {
+                let samples: [__m256i; 4] = must_cast(samples);
+                for ((sum, ramp), samples) in sums.iter_mut().zip(&mut ramps).zip(samples) {
+                    *sum = _mm512_add_epi16(*sum, _mm512_cvtepu8_epi16(samples));
+                    *ramp = _mm512_add_epi16(*ramp, *sum);
                 }
             }
         }
-        if let Some(out) = out[at..].first_chunk_mut::<{ 2 * BYTES }>() {
-            *out = must_cast(sums.map(|sums| {
-                let [low, high] = sums.map(|sum| _mm512_srli_epi16::<1>(sum));
-                order.map(|order| _mm512_permutex2var_epi64(low, order, high))
-            }));
+        // They are read for each block: once the compiler widens them before the loop, it no longer sees that the upper half
+        // of a product is one instruction.
+        let [fall, rise] = black_box(&weights);
+        let [fall_ramp, fall_sum] = [_mm512_set1_epi32(fall[0]), _mm512_set1_epi32(fall[1])];
+        let [rise_sum, rise_ramp] = [_mm512_set1_epi32(rise[0]), _mm512_set1_epi32(rise[1])];
+        let mut above: [__m512i; 4] = must_cast(rising.0);
+        if let Some(out) = out[at..].first_chunk_mut() {
+            let mut levels = [_mm512_setzero_si512(); 4];
+            let blocks = levels
+                .iter_mut()
+                .zip(&mut above)
+                .zip(sums.iter().zip(ramps));
+            for ((level, rising), (&sum, ramp)) in blocks {
+                let ramp = _mm512_add_epi16(ramp, _mm512_mullo_epi16(sum, beyond));
+                let (sum, ramp) = (
+                    _mm512_sll_epi16(sum, sum_by),
+                    _mm512_sll_epi16(ramp, ramp_by),
+                );
+                let upper = |sums, weights| _mm512_mulhi_epu16(sums, weights);
+                let falling = _mm512_sub_epi16(upper(ramp, fall_ramp), upper(sum, fall_sum));
+                *level = _mm512_add_epi16(*rising, falling);
+                *rising = _mm512_sub_epi16(upper(sum, rise_sum), upper(ramp, rise_ramp));
+            }
+            *out = must_cast::<_, [i16; ramps::BLOCK]>(levels);
         }
-        if at == last {
-            break;
-        }
-        // The last block has some samples of the one before it.
-        at = last.min(at + 2 * BYTES);
+        rising.0 = must_cast(above);
     }
 }
