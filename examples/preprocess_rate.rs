@@ -23,6 +23,10 @@ use facescan::imaging::{
 };
 use image::{Rgb, RgbImage};
 
+/// The program's, which begins large memory at a line of the caches.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const SIDES: [u32; 2] = [224, 384];
 const BATCHES: [usize; 3] = [8, 16, 32];
 /// How long a turn is.
