@@ -43,10 +43,10 @@ pub(super) const SHUFFLE: [u8; 2 * WINDOW] = {
 };
 
 impl Eights {
-    /// `None` where pixels are made of too many for weights of 16 bits.
+    /// `None` without pixels, and where they are made of too many for weights of 16 bits.
     pub(super) fn new(windows: &Windows<i16>) -> Option<Self> {
         let most = windows.most();
-        if most > FEW {
+        if !(1..=FEW).contains(&most) {
             return None;
         }
         let count = most.div_ceil(EIGHT);

@@ -1,26 +1,31 @@
-//! Weighing the rows of a picture that shrinks, each read once, in numbers of 16 bits.
+//! Weighing the rows of a picture that does not grow, each read once, in numbers of 16 bits.
 //!
 //! From the centre of a line to that of the next one the weights of the rows fall evenly to nothing for the upper line, and rise
 //! as evenly for the lower one. So both are made of the same two sums over the rows in between: their plain one, and their ramp,
 //! in which the last row counts once, the one before it twice, and so on. Both take nothing but additions: the ramp is the sum
 //! of the plain sums so far.
 
+use std::ops::RangeInclusive;
+
 use multiversion::{multiversion, target::match_target};
 
 use super::across::Register;
 use crate::imaging::{cache, resize::view::Axis};
 
-/// Fractional bits of the levels: at most 255 · 2⁶.
+/// Fractional bits of the levels: 0 to 255 · 2⁶, give or take what is cut from products.
 pub(super) const NARROW_BITS: u32 = 6;
 
-/// Samples that are summed at a time, few enough for registers.
+/// How many rows there may be for a line: the ramp of 22 rows of 255 is the largest that fits 16 bits.
+const SCALES: RangeInclusive<f64> = 1.0..=22.0;
+
+/// Samples that are summed at a time, few enough for the registers of AVX-512.
 pub(super) const BLOCK: usize = 128;
 
 /// Samples of a block in numbers of 16 bits.
 pub(super) type Block = Register<[u16; BLOCK]>;
 
 /// The rows between the centres of two lines.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Segment {
     first: usize,
     pub(super) count: usize,
@@ -30,7 +35,7 @@ pub(super) struct Segment {
 }
 
 /// What the sums are multiplied by, in 65536ths.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Weights {
     /// For the upper line the ramp, less the sum.
     pub(super) fall: [u16; 2],
@@ -50,8 +55,8 @@ pub(super) struct Ramps<'a> {
 }
 
 impl<'a> Ramps<'a> {
-    /// The rows of a picture of so many samples a row. `None` where it does not shrink, where the sums of many rows do not fit
-    /// their bits, and where rows are short.
+    /// The rows of a picture of so many samples a row. `None` where it grows, where sums or weights do not fit 16 bits, and
+    /// where rows are short.
     pub(super) fn new(source: &'a [u8], stride: usize, axis: &Axis) -> Option<Self> {
         if stride < BLOCK {
             return None;
@@ -75,13 +80,13 @@ impl<'a> Ramps<'a> {
     /// The same by one form of [`weigh`].
     pub(super) fn next_by(
         &mut self,
-        weigh: impl FnOnce(&Rows<'_>, &mut [Block], &mut [i16]),
+        weigh: impl FnOnce(&Part<'_>, &mut [Block], &mut [i16]),
         out: &mut [i16],
     ) -> Option<()> {
         let segment = self.segments.next()?;
         let rows_from = |row: usize| self.source.get(row * self.stride..);
         let next = self.segments.as_slice().first();
-        let rows = Rows {
+        let part = Part {
             source: rows_from(segment.first)?,
             ahead: next.map_or(&[], |next| {
                 rows_from(next.first).map_or(&[], |rows| &rows[..next.count * self.stride])
@@ -89,16 +94,16 @@ impl<'a> Ramps<'a> {
             stride: self.stride,
             segment,
         };
-        weigh(&rows, &mut self.rising, out);
+        weigh(&part, &mut self.rising, out);
         Some(())
     }
 }
 
-/// The segments above, between and below the centres of the lines; `None` where something does not fit.
+/// The segments above, between and below the centres of the lines; `None` where they grow or something does not fit.
 fn segments(axis: &Axis) -> Option<Vec<Segment>> {
     let (old, new) = (f64::from(axis.old), f64::from(axis.new));
     let scale = old / new;
-    if scale < 1.0 {
+    if !SCALES.contains(&scale) {
         return None;
     }
     let slopes: Vec<Slope> = (axis.kept.start..=axis.kept.end)
@@ -147,7 +152,8 @@ struct Slope {
     first: usize,
     count: usize,
     beyond: usize,
-    /// By how much less than a row the lower line's centre lies above that of the row below the last one.
+    /// How far the lower line's centre lies above that of the row below the last one, in rows: less than one. Rows beyond the
+    /// picture count.
     short: f64,
     /// What the weights for the upper line add up to.
     fall: f64,
@@ -176,8 +182,8 @@ impl Slope {
     }
 }
 
-/// The rows of a segment.
-pub(super) struct Rows<'a> {
+/// A segment with its samples.
+pub(super) struct Part<'a> {
     /// Begins with them.
     pub(super) source: &'a [u8],
     /// Those of the next segment.
@@ -186,13 +192,13 @@ pub(super) struct Rows<'a> {
     pub(super) segment: Segment,
 }
 
-impl Rows<'_> {
+impl Part<'_> {
     /// Where each block begins, the last one with some samples of the one before it. A part of the next segment is fetched with
     /// each.
     #[inline(always)]
     pub(super) fn blocks(&self) -> impl Iterator<Item = usize> {
         let last = self.stride - BLOCK;
-        let part = self.segment.count.max(1) * BLOCK;
+        let part = (self.ahead.len() / self.stride).max(1) * BLOCK;
         let mut ahead = self.ahead.chunks(part);
         (0..).step_by(BLOCK).map(move |at| {
             cache::fetch(ahead.next().unwrap_or_default());
@@ -209,21 +215,21 @@ impl Rows<'_> {
 
 /// Ends a line with a segment, and begins the next one.
 #[multiversion(targets = "simd")]
-fn weigh(rows: &Rows<'_>, rising: &mut [Block], out: &mut [i16]) {
+fn weigh(part: &Part<'_>, rising: &mut [Block], out: &mut [i16]) {
     match_target! {
-        "x86_64+avx512f+avx512bw+avx512vbmi" => super::x86::weigh_ramps(rows, rising, out),
-        _ => portable(rows, rising, out),
+        "x86_64+avx512f+avx512bw" => super::x86::weigh_ramps(part, rising, out),
+        _ => portable(part, rising, out),
     }
 }
 
 /// [`weigh`] for any processor.
 #[inline(always)]
-pub(super) fn portable(rows: &Rows<'_>, rising: &mut [Block], out: &mut [i16]) {
-    let Weights { fall, rise, shifts } = rows.segment.weights;
+pub(super) fn portable(part: &Part<'_>, rising: &mut [Block], out: &mut [i16]) {
+    let Weights { fall, rise, shifts } = part.segment.weights;
     let upper = |sum: u16, weight: u16| ((u32::from(sum) * u32::from(weight)) >> 16) as u16;
-    for (at, rising) in rows.blocks().zip(rising) {
+    for (at, rising) in part.blocks().zip(rising) {
         let (mut sum, mut ramp) = ([0; BLOCK], [0; BLOCK]);
-        let samples = (0..rows.segment.count).filter_map(|row| rows.samples(row, at));
+        let samples = (0..part.segment.count).filter_map(|row| part.samples(row, at));
         for samples in samples {
             for ((sum, ramp), sample) in sum.iter_mut().zip(&mut ramp).zip(samples) {
                 *sum += u16::from(*sample);
@@ -231,7 +237,7 @@ pub(super) fn portable(rows: &Rows<'_>, rising: &mut [Block], out: &mut [i16]) {
             }
         }
         for (sum, ramp) in sum.iter().zip(&mut ramp) {
-            *ramp += rows.segment.beyond as u16 * sum;
+            *ramp += part.segment.beyond as u16 * sum;
         }
         let sums = sum.iter().zip(ramp).zip(&mut rising.0);
         for (out, ((sum, ramp), rising)) in out[at..].iter_mut().zip(sums) {

@@ -9,6 +9,10 @@ use super::{
     *,
 };
 
+/// A level in the units of narrow ones, and how many of these there are.
+const ONE: f32 = (1 << ramps::NARROW_BITS) as f32;
+const LEVELS: u16 = 255 * (1 << ramps::NARROW_BITS) + 1;
+
 /// Sixteen random bits, again and again.
 fn noise() -> impl FnMut() -> u16 {
     let mut state = 1u32;
@@ -23,8 +27,8 @@ fn assert_weighed(from: usize, to: usize) {
     let axis = Axis::whole(from as u32, to as u32);
     let columns = Columns::new(&axis);
     let mut next = noise();
-    let narrow: Vec<i16> = (0..from * RGB).map(|_| (next() % 16321) as i16).collect();
-    let mut line: Vec<f32> = narrow.iter().map(|v| f32::from(*v) / 64.0).collect();
+    let narrow: Vec<i16> = (0..from * RGB).map(|_| (next() % LEVELS) as i16).collect();
+    let mut line: Vec<f32> = narrow.iter().map(|v| f32::from(*v) / ONE).collect();
     line.resize(from * RGB + columns.reach(), 0.0);
     let mut ours = vec![[f32::NAN; 16]; to.div_ceil(4)];
     let mut expected = ours.clone();
@@ -91,7 +95,7 @@ fn assert_stacked(stride: usize, axis: &Axis, sample: impl FnMut() -> u8) -> boo
         for (x, ours) in ours[..stride].iter().enumerate() {
             let rows = source.chunks_exact(stride).skip(first).zip(weights);
             let exact: f32 = rows.map(|(row, weight)| f32::from(row[x]) * weight).sum();
-            let apart = (f32::from(*ours) / 64.0 - exact).abs();
+            let apart = (f32::from(*ours) / ONE - exact).abs();
             assert!(apart < 0.1, "{at}: {ours} and {exact}");
         }
     }
@@ -111,12 +115,15 @@ proptest! {
     ) {
         let kept = cut.0.min(new - 1)..new.saturating_sub(cut.1).max(cut.0.min(new - 1) + 1);
         let mut next = noise();
-        assert_stacked(stride, &Axis { old, new, kept }, || (next() >> 8) as u8);
+        let axis = Axis { old, new, kept };
+        let is_there = assert_stacked(stride, &axis, || (next() >> 8) as u8);
+        prop_assert_eq!(is_there, (new..=22 * new).contains(&old), "{:?}", axis);
+        assert_stacked(stride, &axis, || 255);
     }
 }
 
 #[test]
-fn every_scale_up_to_twenty_is_there_and_keeps_a_level() {
+fn scales_from_one_to_twenty_two_are_there_and_keep_a_level() {
     for (old, new) in [
         (1, 1),
         (40, 40),
@@ -125,14 +132,15 @@ fn every_scale_up_to_twenty_is_there_and_keeps_a_level() {
         (224, 223),
         (512, 224),
         (99, 7),
-        (400, 20),
+        (22, 1),
+        (440, 20),
     ] {
         for level in [0, 1, 127, 254, 255] {
             let is_there = assert_stacked(130, &Axis::whole(old, new), || level);
             assert!(is_there, "{old} to {new}");
         }
     }
-    for (old, new) in [(1, 2), (223, 224), (500, 20)] {
+    for (old, new) in [(1, 2), (223, 224), (23, 1), (441, 20)] {
         assert!(
             !assert_stacked(130, &Axis::whole(old, new), || 0),
             "{old} to {new}"
@@ -153,6 +161,14 @@ fn pairs_are_there_for_what_is_near_and_not_for_what_is_far() {
         assert_eq!(Pairs::new(&windows).is_some(), is_near);
         assert_eq!(Eights::new(&windows).is_some(), is_far);
     }
+}
+
+#[test]
+fn an_axis_of_which_nothing_is_kept_has_no_pixels() {
+    let windows = Windows::new(&Axis::whole(64, 0));
+    assert!(Pairs::new(&windows).is_none());
+    assert!(Eights::new(&windows).is_none());
+    assert!(Ramps::new(&[0; 200], 200, &Axis::whole(1, 0)).is_none());
 }
 
 #[test]

@@ -35,7 +35,7 @@ enum Way<'a> {
         columns: Narrow,
         sums: Vec<i16>,
     },
-    /// On other processors, and where a pixel is made of many or rows do not shrink.
+    /// On other processors, and where a pixel is made of many, the picture grows or is only a few pixels wide.
     Floats {
         rows: Rows<'a, i16>,
         columns: Columns,

@@ -9,7 +9,7 @@ use super::{
     across::{Columns, Register, WINDOW, WINDOW_TAPS},
     eights::{self, EIGHT, Eights},
     pairs::{self, BITS, HALF, Pairs},
-    ramps::{self, Block, Rows, Weights},
+    ramps::{self, Block, Part, Weights},
     whole::BLOCK,
 };
 use crate::imaging::resize::Pixel;
@@ -124,7 +124,8 @@ fn eights_of<const COUNT: usize>(line: &[i16], eights: &Eights, out: &mut [[Pixe
     let weights = eights.weights.chunks_exact(BLOCK * count);
     let shuffle = must_cast(eights::SHUFFLE);
     // Packing leaves a channel after the other.
-    let bytes = std::array::from_fn::<u8, BYTES, _>(|i| (BLOCK * (i % 4) + i / 4) as u8);
+    let bytes =
+        std::array::from_fn::<u8, { 2 * pairs::WINDOW }, _>(|i| (BLOCK * (i % 4) + i / 4) as u8);
     let order = must_cast(bytes);
     for ((out, first), weights) in out.iter_mut().zip(&eights.first).zip(weights) {
         let mut levels = [_mm512_setzero_si512(); 4];
@@ -162,23 +163,20 @@ fn eights_of<const COUNT: usize>(line: &[i16], eights: &Eights, out: &mut [[Pixe
     }
 }
 
-/// Samples that a register of bytes holds.
-const BYTES: usize = 64;
-
 /// [`portable`](super::ramps::portable), a register of 32 samples at a time.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn weigh_ramps(rows: &Rows<'_>, rising: &mut [Block], out: &mut [i16]) {
-    let Weights { fall, rise, shifts } = rows.segment.weights;
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn weigh_ramps(part: &Part<'_>, rising: &mut [Block], out: &mut [i16]) {
+    let Weights { fall, rise, shifts } = part.segment.weights;
     // Two of a weight, which a load repeats as often as it takes.
     let twice = |weight| i32::from(weight as i16) << 16 | i32::from(weight);
     let weights = [fall, rise].map(|weights: [u16; 2]| weights.map(twice));
-    let beyond = _mm512_set1_epi16(rows.segment.beyond as i16);
+    let beyond = _mm512_set1_epi16(part.segment.beyond as i16);
     let [sum_by, ramp_by] = shifts.map(|shift| _mm_cvtsi32_si128(shift as i32));
-    for (at, rising) in rows.blocks().zip(rising) {
+    for (at, rising) in part.blocks().zip(rising) {
         let (mut sums, mut ramps) = ([_mm512_setzero_si512(); 4], [_mm512_setzero_si512(); 4]);
-        for row in 0..rows.segment.count {
-            if let Some(&samples) = rows.samples(row, at) {
+        for row in 0..part.segment.count {
+            if let Some(&samples) = part.samples(row, at) {
                 let samples: [__m256i; 4] = must_cast(samples);
                 for ((sum, ramp), samples) in sums.iter_mut().zip(&mut ramps).zip(samples) {
                     *sum = _mm512_add_epi16(*sum, _mm512_cvtepu8_epi16(samples));
