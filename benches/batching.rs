@@ -3,16 +3,13 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use facescan::{
-    clock::SystemClock,
-    inference::{
-        backend::fake::FakeBackend,
-        engine::{Engine, EngineParts, Grouping, Sessions, Sizes},
-        operation::Operation,
-        tensor::{Signature, Tensor},
-    },
-    pool::CpuPool,
-    telemetry::metrics::Metrics,
+use facescan::telemetry::metrics::Metrics;
+use facescan_clock::SystemClock;
+use facescan_inference::pool::CpuPool;
+use facescan_inference::{
+    backend::fake::FakeBackend,
+    engine::{Engine, EngineParts, Grouping, Sessions, Sizes},
+    tensor::{Signature, Tensor},
 };
 
 const ROW: [usize; 1] = [16];
@@ -46,7 +43,7 @@ fn engine() -> Engine {
         usual_row_len: ROW[0],
         pool: Arc::new(CpuPool::new(two).expect("threads")),
         clock: Arc::new(SystemClock::start()),
-        metrics: Metrics::default().engine(Operation::FaceEmbedding),
+        metrics: Metrics::default().engine("face_embedding"),
     })
 }
 

@@ -4,15 +4,13 @@
 use std::{hint::black_box, path::Path};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use facescan::{
-    imaging::{
-        decode::{DecodeOptions, decode},
-        geometry::BBox,
-        limits::Limits,
-        tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into, preprocess_into},
-        warp::{ALIGNED_SIDE, align_face},
-    },
-    pipeline::heads::{Candidate, nms},
+use facescan::pipeline::heads::{Candidate, nms};
+use facescan_imaging::{
+    decode::{DecodeOptions, decode},
+    geometry::BBox,
+    limits::Limits,
+    tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into, preprocess_into},
+    warp::{ALIGNED_SIDE, align_face},
 };
 use image::{Rgb, RgbImage};
 

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use facescan::imaging::{
+use facescan_imaging::{
     decode::{DecodeOptions, decode_within},
     memory::PixelMemory,
     preprocess::{Layout, Preprocess},

@@ -9,16 +9,7 @@ use anyhow::Context;
 
 use crate::{
     admission::{Admission, Budgets, gate::Gate},
-    clock::Clock,
     config::Config,
-    imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory},
-    inference::{
-        backend::Backend,
-        device::Devices,
-        operation::Operation,
-        pictures,
-        registry::{ModelSpec, Registry},
-    },
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
         intake::Intake,
@@ -28,10 +19,19 @@ use crate::{
         Pipeline, detect::Detector, embed::Embedder, encode::Encoder, enhance::Finishing, process,
         quality::Grader, stored::model_file,
     },
-    pool::CpuPool,
-    store::{self, Model, Store, StoreError, StoreSettings},
     telemetry::metrics::Metrics,
 };
+use facescan_clock::Clock;
+use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
+use facescan_inference::pool::CpuPool;
+use facescan_inference::{
+    backend::Backend,
+    device::Devices,
+    operation::Operation,
+    pictures,
+    registry::{ModelSpec, Registry},
+};
+use facescan_store::{self, Model, Store, StoreError, StoreSettings};
 
 use models::{Connected, Loader, Places};
 
@@ -91,7 +91,10 @@ impl App {
         fetcher: Option<Arc<dyn Fetcher>>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
-        let registry = Registry::load(config.models.registry.as_deref(), &config.preprocess)?;
+        let registry = Registry::load(
+            config.models.registry.as_deref(),
+            &config.preprocess.resize_defaults(),
+        )?;
         let metrics = Metrics::default();
         let pool =
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?;
@@ -256,7 +259,7 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
     };
-    let store = store::connect(&settings)
+    let store = facescan_store::connect(&settings)
         .await
         .context("opening the database")?;
     Ok(store)

@@ -11,9 +11,9 @@ use clap::{Parser, Subcommand};
 use crate::{
     config::{Config, Provenance, Sources},
     http,
-    inference::registry::Registry,
     pipeline::options::ScanKind,
 };
+use facescan_inference::registry::Registry;
 
 pub mod bench;
 pub mod config;
@@ -162,7 +162,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Result<ExitCode> {
-    let registry = Registry::load(config.models.registry.as_deref(), &config.preprocess)?;
+    let registry = Registry::load(
+        config.models.registry.as_deref(),
+        &config.preprocess.resize_defaults(),
+    )?;
     let verifying = matches!(command, models::ModelsCommand::Verify { .. });
     let (models_dir, shipped_dir) = (&config.models.dir, &config.runtime.shipped_dir);
     match models::run(command, &registry, models_dir, shipped_dir) {

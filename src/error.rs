@@ -2,14 +2,11 @@
 
 use thiserror::Error;
 
-use crate::{
-    admission::Full,
-    imaging::{decode::DecodeError, encode::EncodeError},
-    inference::engine::EngineError,
-    pipeline::heads::HeadError,
-    pool::PoolError,
-    store::StoreError,
-};
+use crate::{admission::Full, pipeline::heads::HeadError};
+use facescan_imaging::{decode::DecodeError, encode::EncodeError};
+use facescan_inference::engine::EngineError;
+use facescan_inference::pool::PoolError;
+use facescan_store::StoreError;
 
 /// Why a request, or one image of it, got no result.
 #[derive(Debug, Error)]

@@ -9,15 +9,7 @@ use tracing::Instrument;
 
 use crate::{
     admission::{Lane, gate::Gate},
-    clock::Clock,
     error::Error,
-    imaging::{decode::DecodeOptions, memory::PixelMemory},
-    inference::{
-        device::{DeviceState, Devices},
-        health::Fault,
-        operation::Operation,
-        pictures::PictureLane,
-    },
     pipeline::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
         detect::Detector,
@@ -26,9 +18,17 @@ use crate::{
         preprocess::Preprocessing,
         quality::Grader,
     },
-    pool::{CpuPool, Stage},
-    store::Store,
 };
+use facescan_clock::Clock;
+use facescan_imaging::{decode::DecodeOptions, memory::PixelMemory};
+use facescan_inference::pool::{CpuPool, Stage};
+use facescan_inference::{
+    device::{DeviceState, Devices},
+    health::Fault,
+    operation::Operation,
+    pictures::PictureLane,
+};
+use facescan_store::Store;
 
 pub mod answer;
 pub mod budget;

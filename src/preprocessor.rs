@@ -10,7 +10,6 @@ use crate::{
     admission::Lane,
     app::App,
     error::Error,
-    inference::device::DeviceState,
     ingest::{intake::Loaded, source::ImageInput},
     pipeline::{
         answer::ErrorEntry,
@@ -18,6 +17,7 @@ use crate::{
         preprocess::{PreprocessPlan, PreprocessRequest, Row},
     },
 };
+use facescan_inference::device::DeviceState;
 
 /// Where a picture is.
 #[derive(Clone, Debug, PartialEq, Eq)]

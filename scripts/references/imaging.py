@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/imaging: what Pillow, OpenCV, jax and numpy answer for synthetic pictures.
+"""Writes crates/imaging/tests/fixtures: what Pillow, OpenCV, jax and numpy answer for synthetic pictures.
 
 Needs numpy, Pillow, opencv-python-headless and jax; their versions are recorded in reference.json.
 Run it from the repository root. The tests read only its output.
@@ -15,7 +15,7 @@ import numpy as np
 import PIL
 from PIL import Image, ImageEnhance, ImageFilter
 
-OUT = Path("tests/fixtures/imaging")
+OUT = Path("crates/imaging/tests/fixtures")
 TEMPLATE = np.array(
     [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
 )

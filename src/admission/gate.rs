@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::Lane;
-use crate::clock::Clock;
+use facescan_clock::Clock;
 
 /// Bounds how many images are worked on at a time, and so how many are held decoded. Cheap to clone.
 #[derive(Clone)]

@@ -2,23 +2,21 @@
 
 use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
-use crate::{
-    clock::Clock,
-    config::{self, Config},
-    imaging::warp::ALIGNED_SIDE,
-    inference::{
-        backend::{Backend, BackendError, Model, Session},
-        device::{Active, Assignment, CpuProof, Tried, asked_for},
-        engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
-        graphs::{quality, session::GraphModel},
-        operation::Operation,
-        pictures::PictureDevice,
-        place::{Place, Precision, Provider},
-        proof::Proof,
-        registry::{ModelSpec, Registry, Role},
-    },
-    pool::CpuPool,
-    telemetry::metrics::Metrics,
+use crate::{config::Config, telemetry::metrics::Metrics};
+use facescan_clock::Clock;
+use facescan_imaging::warp::ALIGNED_SIDE;
+use facescan_inference::pool::CpuPool;
+use facescan_inference::{
+    accelerator::Accelerator,
+    backend::{Backend, BackendError, Model, Session},
+    device::{Active, Assignment, CpuProof, Tried},
+    engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
+    graphs::{quality, session::GraphModel},
+    operation::Operation,
+    pictures::PictureDevice,
+    place::{Place, Precision, Provider},
+    proof::Proof,
+    registry::{ModelSpec, Registry, Role},
 };
 
 mod cpu;
@@ -200,14 +198,14 @@ impl Loader<'_> {
         operation: Operation,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
-        self.assign_to(operation, asked_for(&self.config.devices, operation), find)
+        self.assign_to(operation, self.config.devices.requested(operation), find)
     }
 
     /// Finds the device that is asked for, if one is.
     fn assign_to<T: OnDevice>(
         &self,
         operation: Operation,
-        asked: Option<(config::Backend, u32)>,
+        asked: Option<(Accelerator, u32)>,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
         let (requested, found) = match asked {
@@ -248,7 +246,7 @@ impl Loader<'_> {
             usual_row_len: subject.row_shape.iter().product(),
             pool: Arc::clone(self.pool),
             clock: Arc::clone(self.clock),
-            metrics: self.metrics.engine(operation),
+            metrics: self.metrics.engine(operation.name()),
         })
     }
 

@@ -12,13 +12,13 @@ use comfy_table::{Table, presets::NOTHING};
 use super::runtime::{backend, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
-    clock::SystemClock,
     config::{Config, Provenance},
-    inference::{
-        device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, Tried},
-        place::{Place, Precision},
-        proof::prove_place,
-    },
+};
+use facescan_clock::SystemClock;
+use facescan_inference::{
+    device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, Tried},
+    place::{Place, Precision},
+    proof::prove_place,
 };
 
 /// How to print it.

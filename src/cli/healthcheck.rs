@@ -9,7 +9,8 @@ use std::{
 use anyhow::Context;
 
 use super::runtime::tokio_runtime;
-use crate::{config::Config, tls};
+use crate::config::Config;
+use facescan_outbound::tls;
 
 /// Longest that a server may take to say whether it is ready.
 const PATIENCE: Duration = Duration::from_secs(5);

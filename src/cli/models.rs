@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use comfy_table::{ContentArrangement, Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde_json::{Value, json};
 
-use crate::inference::{
+use facescan_inference::{
     prepare::{PrepareError, PreparedModel, prepare},
     registry::{FileState, ModelSpec, Registry, Role},
 };

@@ -15,13 +15,13 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
-    imaging::{
-        decode::decode,
-        preprocess::{Preprocess, Profile},
-    },
     pipeline::preprocess::Filling,
 };
 use differences::Differences;
+use facescan_imaging::{
+    decode::decode,
+    preprocess::{Preprocess, Profile},
+};
 
 mod differences;
 
@@ -68,7 +68,7 @@ pub fn run(
     start_quiet_logs(&config, provenance)?;
     // Nothing is kept, so no file may appear.
     config.database.url = Some("sqlite::memory:".to_owned().into());
-    let sides = 1..=crate::config::LONGEST_SIDE;
+    let sides = 1..=facescan_imaging::preprocess::LONGEST_SIDE;
     anyhow::ensure!(
         sides.contains(&args.height) && sides.contains(&args.width),
         "--height and --width: must be from 1 to {}",

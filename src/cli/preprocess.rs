@@ -21,15 +21,15 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Dtype, Provenance},
-    imaging::{
-        npy,
-        preprocess::{Layout, Mode, Profile},
-    },
     pipeline::{
         answer::ErrorEntry,
         preprocess::{PreprocessPlan, PreprocessRequest},
     },
     preprocessor::Preprocessor,
+};
+use facescan_imaging::{
+    npy,
+    preprocess::{Layout, Mode, Profile},
 };
 
 /// Bytes that are kept for the head, whose length is not known before the last row.

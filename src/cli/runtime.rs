@@ -6,11 +6,11 @@ use anyhow::Context;
 
 use crate::{
     app::App,
-    clock::SystemClock,
     config::{Config, Origin, Provenance},
-    inference::backend::{Backend, ort::OrtBackend, several::Several},
     telemetry::logging,
 };
+use facescan_clock::SystemClock;
+use facescan_inference::backend::{Backend, ort::OrtBackend, several::Several};
 
 /// Starts the logs as the settings say.
 ///

@@ -1,8 +1,12 @@
 //! Which operations run on an accelerator, and on which.
 
-use std::{fmt, num::NonZeroU64, time::Duration};
+use std::{num::NonZeroU64, time::Duration};
 
-use serde::{Deserialize, Serialize, de::IntoDeserializer};
+use facescan_inference::{
+    accelerator::{Accelerator, AcceleratorName},
+    operation::Operation,
+};
+use serde::{Deserialize, Serialize};
 
 use super::rule::{Kind, Rule};
 
@@ -25,7 +29,7 @@ pub struct Devices {
     /// Whether whole pictures are embedded on the accelerator.
     pub image_embedding: Option<bool>,
     /// Which accelerator.
-    pub backend: Backend,
+    pub backend: Accelerator,
     /// Which of several, by its number.
     pub device_id: u32,
     /// Most device memory to use, in GiB; `None` leaves it to the backend.
@@ -33,17 +37,17 @@ pub struct Devices {
     /// Most images or faces in one batch.
     pub batch_size: usize,
     /// Where faces are found, in the place of `backend` and `device_id`.
-    pub face_detection_on: Option<DeviceName>,
+    pub face_detection_on: Option<AcceleratorName>,
     /// Where faces are embedded.
-    pub face_embedding_on: Option<DeviceName>,
+    pub face_embedding_on: Option<AcceleratorName>,
     /// Where pictures are resized, normalised and cropped.
-    pub image_processing_on: Option<DeviceName>,
+    pub image_processing_on: Option<AcceleratorName>,
     /// Where pictures are enhanced.
-    pub image_enhancement_on: Option<DeviceName>,
+    pub image_enhancement_on: Option<AcceleratorName>,
     /// Where quality is measured.
-    pub quality_checks_on: Option<DeviceName>,
+    pub quality_checks_on: Option<AcceleratorName>,
     /// Where whole pictures are embedded.
-    pub image_embedding_on: Option<DeviceName>,
+    pub image_embedding_on: Option<AcceleratorName>,
     /// Runs in a row that fail before a device is let alone.
     pub failures_to_trip: u32,
     /// How long it is let alone the first time.
@@ -72,6 +76,25 @@ impl Devices {
 }
 
 impl Devices {
+    /// Where the settings ask an operation to run. `None` is the CPU: the toggle is off, or the CPU is asked for by
+    /// name.
+    pub fn requested(&self, operation: Operation) -> Option<(Accelerator, u32)> {
+        let toggles = self.toggles();
+        let (is_on, own) = match operation {
+            Operation::FaceDetection => (toggles.face_detection, self.face_detection_on),
+            Operation::FaceEmbedding => (toggles.face_embedding, self.face_embedding_on),
+            Operation::ImageProcessing => (toggles.image_processing, self.image_processing_on),
+            Operation::ImageEnhancement => (toggles.image_enhancement, self.image_enhancement_on),
+            Operation::QualityChecks => (toggles.quality_checks, self.quality_checks_on),
+            Operation::ImageEmbedding => (toggles.image_embedding, self.image_embedding_on),
+        };
+        let accelerator = own.map_or(self.backend, |own| own.backend);
+        let index = own.and_then(|own| own.index).unwrap_or(self.device_id);
+        // The CPU for all is the CPU whatever else is set.
+        let is_cpu = self.backend == Accelerator::Cpu || accelerator == Accelerator::Cpu;
+        (is_on && !is_cpu).then_some((accelerator, index))
+    }
+
     /// The memory limit in bytes.
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit_gb
@@ -97,43 +120,6 @@ impl Devices {
     }
 }
 
-/// An accelerator by name, with its number where that is not `devices.device_id`: `cuda` or `cuda:1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct DeviceName {
-    /// What it is.
-    pub backend: Backend,
-    /// Which of several.
-    pub index: Option<u32>,
-}
-
-impl TryFrom<String> for DeviceName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let unreadable = || format!("`{text}` is no device");
-        let (name, index) = match text.split_once(':') {
-            Some((name, index)) => (name, Some(index.parse().map_err(|_| unreadable())?)),
-            None => (text.as_str(), None),
-        };
-        let name: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
-            name.into_deserializer();
-        Ok(Self {
-            backend: Backend::deserialize(name).map_err(|_| unreadable())?,
-            index,
-        })
-    }
-}
-
-impl From<DeviceName> for String {
-    fn from(name: DeviceName) -> Self {
-        match name.index {
-            Some(index) => format!("{}:{index}", name.backend),
-            None => name.backend.to_string(),
-        }
-    }
-}
-
 /// Whether each operation asks for the accelerator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Toggles {
@@ -149,59 +135,6 @@ pub struct Toggles {
     pub quality_checks: bool,
     /// Embedding whole pictures.
     pub image_embedding: bool,
-}
-
-/// An accelerator, or how to choose one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// The first that passes its self-test.
-    Auto,
-    /// NVIDIA CUDA.
-    Cuda,
-    /// AMD ROCm, which ONNX Runtime drives through MIGraphX.
-    Rocm,
-    /// Apple Metal, through libtorch where it is built in, else through CoreML.
-    Mps,
-    /// No accelerator.
-    Cpu,
-    /// AMD MIGraphX.
-    Migraphx,
-    /// Apple CoreML.
-    Coreml,
-    /// Intel OpenVINO.
-    Openvino,
-    /// WebGPU.
-    Webgpu,
-    /// NVIDIA TensorRT.
-    Tensorrt,
-    /// libtorch, on what it finds.
-    Torch,
-}
-
-impl Backend {
-    /// The name in the configuration, such as `cuda`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Cuda => "cuda",
-            Self::Rocm => "rocm",
-            Self::Mps => "mps",
-            Self::Cpu => "cpu",
-            Self::Migraphx => "migraphx",
-            Self::Coreml => "coreml",
-            Self::Openvino => "openvino",
-            Self::Webgpu => "webgpu",
-            Self::Tensorrt => "tensorrt",
-            Self::Torch => "torch",
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 const DEVICE: &str =
@@ -280,3 +213,66 @@ pub(super) const RULES: &[Rule] = &[
         |c| c.devices.check_every <= 1_000_000_000,
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::{Config, Sources};
+
+    fn asked(settings: &[(&str, &str)]) -> Vec<Option<(Accelerator, u32)>> {
+        let environment: BTreeMap<String, String> = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let sources = Sources {
+            environment,
+            ..Sources::default()
+        };
+        let devices = Config::load(&sources).unwrap().0.devices;
+        Operation::ALL
+            .into_iter()
+            .map(|operation| devices.requested(operation))
+            .collect()
+    }
+
+    #[test]
+    fn without_toggles_everything_is_asked_of_the_cpu() {
+        assert_eq!(asked(&[("GPU_BACKEND", "cuda")]), [None; 6]);
+    }
+
+    #[test]
+    fn a_toggle_asks_for_the_device_and_one_of_its_own_wins() {
+        let asked = asked(&[
+            ("ALL_GPU", "1"),
+            ("FACE_EMBEDDING_GPU", "0"),
+            ("GPU_BACKEND", "cuda"),
+            ("GPU_DEVICE_ID", "2"),
+            ("FACESCAN__DEVICES__IMAGE_PROCESSING_ON", "webgpu"),
+            ("FACESCAN__DEVICES__IMAGE_ENHANCEMENT_ON", "cuda:5"),
+            ("FACESCAN__DEVICES__QUALITY_CHECKS_ON", "cpu"),
+        ]);
+        assert_eq!(
+            asked,
+            [
+                Some((Accelerator::Cuda, 2)),
+                None,
+                Some((Accelerator::Webgpu, 2)),
+                Some((Accelerator::Cuda, 5)),
+                None,
+                Some((Accelerator::Cuda, 2)),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_cpu_for_all_is_the_cpu_whatever_else_is_set() {
+        let asked = asked(&[
+            ("ALL_GPU", "1"),
+            ("GPU_BACKEND", "cpu"),
+            ("FACESCAN__DEVICES__FACE_DETECTION_ON", "cuda:1"),
+        ]);
+        assert_eq!(asked, [None; 6]);
+    }
+}

@@ -1,13 +1,11 @@
 //! Defaults of the preprocessing options.
 
+use facescan_inference::registry::ResizeDefaults;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::rule::{Kind, Rule};
-use crate::imaging::preprocess::{Layout, Mode, Profile};
-
-/// Longest side of a preprocessed picture.
-pub const LONGEST_SIDE: u32 = 8192;
+use facescan_imaging::preprocess::{LONGEST_SIDE, Layout, Mode, Profile};
 
 /// Section `preprocess`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -80,6 +78,15 @@ impl Platform {
 }
 
 impl Preprocess {
+    /// How the images of an encoder are resized where its registry entry does not say.
+    pub fn resize_defaults(&self) -> ResizeDefaults {
+        ResizeDefaults {
+            profile: self.profile,
+            mode: self.mode,
+            pad: self.pad,
+        }
+    }
+
     /// What is asked for: `platform`, or else `use_gpu`.
     pub fn asked(&self) -> Platform {
         self.platform.unwrap_or(if self.use_gpu {

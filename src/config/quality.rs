@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Kind, Rule};
-use crate::imaging::quality::acceptance::Preset;
+use facescan_imaging::quality::acceptance::Preset;
 
 /// Section `quality`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -20,9 +20,8 @@ use self::{
     ticket::{Admitted, Ticket, lane_of},
     whole::body,
 };
-use crate::{
-    error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned, pool::Stage,
-};
+use crate::{error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned};
+use facescan_inference::pool::Stage;
 
 /// Longest option in a part of its own, in bytes.
 const LONGEST_TEXT: usize = 1 << 16;

@@ -11,11 +11,8 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{
-    config::EnhancedFormat,
-    error::Error,
-    pool::{CpuPool, Stage},
-};
+use crate::{config::EnhancedFormat, error::Error};
+use facescan_inference::pool::{CpuPool, Stage};
 
 /// How the caller wants the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,11 +15,11 @@ use crate::{
         Full, Lane,
         room::{Room, Taken},
     },
-    clock::Clock,
     config::Config,
     error::Error,
     telemetry::metrics::Metrics,
 };
+use facescan_clock::Clock;
 
 /// Longest URL; the longest that is stored too.
 const LONGEST_URL: usize = 4096;

@@ -11,14 +11,14 @@ use uuid::Uuid;
 use crate::{
     config::EmbeddingFormat,
     error::Error,
-    imaging::{format::Format, quality::PictureQuality},
-    inference::device::DeviceState,
     pipeline::{
         options::ScanOptions,
         quality::FaceQuality,
         scan::{Face, Scan},
     },
 };
+use facescan_imaging::{format::Format, quality::PictureQuality};
+use facescan_inference::device::DeviceState;
 
 /// The answer to a request, one result for each image in the order they were sent.
 #[derive(Clone, Debug, Serialize, ToSchema)]

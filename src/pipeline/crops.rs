@@ -4,12 +4,6 @@ use image::RgbImage;
 
 use crate::{
     error::Error,
-    imaging::{
-        encode::{OutputFormat, encode},
-        geometry::Landmarks,
-        warp::align_face,
-    },
-    inference::engine::Pending,
     pipeline::{
         Pipeline,
         embed::Embedder,
@@ -17,6 +11,12 @@ use crate::{
         quality::{Grader, Measuring},
     },
 };
+use facescan_imaging::{
+    encode::{OutputFormat, encode},
+    geometry::Landmarks,
+    warp::align_face,
+};
+use facescan_inference::engine::Pending;
 
 /// What is done with the faces of one picture.
 pub(super) struct Crops<'a> {

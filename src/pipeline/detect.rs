@@ -6,19 +6,19 @@ use image::RgbImage;
 
 use crate::{
     error::Error,
-    imaging::{
-        geometry::{BBox, Landmarks},
-        tensor::{Letterbox, Normalisation, letterbox_into},
-    },
-    inference::{
-        engine::{Engine, Pending, Row, RowOutput},
-        health::Fault,
-        registry::ModelSpec,
-    },
     pipeline::{
         heads::{Candidate, Head, nms},
         options::DetectOptions,
     },
+};
+use facescan_imaging::{
+    geometry::{BBox, Landmarks},
+    tensor::{Letterbox, Normalisation, letterbox_into},
+};
+use facescan_inference::{
+    engine::{Engine, Pending, Row, RowOutput},
+    health::Fault,
+    registry::ModelSpec,
 };
 
 pub(crate) use letterboxing::Pixels;

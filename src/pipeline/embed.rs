@@ -4,14 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use image::RgbImage;
 
-use crate::{
-    error::Error,
-    imaging::tensor::{Normalisation, fill_row},
-    inference::{
-        engine::{Engine, Pending},
-        health::Fault,
-        registry::ModelSpec,
-    },
+use crate::error::Error;
+use facescan_imaging::tensor::{Normalisation, fill_row};
+use facescan_inference::{
+    engine::{Engine, Pending},
+    health::Fault,
+    registry::ModelSpec,
 };
 
 /// Faces of one picture that are in work at a time, at least.

@@ -10,20 +10,6 @@ use crate::{
     admission::Lane,
     config::{Config, EmbeddingFormat},
     error::Error,
-    imaging::{
-        decode::decode_within,
-        preprocess::{Layout, Preprocess},
-        tensor::ChannelOrder,
-    },
-    inference::{
-        engine::{Engine, Pending, RowOutput},
-        health::Fault,
-        operation::Operation,
-        pictures::PictureLane,
-        place::Provider,
-        registry::{ModelSpec, Pooling},
-        tensor::Tensor,
-    },
     pipeline::{
         Held, Pipeline,
         answer::{EmbeddingAnswer, ImageInfo, Timings},
@@ -33,6 +19,20 @@ use crate::{
         preprocess::Filling,
         scan::{content_hash, image_info, millis},
     },
+};
+use facescan_imaging::{
+    decode::decode_within,
+    preprocess::{Layout, Preprocess},
+    tensor::ChannelOrder,
+};
+use facescan_inference::{
+    engine::{Engine, Pending, RowOutput},
+    health::Fault,
+    operation::Operation,
+    pictures::PictureLane,
+    place::Provider,
+    registry::{ModelSpec, Pooling},
+    tensor::Tensor,
 };
 
 /// What `/embed` makes vectors of.

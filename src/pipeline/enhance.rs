@@ -14,12 +14,6 @@ use crate::{
     admission::Lane,
     config::{Config, EnhancedFormat},
     error::Error,
-    imaging::{
-        decode::decode_within,
-        encode::{OutputFormat, encode},
-        enhance::{Apply, Begun, EnhanceOptions, Gamma, Step, Upscale},
-    },
-    inference::{operation::Operation, registry::Thresholds},
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
@@ -27,6 +21,12 @@ use crate::{
         scan::{content_hash, image_info, millis},
     },
 };
+use facescan_imaging::{
+    decode::decode_within,
+    encode::{OutputFormat, encode},
+    enhance::{Apply, Begun, EnhanceOptions, Gamma, Step, Upscale},
+};
+use facescan_inference::{operation::Operation, registry::Thresholds};
 
 pub(crate) use finishing::Finishing;
 

@@ -9,10 +9,8 @@ mod nms;
 mod scrfd;
 mod yunet;
 
-use crate::{
-    imaging::geometry::{BBox, Landmarks},
-    inference::{registry::Family, tensor::Tensor},
-};
+use facescan_imaging::geometry::{BBox, Landmarks};
+use facescan_inference::{registry::Family, tensor::Tensor};
 
 pub use nms::{MAX_CANDIDATES, nms};
 

@@ -7,10 +7,10 @@ use crate::{
     admission::Lane,
     config::{Config, Detection, EmbeddingFormat},
     error::Error,
-    imaging::quality::acceptance::Preset,
-    inference::registry::Thresholds,
     pipeline::encode::EmbedKind,
 };
+use facescan_imaging::quality::acceptance::Preset;
+use facescan_inference::registry::Thresholds;
 
 /// Which operation a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -9,15 +9,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Lane,
-    clock::Clock,
-    config::{Config, Dtype, LONGEST_SIDE},
+    config::{Config, Dtype},
     error::Error,
-    imaging::{
-        decode::decode_within,
-        npy,
-        preprocess::{Layout, Mode, Preprocess, Profile},
-    },
-    inference::{device::Assignment, operation::Operation, pictures::PictureLane},
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
@@ -26,6 +19,13 @@ use crate::{
         scan::{content_hash, image_info, millis},
     },
 };
+use facescan_clock::Clock;
+use facescan_imaging::{
+    decode::decode_within,
+    npy,
+    preprocess::{LONGEST_SIDE, Layout, Mode, Preprocess, Profile},
+};
+use facescan_inference::{device::Assignment, operation::Operation, pictures::PictureLane};
 
 pub(crate) use filling::Filling;
 

@@ -11,17 +11,6 @@ use crate::{
     admission::Lane,
     config::Config,
     error::Error,
-    imaging::{
-        crop::{Region, Unmet, mask_box},
-        decode::{decode, decode_within},
-        encode::OutputFormat,
-        preprocess::Profile,
-    },
-    inference::{
-        operation::Operation,
-        pictures::{self, Probe},
-        registry::Thresholds,
-    },
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
@@ -30,7 +19,18 @@ use crate::{
         preprocess::Filling,
         scan::{content_hash, image_info},
     },
-    pool::Stage,
+};
+use facescan_imaging::{
+    crop::{Region, Unmet, mask_box},
+    decode::{decode, decode_within},
+    encode::OutputFormat,
+    preprocess::Profile,
+};
+use facescan_inference::pool::Stage;
+use facescan_inference::{
+    operation::Operation,
+    pictures::{self, Probe},
+    registry::Thresholds,
 };
 
 use blurring::Blurring;

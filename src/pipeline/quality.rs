@@ -4,21 +4,19 @@ use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    error::Error,
-    imaging::{
-        geometry::{BBox, Landmarks},
-        quality::{
-            self, PictureQuality,
-            acceptance::{FaceMeasurements, Preset, Reason, judge},
-            pose::{Pose, pose},
-        },
-        tensor::{ChannelOrder, Normalisation, fill_row},
+use crate::error::Error;
+use facescan_imaging::{
+    geometry::{BBox, Landmarks},
+    quality::{
+        self, PictureQuality,
+        acceptance::{FaceMeasurements, Preset, Reason, judge},
+        pose::{Pose, pose},
     },
-    inference::{
-        engine::{Engine, Pending},
-        health::Fault,
-    },
+    tensor::{ChannelOrder, Normalisation, fill_row},
+};
+use facescan_inference::{
+    engine::{Engine, Pending},
+    health::Fault,
 };
 
 /// Measures pictures on an engine.

@@ -9,14 +9,6 @@ use uuid::Uuid;
 
 use crate::{
     error::Error,
-    imaging::{
-        decode::{Picture, decode_within},
-        geometry::{BBox, Landmarks},
-        phash::perceptual_hash,
-        quality::{self, PictureQuality},
-        warp::ALIGNED_SIDE,
-    },
-    inference::{engine::Pending, operation::Operation, registry::Family},
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, PictureQualityAnswer, Timings},
@@ -27,6 +19,14 @@ use crate::{
         quality::{FaceQuality, Grader, Measuring, Subject},
     },
 };
+use facescan_imaging::{
+    decode::{Picture, decode_within},
+    geometry::{BBox, Landmarks},
+    phash::perceptual_hash,
+    quality::{self, PictureQuality},
+    warp::ALIGNED_SIDE,
+};
+use facescan_inference::{engine::Pending, operation::Operation, registry::Family};
 
 /// What a scan found, before it is written as an answer.
 #[derive(Clone, Debug)]

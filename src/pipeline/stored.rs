@@ -7,7 +7,6 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     error::Error,
-    inference::registry::ModelSpec,
     pipeline::{
         Pipeline,
         answer::ImageInfo,
@@ -15,9 +14,10 @@ use crate::{
         options::{ScanKind, ScanOptions, bounded_text},
         scan::{ContentHash, Face, Scan, content_hash, hex, millis},
     },
-    pool::Stage,
-    store::{self, CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, StoredFace},
 };
+use facescan_inference::pool::Stage;
+use facescan_inference::registry::ModelSpec;
+use facescan_store::{self, CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, StoredFace};
 
 /// Changes whenever the same bytes, models and options could give another answer than before, so
 /// that older stored scans no longer answer.
@@ -169,7 +169,7 @@ impl Pipeline {
                 detector: (!options.aligned)
                     .then(|| model_file(&self.detector.spec))
                     .transpose()?,
-                embedder: (options.kind == ScanKind::Embed).then(|| store::Embedder {
+                embedder: (options.kind == ScanKind::Embed).then(|| facescan_store::Embedder {
                     id: self.embedder.spec.id.clone(),
                     contract: self.embedder.contract.clone(),
                 }),
@@ -216,11 +216,14 @@ impl Pipeline {
             score: face.score,
             landmarks: face.landmarks,
             quality: face.quality.as_ref().map(to_value).transpose()?,
-            embedding: face.embedding.as_ref().map(|embedding| store::Embedding {
-                contract: self.embedder.contract.clone(),
-                norm: embedding.norm,
-                vector: embedding.vector.clone(),
-            }),
+            embedding: face
+                .embedding
+                .as_ref()
+                .map(|embedding| facescan_store::Embedding {
+                    contract: self.embedder.contract.clone(),
+                    norm: embedding.norm,
+                    vector: embedding.vector.clone(),
+                }),
         })
     }
 }
@@ -229,8 +232,8 @@ impl Pipeline {
 ///
 /// # Errors
 /// [`Error::Internal`] when the registry's sha256 is not hex, which its own checks rule out.
-pub fn model_file(spec: &ModelSpec) -> Result<store::ModelFile, Error> {
-    Ok(store::ModelFile {
+pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, Error> {
+    Ok(facescan_store::ModelFile {
         id: spec.id.clone(),
         sha256: hash_from_hex(&spec.sha256)?,
     })

@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::inference::{health::Fault, operation::Operation};
+use facescan_inference::metrics;
 
 /// Seconds, from what a small graph takes to the longest request.
 const SECONDS: [f64; 14] = [
@@ -243,36 +243,30 @@ impl Metrics {
         self.fetch_seconds.observe(elapsed.as_secs_f64());
     }
 
-    /// The metrics of one engine.
-    pub fn engine(&self, operation: Operation) -> EngineMetrics {
-        let labels = OperationLabels {
-            operation: operation.name(),
-        };
-        EngineMetrics {
+    /// The metrics of one operation's engine.
+    pub fn engine(&self, operation: &'static str) -> Arc<dyn metrics::EngineMetrics> {
+        Arc::new(EngineMetrics {
             metrics: self.clone(),
-            labels,
-        }
+            labels: OperationLabels { operation },
+        })
     }
 
-    /// The metrics of one model on a remote server.
-    pub fn remote(&self, model: &str) -> RemoteMetrics {
-        RemoteMetrics {
+    /// The metrics of one model on a remote server, by the server's name of the model.
+    pub fn remote(&self, model: &str) -> Arc<dyn metrics::RemoteMetrics> {
+        Arc::new(RemoteMetrics {
             metrics: self.clone(),
             model: model.to_owned(),
-        }
+        })
     }
 }
 
-/// The metrics of one model on a remote server.
-#[derive(Clone)]
-pub struct RemoteMetrics {
+struct RemoteMetrics {
     metrics: Metrics,
     model: String,
 }
 
-impl RemoteMetrics {
-    /// A run ended, with `ok` or the name of its failure.
-    pub fn ran(&self, outcome: &'static str) {
+impl metrics::RemoteMetrics for RemoteMetrics {
+    fn ran(&self, outcome: &'static str) {
         self.metrics
             .remote_runs
             .get_or_create(&RemoteRunLabels {
@@ -282,8 +276,7 @@ impl RemoteMetrics {
             .inc();
     }
 
-    /// A request is made again.
-    pub fn retried(&self, reason: &'static str) {
+    fn retried(&self, reason: &'static str) {
         self.metrics
             .remote_retries
             .get_or_create(&RemoteRetryLabels {
@@ -294,16 +287,13 @@ impl RemoteMetrics {
     }
 }
 
-/// The metrics of one engine.
-#[derive(Clone)]
-pub struct EngineMetrics {
+struct EngineMetrics {
     metrics: Metrics,
     labels: OperationLabels,
 }
 
-impl EngineMetrics {
-    /// A batch of `rows` rows ran on `device`, such as `cpu` or `cuda`.
-    pub fn ran(&self, device: &'static str, rows: usize, elapsed: Duration) {
+impl metrics::EngineMetrics for EngineMetrics {
+    fn ran(&self, device: &'static str, rows: usize, elapsed: Duration) {
         self.metrics
             .rows
             .get_or_create(&DeviceLabels {
@@ -321,19 +311,17 @@ impl EngineMetrics {
             .observe(elapsed.as_secs_f64());
     }
 
-    /// Rows meant for a device run on the CPU.
-    pub fn fell_back(&self, fault: Fault, rows: usize) {
+    fn fell_back(&self, reason: &'static str, rows: usize) {
         self.metrics
             .fallback_rows
             .get_or_create(&FallbackLabels {
                 operation: self.labels.operation,
-                reason: fault.name(),
+                reason,
             })
             .inc_by(rows as u64);
     }
 
-    /// Rows were taken out because their callers had left.
-    pub fn skipped(&self, rows: usize) {
+    fn skipped(&self, rows: usize) {
         if rows > 0 {
             self.metrics
                 .rows_skipped

@@ -5,11 +5,12 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use facescan::{
     cli,
     config::{
-        Backend, CONFIG_FILE, Config, ConfigError, Dtype, Origin, PREFIX, Platform, Problem,
-        Provenance, SHORT_NAMES, Sources, Toggles,
+        CONFIG_FILE, Config, ConfigError, Dtype, Origin, PREFIX, Platform, Problem, Provenance,
+        SHORT_NAMES, Sources, Toggles,
     },
-    imaging::preprocess::Layout,
 };
+use facescan_imaging::preprocess::Layout;
+use facescan_inference::accelerator::Accelerator;
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
@@ -156,7 +157,7 @@ fn every_short_name_sets_its_setting() {
     assert_eq!(devices.image_processing, Some(false));
     assert_eq!(devices.image_enhancement, Some(false));
     assert_eq!(devices.quality_checks, Some(true));
-    assert_eq!(devices.backend, Backend::Migraphx);
+    assert_eq!(devices.backend, Accelerator::Migraphx);
     assert_eq!(devices.device_id, 3);
     assert_eq!(devices.memory_limit_gb, Some(1.5));
     assert_eq!(devices.batch_size, 16);

@@ -1,7 +1,7 @@
 //! Toggles, devices that are not there, and a real second provider.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use facescan::imaging::decode::{DecodeOptions, decode};
+use facescan_imaging::decode::{DecodeOptions, decode};
 use image::RgbImage;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
-use facescan::imaging::{
+use facescan_imaging::{
     decode::{DecodeOptions, decode},
     preprocess::{Layout, Mode, Preprocess, Profile},
 };

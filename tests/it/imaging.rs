@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use facescan::imaging::decode::{DecodeError, DecodeOptions, Picture, decode};
-use facescan::imaging::quality::{canonical, measure};
+use facescan_imaging::decode::{DecodeError, DecodeOptions, Picture, decode};
+use facescan_imaging::quality::{canonical, measure};
 
 use crate::support::app::{files, testdata};
 

@@ -3,15 +3,13 @@
 
 use std::{path::PathBuf, sync::mpsc, thread, time::Duration};
 
-use facescan::{
-    inference::{
-        backend::{
-            BackendError, Batch, Session,
-            kserve::{Kserve, RemoteSpec, Surroundings},
-        },
-        tensor::Tensor,
+use facescan::telemetry::metrics::Metrics;
+use facescan_inference::{
+    backend::{
+        BackendError, Batch, Session,
+        kserve::{Kserve, RemoteSpec, Surroundings},
     },
-    telemetry::metrics::Metrics,
+    tensor::Tensor,
 };
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -101,7 +99,7 @@ fn surroundings(spec: &RemoteSpec, metrics: &Metrics) -> Surroundings {
     Surroundings {
         rng: fastrand::Rng::with_seed(7),
         first_pause: Duration::ZERO,
-        ..Surroundings::new(Handle::current(), metrics.clone(), token)
+        ..Surroundings::new(Handle::current(), metrics.remote(&spec.model), token)
     }
 }
 

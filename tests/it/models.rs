@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use facescan::inference::{
+use facescan_inference::{
     prepare::{PrepareError, prepare, rewrite},
     registry::{Batch, ModelSpec, Registry},
     tensor::{Port, Signature},

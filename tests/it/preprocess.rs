@@ -11,12 +11,12 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use facescan::{
     config::{Config, Sources},
-    imaging::{
-        decode::{DecodeOptions, decode},
-        preprocess::{Layout, Mode, Preprocess, Profile},
-    },
     pipeline::preprocess::PreprocessRequest,
     preprocessor::{Preprocessor, Source},
+};
+use facescan_imaging::{
+    decode::{DecodeOptions, decode},
+    preprocess::{Layout, Mode, Preprocess, Profile},
 };
 use half::{bf16, f16};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use axum::{
     },
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use facescan::imaging::{
+use facescan_imaging::{
     decode::{DecodeOptions, decode},
     encode::{OutputFormat, encode},
 };

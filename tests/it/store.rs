@@ -7,7 +7,7 @@ mod outage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan::store::{
+use facescan_store::{
     Embedding, ImageFilter, Model, NewScan, PageRequest, SavedScan, Source, Store, StoreError,
     StoredFace,
 };

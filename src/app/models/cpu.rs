@@ -3,16 +3,14 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, OnCpu, Subject, no_session};
-use crate::{
-    config::CpuProvider,
-    inference::{
-        backend::{BackendError, Opening, Session},
-        device::CpuProof,
-        engine::{Reserve, Sessions},
-        place::{Place, Provider},
-        proof::{self, Probe, Proof, Tolerance},
-        registry::ModelSpec,
-    },
+use crate::config::CpuProvider;
+use facescan_inference::{
+    backend::{BackendError, Opening, Session},
+    device::CpuProof,
+    engine::{Reserve, Sessions},
+    place::{Place, Provider},
+    proof::{self, Probe, Proof, Tolerance},
+    registry::ModelSpec,
 };
 
 /// Sessions of one model on the CPU at most.

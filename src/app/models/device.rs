@@ -3,19 +3,17 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, Subject, no_session};
-use crate::{
-    inference::{
-        backend::{BackendError, Opening, Session},
-        breaker::Patience,
-        device::{Tried, asked_for},
-        engine::DeviceParts,
-        graphs::enhance::Steps,
-        health::Health,
-        operation::Operation,
-        place::{Place, Precision, Provider},
-        proof::{self, Probe, Proof, Tolerance},
-    },
-    pipeline::{preprocess::Filling, process},
+use crate::pipeline::{preprocess::Filling, process};
+use facescan_inference::{
+    backend::{BackendError, Opening, Session},
+    breaker::Patience,
+    device::Tried,
+    engine::DeviceParts,
+    graphs::enhance::Steps,
+    health::Health,
+    operation::Operation,
+    place::{Place, Precision, Provider},
+    proof::{self, Probe, Proof, Tolerance},
 };
 
 /// Rows that a device is proved with: more than one, so that a row could be taken for another.
@@ -165,7 +163,7 @@ impl Loader<'_> {
         };
         let models: usize = Operation::ALL
             .into_iter()
-            .filter(|operation| asked_for(devices, *operation).is_some())
+            .filter(|operation| devices.requested(*operation).is_some())
             .map(sessions_of)
             .sum();
         let preprocessing = match self.asked_for_preprocessing() {

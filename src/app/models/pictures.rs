@@ -4,29 +4,30 @@ use std::sync::Arc;
 
 use super::Loader;
 use crate::{
-    config::{Backend, Platform},
-    inference::{
-        backend::{Model, Opening},
-        device::{Assignment, asked_for},
-        operation::Operation,
-        pictures::{self, GraphOpener, PictureDevice, PictureLane, Probe},
-        place::{Place, Precision},
-        proof::Proof,
-    },
+    config::Platform,
     pipeline::preprocess::{Filling, Preprocessing},
+};
+use facescan_inference::{
+    accelerator::Accelerator,
+    backend::{Model, Opening},
+    device::Assignment,
+    operation::Operation,
+    pictures::{self, GraphOpener, PictureDevice, PictureLane, Probe},
+    place::{Place, Precision},
+    proof::Proof,
 };
 
 impl Loader<'_> {
     /// The lane of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
     /// right.
     pub fn load_pictures(&self, operation: Operation, probe: Probe) -> (PictureLane, Assignment) {
-        self.load_pictures_on(operation, asked_for(&self.config.devices, operation), probe)
+        self.load_pictures_on(operation, self.config.devices.requested(operation), probe)
     }
 
     fn load_pictures_on(
         &self,
         operation: Operation,
-        asked: Option<(Backend, u32)>,
+        asked: Option<(Accelerator, u32)>,
         probe: Probe,
     ) -> (PictureLane, Assignment) {
         let (device, assignment) = self.assign_to(operation, asked, |candidates, index| {
@@ -36,21 +37,21 @@ impl Loader<'_> {
                 self.pictures_at(operation, place, &probe)
             })
         });
-        let metrics = self.metrics.engine(operation);
+        let metrics = self.metrics.engine(operation.name());
         let lane = PictureLane::new(device, Arc::clone(self.clock), metrics);
         (lane, assignment)
     }
 
     /// Where the settings ask for preprocessing; `None` is the CPU.
-    pub(super) fn asked_for_preprocessing(&self) -> Option<(Backend, u32)> {
+    pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let own = devices.image_processing_on;
         let backend = own.map_or(devices.backend, |own| own.backend);
         let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
         let by_name = settings.platform.is_some() || settings.use_gpu;
         match settings.asked() {
-            Platform::Gpu if backend != Backend::Cpu => Some((backend, index)),
-            _ if !by_name => asked_for(devices, Operation::ImageProcessing),
+            Platform::Gpu if backend != Accelerator::Cpu => Some((backend, index)),
+            _ if !by_name => devices.requested(Operation::ImageProcessing),
             _ => None,
         }
     }
@@ -69,7 +70,7 @@ impl Loader<'_> {
         let (lane, mut assignment) = self.load_pictures_on(operation, asked, probe);
         let refused = match settings.asked() {
             Platform::Tpu => Some("no backend of this server drives a tpu"),
-            Platform::Gpu if backend == Backend::Cpu => Some("devices.backend is cpu"),
+            Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
             _ => None,
         };
         if let Some(reason) = refused {

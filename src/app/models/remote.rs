@@ -10,22 +10,20 @@ use anyhow::Context;
 use tokio::runtime::Handle;
 
 use super::{Loaded, Loader, OnDevice};
-use crate::{
-    clock::Clock,
-    inference::{
-        backend::{
-            BackendError, Batch, Session,
-            kserve::{Kserve, RemoteSpec, Surroundings},
-        },
-        device::Assignment,
-        engine::{DeviceParts, Engine, EngineParts, Sessions},
-        operation::Operation,
-        place::{Place, Precision, Provider},
-        proof::{self, Probe, Proof, Tolerance},
-        registry::ModelSpec,
-        tensor::{Signature, Tensor},
+use crate::telemetry::metrics::Metrics;
+use facescan_clock::Clock;
+use facescan_inference::{
+    backend::{
+        BackendError, Batch, Session,
+        kserve::{Kserve, RemoteSpec, Surroundings},
     },
-    telemetry::metrics::Metrics,
+    device::Assignment,
+    engine::{DeviceParts, Engine, EngineParts, Sessions},
+    operation::Operation,
+    place::{Place, Precision, Provider},
+    proof::{self, Probe, Proof, Tolerance},
+    registry::ModelSpec,
+    tensor::{Signature, Tensor},
 };
 
 /// Rows that the server's answers are remembered of, to tell later whether it still runs the same model.
@@ -112,7 +110,8 @@ impl Connected {
         let token = remote
             .token(|name| std::env::var(name).ok())
             .map_err(anyhow::Error::msg)?;
-        let surroundings = Surroundings::new(Handle::current(), metrics.clone(), token);
+        let surroundings =
+            Surroundings::new(Handle::current(), metrics.remote(&remote.model), token);
         let mut kserve = Kserve::open(remote, surroundings).await?;
         spec.check_signature(kserve.signature())?;
         let only = kserve.signature().outputs.first();
@@ -193,7 +192,7 @@ impl Loader<'_> {
             usual_row_len: spec.input.row_shape().iter().product(),
             pool: Arc::clone(self.pool),
             clock: Arc::clone(self.clock),
-            metrics: self.metrics.engine(operation),
+            metrics: self.metrics.engine(operation.name()),
         });
         Loaded {
             spec: Arc::new(spec.clone()),

@@ -17,7 +17,7 @@ use super::{
     Settings, report, run_to_end,
     workload::{Picture, load_pictures},
 };
-use crate::inference::operation::Operation;
+use facescan_inference::operation::Operation;
 use figures::{DevicesFigures, Toggle};
 use material::Size;
 use session::Session;

@@ -34,7 +34,7 @@ use super::{
     run_to_end,
     workload::{Picture, load_pictures},
 };
-use crate::imaging::{
+use facescan_imaging::{
     decode::{DecodeOptions, decode},
     encode::{OutputFormat, encode},
     limits::Limits,

@@ -17,11 +17,8 @@ use http::HeaderValue;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    cli::scan::files,
-    imaging::format::{Sniffed, sniff},
-    pipeline::options::ScanKind,
-};
+use crate::{cli::scan::files, pipeline::options::ScanKind};
+use facescan_imaging::format::{Sniffed, sniff};
 
 /// Shuffles laid end to end before the order repeats: more pictures than a run gets through, or so many
 /// that a repetition means nothing.

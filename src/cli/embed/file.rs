@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::record::{FacePlace, Record};
 use crate::{
     cli::preprocess::{HEAD, beside},
-    imaging::npy,
     pipeline::answer::ErrorEntry,
 };
+use facescan_imaging::npy;
 use parquet::ParquetFile;
 
 mod parquet;

@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use crate::{
     error::Error,
-    imaging::{
-        decode::decode,
-        draw::{Annotation, annotate},
-        encode::{OutputFormat, encode},
-    },
     pipeline::{Pipeline, scan::Face},
-    pool::Stage,
 };
+use facescan_imaging::{
+    decode::decode,
+    draw::{Annotation, annotate},
+    encode::{OutputFormat, encode},
+};
+use facescan_inference::pool::Stage;
 
 /// Where the drawing of a picture goes: the same path below `folder`, as a JPEG. A path below one of several folders
 /// has that folder's name in front.

@@ -2,7 +2,8 @@
 
 use axum::{Json, extract::State};
 
-use crate::{http::AppState, inference::device::DevicesReport};
+use crate::http::AppState;
+use facescan_inference::device::DevicesReport;
 
 /// The providers with their proof or the reason against them, the devices with their memory now, and each operation's
 /// toggle, device and faults.

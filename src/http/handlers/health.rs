@@ -6,7 +6,9 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{http::AppState, inference::device::DeviceState, store::StoreError};
+use crate::http::AppState;
+use facescan_inference::device::DeviceState;
+use facescan_store::StoreError;
 
 /// Whether the server can take work.
 #[derive(Debug, Serialize, ToSchema)]

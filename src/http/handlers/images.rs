@@ -19,10 +19,10 @@ use crate::{
         problem::Problem,
         respond::{Accepted, respond},
     },
-    imaging::geometry::Landmarks,
     pipeline::{options::bounded_text, scan::hex},
-    store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan},
 };
+use facescan_imaging::geometry::Landmarks;
+use facescan_store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan};
 
 /// Images on a page when the request does not say.
 const PAGE: u32 = 50;

@@ -24,16 +24,16 @@ use crate::{
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
-    imaging::{
-        npy,
-        preprocess::{Layout, Mode, Profile},
-    },
-    inference::device::DeviceState,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, Timings},
         preprocess::{PreprocessPlan, PreprocessRequest, Row},
     },
 };
+use facescan_imaging::{
+    npy,
+    preprocess::{Layout, Mode, Profile},
+};
+use facescan_inference::device::DeviceState;
 
 const INDEX: HeaderName = HeaderName::from_static("x-facescan-index");
 const ERRORS: HeaderName = HeaderName::from_static("x-facescan-errors");

@@ -7,7 +7,6 @@ use crate::{
     admission::Lane,
     error::Error,
     http::{middleware::request_id::RequestId, respond::milliseconds},
-    inference::operation::Operation,
     ingest::{
         intake::{Intake, Loaded},
         source::ImageInput,
@@ -17,6 +16,7 @@ use crate::{
         answer::{Answer, ErrorEntry, ImageResult, Outcome, Timings},
     },
 };
+use facescan_inference::operation::Operation;
 
 /// Images of one request that are in the pipeline at a time. How many are worked on is up to the gate.
 const IN_FLIGHT: usize = 16;

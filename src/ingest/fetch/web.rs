@@ -16,9 +16,9 @@ use super::{FetchError, Fetcher, Lookup, resolve::Guarded};
 use crate::{
     config::Urls,
     ingest::guard::{Guard, Refused},
-    outbound::{self, Unread, causes},
-    tls,
 };
+use facescan_outbound::tls;
+use facescan_outbound::{self, Unread, causes};
 
 /// The formats that are decoded. Servers that choose a format by this header would choose AVIF for `image/*`.
 const FORMATS: HeaderValue = HeaderValue::from_static(
@@ -50,7 +50,7 @@ impl WebFetcher {
             (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         ];
         // Redirects are followed here, each judged as the first URL was.
-        let client = outbound::client(tls::client_config()?)
+        let client = facescan_outbound::client(tls::client_config()?)
             .dns_resolver(Arc::new(resolver))
             // Callers choose the hosts, so connections that are kept would have no bound.
             .pool_max_idle_per_host(0)
@@ -144,7 +144,7 @@ async fn read(response: Response, limit: u64) -> Result<Bytes, FetchError> {
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(FetchError::Encoded);
     }
-    let whole = outbound::read(response, limit).await;
+    let whole = facescan_outbound::read(response, limit).await;
     whole.map_err(|unread| match unread {
         Unread::TooLarge => FetchError::TooLarge { limit },
         Unread::BrokeOff(_) => FetchError::BrokeOff,

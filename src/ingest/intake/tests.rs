@@ -3,7 +3,8 @@ use futures::{FutureExt, future::join_all};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{clock::SystemClock, config::Sources};
+use crate::config::Sources;
+use facescan_clock::SystemClock;
 
 /// Answers every URL with as many bytes as its path says, when it is let.
 #[derive(Default)]

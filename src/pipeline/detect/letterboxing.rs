@@ -5,18 +5,16 @@ use std::{borrow::Borrow, sync::Arc};
 use image::RgbImage;
 
 use super::{Detector, Placed, Submitted};
-use crate::{
-    imaging::tensor::{Letterbox, Normalisation, letterbox_into},
-    inference::{
-        backend::BackendError,
-        graphs::{
-            process::{PointPlan, bilinear_point},
-            session::Samples,
-        },
-        pictures::{Graphs, PictureLane, PictureWork, Sizes, only_output},
-        proof,
+use crate::pipeline::options::DetectOptions;
+use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
+use facescan_inference::{
+    backend::BackendError,
+    graphs::{
+        process::{PointPlan, bilinear_point},
+        session::Samples,
     },
-    pipeline::options::DetectOptions,
+    pictures::{Graphs, PictureLane, PictureWork, Sizes, only_output},
+    proof,
 };
 
 /// How far a value may be from the CPU's, in levels.

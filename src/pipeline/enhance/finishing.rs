@@ -2,17 +2,15 @@
 
 use image::RgbImage;
 
-use crate::{
-    imaging::enhance::Finish,
-    inference::{
-        backend::BackendError,
-        graphs::{
-            enhance::{Plan, Steps, graph},
-            session::Samples,
-        },
-        pictures::{Graphs, PictureWork, Sizes, only_output},
-        proof,
+use facescan_imaging::enhance::Finish;
+use facescan_inference::{
+    backend::BackendError,
+    graphs::{
+        enhance::{Plan, Steps, graph},
+        session::Samples,
     },
+    pictures::{Graphs, PictureWork, Sizes, only_output},
+    proof,
 };
 
 /// A picture whose enhancement has begun, to be finished.

@@ -7,8 +7,6 @@ use image::RgbImage;
 use super::{Identity, IdentityCheck};
 use crate::{
     error::Error,
-    imaging::warp::align_face,
-    inference::operation::Operation,
     pipeline::{
         Held, Pipeline,
         answer::Timings,
@@ -18,6 +16,8 @@ use crate::{
         scan::millis,
     },
 };
+use facescan_imaging::warp::align_face;
+use facescan_inference::operation::Operation;
 
 impl Pipeline {
     pub(super) async fn compare(

@@ -5,7 +5,8 @@
 //! points count from the box's corner after that, as the reference has it.
 
 use super::{Candidate, HeadError, Size, five, missing, row_of};
-use crate::{imaging::geometry::BBox, inference::tensor::Tensor};
+use facescan_imaging::geometry::BBox;
+use facescan_inference::tensor::Tensor;
 
 const STRIDE: usize = 4;
 
@@ -55,7 +56,7 @@ pub fn decode(
 mod tests {
     use super::super::Head;
     use super::*;
-    use crate::imaging::geometry::Landmarks;
+    use facescan_imaging::geometry::Landmarks;
 
     /// What a cell of the maps says.
     struct Cell {

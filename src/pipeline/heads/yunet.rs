@@ -4,7 +4,8 @@
 //! decodes it.
 
 use super::{Candidate, HeadError, Size, five, missing, row_of};
-use crate::{imaging::geometry::BBox, inference::tensor::Tensor};
+use facescan_imaging::geometry::BBox;
+use facescan_inference::tensor::Tensor;
 
 const STRIDES: [usize; 3] = [8, 16, 32];
 

@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use crate::{
-    imaging::preprocess::{Layout, Mode, Placement, Preprocess, Profile},
-    inference::{
-        backend::BackendError,
-        graphs::{
-            process::{BilinearPlan, PointPlan, Rounding, bilinear, bilinear_point},
-            session::Samples,
-        },
-        pictures::{Graphs, PictureWork, Sizes, only_output},
-        proof,
+use crate::pipeline::detect::Pixels;
+use facescan_imaging::preprocess::{Layout, Mode, Placement, Preprocess, Profile};
+use facescan_inference::{
+    backend::BackendError,
+    graphs::{
+        process::{BilinearPlan, PointPlan, Rounding, bilinear, bilinear_point},
+        session::Samples,
     },
-    pipeline::detect::Pixels,
+    pictures::{Graphs, PictureWork, Sizes, only_output},
+    proof,
 };
 
 /// Longest side of a scaled picture that a device cuts its part from.

@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     error::Error,
-    imaging::{
-        blur::{Gaussian, fill, pixelate},
-        crop::Region,
-    },
     pipeline::{Pipeline, options::DetectOptions},
+};
+use facescan_imaging::{
+    blur::{Gaussian, fill, pixelate},
+    crop::Region,
 };
 
 /// Blocks along a face's longer side after each search: too few to tell who it is, and fewer where a face is still found.

@@ -4,23 +4,20 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use crate::{
-    error::Error,
-    imaging::{
-        blur::{Gaussian, blur_region},
-        crop::{Region, crop, put},
+use crate::{error::Error, pipeline::Pipeline};
+use facescan_imaging::{
+    blur::{Gaussian, blur_region},
+    crop::{Region, crop, put},
+};
+use facescan_inference::{
+    backend::BackendError,
+    graphs::{
+        process::{BlurPlan, Tiles, blur},
+        session::Samples,
     },
-    inference::{
-        backend::BackendError,
-        graphs::{
-            process::{BlurPlan, Tiles, blur},
-            session::Samples,
-        },
-        operation::Operation,
-        pictures::{Graphs, PictureWork, Sizes, only_output},
-        proof,
-    },
-    pipeline::Pipeline,
+    operation::Operation,
+    pictures::{Graphs, PictureWork, Sizes, only_output},
+    proof,
 };
 
 /// Pixels that are read for a blur on a device at the most, each as often as tiles read it. A sample is up to five bytes and

@@ -7,15 +7,6 @@ use image::RgbImage;
 use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport};
 use crate::{
     error::Error,
-    imaging::{
-        blur::Gaussian,
-        crop::{self, Region, mask_crop, padded},
-        encode::encode,
-        npy,
-        preprocess::{Layout, Preprocess, Profile},
-        turn,
-    },
-    inference::operation::Operation,
     pipeline::{
         Held, Pipeline,
         answer::ImageInfo,
@@ -23,6 +14,15 @@ use crate::{
         options::DetectOptions,
     },
 };
+use facescan_imaging::{
+    blur::Gaussian,
+    crop::{self, Region, mask_crop, padded},
+    encode::encode,
+    npy,
+    preprocess::{Layout, Preprocess, Profile},
+    turn,
+};
+use facescan_inference::operation::Operation;
 
 /// The pictures so far, and what was done.
 pub(super) struct Canvas<'a> {
@@ -45,18 +45,6 @@ struct Floats {
     mean: [f32; 3],
     std: [f32; 3],
     layout: Layout,
-}
-
-impl From<Region> for [u32; 4] {
-    fn from(region: Region) -> Self {
-        [region.x1, region.y1, region.x2, region.y2]
-    }
-}
-
-impl From<[u32; 4]> for Region {
-    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
-        Self { x1, y1, x2, y2 }
-    }
 }
 
 /// The whole pixels that a face's box touches, with a margin as a share of its sides.

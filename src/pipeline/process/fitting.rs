@@ -7,13 +7,13 @@ use image::RgbImage;
 use super::canvas::owned;
 use crate::{
     error::Error,
-    imaging::{
-        preprocess::{Layout, Placement, Preprocess, Profile},
-        resize::{Filter, resize},
-    },
-    inference::operation::Operation,
     pipeline::{Pipeline, preprocess::Filling},
 };
+use facescan_imaging::{
+    preprocess::{Layout, Placement, Preprocess, Profile},
+    resize::{Filter, resize},
+};
+use facescan_inference::operation::Operation;
 
 impl Pipeline {
     /// Scales a picture and puts it where it belongs: by Pillow's filter, or by OpenCV's where the profile is that.

@@ -3,14 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    error::Error,
-    imaging::{
-        blur::Gaussian,
-        crop::{Bounds, MaskCropOptions},
-        preprocess::{Layout, Mode, Profile},
-        turn::Axis,
-    },
+use crate::error::Error;
+use facescan_imaging::{
+    blur::Gaussian,
+    crop::{Bounds, MaskCropOptions},
+    preprocess::{Layout, Mode, Profile},
+    turn::Axis,
 };
 
 /// Operations of one request at most.

@@ -6,12 +6,10 @@ use std::sync::{
 };
 
 use axum::http::StatusCode;
-use facescan::{
-    config::{Config, Sources},
-    imaging::{
-        decode::{DecodeOptions, decode},
-        preprocess::Preprocess,
-    },
+use facescan::config::{Config, Sources};
+use facescan_imaging::{
+    decode::{DecodeOptions, decode},
+    preprocess::Preprocess,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

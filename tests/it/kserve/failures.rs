@@ -1,11 +1,9 @@
 //! Servers that fail in every way: what is repeated, and what is told.
 
-use facescan::{
-    inference::backend::{
-        BackendError,
-        kserve::{Kserve, RemoteSpec},
-    },
-    telemetry::metrics::Metrics,
+use facescan::telemetry::metrics::Metrics;
+use facescan_inference::backend::{
+    BackendError,
+    kserve::{Kserve, RemoteSpec},
 };
 
 use super::{EXCHANGE, assert_right, recorded, recorded_answer, rig, rig_of, spec, surroundings};

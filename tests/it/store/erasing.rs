@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use facescan::store::{NewScan, SavedScan, Store, StoredFace};
+use facescan_store::{NewScan, SavedScan, Store, StoredFace};
 use uuid::Uuid;
 
 use super::fixtures::{face_at, find, new_scan};

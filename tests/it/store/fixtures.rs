@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use facescan::imaging::geometry::BBox;
-use facescan::store::{
+use facescan_imaging::geometry::BBox;
+use facescan_store::{
     Embedder, Embedding, ModelFile, NewFace, NewImage, NewScan, Source, Store, StoredScan,
 };
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan::store::{NewScan, StoreError, StoreSettings, connect};
+use facescan_store::{NewScan, StoreError, StoreSettings, connect};
 use sqlx::ConnectOptions;
 use uuid::Uuid;
 

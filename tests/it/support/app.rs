@@ -14,15 +14,15 @@ use axum::{
 use bytes::Bytes;
 use facescan::{
     app::{App, open_store},
-    clock::SystemClock,
     config::{Config, Sources},
     http,
-    inference::{
-        backend::{Backend, ort::OrtBackend, several::Several},
-        prepare::prepare,
-        registry::Registry,
-    },
     ingest::fetch::Fetcher,
+};
+use facescan_clock::SystemClock;
+use facescan_inference::{
+    backend::{Backend, ort::OrtBackend, several::Several},
+    prepare::prepare,
+    registry::Registry,
 };
 use http_body_util::BodyExt;
 use serde_json::Value;

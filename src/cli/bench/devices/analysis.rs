@@ -8,10 +8,8 @@ use super::{
     figures::{Cell, Pair},
     material::Size,
 };
-use crate::{
-    cli::bench::report::{figure, maths::ratio},
-    inference::operation::Operation,
-};
+use crate::cli::bench::report::{figure, maths::ratio};
+use facescan_inference::operation::Operation;
 
 /// A toggle that saves less of the time than this, in percent, is not worth a device.
 const WORTH_IT: f64 = 10.0;

@@ -19,15 +19,15 @@ use super::material::{Item, Material};
 use crate::{
     app::App,
     error::Error,
-    inference::operation::Operation,
     pipeline::{
         Pipeline,
         encode::Encoder,
         enhance::{EnhancePlan, EnhanceRequest},
         options::{ScanKind, ScanOptions, ScanRequest},
     },
-    pool::Stage,
 };
+use facescan_inference::operation::Operation;
+use facescan_inference::pool::Stage;
 
 /// An operation with the options that it is measured with.
 pub enum Work {

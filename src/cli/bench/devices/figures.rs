@@ -8,10 +8,8 @@ use super::{
     analysis::{Analysis, analyse},
     material::Size,
 };
-use crate::{
-    cli::bench::report::maths::{mean, nearest_rank},
-    inference::{device::DevicesReport, operation::Operation},
-};
+use crate::cli::bench::report::maths::{mean, nearest_rank};
+use facescan_inference::{device::DevicesReport, operation::Operation};
 
 /// Whether the toggles are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

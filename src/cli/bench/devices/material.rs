@@ -8,10 +8,8 @@ use clap::ValueEnum;
 use image::{ExtendedColorType, ImageEncoder, RgbImage, codecs::bmp::BmpEncoder};
 use serde::Serialize;
 
-use crate::{
-    imaging::resize::{Filter, resize},
-    pipeline::scan::{ContentHash, content_hash},
-};
+use crate::pipeline::scan::{ContentHash, content_hash};
+use facescan_imaging::resize::{Filter, resize};
 
 /// How large the pictures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -111,7 +109,7 @@ impl Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::imaging::{
+    use facescan_imaging::{
         decode::{DecodeOptions, decode},
         limits::Limits,
         synthetic::synthetic,

@@ -7,14 +7,12 @@ use super::{
     figures::{Cell, DevicesFigures, Pair, Span, Times, Toggle},
     material::Size,
 };
-use crate::{
-    cli::bench::report::{
-        Plots, Render, Table, figure,
-        maths::{Durations, Percentiles},
-        or_dash, percent,
-    },
-    inference::operation::Operation,
+use crate::cli::bench::report::{
+    Plots, Render, Table, figure,
+    maths::{Durations, Percentiles},
+    or_dash, percent,
 };
+use facescan_inference::operation::Operation;
 
 impl Render for DevicesFigures {
     const AT_TOP: bool = true;

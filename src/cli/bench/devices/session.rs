@@ -9,15 +9,12 @@ use super::{
     DevicesArgs,
     figures::{Application, Toggle},
 };
-use crate::{
-    app::App,
-    clock::SystemClock,
-    config::Config,
-    inference::{
-        backend::Backend,
-        device::{DevicesReport, OperationReport},
-        operation::Operation,
-    },
+use crate::{app::App, config::Config};
+use facescan_clock::SystemClock;
+use facescan_inference::{
+    backend::Backend,
+    device::{DevicesReport, OperationReport},
+    operation::Operation,
 };
 
 mod measure;

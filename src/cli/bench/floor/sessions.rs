@@ -5,13 +5,11 @@ use std::{num::NonZeroUsize, path::Path};
 use anyhow::Context;
 use image::RgbImage;
 
-use crate::{
-    imaging::tensor::letterbox_into,
-    inference::{
-        backend::{Backend, Batch, Model, Opening, Session},
-        place::Place,
-        registry::ModelSpec,
-    },
+use facescan_imaging::tensor::letterbox_into;
+use facescan_inference::{
+    backend::{Backend, Batch, Model, Opening, Session},
+    place::Place,
+    registry::ModelSpec,
 };
 
 /// A session with a batch that is ready to run.

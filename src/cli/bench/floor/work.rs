@@ -21,15 +21,15 @@ use crate::{
         },
         runtime::backend,
     },
-    clock::SystemClock,
     config::Config,
-    imaging::{
-        decode::{DecodeOptions, decode, decode_within},
-        memory::PixelMemory,
-    },
-    inference::{backend::Backend, operation::Operation},
     pipeline::options::{ScanKind, ScanRequest},
 };
+use facescan_clock::SystemClock;
+use facescan_imaging::{
+    decode::{DecodeOptions, decode, decode_within},
+    memory::PixelMemory,
+};
+use facescan_inference::{backend::Backend, operation::Operation};
 
 /// Memory of pictures that each thread keeps, in bytes.
 const MEMORY: usize = 36 << 20;

@@ -7,11 +7,11 @@ use half::{bf16, f16};
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::{
-    config::Dtype,
-    imaging::synthetic::{antialiased, antialiased_at, fixture, noise, picture, synthetic},
-    inference::graphs::check::RUNTIMES,
+use crate::config::Dtype;
+use facescan_imaging::synthetic::{
+    antialiased, antialiased_at, fixture, noise, picture, synthetic,
 };
+use facescan_inference::graphs::check::RUNTIMES;
 
 const MODES: [Mode; 4] = [
     Mode::Stretch,
@@ -125,7 +125,7 @@ fn golden_values_of_the_profiles() {
 #[test]
 fn golden_values_between_the_profiles() {
     let source = Arc::new(synthetic(1440, 1080));
-    let reference = crate::imaging::synthetic::reference();
+    let reference = facescan_imaging::synthetic::reference();
     on_every_path(|path, make| {
         let mut row = |profile| {
             let preprocess = levels((224, 224), profile, Mode::Stretch);

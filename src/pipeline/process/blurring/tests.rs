@@ -3,13 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    imaging::{
-        blur::gaussian_blur,
-        synthetic::{assert_within, noise, picture, synthetic},
-    },
-    inference::graphs::{check::RUNTIMES, session::Values},
+use facescan_imaging::{
+    blur::gaussian_blur,
+    synthetic::{assert_within, noise, picture, synthetic},
 };
+use facescan_inference::graphs::{check::RUNTIMES, session::Values};
 
 /// Calls `check` with a name and a way to blur, once for each path.
 fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Blurring) -> RgbImage)) {

@@ -15,8 +15,8 @@ use crate::{
         load::process::Processes,
     },
     error::Error,
-    inference::{device::OperationReport, operation::Operation},
 };
+use facescan_inference::{device::OperationReport, operation::Operation};
 
 const MIB: f64 = (1u64 << 20) as f64;
 

@@ -8,9 +8,9 @@ use crate::{
         devices::material::{Item, Material, Size},
         workload::Picture,
     },
-    imaging::{decode::decode, warp::align_face},
     pipeline::options::{ScanKind, ScanRequest},
 };
+use facescan_imaging::{decode::decode, warp::align_face};
 
 impl Session<'_> {
     /// The pictures at each size, and the faces that are found in them there.

@@ -1,0 +1,171 @@
+use super::*;
+use crate::crop::crop;
+use crate::synthetic::noise;
+use image::Rgb;
+use proptest::prelude::*;
+
+fn gaussian(kernel: u32, sigma: f32) -> Gaussian {
+    Gaussian::new(kernel, sigma).unwrap()
+}
+
+fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
+    Region { x1, y1, x2, y2 }
+}
+
+#[test]
+fn weights_equal_the_definition() {
+    let half = [0.036633, 0.111281, 0.216745, 0.270682];
+    let ours = gaussian(7, 1.5).weights();
+    let theirs = half.iter().chain(half[..3].iter().rev());
+    assert_eq!(ours.len(), 7);
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        assert!((ours - theirs).abs() < 1e-6, "{ours} {theirs}");
+    }
+}
+
+#[test]
+fn kernels_are_odd_and_bounded_and_have_a_width() {
+    for (kernel, sigma) in [(1, 1.0), (255, 60.0), (3, f32::MIN_POSITIVE), (3, f32::MAX)] {
+        let weights = gaussian(kernel, sigma).weights();
+        let sum: f32 = weights.iter().sum();
+        assert!((sum - 1.0).abs() < 1e-5, "{kernel} {sigma}: {sum}");
+    }
+    let wrong = [
+        (0, 1.0),
+        (4, 1.0),
+        (257, 1.0),
+        (7, 0.0),
+        (7, -1.0),
+        (7, f32::NAN),
+        (7, f32::INFINITY),
+    ];
+    for (kernel, sigma) in wrong {
+        assert_eq!(Gaussian::new(kernel, sigma), None, "{kernel} {sigma}");
+    }
+}
+
+#[test]
+fn a_flat_picture_stays() {
+    for (width, height) in [(1, 1), (1, 5), (5, 1), (2, 2), (300, 3)] {
+        let flat = RgbImage::from_pixel(width, height, Rgb([0, 93, 255]));
+        for (kernel, sigma) in [(1, 1.0), (3, 0.5), (255, 40.0)] {
+            assert_eq!(gaussian_blur(&flat, &gaussian(kernel, sigma)), flat);
+        }
+    }
+    let none = RgbImage::new(0, 7);
+    assert_eq!(gaussian_blur(&none, &gaussian(3, 1.0)), none);
+}
+
+/// What is at `index` when a line of `length` samples is reflected at both ends, one step at a time.
+fn walk(mut index: i64, length: u32) -> u32 {
+    let last = i64::from(length) - 1;
+    while last > 0 && !(0..=last).contains(&index) {
+        index = if index < 0 { -index } else { 2 * last - index };
+    }
+    if last > 0 { index as u32 } else { 0 }
+}
+
+proptest! {
+    #[test]
+    fn a_blur_is_the_weighted_mean(
+        (width, height) in (1u32..24, 1u32..24),
+        half in 0u32..12,
+        sigma in 0.3f32..9.0,
+    ) {
+        let source = noise(width, height);
+        let gaussian = gaussian(2 * half + 1, sigma);
+        let weights: Vec<f64> = gaussian.weights().into_iter().map(f64::from).collect();
+        let ours = gaussian_blur(&source, &gaussian);
+        for (x, y, pixel) in ours.enumerate_pixels() {
+            for c in 0..3 {
+                let mut exact = 0.0;
+                for (j, down) in (-i64::from(half)..).zip(&weights) {
+                    let row = walk(i64::from(y) + j, height);
+                    for (i, across) in (-i64::from(half)..).zip(&weights) {
+                        let column = walk(i64::from(x) + i, width);
+                        exact += down * across * f64::from(source[(column, row)][c]);
+                    }
+                }
+                let apart = (f64::from(pixel[c]) - exact).abs();
+                prop_assert!(apart < 0.501, "{x} {y}: {} {exact}", pixel[c]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_region_changes_and_what_is_around_it_counts(
+        (width, height) in (1u32..60, 1u32..60),
+        corners in (0u32..70, 0u32..70, 0u32..70, 0u32..70),
+        half in 0u32..16,
+    ) {
+        let source = noise(width, height);
+        let gaussian = gaussian(2 * half + 1, 0.4 + half as f32 / 2.0);
+        let at = region([corners.0, corners.1, corners.2, corners.3]);
+        let whole = gaussian_blur(&source, &gaussian);
+        let mut ours = source.clone();
+        blur_region(&mut ours, at, &gaussian);
+        prop_assert_eq!(crop(&ours, at), crop(&whole, at));
+        for (x, y, pixel) in ours.enumerate_pixels() {
+            let inside = (at.x1..at.x2).contains(&x) && (at.y1..at.y2).contains(&y);
+            prop_assert!(inside || *pixel == source[(x, y)]);
+        }
+    }
+}
+
+#[test]
+fn blocks_have_the_mean_of_their_pixels() {
+    let mut ours = RgbImage::from_fn(9, 6, |x, y| Rgb([x as u8, 10 * y as u8, 200]));
+    let before = ours.clone();
+    // Six by four pixels in three blocks along the longer side: two by two each.
+    pixelate(&mut ours, region([1, 1, 7, 5]), 3);
+    for (x, y, pixel) in ours.enumerate_pixels() {
+        if (1..7).contains(&x) && (1..5).contains(&y) {
+            // The mean of two neighbours is half a level over the first and rounds up.
+            let (left, top) = ((x - 1) / 2 * 2 + 1, (y - 1) / 2 * 2 + 1);
+            assert_eq!(
+                *pixel,
+                Rgb([left as u8 + 1, 10 * top as u8 + 5, 200]),
+                "{x} {y}"
+            );
+        } else {
+            assert_eq!(*pixel, before[(x, y)], "{x} {y}");
+        }
+    }
+}
+
+#[test]
+fn there_are_as_many_blocks_as_asked_for_and_as_there_are_pixels() {
+    let colours = |size: (u32, u32), blocks: u32| {
+        let mut picture = RgbImage::from_fn(size.0, size.1, |x, y| Rgb([x as u8, y as u8, 0]));
+        pixelate(&mut picture, Region::whole(size), blocks);
+        let mut colours: Vec<_> = picture.pixels().map(|p| p.0).collect();
+        colours.sort_unstable();
+        colours.dedup();
+        colours.len()
+    };
+    assert_eq!(colours((50, 20), 7), 7 * 3);
+    assert_eq!(colours((20, 50), 7), 7 * 3);
+    assert_eq!(colours((50, 1), 7), 7);
+    assert_eq!(colours((50, 20), 0), 1);
+    assert_eq!(colours((5, 4), 100), 20);
+    let mut picture = noise(4, 4);
+    pixelate(&mut picture, region([2, 2, 2, 4]), 3);
+    pixelate(&mut picture, region([4, 0, 9, 4]), 3);
+    assert_eq!(picture, noise(4, 4));
+}
+
+#[test]
+fn a_fill_is_one_colour_inside_and_nothing_outside() {
+    let mut ours = noise(12, 9);
+    fill(&mut ours, region([5, 2, 40, 6]), [1, 2, 3]);
+    let before = noise(12, 9);
+    for (x, y, pixel) in ours.enumerate_pixels() {
+        let inside = x >= 5 && (2..6).contains(&y);
+        let expected = if inside {
+            Rgb([1, 2, 3])
+        } else {
+            before[(x, y)]
+        };
+        assert_eq!(*pixel, expected, "{x} {y}");
+    }
+}

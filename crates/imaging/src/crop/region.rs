@@ -1,0 +1,169 @@
+//! Rectangles of whole pixels, and what lies in them.
+
+use image::RgbImage;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+const CHANNELS: usize = 3;
+
+/// A half-open rectangle in whole pixels: `x1 ≤ x < x2` and `y1 ≤ y < y2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Region {
+    /// The first column.
+    pub x1: u32,
+    /// The first row.
+    pub y1: u32,
+    /// The column after the last.
+    pub x2: u32,
+    /// The row after the last.
+    pub y2: u32,
+}
+
+impl From<Region> for [u32; 4] {
+    fn from(region: Region) -> Self {
+        [region.x1, region.y1, region.x2, region.y2]
+    }
+}
+
+impl From<[u32; 4]> for Region {
+    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
+        Self { x1, y1, x2, y2 }
+    }
+}
+
+impl Region {
+    /// All of a picture of `width` × `height`.
+    pub fn whole((width, height): (u32, u32)) -> Self {
+        Self {
+            x1: 0,
+            y1: 0,
+            x2: width,
+            y2: height,
+        }
+    }
+
+    /// Width in pixels.
+    pub fn width(&self) -> u32 {
+        self.x2.saturating_sub(self.x1)
+    }
+
+    /// Height in pixels.
+    pub fn height(&self) -> u32 {
+        self.y2.saturating_sub(self.y1)
+    }
+
+    /// Whether there is no pixel in it.
+    pub fn is_empty(&self) -> bool {
+        self.width() == 0 || self.height() == 0
+    }
+
+    /// The part inside a picture of `width` × `height`. A side whose ends are the wrong way round has no length.
+    pub fn clipped(&self, (width, height): (u32, u32)) -> Self {
+        let (x1, y1) = (self.x1.min(width), self.y1.min(height));
+        Self {
+            x1,
+            y1,
+            x2: self.x2.clamp(x1, width),
+            y2: self.y2.clamp(y1, height),
+        }
+    }
+
+    /// The smallest region around both.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            x1: self.x1.min(other.x1),
+            y1: self.y1.min(other.y1),
+            x2: self.x2.max(other.x2),
+            y2: self.y2.max(other.y2),
+        }
+    }
+
+    pub(super) fn spans(&self) -> [Span; 2] {
+        [(self.x1, self.x2), (self.y1, self.y2)].map(|(start, end)| Span { start, end })
+    }
+}
+
+impl From<[Span; 2]> for Region {
+    fn from([x, y]: [Span; 2]) -> Self {
+        Self {
+            x1: x.start,
+            y1: y.start,
+            x2: x.end,
+            y2: y.end,
+        }
+    }
+}
+
+/// A side of a region that lies in a frame: the first pixel, and the one after the last.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    pub(super) fn length(self) -> u32 {
+        self.end - self.start
+    }
+
+    /// Both ends moved out by `ratio` of the length, rounded down; and whether the frame had no room for all of it.
+    pub(super) fn padded(self, ratio: f32, frame: u32) -> (Self, bool) {
+        // The cast gives 0 for what is negative or not a number, and the largest for what is larger.
+        let pad = (self.length() as f32 * ratio) as u32;
+        let end = self.end.saturating_add(pad);
+        let padded = Self {
+            start: self.start.saturating_sub(pad),
+            end: end.min(frame),
+        };
+        (padded, pad > self.start || end > frame)
+    }
+
+    /// At least `length` long, if the frame is: half of the growth, rounded down, before and the rest after. What
+    /// does not fit at one end goes to the other.
+    pub(super) fn grown(self, length: u32, frame: u32) -> Self {
+        let length = length.min(frame).max(self.length());
+        let before = (length - self.length()) / 2;
+        let start = self.start.saturating_sub(before).min(frame - length);
+        Self {
+            start,
+            end: start + length,
+        }
+    }
+
+    /// Of even length, if the frame has a pixel more: at the end, else at the start.
+    pub(super) fn even(self, frame: u32) -> Self {
+        let odd = self.length() % 2;
+        self.grown(self.length().saturating_add(odd), frame)
+    }
+}
+
+/// The samples of each row of a region that lies inside the picture.
+pub(crate) fn rows(picture: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
+    let (first, last) = (region.y1 as usize, region.y2 as usize);
+    let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
+    let stride = picture.width() as usize * CHANNELS;
+    let all = picture.as_raw().chunks_exact(stride.max(1));
+    all.take(last)
+        .skip(first)
+        .map(move |row| &row[columns.clone()])
+}
+
+/// The samples of each row of a region that lies inside the picture, to be changed.
+pub(crate) fn rows_mut(picture: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
+    let (first, last) = (region.y1 as usize, region.y2 as usize);
+    let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
+    let stride = picture.width() as usize * CHANNELS;
+    let all = picture.chunks_exact_mut(stride.max(1));
+    all.take(last)
+        .skip(first)
+        .map(move |row| &mut row[columns.clone()])
+}
+
+/// Puts the pixels of a region of the same size, which lies inside the picture, in its place.
+pub fn put(picture: &mut RgbImage, region: Region, pixels: &RgbImage) {
+    let stride = pixels.width() as usize * CHANNELS;
+    let lines = pixels.as_raw().chunks_exact(stride.max(1));
+    for (row, line) in rows_mut(picture, region).zip(lines) {
+        row.copy_from_slice(line);
+    }
+}

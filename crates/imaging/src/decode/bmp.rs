@@ -1,0 +1,73 @@
+//! BMP: an uncompressed file's length is known from its header, so a short one is found before allocation.
+
+use std::io::Cursor;
+
+use image::codecs::bmp::BmpDecoder;
+
+use super::{DecodeError, DecodeOptions, Stored, read};
+use crate::format::Format;
+
+pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
+    if let Some(header) = Header::parse(bytes) {
+        options.limits.check_size(header.width, header.height)?;
+        if header.shortest().is_some_and(|n| n > bytes.len() as u64) {
+            return Err(DecodeError::Truncated {
+                format: Format::Bmp,
+            });
+        }
+    }
+    let decoder = BmpDecoder::new(Cursor::new(bytes))
+        .map_err(|error| DecodeError::from_image(Format::Bmp, &options.limits, &error))?;
+    Ok(Stored {
+        pixels: read(decoder, Format::Bmp, options)?,
+        orientation: 1,
+    })
+}
+
+struct Header {
+    width: u32,
+    height: u32,
+    bits: u16,
+    compression: u32,
+    pixels_at: u32,
+}
+
+impl Header {
+    /// The fields that the length follows from; `None` where the decoder has to judge.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+        let long = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let pixels_at = long(10)?;
+        Some(if long(14)? == 12 {
+            // The OS/2 core header: 16-bit sizes, never compressed.
+            Self {
+                width: short(18)?.into(),
+                height: short(20)?.into(),
+                bits: short(24)?,
+                compression: 0,
+                pixels_at,
+            }
+        } else {
+            // A negative height means rows from the top.
+            Self {
+                width: u32::try_from(long(18)?.cast_signed()).ok()?,
+                height: long(22)?.cast_signed().unsigned_abs(),
+                bits: short(28)?,
+                compression: long(30)?,
+                pixels_at,
+            }
+        })
+    }
+
+    /// The least length of an uncompressed file: all rows, the last without its padding.
+    fn shortest(&self) -> Option<u64> {
+        // 0 is BI_RGB, 3 and 6 are bit fields; the others are run-length or embedded formats.
+        if !matches!(self.compression, 0 | 3 | 6) {
+            return None;
+        }
+        let row_bits = u64::from(self.width) * u64::from(self.bits);
+        let stride = row_bits.div_ceil(32) * 4;
+        let rows_before = u64::from(self.height.checked_sub(1)?);
+        Some(u64::from(self.pixels_at) + stride * rows_before + row_bits.div_ceil(8))
+    }
+}

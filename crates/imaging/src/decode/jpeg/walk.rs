@@ -1,0 +1,226 @@
+//! The marker walk: size, orientation, which scans are there and whether the file reaches its end.
+
+use std::{borrow::Cow, ops::Range};
+
+use super::super::{DecodeError, exif};
+use super::TRUNCATED;
+use crate::format::Format;
+
+/// What the markers say. Scan data is skipped, not decoded.
+pub(super) struct Walk {
+    pub width: u16,
+    pub height: u16,
+    /// The EXIF orientation, 1..=8.
+    pub orientation: Option<u8>,
+    /// Whether the end-of-image mark was reached.
+    pub ended: bool,
+    /// Bytes between segments that belong to none: they harm no pixel, and the strict decoder refuses them.
+    junk: Vec<Range<usize>>,
+    components: Vec<Component>,
+}
+
+struct Component {
+    id: u8,
+    /// For each coefficient in zigzag order, the lowest bit that a scan has carried; none yet is `u8::MAX`.
+    lowest_bit: [u8; 64],
+}
+
+impl Walk {
+    /// Walks `bytes`, which start with a JPEG signature, up to the first end mark or the end of the file.
+    pub fn over(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut walk = Self {
+            width: 0,
+            height: 0,
+            orientation: None,
+            ended: false,
+            junk: Vec::new(),
+            components: Vec::new(),
+        };
+        let mut scans = 0;
+        let mut at = 2;
+        while let Some((marker, skipped)) = next_marker(bytes, &mut at) {
+            let is_fill = bytes[skipped.clone()].iter().all(|byte| *byte == 0xFF);
+            // What follows a scan and is no segment is the rest of a scan that damage has cut in two.
+            if scans > 0 && !is_fill {
+                return Err(DecodeError::corrupt(
+                    Format::Jpeg,
+                    "its scan data is interrupted",
+                ));
+            }
+            if !skipped.is_empty() {
+                walk.junk.push(skipped);
+            }
+            match marker {
+                0xD9 => {
+                    walk.ended = true;
+                    break;
+                }
+                // Restart marks and the like stand alone.
+                0x01 | 0xD0..=0xD8 => continue,
+                _ => {}
+            }
+            let Some(segment) = segment(bytes, &mut at)? else {
+                break;
+            };
+            match marker {
+                0xC0..=0xC2 => walk.start_of_frame(segment)?,
+                0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => return Err(coding(marker)),
+                0xE1 if segment.starts_with(b"Exif\0\0") => {
+                    walk.orientation = walk.orientation.or_else(|| exif::orientation(segment));
+                }
+                0xDA => {
+                    walk.start_of_scan(segment)?;
+                    scans += 1;
+                    at = end_of_scan(bytes, at);
+                }
+                _ => {}
+            }
+        }
+        match (scans, walk.ended) {
+            (0, false) => Err(TRUNCATED),
+            (0, true) => Err(DecodeError::corrupt(Format::Jpeg, "it has no scan")),
+            _ => Ok(walk),
+        }
+    }
+
+    /// Whether the scans bring every coefficient of every component to its full precision.
+    pub fn all_scans_seen(&self) -> bool {
+        self.components
+            .iter()
+            .all(|component| component.lowest_bit == [0; 64])
+    }
+
+    /// The file without the junk between its segments.
+    pub fn without_junk<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.junk.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut kept = Vec::with_capacity(bytes.len());
+        let mut from = 0;
+        for junk in &self.junk {
+            kept.extend_from_slice(&bytes[from..junk.start]);
+            from = junk.end;
+        }
+        kept.extend_from_slice(&bytes[from..]);
+        Cow::Owned(kept)
+    }
+
+    fn start_of_frame(&mut self, segment: &[u8]) -> Result<(), DecodeError> {
+        let corrupt = |detail| Err(DecodeError::corrupt(Format::Jpeg, detail));
+        if !self.components.is_empty() {
+            return corrupt("it has two frame headers");
+        }
+        let [precision, h1, h0, w1, w0, count, components @ ..] = segment else {
+            return corrupt("its frame header is too short");
+        };
+        if *precision != 8 {
+            let detail = format!("{precision} bits a sample, only 8 are decoded");
+            return Err(DecodeError::unsupported(Format::Jpeg, &detail));
+        }
+        self.height = u16::from_be_bytes([*h1, *h0]);
+        self.width = u16::from_be_bytes([*w1, *w0]);
+        if self.width == 0 {
+            return corrupt("it has no pixels");
+        }
+        if self.height == 0 {
+            let detail = "its height is given after its pixels";
+            return Err(DecodeError::unsupported(Format::Jpeg, detail));
+        }
+        if !matches!(count, 1 | 3 | 4) {
+            let detail = format!("{count} colour channels, only 1, 3 and 4 are decoded");
+            return Err(DecodeError::unsupported(Format::Jpeg, &detail));
+        }
+        self.components = components
+            .chunks_exact(3)
+            .take((*count).into())
+            .map(|component| Component {
+                id: component[0],
+                lowest_bit: [u8::MAX; 64],
+            })
+            .collect();
+        if self.components.len() != usize::from(*count) {
+            return corrupt("its frame header is too short");
+        }
+        Ok(())
+    }
+
+    fn start_of_scan(&mut self, segment: &[u8]) -> Result<(), DecodeError> {
+        let corrupt = |detail| Err(DecodeError::corrupt(Format::Jpeg, detail));
+        if self.components.is_empty() {
+            return corrupt("it has a scan before its frame header");
+        }
+        let Some((count, rest)) = segment.split_first() else {
+            return corrupt("a scan header is too short");
+        };
+        let Some((selectors, [start, end, precision, ..])) =
+            rest.split_at_checked(usize::from(*count) * 2)
+        else {
+            return corrupt("a scan header is too short");
+        };
+        let (start, end) = (usize::from(*start), usize::from(*end).min(63));
+        for selector in selectors.chunks_exact(2) {
+            let component = self.components.iter_mut().find(|c| c.id == selector[0]);
+            if let Some(bits) = component.and_then(|c| c.lowest_bit.get_mut(start..=end)) {
+                bits.fill(precision & 0x0F);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next marker, behind which `at` moves, and what lies between.
+fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
+    let from = *at;
+    loop {
+        let rest = bytes.get(*at..)?;
+        let ff = rest.iter().position(|b| *b == 0xFF)?;
+        let code = rest[ff..].iter().position(|b| *b != 0xFF)?;
+        *at += ff + code + 1;
+        let marker = rest[ff + code];
+        if marker != 0 {
+            return Some((marker, from..*at - 2));
+        }
+    }
+}
+
+/// The segment at `at`, which moves behind it; `None` where the file ends inside it.
+fn segment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, DecodeError> {
+    let Some(length) = bytes.get(*at..*at + 2) else {
+        return Ok(None);
+    };
+    let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+    if length < 2 {
+        let detail = "a segment has an impossible length";
+        return Err(DecodeError::corrupt(Format::Jpeg, detail));
+    }
+    let segment = bytes.get(*at + 2..*at + length);
+    *at += length;
+    Ok(segment)
+}
+
+/// Where the next marker that is no restart mark stands, or the end of the file.
+fn end_of_scan(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(ff) = bytes
+        .get(at..)
+        .and_then(|rest| rest.iter().position(|b| *b == 0xFF))
+    {
+        at += ff;
+        match bytes.get(at + 1) {
+            // A stuffed byte, a fill byte or a restart mark: still the scan.
+            Some(0 | 0xD0..=0xD7) => at += 2,
+            Some(0xFF) => at += 1,
+            Some(_) => return at,
+            None => break,
+        }
+    }
+    bytes.len()
+}
+
+fn coding(marker: u8) -> DecodeError {
+    let detail = match marker {
+        0xC3 => "lossless coding",
+        0xC9..=0xCB => "arithmetic coding",
+        _ => "hierarchical coding",
+    };
+    DecodeError::unsupported(Format::Jpeg, detail)
+}

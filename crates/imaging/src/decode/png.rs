@@ -1,0 +1,114 @@
+//! PNG: colour types, depths, interlacing and tRNS by the library; EXIF from anywhere in the file.
+
+use std::io::Cursor;
+
+use image::RgbImage;
+use image::codecs::png::PngDecoder;
+
+use super::{DecodeError, DecodeOptions, Stored, exif, read};
+use crate::format::Format;
+
+/// Deflate gives at most 1032 bytes for one.
+const DEFLATE_RATIO: u64 = 1032;
+
+/// What a decoder may hold besides pixels: colour profiles and text, which are compressed and may be bombs.
+const METADATA_BYTES: u64 = 32 << 20;
+
+/// What a file ends with.
+const END: [u8; 12] = *b"\0\0\0\0IEND\xAE\x42\x60\x82";
+
+pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
+    let mut orientation = None;
+    let mut chunks = Chunks { bytes, at: 8 };
+    let mut ended = false;
+    for (kind, data) in chunks.by_ref() {
+        match kind {
+            b"IHDR" => check_header(data, bytes.len() as u64, options)?,
+            b"CgBI" => {
+                let detail = "apple's optimised form is not png";
+                return Err(DecodeError::unsupported(Format::Png, detail));
+            }
+            b"eXIf" => orientation = orientation.or_else(|| exif::orientation(data)),
+            b"IEND" => ended = true,
+            _ => {}
+        }
+    }
+    let pixels = if ended {
+        pixels(bytes, options)
+    } else {
+        // The whole chunks may hold all pixels. If they do not, the file is short, whatever else it looks like.
+        let closed = [&bytes[..chunks.at.min(bytes.len())], &END].concat();
+        pixels(&closed, options).map_err(|error| match error {
+            DecodeError::Corrupt { format, .. } => DecodeError::Truncated { format },
+            other => other,
+        })
+    };
+    Ok(Stored {
+        pixels: pixels?,
+        orientation: orientation.unwrap_or(1),
+    })
+}
+
+fn pixels(bytes: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
+    let mut library = image::Limits::no_limits();
+    library.max_alloc = Some(METADATA_BYTES);
+    let decoder = PngDecoder::with_limits(Cursor::new(bytes), library)
+        .map_err(|error| DecodeError::from_image(Format::Png, &options.limits, &error))?;
+    read(decoder, Format::Png, options)
+}
+
+/// The whole chunks, up to the end mark: type and data. Afterwards `at` is where the first that is not whole begins.
+struct Chunks<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = (&'a [u8; 4], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.bytes.get(self.at..)?;
+        let (length, tail) = rest.split_first_chunk::<4>()?;
+        let (kind, tail) = tail.split_first_chunk::<4>()?;
+        let length = u32::from_be_bytes(*length) as usize;
+        let (data, checksum) = tail.split_at_checked(length)?;
+        if checksum.len() < 4 {
+            return None;
+        }
+        // Nothing behind the end mark is read.
+        self.at = if kind == b"IEND" {
+            self.bytes.len()
+        } else {
+            self.at + 12 + length
+        };
+        Some((kind, data))
+    }
+}
+
+/// Limits first; then whether the file is long enough to hold its pixels at all, so that a header alone
+/// makes nobody allocate.
+fn check_header(data: &[u8], file: u64, options: &DecodeOptions) -> Result<(), DecodeError> {
+    let (Some(width), Some(height), Some(depth), Some(colour)) = (
+        data.first_chunk::<4>(),
+        data.get(4..8).and_then(|h| h.first_chunk::<4>()),
+        data.get(8),
+        data.get(9),
+    ) else {
+        return Err(DecodeError::corrupt(Format::Png, "its header is too short"));
+    };
+    let (width, height) = (u32::from_be_bytes(*width), u32::from_be_bytes(*height));
+    options.limits.check_size(width, height)?;
+    let channels = match colour {
+        2 => 3,
+        4 => 2,
+        6 => 4,
+        _ => 1,
+    };
+    let row = (u64::from(width) * channels * u64::from(*depth)).div_ceil(8);
+    if row * u64::from(height) / DEFLATE_RATIO > file {
+        return Err(DecodeError::Truncated {
+            format: Format::Png,
+        });
+    }
+    Ok(())
+}

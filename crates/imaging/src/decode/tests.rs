@@ -1,0 +1,449 @@
+mod hostile;
+
+use super::*;
+use crate::encode::{OutputFormat, encode};
+use crate::synthetic::{assert_within, fixture, picture, synthetic};
+use image::codecs::{bmp::BmpEncoder, gif::GifEncoder, png::PngEncoder, tiff::TiffEncoder};
+use image::{DynamicImage, ExtendedColorType, ImageEncoder, Rgba, RgbaImage};
+use std::io::Cursor;
+
+fn plain(bytes: &[u8]) -> Result<Picture, DecodeError> {
+    decode(bytes, &DecodeOptions::default())
+}
+
+fn error(bytes: &[u8]) -> DecodeError {
+    plain(bytes).map(|p| p.pixels.dimensions()).unwrap_err()
+}
+
+/// The same picture in every format.
+fn files(picture: &RgbImage) -> Vec<(Format, Vec<u8>)> {
+    let written = |write: &dyn Fn(&mut Cursor<Vec<u8>>)| {
+        let mut file = Cursor::new(Vec::new());
+        write(&mut file);
+        file.into_inner()
+    };
+    let (raw, w, h) = (picture.as_raw(), picture.width(), picture.height());
+    let rgb = ExtendedColorType::Rgb8;
+    vec![
+        (
+            Format::Jpeg,
+            encode(picture, OutputFormat::default()).unwrap(),
+        ),
+        (Format::Png, encode(picture, OutputFormat::Png).unwrap()),
+        (Format::Webp, encode(picture, OutputFormat::Webp).unwrap()),
+        (
+            Format::Gif,
+            written(&|f| GifEncoder::new(f).encode(raw, w, h, rgb).unwrap()),
+        ),
+        (
+            Format::Bmp,
+            written(&|f| BmpEncoder::new(f).encode(raw, w, h, rgb).unwrap()),
+        ),
+        (
+            Format::Tiff,
+            written(&|f| TiffEncoder::new(f).write_image(raw, w, h, rgb).unwrap()),
+        ),
+    ]
+}
+
+fn png(image: &DynamicImage) -> Vec<u8> {
+    let mut file = Cursor::new(Vec::new());
+    image.write_to(&mut file, image::ImageFormat::Png).unwrap();
+    file.into_inner()
+}
+
+/// An EXIF block that states an orientation.
+fn exif_block(orientation: u8) -> Vec<u8> {
+    let mut block = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+    block.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
+    block
+}
+
+/// A JPEG with a segment put behind its start mark.
+fn with_segment(jpeg: &[u8], marker: u8, data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u16 + 2).to_be_bytes();
+    [&jpeg[..2], &[0xFF, marker], &length, data, &jpeg[2..]].concat()
+}
+
+fn riff(chunks: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
+    let mut body = b"WEBP".to_vec();
+    for (kind, data) in chunks {
+        body.extend(*kind);
+        body.extend((data.len() as u32).to_le_bytes());
+        body.extend(data);
+        body.extend(vec![0; data.len() % 2]);
+    }
+    [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
+}
+
+/// The bitstream of a simple lossless WebP.
+fn vp8l(picture: &RgbImage) -> Vec<u8> {
+    let file = encode(picture, OutputFormat::Webp).unwrap();
+    let at = file.windows(4).position(|w| w == b"VP8L").unwrap();
+    let length = u32::from_le_bytes(file[at + 4..at + 8].try_into().unwrap()) as usize;
+    file[at + 8..at + 8 + length].to_vec()
+}
+
+fn vp8x(flags: u8, width: u32, height: u32) -> Vec<u8> {
+    let side = |v: u32| (v - 1).to_le_bytes()[..3].to_vec();
+    [vec![flags, 0, 0, 0], side(width), side(height)].concat()
+}
+
+#[test]
+fn every_format_decodes() {
+    let source = synthetic(40, 30);
+    for (format, file) in files(&source) {
+        let decoded = plain(&file).unwrap();
+        assert_eq!((decoded.format, decoded.orientation), (format, 1));
+        match format {
+            Format::Jpeg => {
+                let theirs = image::load_from_memory(&file).unwrap().to_rgb8();
+                assert_within(&decoded.pixels, &theirs, 0, "jpeg");
+            }
+            // 256 colours for 1200 different ones.
+            Format::Gif => assert_within(&decoded.pixels, &source, 48, "gif"),
+            _ => assert_eq!(decoded.pixels, source, "{format}"),
+        }
+    }
+}
+
+/// Cuts at every length that lacks pixels; a little is left to end marks and padding.
+#[test]
+fn nothing_of_an_earlier_picture_shows_in_the_next_one() {
+    for (width, height) in [(1, 1), (7, 9), (16, 16), (61, 35), (130, 97)] {
+        for (format, bytes) in files(&synthetic(width, height)) {
+            let right = plain(&bytes).unwrap().pixels;
+            for left in [0x00, 0x55, 0xFF] {
+                let memory = PixelMemory::new(1 << 20);
+                memory.keep(vec![left; right.as_raw().len()]);
+                let options = DecodeOptions::default();
+                let decoded = decode_within(&bytes, &options, &memory).unwrap();
+                assert_eq!(decoded.pixels, right, "{format} {width}x{height}");
+            }
+        }
+    }
+}
+
+/// A file that says 64 lines and holds eight, with every mark in its place.
+fn short_of_lines() -> Vec<u8> {
+    let whole = encode(&synthetic(64, 8), OutputFormat::default()).unwrap();
+    let frame = whole
+        .windows(2)
+        .position(|mark| matches!(mark, [0xFF, 0xC0..=0xC2]))
+        .unwrap();
+    let mut file = whole[..whole.len() - 2].to_vec();
+    file[frame + 5..frame + 7].copy_from_slice(&64u16.to_be_bytes());
+    // A comment between the scan and the end mark.
+    file.extend([0xFF, 0xFE, 0, 2, 0xFF, 0xD9]);
+    file
+}
+
+#[test]
+fn a_file_that_lacks_lines_is_truncated_whatever_its_marks_say() {
+    assert_eq!(
+        error(&short_of_lines()),
+        DecodeError::Truncated {
+            format: Format::Jpeg
+        }
+    );
+}
+
+#[test]
+fn a_picture_may_end_in_what_marks_its_end() {
+    let flat = RgbImage::from_pixel(16, 16, image::Rgb([0x6B; 3]));
+    let file = encode(&flat, OutputFormat::Jpeg { quality: 100 }).unwrap();
+    assert_eq!(plain(&file).unwrap().pixels, flat);
+}
+
+#[test]
+fn cut_files_are_truncated() {
+    for (format, file) in files(&synthetic(40, 30)) {
+        let header = match format {
+            Format::Bmp => 54,
+            Format::Tiff => 8,
+            _ => 16,
+        };
+        for percent in [15, 30, 50, 75, 90, 96] {
+            let cut = &file[..(file.len() * percent / 100).max(header)];
+            assert_eq!(
+                error(cut),
+                DecodeError::Truncated { format },
+                "{format} at {percent} %"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_every_format_is_an_answer() {
+    for (format, file) in files(&synthetic(24, 17)) {
+        let whole = plain(&file).unwrap().pixels;
+        for end in 0..file.len() {
+            match plain(&file[..end]) {
+                Ok(decoded) => assert_eq!(decoded.pixels, whole, "{format} cut at {end}"),
+                Err(DecodeError::UnsupportedMedia { .. }) => assert!(end < 12, "{format} {end}"),
+                Err(DecodeError::Truncated { .. }) => {}
+                Err(other) => panic!("{format} cut at {end}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_end_mark_or_trailing_garbage_is_forgiven() {
+    for (format, file) in files(&synthetic(40, 30)) {
+        let whole = plain(&file).unwrap().pixels;
+        let longer = [&file[..], b"\0\0garbage\xFF\xD8\xFF"].concat();
+        assert_eq!(
+            plain(&longer).unwrap().pixels,
+            whole,
+            "{format} with garbage"
+        );
+        let end_mark = match format {
+            Format::Jpeg => 2,
+            Format::Png => 12,
+            Format::Gif => 1,
+            _ => continue,
+        };
+        for cut in 1..=end_mark {
+            let shorter = &file[..file.len() - cut];
+            assert_eq!(plain(shorter).unwrap().pixels, whole, "{format} less {cut}");
+        }
+    }
+}
+
+#[test]
+fn damage_inside_is_corrupt_not_grey() {
+    let file = encode(&synthetic(64, 64), OutputFormat::default()).unwrap();
+    let middle = file.len() * 2 / 3;
+    // In the middle of the scan: a mark that no scan may hold, and a whole segment that could be skipped.
+    for damage in [&[0xFF, 0xC5][..], &[0xFF, 0xE1, 0x00, 0x04, 0, 0]] {
+        let mut damaged = file.clone();
+        damaged[middle..middle + damage.len()].copy_from_slice(damage);
+        assert!(plain(&damaged).is_err(), "{damage:x?}");
+    }
+    // Junk before the scan does not make the scan's own damage pass.
+    let mut damaged = file.clone();
+    damaged[middle..middle + 4].copy_from_slice(&[0xFF, 0xE1, 0x00, 0x04]);
+    damaged.splice(2..2, [0x00; 8]);
+    assert!(plain(&damaged).is_err(), "junk and damage");
+
+    let mut png = encode(&synthetic(64, 64), OutputFormat::Png).unwrap();
+    let middle = png.len() / 2;
+    png[middle] ^= 0x55;
+    assert!(matches!(
+        error(&png),
+        DecodeError::Corrupt {
+            format: Format::Png,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn cmyk_and_ycck_equal_pillow() {
+    for name in ["cmyk", "ycck", "cmyk_plain"] {
+        let ours = plain(&fixture(&format!("{name}.jpg"))).unwrap().pixels;
+        assert_within(&ours, &picture(&format!("{name}.png")), 6, name);
+    }
+}
+
+#[test]
+fn orientation_is_applied_in_every_format_that_carries_it() {
+    let upright = synthetic(24, 16);
+    for orientation in 1..=8u8 {
+        // Stored so that the orientation brings it upright: the inverse turn, which is its own but for 6 and 8.
+        let inverse = match orientation {
+            6 => 8,
+            8 => 6,
+            other => other,
+        };
+        let stored = super::orientation::upright(upright.clone(), inverse);
+        let block = exif_block(orientation);
+
+        let jpeg = encode(&stored, OutputFormat::Jpeg { quality: 100 }).unwrap();
+        let exif = [&b"Exif\0\0"[..], &block].concat();
+        let turned = plain(&with_segment(&jpeg, 0xE1, &exif)).unwrap();
+        assert_eq!(turned.orientation, orientation);
+        let whole = super::orientation::upright(plain(&jpeg).unwrap().pixels, orientation);
+        assert_eq!(turned.pixels, whole, "jpeg {orientation}");
+        assert_within(&turned.pixels, &upright, 60, "jpeg");
+
+        let mut file = Cursor::new(Vec::new());
+        let mut encoder = PngEncoder::new(&mut file);
+        encoder.set_exif_metadata(block.clone()).unwrap();
+        let (w, h) = stored.dimensions();
+        encoder
+            .write_image(stored.as_raw(), w, h, ExtendedColorType::Rgb8)
+            .unwrap();
+        let turned = plain(&file.into_inner()).unwrap();
+        assert_eq!(
+            (turned.orientation, turned.pixels),
+            (orientation, upright.clone()),
+            "png"
+        );
+
+        let webp = riff(&[
+            (b"VP8X", vp8x(0x08, w, h)),
+            (b"VP8L", vp8l(&stored)),
+            (b"EXIF", block),
+        ]);
+        let turned = plain(&webp).unwrap();
+        assert_eq!(
+            (turned.orientation, turned.pixels),
+            (orientation, upright.clone()),
+            "webp"
+        );
+
+        let turned = plain(&tiff_with_orientation(&stored, orientation)).unwrap();
+        assert_eq!(
+            (turned.orientation, turned.pixels),
+            (orientation, upright.clone()),
+            "tiff"
+        );
+    }
+}
+
+/// A little-endian, uncompressed, one-strip RGB TIFF.
+fn tiff_with_orientation(picture: &RgbImage, orientation: u8) -> Vec<u8> {
+    let (w, h) = picture.dimensions();
+    let strip = picture.as_raw().len() as u32;
+    let entries: [(u16, u16, u32, u32); 10] = [
+        (0x100, 4, 1, w),
+        (0x101, 4, 1, h),
+        (0x102, 3, 3, 134),
+        (0x103, 3, 1, 1),
+        (0x106, 3, 1, 2),
+        (0x111, 4, 1, 140),
+        (0x112, 3, 1, orientation.into()),
+        (0x115, 3, 1, 3),
+        (0x116, 4, 1, h),
+        (0x117, 4, 1, strip),
+    ];
+    let mut file = b"II*\0\x08\0\0\0\x0A\0".to_vec();
+    for (tag, kind, count, value) in entries {
+        file.extend(tag.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend(count.to_le_bytes());
+        file.extend(value.to_le_bytes());
+    }
+    file.extend([0; 4]);
+    file.extend([8, 0, 8, 0, 8, 0]);
+    file.extend(picture.as_raw());
+    file
+}
+
+#[test]
+fn png_variants() {
+    let source = synthetic(20, 14);
+    let image = DynamicImage::ImageRgb8(source.clone());
+    assert_eq!(
+        plain(&png(&DynamicImage::ImageRgb16(image.to_rgb16())))
+            .unwrap()
+            .pixels,
+        source
+    );
+    let grey = image.to_luma8();
+    let expected = DynamicImage::ImageLuma8(grey.clone()).to_rgb8();
+    assert_eq!(
+        plain(&png(&DynamicImage::ImageLuma8(grey))).unwrap().pixels,
+        expected
+    );
+
+    let half = RgbaImage::from_pixel(2, 2, Rgba([200, 100, 0, 0]));
+    let options = DecodeOptions {
+        background: [1, 2, 3],
+        ..DecodeOptions::default()
+    };
+    let decoded = decode(&png(&DynamicImage::ImageRgba8(half)), &options).unwrap();
+    assert!(decoded.pixels.pixels().all(|p| p.0 == [1, 2, 3]));
+}
+
+#[test]
+fn the_first_frame_of_an_animation() {
+    let (first, second) = (synthetic(16, 12), RgbImage::new(16, 12));
+    let frame = |picture: &RgbImage, x: u32| {
+        let mut data = (x / 2).to_le_bytes()[..3].to_vec();
+        data.extend([0; 3]);
+        data.extend(&(picture.width() - 1).to_le_bytes()[..3]);
+        data.extend(&(picture.height() - 1).to_le_bytes()[..3]);
+        // 100 ms; no blending.
+        data.extend([100, 0, 0, 2]);
+        let bits = vp8l(picture);
+        data.extend(b"VP8L");
+        data.extend((bits.len() as u32).to_le_bytes());
+        data.extend(&bits);
+        data.extend(vec![0; bits.len() % 2]);
+        data
+    };
+    let webp = riff(&[
+        (b"VP8X", vp8x(0x02, 20, 12)),
+        (b"ANIM", vec![9, 9, 9, 255, 0, 0]),
+        (b"ANMF", frame(&first, 4)),
+        (b"ANMF", frame(&second, 0)),
+    ]);
+    let options = DecodeOptions {
+        background: [7, 8, 9],
+        ..DecodeOptions::default()
+    };
+    let decoded = decode(&webp, &options).unwrap().pixels;
+    assert_eq!(decoded.dimensions(), (20, 12), "the canvas");
+    assert_eq!(
+        decoded.get_pixel(0, 5).0,
+        [7, 8, 9],
+        "where the frame is not"
+    );
+    assert_eq!(decoded.get_pixel(4, 0), first.get_pixel(0, 0));
+    assert_eq!(decoded.get_pixel(19, 11), first.get_pixel(15, 11));
+
+    let mut gif = Cursor::new(Vec::new());
+    let mut encoder = GifEncoder::new(&mut gif);
+    for shade in [200u8, 10] {
+        let frame = RgbaImage::from_pixel(6, 5, Rgba([shade, shade, shade, 255]));
+        encoder.encode_frame(image::Frame::new(frame)).unwrap();
+    }
+    drop(encoder);
+    let decoded = plain(&gif.into_inner()).unwrap().pixels;
+    assert_eq!(decoded.get_pixel(3, 3).0, [200; 3]);
+}
+
+#[test]
+fn promised_metadata_that_is_missing_is_forgiven() {
+    let source = synthetic(10, 8);
+    let webp = riff(&[(b"VP8X", vp8x(0x0C, 10, 8)), (b"VP8L", vp8l(&source))]);
+    assert_eq!(plain(&webp).unwrap().pixels, source);
+}
+
+#[test]
+fn other_media_is_named() {
+    let media = |bytes: &[u8]| match error(bytes) {
+        DecodeError::UnsupportedMedia { format } => format,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(media(b"\0\0\0\x1Cftypavif\0\0\0\0"), Some("avif"));
+    assert_eq!(media(b""), None);
+    assert_eq!(
+        error(b"%PDF-1.7").to_string(),
+        "pdf pictures are not supported; send jpeg, png, webp, gif, bmp or tiff"
+    );
+}
+
+#[test]
+fn unsupported_variants_say_which() {
+    let jpeg = encode(&synthetic(16, 16), OutputFormat::default()).unwrap();
+    let sof = jpeg.windows(2).position(|w| w == [0xFF, 0xC0]).unwrap();
+    let detail = |at: usize, byte: u8| {
+        let mut file = jpeg.clone();
+        file[at] = byte;
+        match error(&file) {
+            DecodeError::Unsupported {
+                format: Format::Jpeg,
+                detail,
+            } => detail,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(detail(sof + 1, 0xC9), "arithmetic coding");
+    assert_eq!(detail(sof + 1, 0xC3), "lossless coding");
+    assert_eq!(detail(sof + 4, 12), "12 bits a sample, only 8 are decoded");
+}

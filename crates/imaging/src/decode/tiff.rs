@@ -1,0 +1,32 @@
+//! TIFF: the first page.
+
+use std::io::Cursor;
+
+use image::ImageDecoder;
+use image::codecs::tiff::TiffDecoder;
+
+use super::{DecodeError, DecodeOptions, Stored, library_limits, read};
+use crate::format::Format;
+
+/// More than any of TIFF's compressions gives for 8-bit samples; LZW leads with about 2,700.
+const COMPRESSION_RATIO: u64 = 4096;
+
+pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
+    let limits = &options.limits;
+    let sort = |error| DecodeError::from_image(Format::Tiff, limits, &error);
+    let mut decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(sort)?;
+    let (width, height) = decoder.dimensions();
+    limits.check_size(width, height)?;
+    let bilevel = decoder.original_color_type() == image::ExtendedColorType::L1;
+    if !bilevel && decoder.total_bytes() / COMPRESSION_RATIO > bytes.len() as u64 {
+        return Err(DecodeError::Truncated {
+            format: Format::Tiff,
+        });
+    }
+    decoder.set_limits(library_limits(limits)).map_err(sort)?;
+    let orientation = decoder.orientation().map_or(1, |o| o.to_exif());
+    Ok(Stored {
+        pixels: read(decoder, Format::Tiff, options)?,
+        orientation,
+    })
+}

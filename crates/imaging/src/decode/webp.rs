@@ -1,0 +1,187 @@
+//! WebP: lossy, lossless, with alpha; the first frame of an animation on its canvas.
+
+use std::borrow::Cow;
+use std::io::Cursor;
+
+use image::codecs::webp::WebPDecoder;
+use image::{ImageDecoder, Rgba};
+
+use super::{DecodeError, DecodeOptions, Stored, exif, read};
+use crate::format::Format;
+
+/// Where VP8X keeps its flags, and the two that promise metadata.
+const FLAGS_AT: usize = 20;
+const EXIF_FLAG: u8 = 0x08;
+const XMP_FLAG: u8 = 0x04;
+
+pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
+    let limits = &options.limits;
+    let file = File::walk(bytes)?;
+    // Frames state their size once more, and the decoder allocates by it before it compares.
+    let (width, height) = file.largest_frame;
+    limits.check_size(width, height)?;
+    let mut decoder = WebPDecoder::new(Cursor::new(file.repaired(bytes)))
+        .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
+    let canvas = decoder.dimensions();
+    limits.check_size(canvas.0, canvas.1)?;
+    if width > canvas.0 || height > canvas.1 {
+        let detail = "a frame is larger than its canvas";
+        return Err(DecodeError::corrupt(Format::Webp, detail));
+    }
+    if decoder.has_animation() {
+        // Where the first frame leaves canvas free, it is transparent, or what shows through if there is no alpha.
+        let [r, g, b] = options.background;
+        let colour = if decoder.color_type().has_alpha() {
+            Rgba([0; 4])
+        } else {
+            Rgba([r, g, b, 255])
+        };
+        decoder
+            .set_background_color(colour)
+            .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
+    }
+    Ok(Stored {
+        pixels: read(decoder, Format::Webp, options)?,
+        orientation: file.orientation.unwrap_or(1),
+    })
+}
+
+/// What the chunk walk finds.
+struct File {
+    /// The largest width and the largest height that any frame states, in whatever chunk the decoder may look.
+    largest_frame: (u32, u32),
+    orientation: Option<u8>,
+    has_exif: bool,
+    has_xmp: bool,
+}
+
+impl File {
+    fn walk(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut first_frame = None;
+        let mut file = Self {
+            largest_frame: (0, 0),
+            orientation: None,
+            has_exif: false,
+            has_xmp: false,
+        };
+        for chunk in Chunks::new(bytes.get(12..).unwrap_or_default()) {
+            match chunk.kind {
+                b"VP8 " | b"VP8L" | b"ANMF" => {
+                    let (width, height) = chunk.size().unwrap_or_default();
+                    let (most_w, most_h) = file.largest_frame;
+                    file.largest_frame = (most_w.max(width), most_h.max(height));
+                    first_frame.get_or_insert(chunk);
+                }
+                b"EXIF" if chunk.is_whole() => {
+                    file.has_exif = true;
+                    file.orientation = exif::orientation(chunk.data);
+                }
+                b"XMP " if chunk.is_whole() => file.has_xmp = true,
+                _ => {}
+            }
+        }
+        let Some(frame) = first_frame else {
+            return Err(missing_frame(bytes));
+        };
+        if !frame.is_whole() {
+            return Err(DecodeError::Truncated {
+                format: Format::Webp,
+            });
+        }
+        if frame.size().is_none() {
+            let detail = "its frame has no valid header";
+            return Err(DecodeError::corrupt(Format::Webp, detail));
+        }
+        Ok(file)
+    }
+
+    /// The file without promises of metadata that is not there: the decoder refuses such files, browsers do not.
+    fn repaired<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut broken = 0;
+        if !self.has_exif {
+            broken |= EXIF_FLAG;
+        }
+        if !self.has_xmp {
+            broken |= XMP_FLAG;
+        }
+        let extended = bytes.get(12..16) == Some(b"VP8X");
+        match bytes.get(FLAGS_AT) {
+            Some(flags) if extended && flags & broken != 0 => {
+                let mut copy = bytes.to_vec();
+                copy[FLAGS_AT] &= !broken;
+                Cow::Owned(copy)
+            }
+            _ => Cow::Borrowed(bytes),
+        }
+    }
+}
+
+fn missing_frame(bytes: &[u8]) -> DecodeError {
+    let stated = bytes.get(4..8).and_then(|b| b.try_into().ok());
+    let stated = stated.map_or(0, u32::from_le_bytes) as usize;
+    if stated.saturating_add(8) > bytes.len() {
+        DecodeError::Truncated {
+            format: Format::Webp,
+        }
+    } else {
+        DecodeError::corrupt(Format::Webp, "it has no frame")
+    }
+}
+
+/// A RIFF chunk; `data` is shorter than `length` where the file ends first.
+struct Chunk<'a> {
+    kind: &'a [u8; 4],
+    length: usize,
+    data: &'a [u8],
+}
+
+impl Chunk<'_> {
+    fn is_whole(&self) -> bool {
+        self.data.len() == self.length
+    }
+
+    /// The size in the bitstream's own header.
+    fn size(&self) -> Option<(u32, u32)> {
+        match self.kind {
+            b"VP8 " => {
+                let side = |at: usize| {
+                    let bytes = self.data.get(at..at + 2)?.try_into().ok()?;
+                    Some(u32::from(u16::from_le_bytes(bytes) & 0x3FFF))
+                };
+                Some((side(6)?, side(8)?))
+            }
+            b"VP8L" => {
+                let bits = u32::from_le_bytes(self.data.get(1..5)?.try_into().ok()?);
+                Some(((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1))
+            }
+            // An animation frame: sixteen bytes of placement, then chunks of its own.
+            _ => Chunks::new(self.data.get(16..)?)
+                .find(|c| matches!(c.kind, b"VP8 " | b"VP8L"))?
+                .size(),
+        }
+    }
+}
+
+struct Chunks<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Chunks<'a> {
+    fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Chunk<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (kind, tail) = self.rest.split_first_chunk::<4>()?;
+        let (length, tail) = tail.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let data = &tail[..length.min(tail.len())];
+        // Chunks are padded to even lengths.
+        self.rest = tail.get(length + length % 2..).unwrap_or_default();
+        Some(Chunk { kind, length, data })
+    }
+}

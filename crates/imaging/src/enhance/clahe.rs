@@ -1,0 +1,187 @@
+//! Contrast-limited adaptive histogram equalisation (Zuiderveld 1994), as OpenCV's `createCLAHE(2.0, (8, 8))`.
+
+use image::RgbImage;
+
+/// Bins are cut at this multiple of a flat histogram's height.
+pub(super) const CLIP_LIMIT: f32 = 2.0;
+/// Tiles along each side.
+pub(super) const TILES: u32 = 8;
+
+/// Equalises the luma and moves the three channels along with it, which keeps the chroma.
+pub(super) fn equalise(picture: &mut RgbImage) {
+    let (width, height) = (picture.width() as usize, picture.height() as usize);
+    let plane: Vec<u8> = picture.pixels().map(|p| luma(p.0)).collect();
+    let equalised = equalise_plane(&plane, width, height);
+    for (pixel, (before, after)) in picture.pixels_mut().zip(plane.iter().zip(&equalised)) {
+        let shift = i16::from(*after) - i16::from(*before);
+        pixel.0 = pixel.0.map(|v| (i16::from(v) + shift).clamp(0, 255) as u8);
+    }
+}
+
+/// OpenCV's 8-bit luma: BT.601 in 14-bit fixed point, rounded.
+fn luma(pixel: [u8; 3]) -> u8 {
+    let [r, g, b] = pixel.map(u32::from);
+    ((4_899 * r + 9_617 * g + 1_868 * b + 0x2000) >> 14) as u8
+}
+
+fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
+    let grid = Grid::over(plane, width, height);
+    let (columns, rows) = (
+        grid.axis(width, grid.tile_width),
+        grid.axis(height, grid.tile_height),
+    );
+    let mut equalised = Vec::with_capacity(plane.len());
+    for (line, row) in plane.chunks_exact(width).zip(&rows) {
+        for (sample, column) in line.iter().zip(&columns) {
+            let at = |x: usize, y: usize| {
+                f32::from(grid.tables[y * TILES as usize + x][usize::from(*sample)])
+            };
+            let across = |y: usize| {
+                at(column.first, y) * (1.0 - column.share) + at(column.second, y) * column.share
+            };
+            let value = across(row.first) * (1.0 - row.share) + across(row.second) * row.share;
+            equalised.push(value.round_ties_even() as u8);
+        }
+    }
+    equalised
+}
+
+/// Between which two tiles a coordinate lies, and how much of the second it gets.
+struct Between {
+    first: usize,
+    second: usize,
+    share: f32,
+}
+
+struct Grid {
+    tile_width: usize,
+    tile_height: usize,
+    /// A look-up table for each tile, row by row.
+    tables: Vec<[u8; 256]>,
+}
+
+impl Grid {
+    fn over(plane: &[u8], width: usize, height: usize) -> Self {
+        let tiles = TILES as usize;
+        // Sides that the tiles do not divide are extended by reflection; if one is, the other is by a whole step.
+        let (extended_width, extended_height) =
+            if width.is_multiple_of(tiles) && height.is_multiple_of(tiles) {
+                (width, height)
+            } else {
+                (
+                    width + tiles - width % tiles,
+                    height + tiles - height % tiles,
+                )
+            };
+        let (tile_width, tile_height) = (extended_width / tiles, extended_height / tiles);
+        let tables = (0..tiles * tiles)
+            .map(|tile| {
+                let (left, top) = (tile % tiles * tile_width, tile / tiles * tile_height);
+                let mut histogram = [0u32; 256];
+                for y in top..top + tile_height {
+                    let line = reflect(y, height) * width;
+                    for x in left..left + tile_width {
+                        histogram[usize::from(plane[line + reflect(x, width)])] += 1;
+                    }
+                }
+                table(histogram, (tile_width * tile_height) as u32)
+            })
+            .collect();
+        Self {
+            tile_width,
+            tile_height,
+            tables,
+        }
+    }
+
+    fn axis(&self, length: usize, tile: usize) -> Vec<Between> {
+        let last = TILES as i64 - 1;
+        let inverse = 1.0 / tile as f32;
+        (0..length)
+            .map(|i| {
+                let position = i as f32 * inverse - 0.5;
+                let first = position.floor();
+                let clamped = |index: i64| index.clamp(0, last) as usize;
+                Between {
+                    first: clamped(first as i64),
+                    second: clamped(first as i64 + 1),
+                    share: position - first,
+                }
+            })
+            .collect()
+    }
+}
+
+/// Reflect-101 beyond the end, back and forth where the extension is longer than the side.
+fn reflect(index: usize, length: usize) -> usize {
+    let period = (2 * (length - 1)).max(1);
+    let folded = index % period;
+    folded.min(period - folded).min(length - 1)
+}
+
+/// Cuts the histogram, spreads what was cut over all bins, and accumulates.
+fn table(mut histogram: [u32; 256], area: u32) -> [u8; 256] {
+    let limit = ((CLIP_LIMIT * area as f32 / 256.0) as u32).max(1);
+    let mut excess = 0;
+    for bin in &mut histogram {
+        excess += bin.saturating_sub(limit);
+        *bin = (*bin).min(limit);
+    }
+    let (share, rest) = (excess / 256, excess % 256);
+    for bin in &mut histogram {
+        *bin += share;
+    }
+    if let Some(step) = 256_u32.checked_div(rest) {
+        let step = step.max(1) as usize;
+        for bin in histogram.iter_mut().step_by(step).take(rest as usize) {
+            *bin += 1;
+        }
+    }
+    let scale = 255.0 / area as f32;
+    let mut sum = 0;
+    histogram.map(|count| {
+        sum += count;
+        (sum as f32 * scale).round_ties_even() as u8
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{fixture, synthetic};
+    use image::{GenericImageView, Rgb};
+
+    #[test]
+    fn the_luma_equals_opencv() {
+        let source = synthetic(131, 90);
+        let plane: Vec<u8> = source.pixels().map(|p| luma(p.0)).collect();
+        let ours = equalise_plane(&plane, 131, 90);
+        let theirs = image::load_from_memory(&fixture("clahe_luma.png")).unwrap();
+        assert_eq!(theirs.dimensions(), (131, 90));
+        let worst = ours
+            .iter()
+            .zip(theirs.to_luma8().as_raw())
+            .map(|(a, b)| a.abs_diff(*b))
+            .max();
+        assert!(worst <= Some(1), "{worst:?}");
+    }
+
+    #[test]
+    fn chroma_stays_and_small_pictures_work() {
+        for (width, height) in [(1, 1), (3, 2), (8, 8), (9, 1)] {
+            let mut picture = RgbImage::from_pixel(width, height, Rgb([90, 100, 110]));
+            equalise(&mut picture);
+            let [r, g, b] = picture.get_pixel(0, 0).0.map(i16::from);
+            assert!((g - r, b - g) == (10, 10) || b == 255, "{r} {g} {b}");
+        }
+    }
+
+    #[test]
+    fn a_faint_texture_is_spread() {
+        let mut faint = RgbImage::from_fn(64, 64, |x, y| Rgb([100 + ((x * 3 + y) % 16) as u8; 3]));
+        equalise(&mut faint);
+        let greys = faint.pixels().map(|p| p[0]);
+        let (low, high) = (greys.clone().min().unwrap(), greys.max().unwrap());
+        assert!(high - low > 25, "{low}..{high}");
+    }
+}

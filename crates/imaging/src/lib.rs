@@ -1,0 +1,24 @@
+//! Pixels: decoding, geometry, resizing, warping, quality, enhancement and encoding. No inference, no I/O.
+
+pub mod blur;
+mod cache;
+pub mod crop;
+pub mod decode;
+pub mod draw;
+pub mod encode;
+pub mod enhance;
+pub mod format;
+pub mod geometry;
+pub mod limits;
+pub mod memory;
+pub mod npy;
+pub mod phash;
+pub mod preprocess;
+pub mod quality;
+pub mod resize;
+pub mod tensor;
+pub mod turn;
+pub mod warp;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod synthetic;

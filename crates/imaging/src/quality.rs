@@ -1,0 +1,241 @@
+//! How good a picture or a face is: blur, brightness, contrast, sharpness, pose, and what is acceptable.
+
+pub mod acceptance;
+pub mod pose;
+
+use std::borrow::Cow;
+
+use image::RgbImage;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::resize::{Filter, resize};
+
+/// The long side that whole pictures are measured at, because blur depends on size.
+pub const CANONICAL_SIDE: u32 = 640;
+
+/// The four measures of a picture and the size they were taken at.
+///
+/// Grey is BT.601, `0.299 R + 0.587 G + 0.114 B`, not rounded. Borders are reflected without repeating the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PictureQuality {
+    /// Population variance of the Laplacian (0 1 0 / 1 −4 1 / 0 1 0); 0 is flat, below about 30 is blurry.
+    pub blur_score: f32,
+    /// Mean grey, 0..=255.
+    pub brightness: f32,
+    /// Population standard deviation of grey, 0..=127.5.
+    pub contrast: f32,
+    /// Mean length of the 3×3 Sobel gradient.
+    pub sharpness: f32,
+    /// Width and height of what was measured.
+    pub measured_at: [u32; 2],
+}
+
+/// Measures a picture in one pass. A picture without pixels measures 0 everywhere.
+pub fn measure(picture: &RgbImage) -> PictureQuality {
+    let (width, height) = picture.dimensions();
+    let mut sums = Sums::default();
+    if width > 0 && height > 0 {
+        // Three grey rows are held: above, here and below, each with one reflected sample at either end.
+        let row = |y: i64| grey_row(picture, reflect(y, height));
+        let (mut above, mut here) = (row(-1), row(0));
+        for y in 0..i64::from(height) {
+            let below = row(y + 1);
+            sums.add_row(&above, &here, &below);
+            above = std::mem::replace(&mut here, below);
+        }
+    }
+    sums.finish([width, height])
+}
+
+/// A row of grey, padded by its reflection at both ends.
+fn grey_row(picture: &RgbImage, y: u32) -> Vec<f32> {
+    let width = picture.width();
+    let stride = width as usize * 3;
+    let start = y as usize * stride;
+    let mut grey = Vec::with_capacity(width as usize + 2);
+    grey.push(0.0);
+    grey.extend(
+        picture.as_raw()[start..start + stride]
+            .chunks_exact(3)
+            .map(|p| 0.299 * f32::from(p[0]) + 0.587 * f32::from(p[1]) + 0.114 * f32::from(p[2])),
+    );
+    grey.push(grey[reflect(i64::from(width), width) as usize + 1]);
+    grey[0] = grey[reflect(-1, width) as usize + 1];
+    grey
+}
+
+/// Reflect-101: −1 is 1, and `length` is `length − 2`; a single sample reflects on itself.
+fn reflect(index: i64, length: u32) -> u32 {
+    let last = i64::from(length) - 1;
+    let folded = if index < 0 {
+        -index
+    } else if index > last {
+        2 * last - index
+    } else {
+        index
+    };
+    folded.clamp(0, last) as u32
+}
+
+#[derive(Default)]
+struct Sums {
+    grey: f64,
+    grey_squared: f64,
+    laplacian: f64,
+    laplacian_squared: f64,
+    gradient: f64,
+}
+
+impl Sums {
+    fn add_row(&mut self, above: &[f32], here: &[f32], below: &[f32]) {
+        let windows = above.windows(3).zip(here.windows(3)).zip(below.windows(3));
+        for ((a, h), b) in windows {
+            let laplacian = f64::from(a[1] + h[0] + h[2] + b[1] - 4.0 * h[1]);
+            let across = (a[2] - a[0]) + 2.0 * (h[2] - h[0]) + (b[2] - b[0]);
+            let down = (b[0] - a[0]) + 2.0 * (b[1] - a[1]) + (b[2] - a[2]);
+            let grey = f64::from(h[1]);
+            self.grey += grey;
+            self.grey_squared += grey * grey;
+            self.laplacian += laplacian;
+            self.laplacian_squared += laplacian * laplacian;
+            self.gradient += f64::from((across * across + down * down).sqrt());
+        }
+    }
+
+    fn finish(&self, measured_at: [u32; 2]) -> PictureQuality {
+        let count = (f64::from(measured_at[0]) * f64::from(measured_at[1])).max(1.0);
+        let variance = |sum: f64, squares: f64| (squares / count - (sum / count).powi(2)).max(0.0);
+        // Rounding of f32 grey leaves a flat picture a variance in the last digits.
+        let flat_is_zero = |variance: f64| if variance < 1e-6 { 0.0 } else { variance };
+        PictureQuality {
+            blur_score: flat_is_zero(variance(self.laplacian, self.laplacian_squared)) as f32,
+            brightness: (self.grey / count) as f32,
+            contrast: flat_is_zero(variance(self.grey, self.grey_squared)).sqrt() as f32,
+            sharpness: (self.gradient / count) as f32,
+            measured_at,
+        }
+    }
+}
+
+/// One figure, 0..=1: `0.25·min(blur/1000, 1) + 0.20·(1 − |brightness − 128|/128) + 0.20·min(contrast/50, 1) +
+/// 0.25·min(sharpness/100, 1) + 0.10·(1 − occlusion)`.
+///
+/// `occlusion` is the hidden share of the face, 0..=1. Where it was not measured its weight is spread over the
+/// other terms in proportion, and the answer must say so.
+pub fn overall(quality: &PictureQuality, occlusion: Option<f32>) -> f32 {
+    let measured = 0.25 * (quality.blur_score / 1000.0).min(1.0)
+        + 0.20 * (1.0 - (quality.brightness - 128.0).abs() / 128.0)
+        + 0.20 * (quality.contrast / 50.0).min(1.0)
+        + 0.25 * (quality.sharpness / 100.0).min(1.0);
+    let figure = match occlusion {
+        Some(hidden) => measured + 0.10 * (1.0 - hidden),
+        None => measured / 0.90,
+    };
+    figure.clamp(0.0, 1.0)
+}
+
+/// A whole picture as it is measured: its long side at [`CANONICAL_SIDE`], whether that shrinks or enlarges it.
+///
+/// The filter is the antialiased [`Filter::Bilinear`]: without antialiasing a large picture would score as sharp
+/// for its aliasing alone.
+pub fn canonical(picture: &RgbImage) -> Cow<'_, RgbImage> {
+    let (width, height) = picture.dimensions();
+    let long = width.max(height);
+    if long == CANONICAL_SIDE || long == 0 {
+        return Cow::Borrowed(picture);
+    }
+    let scaled = |side: u32| {
+        let side = f64::from(side) * f64::from(CANONICAL_SIDE) / f64::from(long);
+        side.round() as u32
+    };
+    Cow::Owned(resize(
+        picture,
+        scaled(width),
+        scaled(height),
+        Filter::Bilinear,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{reference, synthetic};
+    use image::Rgb;
+
+    fn assert_close(ours: f32, theirs: &serde_json::Value, what: &str) {
+        let theirs = theirs.as_f64().unwrap();
+        let apart = (f64::from(ours) - theirs).abs();
+        assert!(
+            apart <= (theirs * 0.005).max(0.01),
+            "{what}: {ours}, expected {theirs}"
+        );
+    }
+
+    #[test]
+    fn measures_equal_the_reference() {
+        let mut dark = synthetic(112, 112);
+        dark.as_mut().iter_mut().for_each(|v| *v /= 6);
+        let cases = [
+            ("112x112", synthetic(112, 112)),
+            ("97x61", synthetic(97, 61)),
+            ("dark", dark),
+        ];
+        for (name, picture) in cases {
+            let ours = measure(&picture);
+            let theirs = &reference()["quality"][name];
+            assert_close(ours.blur_score, &theirs["blur_score"], name);
+            assert_close(ours.brightness, &theirs["brightness"], name);
+            assert_close(ours.contrast, &theirs["contrast"], name);
+            assert_close(ours.sharpness, &theirs["sharpness"], name);
+            assert_eq!(ours.measured_at, [picture.width(), picture.height()]);
+        }
+    }
+
+    #[test]
+    fn a_flat_picture_has_no_blur_score_up_to_its_border() {
+        for side in [1, 2, 112] {
+            let flat = measure(&RgbImage::from_pixel(side, side, Rgb([93, 180, 41])));
+            assert_eq!(
+                (flat.blur_score, flat.contrast, flat.sharpness),
+                (0.0, 0.0, 0.0)
+            );
+            assert!((flat.brightness - 138.141).abs() < 1e-3);
+        }
+        let none = measure(&RgbImage::new(0, 3));
+        assert_eq!((none.brightness, none.blur_score), (0.0, 0.0));
+    }
+
+    #[test]
+    fn overall_weighs_its_terms() {
+        let best = PictureQuality {
+            blur_score: 4000.0,
+            brightness: 128.0,
+            contrast: 70.0,
+            sharpness: 100.0,
+            measured_at: [112, 112],
+        };
+        assert!((overall(&best, None) - 1.0).abs() < 1e-6);
+        assert!((overall(&best, Some(0.0)) - 1.0).abs() < 1e-6);
+        assert!((overall(&best, Some(1.0)) - 0.9).abs() < 1e-6);
+        let poor = PictureQuality {
+            blur_score: 500.0,
+            brightness: 64.0,
+            contrast: 25.0,
+            sharpness: 20.0,
+            ..best
+        };
+        // 0.125 + 0.1 + 0.1 + 0.05 + 0.05
+        assert!((overall(&poor, Some(0.5)) - 0.425).abs() < 1e-6);
+        assert!((overall(&poor, None) - 0.375 / 0.9).abs() < 1e-6);
+    }
+
+    #[test]
+    fn whole_pictures_are_measured_at_one_size() {
+        assert_eq!(canonical(&synthetic(1280, 886)).dimensions(), (640, 443));
+        assert_eq!(canonical(&synthetic(30, 60)).dimensions(), (320, 640));
+        assert_eq!(canonical(&synthetic(9000, 3)).dimensions(), (640, 1));
+        let exact = synthetic(640, 10);
+        assert!(matches!(canonical(&exact), Cow::Borrowed(_)));
+    }
+}

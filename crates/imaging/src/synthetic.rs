@@ -1,0 +1,102 @@
+//! The picture that the reference scripts compute as well, and readers for what they stored.
+
+use std::path::PathBuf;
+
+use image::{Rgb, RgbImage};
+
+/// A ramp and a texture in each channel, by the integer formula of `scripts/references/imaging.py`.
+pub fn synthetic(width: u32, height: u32) -> RgbImage {
+    RgbImage::from_fn(width, height, |x, y| {
+        Rgb([0, 1, 2].map(|c: u32| {
+            let ramp = (2 * ((x * 5 + y * 3 + c * 40) % 256)).abs_diff(255);
+            let texture = ((x * x + 7 * y * (c + 1)) >> 2) & 63;
+            (ramp * 3 / 4 + texture) as u8
+        }))
+    })
+}
+
+/// Red, green and blue without a pattern that a mistaken stride would keep.
+pub fn noise(width: u32, height: u32) -> RgbImage {
+    let mut state = 1u32;
+    RgbImage::from_fn(width, height, |_, _| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Rgb([24, 16, 8].map(|shift| (state >> shift) as u8))
+    })
+}
+
+/// The planes of the widened triangle's means, unrounded.
+pub fn antialiased(picture: &RgbImage, size: (u32, u32)) -> Vec<f64> {
+    antialiased_at(picture, size, |centre| centre)
+}
+
+/// The same with every triangle's centre, in pixels of the picture, put elsewhere.
+pub fn antialiased_at(
+    picture: &RgbImage,
+    (width, height): (u32, u32),
+    moved: fn(f64) -> f64,
+) -> Vec<f64> {
+    let shares = |from: u32, to: u32, at: u32| -> Vec<(u32, f64)> {
+        let scale = f64::from(from) / f64::from(to);
+        let centre = moved((f64::from(at) + 0.5) * scale);
+        let weight = |x: u32| {
+            let apart = (f64::from(x) + 0.5 - centre) / scale.max(1.0);
+            (1.0 - apart.abs()).max(0.0)
+        };
+        let sum: f64 = (0..from).map(weight).sum();
+        (0..from)
+            .map(|x| (x, weight(x) / sum))
+            .filter(|(_, share)| *share > 0.0)
+            .collect()
+    };
+    let columns: Vec<_> = (0..width)
+        .map(|x| shares(picture.width(), width, x))
+        .collect();
+    let mut planes = Vec::new();
+    for channel in 0..3 {
+        for y in 0..height {
+            let rows = shares(picture.height(), height, y);
+            planes.extend(columns.iter().map(|column| {
+                let parts = rows.iter().flat_map(|&(y, down)| {
+                    column.iter().map(move |&(x, across)| (x, y, down * across))
+                });
+                parts
+                    .map(|(x, y, share)| f64::from(picture[(x, y)][channel]) * share)
+                    .sum::<f64>()
+            }));
+        }
+    }
+    planes
+}
+
+/// The bytes of a file in `tests/fixtures`.
+pub fn fixture(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The numbers in `reference.json`.
+pub fn reference() -> serde_json::Value {
+    serde_json::from_slice(&fixture("reference.json")).unwrap()
+}
+
+/// A stored picture.
+pub fn picture(name: &str) -> RgbImage {
+    image::load_from_memory(&fixture(name)).unwrap().to_rgb8()
+}
+
+/// Asserts that two pictures have one size and that no sample differs by more than `levels`.
+pub fn assert_within(ours: &RgbImage, theirs: &RgbImage, levels: u8, what: &str) {
+    assert_eq!(ours.dimensions(), theirs.dimensions(), "{what}");
+    let worst = ours
+        .as_raw()
+        .iter()
+        .zip(theirs.as_raw())
+        .map(|(a, b)| a.abs_diff(*b))
+        .max();
+    assert!(
+        worst <= Some(levels),
+        "{what}: {worst:?} levels apart, allowed {levels}"
+    );
+}

@@ -1,0 +1,220 @@
+use super::*;
+use crate::synthetic::{antialiased, assert_within, noise, picture, synthetic};
+use image::Rgb;
+use proptest::prelude::*;
+
+/// OpenCV's `INTER_LINEAR` as it is defined, one sample after the other.
+fn opencv(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
+    let taps = |from: u32, to: u32, at: u32| {
+        let scale = f64::from(from) / f64::from(to);
+        let centre = ((f64::from(at) + 0.5) * scale - 0.5) as f32;
+        let share = centre - centre.floor();
+        let sample = |index: i64| index.clamp(0, i64::from(from) - 1) as u32;
+        let first = centre.floor() as i64;
+        let weight = |share: f32| (share * 2048.0).round_ties_even() as i32;
+        [
+            (sample(first), weight(1.0 - share)),
+            (sample(first + 1), weight(share)),
+        ]
+    };
+    RgbImage::from_fn(width, height, |x, y| {
+        Rgb([0, 1, 2].map(|channel: usize| {
+            let across = taps(picture.width(), width, x);
+            let rows = taps(picture.height(), height, y).map(|(row, weight)| {
+                let parts = across.map(|(x, w)| i32::from(picture[(x, row)][channel]) * w);
+                (((parts[0] + parts[1]) >> 4) * weight) >> 16
+            });
+            ((rows[0] + rows[1] + 2) >> 2) as u8
+        }))
+    })
+}
+
+fn imagenet(order: ChannelOrder) -> Normalisation {
+    Normalisation {
+        order,
+        mean: [123.675, 116.28, 103.53],
+        scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
+    }
+}
+
+/// What the row is by its definition, with `scaled` at the top left.
+fn planes(scaled: &RgbImage, side: (u32, u32), normalisation: &Normalisation) -> Vec<f32> {
+    let mut row = Vec::new();
+    for (plane, channel) in normalisation.planes().into_iter().enumerate() {
+        for (y, x) in (0..side.1).flat_map(|y| (0..side.0).map(move |x| (y, x))) {
+            let sample = scaled.get_pixel_checked(x, y).map_or(0, |p| p[channel]);
+            row.push((f32::from(sample) - normalisation.mean[plane]) * normalisation.scale[plane]);
+        }
+    }
+    row
+}
+
+fn assert_letterboxed(from: (u32, u32), to: (u32, u32)) {
+    let source = noise(from.0, from.1);
+    let normalisation = imagenet(ChannelOrder::Bgr);
+    let mut row = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
+    let fit = letterbox_into(&source, to, &normalisation, &mut row);
+    let scaled = opencv(&source, (fit.width, fit.height));
+    let same = row == planes(&scaled, to, &normalisation);
+    assert!(same, "{from:?} to {to:?}");
+}
+
+#[test]
+fn a_letterboxed_row_is_the_definition_to_the_last_bit() {
+    for (from, to) in [
+        ((1, 1), (1, 1)),
+        ((1, 1), (33, 20)),
+        ((2, 1), (64, 64)),
+        ((1, 700), (64, 64)),
+        ((700, 1), (64, 32)),
+        ((3, 1999), (96, 96)),
+        ((1280, 886), (640, 640)),
+        ((640, 480), (640, 640)),
+    ] {
+        assert_letterboxed(from, to);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_letterboxed_row_is_the_definition_at_any_size(
+        from in (1u32..300, 1u32..300),
+        to in (1u32..150, 1u32..150),
+    ) {
+        assert_letterboxed(from, to);
+    }
+
+    #[test]
+    fn a_preprocessed_row_is_the_definition_to_half_a_level(
+        from in (1u32..300, 1u32..300),
+        to in (1u32..100, 1u32..100),
+    ) {
+        let source = noise(from.0, from.1);
+        let mut row = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
+        let identity = Normalisation::identity(ChannelOrder::Rgb);
+        preprocess_into(&source, to, &identity, &mut row);
+        let exact = antialiased(&source, to);
+        for (at, (ours, exact)) in row.iter().zip(exact).enumerate() {
+            let apart = (f64::from(*ours) - exact).abs();
+            prop_assert!(apart <= 0.6, "{at}: {ours}, exactly {exact}");
+        }
+    }
+}
+
+#[test]
+fn a_preprocessed_picture_equals_the_reference() {
+    let source = synthetic(97, 61);
+    for (width, height) in [(40, 25), (150, 100)] {
+        let mut row = vec![f32::NAN; (3 * width * height) as usize];
+        let identity = Normalisation::identity(ChannelOrder::Rgb);
+        preprocess_into(&source, (width, height), &identity, &mut row);
+        let plane = (width * height) as usize;
+        let ours = RgbImage::from_fn(width, height, |x, y| {
+            Rgb([0, 1, 2].map(|c: usize| row[c * plane + (y * width + x) as usize] as u8))
+        });
+        let name = format!("bilinear_{width}.png");
+        assert_within(&ours, &picture(&name), 1, &name);
+    }
+}
+
+#[test]
+fn a_large_picture_keeps_its_level_when_preprocessed() {
+    for level in [0, 1, 127, 255] {
+        let source = RgbImage::from_pixel(2000, 3000, Rgb([level; 3]));
+        let mut row = vec![f32::NAN; 3 * 5 * 4];
+        let identity = Normalisation::identity(ChannelOrder::Rgb);
+        preprocess_into(&source, (5, 4), &identity, &mut row);
+        assert_eq!(row, [f32::from(level); 60]);
+    }
+}
+
+#[test]
+fn a_picture_without_pixels_is_padding() {
+    let normalisation = imagenet(ChannelOrder::Rgb);
+    let black = planes(&RgbImage::new(1, 1), (4, 3), &normalisation);
+    let mut row = vec![f32::NAN; 36];
+    preprocess_into(&RgbImage::new(0, 7), (4, 3), &normalisation, &mut row);
+    assert_eq!(row, black);
+    row.fill(f32::NAN);
+    letterbox_into(&RgbImage::new(7, 0), (4, 3), &normalisation, &mut row);
+    assert_eq!(row, black);
+}
+
+#[test]
+fn planes_are_ordered_normalised_and_padded() {
+    let picture = RgbImage::from_pixel(2, 1, Rgb([10, 20, 30]));
+    let normalisation = Normalisation {
+        order: ChannelOrder::Bgr,
+        mean: [1.0, 2.0, 3.0],
+        scale: [0.5, 1.0, 2.0],
+    };
+    let mut row = vec![f32::NAN; 3 * 2 * 4];
+    let fit = letterbox_into(&picture, (4, 2), &normalisation, &mut row);
+    assert_eq!((fit.width, fit.height, fit.scale), (4, 2, 2.0));
+    assert_eq!(row[..8], [14.5; 8]);
+    assert_eq!(row[8..16], [18.0; 8]);
+    assert_eq!(row[16..], [14.0; 8]);
+
+    let mut row = vec![f32::NAN; 3 * 3 * 4];
+    let fit = letterbox_into(&picture, (4, 3), &normalisation, &mut row);
+    assert_eq!((fit.width, fit.height), (4, 2));
+    assert_eq!(row[..8], [14.5; 8]);
+    assert_eq!(row[8..12], [-0.5; 4]);
+    assert_eq!(row[20..24], [-2.0; 4]);
+    assert_eq!(row[32..], [-6.0; 4]);
+}
+
+#[test]
+fn a_narrow_picture_is_padded_at_the_right() {
+    let picture = RgbImage::from_pixel(1, 2, Rgb([7, 8, 9]));
+    let mut row = vec![f32::NAN; 3 * 4 * 4];
+    letterbox_into(
+        &picture,
+        (4, 4),
+        &Normalisation::identity(ChannelOrder::Rgb),
+        &mut row,
+    );
+    assert_eq!(row[..8], [7.0, 7.0, 0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
+}
+
+#[test]
+fn the_far_corner_maps_back_to_within_half_a_network_pixel() {
+    for size in [(3000, 2171), (970, 2204), (17, 1999), (1, 1)] {
+        let fit = Letterbox::fit(size, (640, 640));
+        assert!(fit.width <= 640 && fit.height <= 640);
+        assert!(
+            fit.width == 640 || fit.height == 640,
+            "{size:?} fills a side"
+        );
+        let [x, y] = fit.to_picture([fit.width as f32, fit.height as f32]);
+        let tolerance = 0.5 / fit.scale + 1e-2;
+        assert!((x - size.0 as f32).abs() <= tolerance, "{size:?} {x}");
+        assert!((y - size.1 as f32).abs() <= tolerance, "{size:?} {y}");
+    }
+}
+
+#[test]
+fn fill_row_is_the_picture() {
+    let picture = synthetic(5, 3);
+    let mut row = vec![0.0; 45];
+    fill_row(
+        &picture,
+        &Normalisation::identity(ChannelOrder::Rgb),
+        &mut row,
+    );
+    for (x, y, pixel) in picture.enumerate_pixels() {
+        for c in 0..3 {
+            let at = c * 15 + (y * 5 + x) as usize;
+            assert_eq!(row[at], f32::from(pixel[c]));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a row of 3×4×4")]
+fn a_row_of_another_length_is_refused() {
+    let identity = Normalisation::identity(ChannelOrder::Rgb);
+    letterbox_into(&synthetic(4, 4), (4, 4), &identity, &mut [0.0; 47]);
+}

@@ -1,0 +1,95 @@
+//! The accelerators that settings can name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, de::IntoDeserializer};
+
+/// An accelerator, or how to choose one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    /// The first that passes its self-test.
+    Auto,
+    /// NVIDIA CUDA.
+    Cuda,
+    /// AMD ROCm, which ONNX Runtime drives through MIGraphX.
+    Rocm,
+    /// Apple Metal, through libtorch where it is built in, else through CoreML.
+    Mps,
+    /// No accelerator.
+    Cpu,
+    /// AMD MIGraphX.
+    Migraphx,
+    /// Apple CoreML.
+    Coreml,
+    /// Intel OpenVINO.
+    Openvino,
+    /// WebGPU.
+    Webgpu,
+    /// NVIDIA TensorRT.
+    Tensorrt,
+    /// libtorch, on what it finds.
+    Torch,
+}
+
+impl Accelerator {
+    /// The name in the configuration, such as `cuda`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
+            Self::Mps => "mps",
+            Self::Cpu => "cpu",
+            Self::Migraphx => "migraphx",
+            Self::Coreml => "coreml",
+            Self::Openvino => "openvino",
+            Self::Webgpu => "webgpu",
+            Self::Tensorrt => "tensorrt",
+            Self::Torch => "torch",
+        }
+    }
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An accelerator by name, with its number where that is not `devices.device_id`: `cuda` or `cuda:1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AcceleratorName {
+    /// What it is.
+    pub backend: Accelerator,
+    /// Which of several.
+    pub index: Option<u32>,
+}
+
+impl TryFrom<String> for AcceleratorName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let unreadable = || format!("`{text}` is no device");
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, Some(index.parse().map_err(|_| unreadable())?)),
+            None => (text.as_str(), None),
+        };
+        let name: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+            name.into_deserializer();
+        Ok(Self {
+            backend: Accelerator::deserialize(name).map_err(|_| unreadable())?,
+            index,
+        })
+    }
+}
+
+impl From<AcceleratorName> for String {
+    fn from(name: AcceleratorName) -> Self {
+        match name.index {
+            Some(index) => format!("{}:{index}", name.backend),
+            None => name.backend.to_string(),
+        }
+    }
+}

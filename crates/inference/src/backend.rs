@@ -1,0 +1,180 @@
+//! What runs a model: the trait every backend implements.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+use crate::{
+    graphs::session::{GraphModel, GraphSession},
+    place::Place,
+    tensor::{Signature, Tensor},
+};
+
+pub mod fake;
+pub mod kserve;
+pub mod ort;
+pub mod several;
+#[cfg(feature = "torch")]
+pub mod torch;
+
+/// Opens models.
+pub trait Backend: Send + Sync {
+    /// The backend's name in logs, such as `onnxruntime`.
+    fn name(&self) -> &str;
+
+    /// What there is of a provider's devices on this machine, before any model is opened there.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] with what is missing.
+    fn look_for(&self, place: Place) -> Result<(), BackendError>;
+
+    /// Loads a model into as many sessions as are asked for. They may share the weights.
+    ///
+    /// # Errors
+    /// [`BackendError::Load`] when the model cannot be loaded, [`BackendError::Unavailable`] when the place cannot be
+    /// used, and [`BackendError::OutOfMemory`].
+    fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError>;
+
+    /// Loads a graph of ours, which has inputs of several types, into one session.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError>;
+}
+
+/// What is to be opened, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    /// The model.
+    pub model: Model<'a>,
+    /// Where it is to run.
+    pub place: Place,
+    /// How many threads of the CPU each session has.
+    pub threads: NonZeroUsize,
+    /// How many sessions.
+    pub count: usize,
+    /// How many bytes of the device's memory each session may take.
+    pub memory_limit: Option<u64>,
+}
+
+impl<'a> Opening<'a> {
+    /// `count` sessions of `threads` threads each on the CPU.
+    pub fn on_cpu(model: Model<'a>, threads: NonZeroUsize, count: usize) -> Self {
+        Self {
+            model,
+            place: Place::CPU,
+            threads,
+            count,
+            memory_limit: None,
+        }
+    }
+}
+
+/// A model to open.
+#[derive(Clone, Copy, Debug)]
+pub enum Model<'a> {
+    /// A file.
+    File(&'a Path),
+    /// A graph of ours.
+    Graph(&'a GraphModel),
+}
+
+impl Model<'_> {
+    /// What it is called in errors.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::File(path) => path.to_path_buf(),
+            Self::Graph(graph) => PathBuf::from(format!("(the built-in graph `{}`)", graph.name)),
+        }
+    }
+}
+
+/// A loaded model. It is owned by one thread at a time, which is why `run` takes `&mut self`.
+pub trait Session: Send {
+    /// The graph's inputs and outputs.
+    fn signature(&self) -> &Signature;
+
+    /// Runs a batch through the graph's first input and returns every output in graph order.
+    ///
+    /// # Errors
+    /// [`BackendError::Run`] when the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`].
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
+
+    /// How many of the graph's nodes each provider runs, by the runtime's names; empty where it does not tell.
+    fn assignment(&self) -> BTreeMap<String, usize> {
+        BTreeMap::new()
+    }
+}
+
+/// Rows for the first input of a graph, row-major: `[rows, …row_shape]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Batch<'a> {
+    /// The shape of one row, such as `[3, 640, 640]`.
+    pub row_shape: &'a [usize],
+    /// The values of all rows, one row after the other.
+    pub data: &'a [f32],
+    /// Whether the runtime should let go of memory after the run, because few rows are of this size.
+    pub frees_memory: bool,
+}
+
+impl Batch<'_> {
+    /// How many values one row has.
+    pub fn row_len(&self) -> usize {
+        self.row_shape.iter().product()
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.data.len().checked_div(self.row_len()).unwrap_or(0)
+    }
+
+    /// The batch's full shape.
+    pub fn shape(&self) -> Vec<usize> {
+        std::iter::once(self.rows())
+            .chain(self.row_shape.iter().copied())
+            .collect()
+    }
+}
+
+/// Why a backend could not do what was asked.
+#[derive(Debug, Error)]
+pub enum BackendError {
+    /// The runtime's shared library is missing or does not fit.
+    #[error(
+        "cannot load the onnx runtime library: {detail}; run `scripts/setup`, or set runtime.library to its path"
+    )]
+    Library {
+        /// What the loader said.
+        detail: String,
+    },
+    /// A provider or its device is not there.
+    #[error("{detail}")]
+    Unavailable {
+        /// What is missing, and how to get it.
+        detail: String,
+    },
+    /// The device has no memory left for what was asked.
+    #[error("the device is out of memory: {detail}")]
+    OutOfMemory {
+        /// What the runtime said.
+        detail: String,
+    },
+    /// A model file could not be loaded.
+    #[error("cannot load the model file {path}: {detail}")]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// What the runtime said.
+        detail: String,
+    },
+    /// A run failed.
+    #[error("the model run failed: {detail}")]
+    Run {
+        /// What the runtime said.
+        detail: String,
+    },
+}

@@ -1,0 +1,68 @@
+//! The body of a run: the JSON, and the rows behind it.
+
+use bytes::Bytes;
+
+use super::{
+    failure::Failure,
+    wire::{BinaryData, BinarySize, FP32, RequestHead, RequestInput, RequestOutput},
+};
+use crate::{backend::Batch, tensor::Signature};
+
+/// A body that can be sent again without being put together again.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    /// How long the JSON is.
+    pub head_len: usize,
+    /// The JSON and the rows.
+    pub bytes: Bytes,
+}
+
+/// Puts a body together; the rows are copied once.
+///
+/// # Errors
+/// [`Failure::Malformed`] in no case that a [`Signature`] with an input allows.
+pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Result<Body, Failure> {
+    let malformed = |detail: &str| Failure::Malformed(detail.to_owned());
+    let input = signature
+        .inputs
+        .first()
+        .ok_or_else(|| malformed("the model has no input"))?;
+    let shape = batch.shape();
+    let values = size_of_val(batch.data);
+    let head = RequestHead {
+        id,
+        inputs: [RequestInput {
+            name: &input.name,
+            shape: &shape,
+            datatype: FP32,
+            parameters: BinarySize {
+                binary_data_size: Some(values),
+            },
+        }],
+        outputs: signature
+            .outputs
+            .iter()
+            .map(|port| RequestOutput {
+                name: &port.name,
+                parameters: BinaryData { binary_data: true },
+            })
+            .collect(),
+    };
+    let head = serde_json::to_vec(&head).map_err(|error| malformed(&error.to_string()))?;
+    let mut bytes = Vec::with_capacity(head.len() + values);
+    bytes.extend_from_slice(&head);
+    append(&mut bytes, batch.data);
+    Ok(Body {
+        head_len: head.len(),
+        bytes: bytes.into(),
+    })
+}
+
+/// The protocol's numbers are little-endian, which this machine's mostly are: then they are one run of bytes.
+fn append(bytes: &mut Vec<u8>, values: &[f32]) {
+    if cfg!(target_endian = "little") {
+        bytes.extend_from_slice(bytemuck::must_cast_slice(values));
+    } else {
+        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+}

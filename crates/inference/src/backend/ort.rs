@@ -1,0 +1,250 @@
+//! ONNX Runtime through the `ort` crate, loaded at run time from a shared library.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use ort::{
+    environment::Environment,
+    session::{
+        Session as OrtSession,
+        builder::{GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
+    },
+};
+
+use super::{Backend, BackendError, Model, Opening, Session};
+use crate::{
+    graphs::session::GraphSession,
+    place::{Place, Provider},
+};
+use graph::OrtGraph;
+use session::Loaded;
+
+mod assignment;
+mod graph;
+mod providers;
+mod session;
+
+/// The runtime, loaded once for the process.
+pub struct OrtBackend {
+    environment: Environment,
+    /// Folder of the plugin libraries.
+    plugins: PathBuf,
+    /// The plugin libraries that were asked for, and what came of it: each is registered once.
+    registered: Mutex<HashMap<String, Result<(), String>>>,
+}
+
+impl OrtBackend {
+    /// Loads the runtime library; `plugins` is the folder of the providers that are libraries of their own.
+    /// [`crate::telemetry::opt_out`] must have run before, or the library reports its use.
+    ///
+    /// # Errors
+    /// [`BackendError::Library`] when there is none or it does not fit.
+    pub fn load(library: Option<&Path>, plugins: &Path) -> Result<Self, BackendError> {
+        let path = library.map_or_else(find_library, Path::to_owned);
+        let library = |detail: String| BackendError::Library {
+            detail: format!("{}: {detail}", path.display()),
+        };
+        let environment = ort::init_from(&path)
+            .map_err(|error| library(error.to_string()))?
+            .with_name("facescan")
+            .with_telemetry(false)
+            .build()
+            .map_err(|error| library(error.to_string()))?;
+        Ok(Self {
+            environment,
+            // The runtime looks for a relative path beside its own library.
+            plugins: std::path::absolute(plugins).unwrap_or_else(|_| plugins.to_owned()),
+            registered: Mutex::default(),
+        })
+    }
+
+    /// A session's settings, with the provider of `opening` registered.
+    fn builder(
+        &self,
+        opening: &Opening<'_>,
+        weights: &PrepackedWeights,
+    ) -> Result<SessionBuilder, BackendError> {
+        let failed = |error: ort::Error<SessionBuilder>| failure(opening, error.message());
+        let builder = OrtSession::builder(&self.environment)
+            .map_err(|error| failure(opening, error.message()))?
+            .with_optimization_level(GraphOptimizationLevel::All)
+            .map_err(failed)?
+            .with_intra_threads(opening.threads.get())
+            .map_err(failed)?
+            // Spinning would burn a core between runs that the decoders need.
+            .with_intra_op_spinning(false)
+            .map_err(failed)?
+            .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
+            .map_err(failed)?;
+        if opening.place.provider == Provider::Cpu {
+            // By name: left to itself the runtime may pick any provider it finds, and told to prefer the CPU it picks
+            // OpenVINO once that is registered.
+            let own = self.environment.devices().filter(|device| {
+                device
+                    .ep()
+                    .is_ok_and(|name| name == Provider::Cpu.runtime_name())
+            });
+            return builder
+                .with_devices(own, None)
+                .map_err(failed)?
+                .with_prepacked_weights(weights)
+                .map_err(failed);
+        }
+        self.with_provider(builder, opening)
+            .map_err(|detail| BackendError::Unavailable { detail })
+    }
+
+    fn session(
+        &self,
+        opening: &Opening<'_>,
+        weights: &PrepackedWeights,
+    ) -> Result<OrtSession, BackendError> {
+        let mut builder = self.builder(opening, weights)?;
+        match opening.model {
+            Model::File(path) => builder.commit_from_file(path),
+            Model::Graph(graph) => builder.commit_from_memory(&graph.bytes),
+        }
+        .map_err(|error| failure(opening, error.message()))
+    }
+
+    /// Registers a plugin library the first time that it is asked for.
+    fn register(&self, name: &str, library: &Path) -> Result<(), String> {
+        let mut registered = self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = registered.get(name) {
+            return outcome.clone();
+        }
+        let outcome = if library.exists() {
+            self.environment
+                .register_ep_library(name, library)
+                .map_err(|error| error.message().to_owned())
+        } else {
+            Err(format!(
+                "{} is not there; run `{}`, or set runtime.plugins_dir",
+                library.display(),
+                if name == "webgpu" {
+                    "scripts/setup --webgpu"
+                } else {
+                    "scripts/setup"
+                },
+            ))
+        };
+        registered.insert(name.to_owned(), outcome.clone());
+        outcome
+    }
+}
+
+impl Backend for OrtBackend {
+    fn name(&self) -> &str {
+        "onnxruntime"
+    }
+
+    fn look_for(&self, place: Place) -> Result<(), BackendError> {
+        let opening = Opening {
+            place,
+            ..Opening::on_cpu(Model::File(Path::new("")), NonZeroUsize::MIN, 1)
+        };
+        self.builder(&opening, &PrepackedWeights::new()).map(drop)
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
+        let weights = PrepackedWeights::new();
+        (0..opening.count)
+            .map(|_| {
+                let session = self.session(opening, &weights)?;
+                let loaded =
+                    Loaded::new(session).map_err(|error| failure(opening, error.message()))?;
+                Ok(Box::new(loaded) as Box<dyn Session>)
+            })
+            .collect()
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        let session = self.session(opening, &PrepackedWeights::new())?;
+        Ok(Box::new(OrtGraph::new(session)))
+    }
+}
+
+/// What a failure to open a model is: out of memory, or something with the model.
+fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
+    let detail = detail.to_owned();
+    if is_out_of_memory(&detail) {
+        BackendError::OutOfMemory { detail }
+    } else {
+        BackendError::Load {
+            path: opening.model.path(),
+            detail,
+        }
+    }
+}
+
+/// Whether the runtime says that memory ran out. It has no code of its own for it, so its words have to do: the arena's
+/// (with a limit and without), CUDA's, HIP's and OpenVINO's.
+fn is_out_of_memory(detail: &str) -> bool {
+    let detail = detail.to_ascii_lowercase();
+    [
+        "out of memory",
+        "out_of_memory",
+        "outofmemory",
+        "failed to allocate memory",
+        "is smaller than requested bytes",
+        "memoryallocation",
+        "bad_alloc",
+    ]
+    .iter()
+    .any(|words| detail.contains(words))
+}
+
+/// The first library that exists of: `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working
+/// directory, the binary's own directory; else the bare name, for the system's loader to find.
+fn find_library() -> PathBuf {
+    let name = format!(
+        "{}onnxruntime{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    );
+    if let Some(path) = std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let beside_binary = std::env::current_exe()
+        .ok()
+        .and_then(|binary| Some(binary.parent()?.join(&name)));
+    [
+        Some(Path::new(".runtime/onnxruntime").join(&name)),
+        beside_binary,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|path| path.exists())
+    .unwrap_or_else(|| name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_ran_out_is_told_from_other_failures() {
+        for words in [
+            "Failed to allocate memory for requested buffer of size 52428800",
+            "Available memory of 1048576 is smaller than requested bytes of 52428800",
+            "CUDA failure 2: out of memory ; GPU=0",
+            "hipErrorOutOfMemory",
+            "std::bad_alloc",
+        ] {
+            assert!(is_out_of_memory(words), "{words}");
+        }
+        for words in [
+            "CUDA failure 700: an illegal memory access was encountered",
+            "Got invalid dimensions for input: data",
+        ] {
+            assert!(!is_out_of_memory(words), "{words}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! How each provider is asked for.
+
+use std::path::{Path, PathBuf};
+
+use ort::{
+    ep::{self, ArenaExtendStrategy, ExecutionProviderDispatch},
+    memory::DeviceType,
+    session::builder::SessionBuilder,
+};
+use serde_json::json;
+
+use super::OrtBackend;
+use crate::{
+    backend::Opening,
+    place::{Place, Precision, Provider},
+};
+
+/// What a provider that is a library of its own is called where it is kept, and registered as.
+pub(super) fn plugin_name(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Openvino | Provider::OpenvinoCpu => Some("openvino"),
+        Provider::Webgpu => Some("webgpu"),
+        _ => None,
+    }
+}
+
+/// Where `scripts/setup` puts a plugin's library.
+fn plugin_library(folder: &Path, name: &str) -> PathBuf {
+    let stem = match name {
+        "openvino" => "onnxruntime_providers_openvino_plugin",
+        _ => "onnxruntime_providers_webgpu",
+    };
+    folder.join(name).join(format!(
+        "{}{stem}{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    ))
+}
+
+impl OrtBackend {
+    /// Registers the provider of `opening`, and nothing else; what it does not take stays on the CPU.
+    pub(super) fn with_provider(
+        &self,
+        builder: SessionBuilder,
+        opening: &Opening<'_>,
+    ) -> Result<SessionBuilder, String> {
+        if opening.place.provider.is_torch() {
+            return Err("onnx runtime runs nothing on libtorch".to_owned());
+        }
+        match plugin_name(opening.place.provider) {
+            Some(name) => self.with_plugin(builder, opening, name),
+            None => builder
+                .with_execution_providers(built_in(opening))
+                .map_err(|error| in_short(error.message())),
+        }
+    }
+
+    /// Plugins are asked for by device: the one of the place's number among those of the kind that is meant.
+    fn with_plugin(
+        &self,
+        builder: SessionBuilder,
+        opening: &Opening<'_>,
+        name: &str,
+    ) -> Result<SessionBuilder, String> {
+        let Place {
+            provider, index, ..
+        } = opening.place;
+        self.register(name, &plugin_library(&self.plugins, name))?;
+        let kind = if provider.is_on_cpu() {
+            DeviceType::CPU
+        } else {
+            DeviceType::GPU
+        };
+        let device = self
+            .environment
+            .devices()
+            .filter(|device| {
+                device.ep().is_ok_and(|ep| ep == provider.runtime_name())
+                    && device.hardware_device().ty() == kind
+            })
+            .nth(index as usize)
+            .ok_or_else(|| {
+                let makers = match provider {
+                    Provider::Webgpu => "",
+                    _ => " (OpenVINO's plugin takes Intel's processors only)",
+                };
+                format!("it offers no device {index} on this machine{makers}")
+            })?;
+        let options = match provider {
+            Provider::Webgpu => Vec::new(),
+            _ => vec![(
+                // Without the provider's name in front an option is dropped in silence.
+                format!("{}.load_config", provider.runtime_name()),
+                openvino_config(opening).to_string(),
+            )],
+        };
+        builder
+            .with_devices([device], Some(&options))
+            .map_err(|error| error.message().to_owned())
+    }
+}
+
+/// What the runtime says without the place in its source that it says it from.
+fn in_short(message: &str) -> String {
+    let (_, said) = message.rsplit_once(" : FAIL : ").unwrap_or(("", message));
+    said.trim().to_owned()
+}
+
+/// OpenVINO's settings by device. On machines with AMX it computes in bf16 unless it is told otherwise.
+fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
+    let mut settings = json!({});
+    if opening.place.provider.is_on_cpu() {
+        settings["INFERENCE_NUM_THREADS"] = json!(opening.threads.to_string());
+        settings["NUM_STREAMS"] = json!("1");
+        // Pinned, the threads of all sessions share the first cores.
+        settings["ENABLE_CPU_PINNING"] = json!("NO");
+        settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
+            Precision::Full => "f32",
+            Precision::Reduced => "bf16",
+        });
+        return json!({ "CPU": settings });
+    }
+    settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
+        Precision::Full => "f32",
+        Precision::Reduced => "f16",
+    });
+    json!({ "GPU": settings })
+}
+
+/// The providers that the runtime's own library knows. A failure is an error, never a silent fall to the CPU.
+fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
+    let index = i32::try_from(opening.place.index).unwrap_or(i32::MAX);
+    let limit = opening
+        .memory_limit
+        .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let providers = match opening.place.provider {
+        Provider::Cuda => vec![cuda(index, limit, opening.place.precision).build()],
+        Provider::Tensorrt => {
+            let mut tensorrt = ep::TensorRT::default()
+                .with_device_id(index)
+                .with_fp16(opening.place.precision == Precision::Reduced);
+            if let Some(limit) = limit {
+                tensorrt = tensorrt.with_max_workspace_size(limit);
+            }
+            vec![
+                tensorrt.build(),
+                cuda(index, limit, opening.place.precision).build(),
+            ]
+        }
+        Provider::Migraphx => {
+            let mut migraphx = ep::MIGraphX::default()
+                .with_device_id(index)
+                .with_fp16(opening.place.precision == Precision::Reduced)
+                .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
+            if let Some(limit) = limit {
+                migraphx = migraphx.with_mem_limit(limit);
+            }
+            vec![migraphx.build()]
+        }
+        Provider::Coreml => vec![ep::CoreML::default().build()],
+        Provider::Cpu
+        | Provider::Openvino
+        | Provider::OpenvinoCpu
+        | Provider::Webgpu
+        | Provider::TorchCuda
+        | Provider::TorchMps
+        | Provider::TorchCpu
+        | Provider::Kserve => Vec::new(),
+    };
+    providers
+        .into_iter()
+        .map(ExecutionProviderDispatch::error_on_failure)
+        .collect()
+}
+
+/// TF32 has 10 bits of mantissa, so it is what reduced precision means here. The arena grows by what is asked for: doubling
+/// would take twice what the shapes in use need.
+fn cuda(index: i32, limit: Option<usize>, precision: Precision) -> ep::CUDA {
+    let cuda = ep::CUDA::default()
+        .with_device_id(index)
+        .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
+        .with_conv_algorithm_search(ep::cuda::ConvAlgorithmSearch::Heuristic)
+        .with_tf32(precision == Precision::Reduced);
+    match limit {
+        Some(limit) => cuda.with_memory_limit(limit),
+        None => cuda,
+    }
+}

@@ -1,0 +1,110 @@
+//! A session of ONNX Runtime: rows in, tensors out.
+
+use std::collections::BTreeMap;
+
+use ort::{
+    session::{RunOptions, Session as OrtSession},
+    value::{Outlet, TensorElementType, TensorRef, ValueType},
+};
+
+use super::{assignment, is_out_of_memory};
+use crate::{
+    backend::{BackendError, Batch, Session},
+    tensor::{Port, Signature, Tensor},
+};
+
+/// Lets the CPU's arena shrink after a run.
+/// <https://onnxruntime.ai/docs/get-started/with-c.html#features>
+const ARENA_SHRINKAGE: (&str, &str) = ("memory.enable_memory_arena_shrinkage", "cpu:0");
+
+pub(super) struct Loaded {
+    session: OrtSession,
+    signature: Signature,
+    options: RunOptions,
+    freeing: RunOptions,
+}
+
+impl Loaded {
+    pub(super) fn new(session: OrtSession) -> ort::Result<Self> {
+        let mut freeing = RunOptions::new()?;
+        freeing.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
+        Ok(Self {
+            signature: Signature {
+                inputs: session.inputs().iter().map(port).collect(),
+                outputs: session.outputs().iter().map(port).collect(),
+            },
+            session,
+            options: RunOptions::new()?,
+            freeing,
+        })
+    }
+
+    fn outputs(&mut self, batch: Batch<'_>) -> ort::Result<Vec<Tensor>> {
+        let options = if batch.frees_memory {
+            &self.freeing
+        } else {
+            &self.options
+        };
+        let input = TensorRef::from_array_view((batch.shape(), batch.data))?;
+        let outputs = self
+            .session
+            .run_with_options(ort::inputs![input], options)?;
+        self.signature
+            .outputs
+            .iter()
+            .zip(outputs.values())
+            // Encoders may have outputs of other types, which nobody reads.
+            .filter(|(port, _)| port.is_f32)
+            .map(|(port, value)| {
+                let (shape, data) = value.try_extract_tensor::<f32>()?;
+                Ok(Tensor {
+                    name: port.name.clone(),
+                    shape: shape
+                        .iter()
+                        .map(|&dim| usize::try_from(dim).unwrap_or(0))
+                        .collect(),
+                    data: data.to_vec(),
+                })
+            })
+            .collect()
+    }
+}
+
+impl Session for Loaded {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        self.outputs(batch).map_err(|error| run_failure(&error))
+    }
+
+    fn assignment(&self) -> BTreeMap<String, usize> {
+        assignment::of(&self.session)
+    }
+}
+
+/// What a run that failed is.
+pub(super) fn run_failure(error: &ort::Error) -> BackendError {
+    let detail = error.message().to_owned();
+    if is_out_of_memory(&detail) {
+        BackendError::OutOfMemory { detail }
+    } else {
+        BackendError::Run { detail }
+    }
+}
+
+fn port(outlet: &Outlet) -> Port {
+    let (is_f32, dims) = match outlet.dtype() {
+        ValueType::Tensor { ty, shape, .. } => (
+            *ty == TensorElementType::Float32,
+            shape.iter().map(|&dim| usize::try_from(dim).ok()).collect(),
+        ),
+        _ => (false, Vec::new()),
+    };
+    Port {
+        name: outlet.name().to_owned(),
+        dims,
+        is_f32,
+    }
+}

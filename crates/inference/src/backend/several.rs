@@ -1,0 +1,115 @@
+//! ONNX Runtime, and libtorch beside it: each place goes to the one that has it.
+
+use super::{Backend, BackendError, Opening, Session};
+use crate::{graphs::session::GraphSession, place::Place};
+
+/// Two backends as one.
+pub struct Several {
+    onnx: Box<dyn Backend>,
+    /// `None` in a binary without libtorch.
+    torch: Option<Box<dyn Backend>>,
+}
+
+impl Several {
+    /// `onnx`, with libtorch where it is built in.
+    pub fn beside(onnx: Box<dyn Backend>) -> Self {
+        Self {
+            onnx,
+            #[cfg(feature = "torch")]
+            torch: Some(Box::new(super::torch::TorchBackend)),
+            #[cfg(not(feature = "torch"))]
+            torch: None,
+        }
+    }
+
+    fn of(&self, place: Place) -> Result<&dyn Backend, BackendError> {
+        if !place.provider.is_torch() {
+            return Ok(self.onnx.as_ref());
+        }
+        self.torch
+            .as_deref()
+            .ok_or_else(|| BackendError::Unavailable {
+                detail: "this binary was built without the feature torch".to_owned(),
+            })
+    }
+}
+
+impl Backend for Several {
+    fn name(&self) -> &str {
+        // What runs on libtorch has a provider's name that says so.
+        self.onnx.name()
+    }
+
+    fn look_for(&self, place: Place) -> Result<(), BackendError> {
+        self.of(place)?.look_for(place)
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
+        self.of(opening.place)?.open(opening)
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        self.of(opening.place)?.open_graph(opening)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        backend::fake::FakeBackend,
+        place::{Precision, Provider},
+        tensor::Signature,
+    };
+
+    fn fake(says: &'static str) -> Box<dyn Backend> {
+        let nothing = Signature {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        let backend = FakeBackend::new(nothing, |_| Ok(Vec::new()));
+        Box::new(backend.looking(move |_| {
+            Err(BackendError::Unavailable {
+                detail: says.to_owned(),
+            })
+        }))
+    }
+
+    fn asked(several: &Several, provider: Provider) -> String {
+        let place = Place {
+            provider,
+            index: 0,
+            precision: Precision::Full,
+        };
+        several.look_for(place).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_place_goes_to_the_backend_that_has_it() {
+        let both = Several {
+            onnx: fake("onnx"),
+            torch: Some(fake("torch")),
+        };
+        for provider in Provider::ALL {
+            let expected = if provider.name().starts_with("torch-") {
+                "torch"
+            } else {
+                "onnx"
+            };
+            assert_eq!(asked(&both, provider), expected);
+        }
+    }
+
+    #[test]
+    fn without_libtorch_its_places_are_refused() {
+        let one = Several {
+            onnx: fake("onnx"),
+            torch: None,
+        };
+        assert_eq!(
+            asked(&one, Provider::TorchMps),
+            "this binary was built without the feature torch"
+        );
+        assert_eq!(asked(&one, Provider::Cuda), "onnx");
+    }
+}

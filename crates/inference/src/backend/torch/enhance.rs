@@ -1,0 +1,141 @@
+//! The low-resolution recipe of [`facescan_imaging::enhance`], byte for byte: bicubic enlargement, contrast, sharpness,
+//! unsharp mask.
+
+use tch::{Kind, TchError, Tensor as Torch};
+
+use super::{
+    code::Given,
+    process::{beside, length},
+};
+use crate::graphs::enhance::Steps;
+use facescan_imaging::resize::axis::BICUBIC_BITS;
+
+/// Axes of the planes `[3, H, W]` that everything is computed on.
+const CHANNEL: i64 = 0;
+const ROW: i64 = 1;
+const COLUMN: i64 = 2;
+
+/// Taps of the bicubic filter where it does not shrink.
+const TAPS: i64 = 4;
+/// The graphs' weights come in two halves of so many bits.
+const HALF: i64 = 1 << (BICUBIC_BITS / 2);
+
+const CONTRAST: f64 = 1.15;
+const SHARPNESS: f64 = 1.1;
+
+/// The enhanced picture `[h, w, 3]` u8.
+pub(super) fn enhance(given: &Given, steps: Steps) -> Result<Torch, TchError> {
+    let planes = given.get("picture")?.f_permute([2, 0, 1])?;
+    let planes = enlarge(given, &planes.f_to_kind(Kind::Int)?, COLUMN, "columns")?;
+    let mut planes = enlarge(given, &planes, ROW, "rows")?;
+    if steps.contrast {
+        planes = contrast(&planes)?;
+    }
+    if steps.sharpen {
+        let inside = given
+            .integers("rows_inside")?
+            .f_mul(&given.integers("columns_inside")?)?;
+        planes = sharpness(&planes, &inside)?;
+        planes = unsharp_mask(&planes)?;
+    }
+    planes.f_to_kind(Kind::Uint8)?.f_permute([1, 2, 0])
+}
+
+/// One pass of the bicubic filter along an axis, in the fixed point of Pillow.
+fn enlarge(given: &Given, planes: &Torch, axis: i64, name: &str) -> Result<Torch, TchError> {
+    let samples = given.get(name)?;
+    let high = given.integers(&format!("{name}_high"))?;
+    let weights = high
+        .f_mul_scalar(HALF)?
+        .f_add(&given.integers(&format!("{name}_low"))?)?;
+    let part = |tap: i64| {
+        planes
+            .f_index_select(axis, &samples.f_select(0, tap)?)?
+            .f_mul(&weights.f_select(0, tap)?)
+    };
+    let mut sum = part(0)?;
+    for tap in 1..TAPS {
+        sum = sum.f_add(&part(tap)?)?;
+    }
+    sum.f_add_scalar(1 << (BICUBIC_BITS - 1))?
+        .f_bitwise_right_shift_tensor_scalar(i64::from(BICUBIC_BITS))?
+        .f_clamp(0, 255)
+}
+
+/// `from + factor · (to − from)`, truncated and cut to 0..=255, in the CPU's order of operations.
+fn blend(from: &Torch, to: &Torch, factor: f64) -> Result<Torch, TchError> {
+    let (from, to) = (from.f_to_kind(Kind::Float)?, to.f_to_kind(Kind::Float)?);
+    let moved = to.f_sub(&from)?.f_mul_scalar(factor)?;
+    from.f_add(&moved)?
+        .f_trunc()?
+        .f_clamp(0.0, 255.0)?
+        .f_to_kind(Kind::Int)
+}
+
+/// Moves every sample away from the rounded mean luma.
+fn contrast(planes: &Torch) -> Result<Torch, TchError> {
+    let shares = Torch::f_from_slice(&[19_595i32, 38_470, 7_471])?
+        .f_view([3, 1, 1])?
+        .f_to_device(planes.device())?;
+    let luma = planes
+        .f_mul(&shares)?
+        .f_sum_dim_intlist(CHANNEL, false, Kind::Int)?
+        .f_add_scalar(0x8000)?
+        .f_bitwise_right_shift_tensor_scalar(16)?;
+    // ⌊mean + ½⌋ without a fraction that could be rounded.
+    let count = luma.numel() as i64;
+    let middle = luma
+        .f_sum(Kind::Int64)?
+        .f_mul_scalar(2)?
+        .f_add_scalar(count)?
+        .f_div_scalar_mode(2 * count, "floor")?;
+    blend(&middle, planes, CONTRAST)
+}
+
+/// Moves samples away from the picture smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13; the outermost pixels stay.
+fn sharpness(planes: &Torch, inside: &Torch) -> Result<Torch, TchError> {
+    let box_sum = three(&three(planes, ROW)?, COLUMN)?;
+    let smooth = box_sum
+        .f_add(&planes.f_mul_scalar(4)?)?
+        .f_add_scalar(6)?
+        .f_div_scalar_mode(13, "floor")?;
+    let smooth = smooth.f_sub(planes)?.f_mul(inside)?.f_add(planes)?;
+    blend(&smooth, planes, SHARPNESS)
+}
+
+/// The sum of each sample and its two neighbours.
+fn three(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
+    let [before, here, after] = repeated(planes, axis)?;
+    before.f_add(&here)?.f_add(&after)
+}
+
+/// Each sample's neighbour before it, itself and the one after, along an axis; the edge is repeated.
+fn repeated(planes: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
+    let last = length(planes, axis)? - 1;
+    beside(planes, axis, |at| at.clamp(0, last))
+}
+
+/// Adds 120 % of the difference from the blurred picture where it exceeds 3 levels.
+fn unsharp_mask(planes: &Torch) -> Result<Torch, TchError> {
+    // A pass's sums have 32 bits and no sign.
+    let mut blurred = planes.f_to_kind(Kind::Int64)?;
+    for axis in [COLUMN, COLUMN, COLUMN, ROW, ROW, ROW] {
+        blurred = blur_pass(&blurred, axis)?;
+    }
+    let apart = planes.f_sub(&blurred.f_to_kind(Kind::Int)?)?;
+    let counts = apart.f_abs()?.f_gt(3)?;
+    let added = apart.f_mul_scalar(120)?.f_div_scalar_mode(100, "trunc")?;
+    planes.f_add(&added.f_mul(&counts)?)?.f_clamp(0, 255)
+}
+
+/// One pass of Pillow's extended box, whose weights have 24 bits.
+fn blur_pass(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
+    const CENTRE: i64 = 11_184_811;
+    const SIDE: i64 = ((1 << 24) - CENTRE) / 2;
+    let [before, here, after] = repeated(planes, axis)?;
+    let sides = before.f_add(&after)?.f_mul_scalar(SIDE)?;
+    here.f_mul_scalar(CENTRE)?
+        .f_add(&sides)?
+        .f_add_scalar(1 << 23)?
+        .f_bitwise_right_shift_tensor_scalar(24)
+}

@@ -1,0 +1,112 @@
+//! Blur, brightness, contrast and sharpness, as [`facescan_imaging::quality::measure`] has them.
+
+use tch::{Device, TchError, Tensor as Torch};
+
+use super::{
+    failure,
+    process::{beside, length},
+    session,
+};
+use crate::{
+    backend::{BackendError, Batch, Session},
+    tensor::{Port, Signature, Tensor},
+};
+
+/// Variances up to this are none: what rounding leaves of a flat picture.
+const FLAT: f64 = 1e-6;
+
+/// Axes of `[N, 3, H, W]`.
+const CHANNEL: i64 = 1;
+const ROW: i64 = 2;
+const COLUMN: i64 = 3;
+
+/// The same as a session of rows, for the engine.
+#[derive(Clone)]
+pub(super) struct Measures {
+    device: Device,
+    signature: Signature,
+}
+
+impl Measures {
+    pub(super) fn new(device: Device) -> Self {
+        let port = |name: &str, dims: &[Option<usize>]| Port {
+            name: name.to_owned(),
+            dims: dims.to_vec(),
+            is_f32: true,
+        };
+        Self {
+            device,
+            signature: Signature {
+                inputs: vec![port("pictures", &[None, Some(3), None, None])],
+                outputs: vec![port("measures", &[None, Some(4)])],
+            },
+        }
+    }
+}
+
+impl Session for Measures {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        let run = || {
+            let measures = measure(&session::rows(batch, self.device)?)?;
+            Ok(vec![session::read("measures".to_owned(), &measures)?])
+        };
+        tch::no_grad(run).map_err(|error: TchError| failure(&error))
+    }
+}
+
+/// The four measures `[N, 4]` of RGB pictures `[N, 3, H, W]` with samples of 0..=255.
+pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
+    let shares = Torch::f_from_slice(&[0.299f32, 0.587, 0.114])?
+        .f_view([1, 3, 1, 1])?
+        .f_to_device(pictures.device())?;
+    let grey = pictures
+        .f_mul(&shares)?
+        .f_sum_dim_intlist(CHANNEL, true, None)?;
+    let brightness = mean(&grey)?;
+    // All that follows is the same for any constant that is added to grey. Around zero, f32 loses the least.
+    let grey = grey.f_sub(&brightness)?;
+    let contrast = mean_square(&grey)?.f_sqrt()?;
+
+    let [above, here, below] = reflected(&grey, ROW)?;
+    let [left, _, right] = reflected(&grey, COLUMN)?;
+    let around = above.f_add(&below)?.f_add(&left)?.f_add(&right)?;
+    let laplacian = around.f_sub(&here.f_mul_scalar(4.0)?)?;
+    // Its own mean is small, but the variance is about it.
+    let blur = mean_square(&laplacian.f_sub(&mean(&laplacian)?)?)?;
+
+    let smooth = above.f_add(&below)?.f_add(&here.f_mul_scalar(2.0)?)?;
+    let [left, _, right] = reflected(&smooth, COLUMN)?;
+    let across = right.f_sub(&left)?;
+    let [left, centre, right] = reflected(&below.f_sub(&above)?, COLUMN)?;
+    let down = left.f_add(&right)?.f_add(&centre.f_mul_scalar(2.0)?)?;
+    let gradient = across
+        .f_mul(&across)?
+        .f_add(&down.f_mul(&down)?)?
+        .f_sqrt()?;
+
+    let measures = [blur, brightness, contrast, mean(&gradient)?];
+    Torch::f_cat(&measures, CHANNEL)?.f_view([-1, 4])
+}
+
+/// Each sample's neighbour before it, itself and the one after, along an axis; the edge is not repeated.
+fn reflected(a: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
+    let last = length(a, axis)? - 1;
+    let fold = |at: i64| {
+        let folded = if at > last { 2 * last - at } else { at.abs() };
+        folded.clamp(0, last)
+    };
+    beside(a, axis, fold)
+}
+
+/// The mean of each picture, `[N, 1, 1, 1]`.
+fn mean(a: &Torch) -> Result<Torch, TchError> {
+    a.f_mean_dim([ROW, COLUMN].as_slice(), true, None)
+}
+
+fn mean_square(a: &Torch) -> Result<Torch, TchError> {
+    mean(&a.f_mul(a)?)?.f_sub_scalar(FLAT)?.f_relu()
+}

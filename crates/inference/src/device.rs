@@ -1,0 +1,304 @@
+//! Where each operation was asked to run, where it does, and what is known of the devices.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    backend::BackendError,
+    health::{Health, HealthReport},
+    operation::Operation,
+    place::{Place, Provider},
+    proof::Proof,
+};
+use facescan_clock::Clock;
+
+pub use memory::{DeviceMemory, Hardware};
+
+mod memory;
+
+/// Where an operation was asked to run and where it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceState {
+    /// The device that the settings ask for, such as `cpu` or `cuda:0`.
+    #[schema(example = "cuda:0")]
+    pub requested: String,
+    /// The device in use; `none` while a remote server is away, which has no CPU to fall back to.
+    #[schema(example = "cpu")]
+    pub active: String,
+    /// Why it runs on the CPU though another device was asked for; absent when it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl DeviceState {
+    /// Whether the operation runs on the CPU though another device was asked for.
+    pub fn fell_back(&self) -> bool {
+        self.reason.is_some()
+    }
+}
+
+/// What became of an operation's toggle at start.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The operation.
+    pub operation: Operation,
+    /// What was asked for, such as `cuda:0`; `cpu` where nothing was.
+    pub requested: String,
+    /// The device that was proved, with its state from then on; or why there is none.
+    pub device: Result<Active, Option<String>>,
+    /// What runs the model on the CPU.
+    pub cpu: Place,
+    /// How OpenVINO's answers on the CPU compare, where it was tried.
+    pub cpu_proof: Option<CpuProof>,
+}
+
+/// A device in use.
+#[derive(Clone, Debug)]
+pub struct Active {
+    /// Where.
+    pub place: Place,
+    /// Its state.
+    pub health: Arc<Health>,
+    /// What speaks for it.
+    pub proof: Proof,
+}
+
+/// What was found of a provider for the CPU's cores.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct CpuProof {
+    /// Whether it is used.
+    pub used: bool,
+    /// What was found: the cosine and the times, or why it is not used.
+    pub detail: String,
+}
+
+/// A provider, and what came of trying it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Tried {
+    /// The provider, with its device where it was tried, such as `cuda:0`.
+    #[schema(example = "cuda:0")]
+    pub device: String,
+    /// `proved` by a small known graph, `refused`, or `untried` as no operation asks for it.
+    #[schema(example = "refused")]
+    pub state: &'static str,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Tried {
+    /// One that ran the small known graph, or the reason why not.
+    pub fn new(place: Place, refused: Option<BackendError>) -> Self {
+        Self {
+            device: place.to_string(),
+            state: if refused.is_none() { PROVED } else { REFUSED },
+            reason: refused.map(|error| error.to_string()),
+        }
+    }
+
+    /// The provider, where it was not tried.
+    pub fn is_untried(&self) -> Option<Provider> {
+        Provider::ALL
+            .into_iter()
+            .find(|provider| self.state == UNTRIED && provider.name() == self.device)
+    }
+
+    /// The provider that this is about.
+    fn is_of(&self, provider: Provider) -> bool {
+        self.device.split(':').next() == Some(provider.name())
+    }
+}
+
+const PROVED: &str = "proved";
+const REFUSED: &str = "refused";
+const UNTRIED: &str = "untried";
+
+/// The device state of every operation, and what was tried for it.
+pub struct Devices {
+    assignments: Vec<Assignment>,
+    preprocessing: (Arc<Assignment>, Option<f64>),
+    tried: Vec<Tried>,
+    hardware: Hardware,
+    clock: Arc<dyn Clock>,
+}
+
+/// All that is known of the devices.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DevicesReport {
+    /// Every provider, and what came of trying it at start.
+    pub backends: Vec<Tried>,
+    /// The devices in use, with their memory as the driver tells it now.
+    pub devices: Vec<DeviceMemory>,
+    /// Each operation's toggle, device and faults.
+    #[schema(value_type = BTreeMap<String, OperationReport>)]
+    pub operations: BTreeMap<&'static str, OperationReport>,
+    /// What `/preprocess` runs on, which has settings of its own.
+    pub preprocessing: PreprocessingReport,
+}
+
+/// The platform, device and faults of preprocessing.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PreprocessingReport {
+    /// As an operation's; the toggle is that of the platform.
+    #[serde(flatten)]
+    pub device: OperationReport,
+    /// Milliseconds that the device's graphs took to be ready at start; absent on the CPU and without a warm-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up_ms: Option<f64>,
+}
+
+/// One operation's toggle, device and faults.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationReport {
+    /// Whether a device other than the CPU was asked for.
+    pub toggle: bool,
+    /// What was asked for and what is in use.
+    #[serde(flatten)]
+    pub state: DeviceState,
+    /// What runs the model on the CPU, such as `cpu` or `openvino-cpu`.
+    pub cpu_provider: String,
+    /// What was found of another provider for the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_proof: Option<CpuProof>,
+    /// What spoke for the device at start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// How the device has done since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthReport>,
+}
+
+impl Devices {
+    /// The registry of what was decided at start: for each operation, and for preprocessing with the milliseconds that
+    /// its graphs took to be ready.
+    pub fn new(
+        assignments: Vec<Assignment>,
+        preprocessing: (Arc<Assignment>, Option<f64>),
+        tried: Vec<Tried>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            assignments,
+            preprocessing,
+            tried,
+            hardware: Hardware::find(),
+            clock,
+        }
+    }
+
+    /// The state of one operation.
+    pub fn get(&self, operation: Operation) -> Option<DeviceState> {
+        self.iter()
+            .find_map(|(known, state)| (known == operation).then_some(state))
+    }
+
+    /// Every operation with its state now.
+    pub fn iter(&self) -> impl Iterator<Item = (Operation, DeviceState)> {
+        self.assignments
+            .iter()
+            .map(|assignment| (assignment.operation, assignment.state()))
+    }
+
+    /// What runs an operation's model on the CPU.
+    pub fn cpu_place(&self, operation: Operation) -> Place {
+        self.assignments
+            .iter()
+            .find(|assignment| assignment.operation == operation)
+            .map_or(Place::CPU, |assignment| assignment.cpu)
+    }
+
+    /// Everything, as of now.
+    pub fn report(&self) -> DevicesReport {
+        let now = self.clock.monotonic();
+        let (preprocessing, warm_up_ms) = &self.preprocessing;
+        let mut places: Vec<Place> = self
+            .all()
+            .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.place))
+            .filter(|place| !place.provider.is_on_cpu())
+            .collect();
+        places.sort_by_key(|place| (place.provider, place.index));
+        places.dedup_by_key(|place| (place.provider, place.index));
+        let untried = Provider::ALL
+            .into_iter()
+            .filter(|provider| *provider != Provider::Cpu)
+            .filter(|provider| !self.tried.iter().any(|tried| tried.is_of(*provider)))
+            .map(|provider| Tried {
+                device: provider.name().to_owned(),
+                state: UNTRIED,
+                reason: None,
+            });
+        DevicesReport {
+            backends: self.tried.iter().cloned().chain(untried).collect(),
+            devices: std::iter::once(self.hardware.cpu())
+                .chain(places.into_iter().map(|place| self.hardware.of(place)))
+                .collect(),
+            operations: self
+                .assignments
+                .iter()
+                .map(|assignment| (assignment.operation.name(), assignment.report(now)))
+                .collect(),
+            preprocessing: PreprocessingReport {
+                device: preprocessing.report(now),
+                warm_up_ms: *warm_up_ms,
+            },
+        }
+    }
+
+    /// Every operation's, then that of preprocessing.
+    fn all(&self) -> impl Iterator<Item = &Assignment> {
+        let preprocessing = self.preprocessing.0.as_ref();
+        self.assignments.iter().chain([preprocessing])
+    }
+
+    /// Writes which devices are in use to the log.
+    pub fn announce(&self) {
+        for assignment in &self.assignments {
+            let Ok(active) = &assignment.device else {
+                continue;
+            };
+            let device = self.hardware.of(active.place);
+            tracing::info!(
+                operation = assignment.operation.name(),
+                backend = active.place.provider.name(),
+                device = %active.place,
+                name = device.name,
+                memory_used = device.memory_used,
+                memory_total = device.memory_total,
+                "device in use"
+            );
+        }
+    }
+}
+
+impl Assignment {
+    /// What was asked for and what is in use, now.
+    pub fn state(&self) -> DeviceState {
+        let (active, reason) = match &self.device {
+            Ok(active) => match active.health.reason() {
+                None => (active.place.to_string(), None),
+                reason if active.place.provider == Provider::Kserve => ("none".to_owned(), reason),
+                reason => ("cpu".to_owned(), reason),
+            },
+            Err(reason) => ("cpu".to_owned(), reason.clone()),
+        };
+        DeviceState {
+            requested: self.requested.clone(),
+            active,
+            reason,
+        }
+    }
+
+    fn report(&self, now: Duration) -> OperationReport {
+        let active = self.device.as_ref().ok();
+        OperationReport {
+            toggle: self.requested != "cpu",
+            state: self.state(),
+            cpu_provider: self.cpu.to_string(),
+            cpu_proof: self.cpu_proof.clone(),
+            proof: active.map(|active| active.proof.clone()),
+            health: active.map(|active| active.health.report(now)),
+        }
+    }
+}

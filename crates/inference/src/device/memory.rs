@@ -1,0 +1,185 @@
+//! Names and memory of devices, from their drivers at the time of asking.
+
+use std::{fs, path::PathBuf};
+
+use nvml_wrapper::{Device, Nvml};
+use serde::Serialize;
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+use utoipa::ToSchema;
+
+use crate::place::{Place, Provider};
+
+/// A device, and its memory now.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct DeviceMemory {
+    /// The device, such as `cuda:0`.
+    #[schema(example = "cuda:0")]
+    pub id: String,
+    /// What its driver calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Bytes in use by all processes; absent where the driver does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used: Option<u64>,
+    /// Bytes that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_total: Option<u64>,
+}
+
+/// The drivers that tell of devices.
+pub struct Hardware {
+    /// NVIDIA's, where its library is.
+    nvml: Option<Nvml>,
+}
+
+impl Hardware {
+    /// Looks for the drivers' libraries.
+    pub fn find() -> Self {
+        Self {
+            nvml: Nvml::init().ok(),
+        }
+    }
+
+    /// The machine's CPU and main memory.
+    pub fn cpu(&self) -> DeviceMemory {
+        let system = System::new_with_specifics(
+            RefreshKind::nothing()
+                .with_cpu(CpuRefreshKind::nothing())
+                .with_memory(MemoryRefreshKind::nothing().with_ram()),
+        );
+        DeviceMemory {
+            id: "cpu".to_owned(),
+            name: system
+                .cpus()
+                .first()
+                .map(|cpu| cpu.brand().trim().to_owned())
+                .filter(|brand| !brand.is_empty()),
+            memory_used: Some(system.used_memory()),
+            memory_total: Some(system.total_memory()),
+        }
+    }
+
+    /// A device. What its driver does not tell is left out.
+    pub fn of(&self, place: Place) -> DeviceMemory {
+        let id = place.to_string();
+        let told = match place.provider {
+            Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => self.nvidia(place.index),
+            Provider::Migraphx => amd(place.index),
+            provider if has_the_machines_memory(provider) => {
+                return DeviceMemory { id, ..self.cpu() };
+            }
+            _ => None,
+        };
+        let told = told.unwrap_or_default();
+        DeviceMemory {
+            id,
+            name: told.name,
+            memory_used: told.used,
+            memory_total: told.total,
+        }
+    }
+
+    fn nvidia(&self, index: u32) -> Option<Told> {
+        let device = self.nvidia_device(index)?;
+        let memory = device.memory_info().ok()?;
+        Some(Told {
+            name: device.name().ok(),
+            used: Some(memory.used),
+            total: Some(memory.total),
+        })
+    }
+
+    /// CUDA counts only the devices that `CUDA_VISIBLE_DEVICES` names, in its order; the driver counts all.
+    fn nvidia_device(&self, index: u32) -> Option<Device<'_>> {
+        let nvml = self.nvml.as_ref()?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+        match visible_device(&visible, index)? {
+            Visible::Number(number) => nvml.device_by_index(number).ok(),
+            Visible::Uuid(uuid) => nvml.device_by_uuid(uuid).ok(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Told {
+    name: Option<String>,
+    used: Option<u64>,
+    total: Option<u64>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Visible<'a> {
+    Number(u32),
+    Uuid(&'a str),
+}
+
+/// Which device of the driver's the `index`th visible one is.
+fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
+    if visible.trim().is_empty() {
+        return Some(Visible::Number(index));
+    }
+    let entry = visible.split(',').nth(index as usize)?.trim();
+    Some(match entry.parse() {
+        Ok(number) => Visible::Number(number),
+        Err(_) => Visible::Uuid(entry),
+    })
+}
+
+/// Whether a provider works in main memory: on the CPU, and on Apple's processors, whose units all share one memory.
+fn has_the_machines_memory(provider: Provider) -> bool {
+    provider.is_on_cpu() || matches!(provider, Provider::TorchMps | Provider::Coreml)
+}
+
+/// The kernel's own figures of the `index`th AMD device, which need no library.
+fn amd(index: u32) -> Option<Told> {
+    let mut cards: Vec<PathBuf> = fs::read_dir("/sys/class/drm")
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path().join("device")))
+        .filter(|device| device.join("mem_info_vram_total").exists())
+        // A card's connectors lead to the same device.
+        .filter_map(|device| device.canonicalize().ok())
+        .collect();
+    cards.sort();
+    cards.dedup();
+    let card = cards.get(index as usize)?;
+    let text = |file: &str| -> Option<String> {
+        let text = fs::read_to_string(card.join(file)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    Some(Told {
+        name: text("product_name"),
+        used: text("mem_info_vram_used").and_then(|bytes| bytes.parse().ok()),
+        total: text("mem_info_vram_total").and_then(|bytes| bytes.parse().ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_counted_as_cuda_counts_them() {
+        assert_eq!(visible_device("", 1), Some(Visible::Number(1)));
+        assert_eq!(visible_device("3, 0", 1), Some(Visible::Number(0)));
+        assert_eq!(visible_device("GPU-1f", 0), Some(Visible::Uuid("GPU-1f")));
+        assert_eq!(visible_device("3", 1), None);
+    }
+
+    #[test]
+    fn the_machine_has_memory_and_uses_some_which_apples_gpus_share() {
+        let hardware = Hardware::find();
+        let metal = Place {
+            provider: Provider::TorchMps,
+            ..Place::CPU
+        };
+        for device in [hardware.cpu(), hardware.of(metal)] {
+            let (used, total) = (device.memory_used.unwrap(), device.memory_total.unwrap());
+            assert!(0 < used && used < total, "{device:?}");
+        }
+        let remote = Place {
+            provider: Provider::Kserve,
+            ..Place::CPU
+        };
+        assert_eq!(hardware.of(remote).memory_total, None);
+    }
+}

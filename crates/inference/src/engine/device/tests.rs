@@ -1,0 +1,463 @@
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures::future::join_all;
+use proptest::{prelude::*, test_runner::TestRunner};
+
+use super::*;
+use crate::metrics::recorder::Recorder;
+use crate::pool::CpuPool;
+use crate::{
+    backend::{BackendError, Batch, fake::FakeBackend},
+    breaker::Patience,
+    engine::{Engine, EngineParts, Pending, RowOutput, Sessions, Sizes},
+    place::{Precision, Provider},
+    proof::Tolerance,
+    tensor::Signature,
+};
+use facescan_clock::SystemClock;
+
+const ROW: [usize; 1] = [2];
+
+const CUDA: Place = Place {
+    provider: Provider::Cuda,
+    index: 0,
+    precision: Precision::Full,
+};
+
+/// Answers each row with its sum.
+fn sums(batch: Batch<'_>) -> Vec<Tensor> {
+    vec![Tensor {
+        name: "sum".into(),
+        shape: vec![batch.rows(), 1],
+        data: batch.data.chunks(2).map(|row| row.iter().sum()).collect(),
+    }]
+}
+
+type Ran = Result<Vec<Tensor>, BackendError>;
+
+fn out_of_memory() -> Ran {
+    Err(BackendError::OutOfMemory {
+        detail: "on purpose".into(),
+    })
+}
+
+fn failed() -> Ran {
+    Err(BackendError::Run {
+        detail: "on purpose".into(),
+    })
+}
+
+/// How the device behaves, and what it saw.
+struct Rig {
+    engine: Engine,
+    health: Arc<Health>,
+    /// Rows of each run on the device.
+    runs: Arc<Mutex<Vec<usize>>>,
+    metrics: Recorder,
+}
+
+#[derive(Clone, Copy)]
+struct Setting {
+    run_timeout: Duration,
+    check_every: u64,
+    trip_after: u32,
+}
+
+const USUAL: Setting = Setting {
+    run_timeout: Duration::from_secs(60),
+    check_every: 0,
+    trip_after: 3,
+};
+
+/// A device that takes up to eight rows and answers with `device`, before a CPU that takes one at a time.
+fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync + 'static) -> Rig {
+    let signature = Signature {
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&runs);
+    let backend = FakeBackend::with_places(signature, move |place, batch| {
+        if place == Place::CPU {
+            return Ok(sums(batch));
+        }
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(batch.rows());
+            seen.len() - 1
+        };
+        device(number, batch)
+    });
+    let mut cpu = backend.on_cpu(2);
+    let tolerance = Tolerance::of(Precision::Full);
+    let probe = Probe::ask(cpu[0].as_mut(), &ROW, 2, tolerance).unwrap();
+    let patience = Patience {
+        failures: setting.trip_after,
+        cool_down: Duration::from_millis(1),
+        longest: Duration::from_millis(4),
+    };
+    let health = Arc::new(Health::new(patience, 8));
+    let metrics = Recorder::default();
+    let open = {
+        let backend = backend.clone();
+        Arc::new(move || Ok(backend.session(CUDA, false)))
+    };
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            narrow: cpu,
+            wide: None,
+            reserve: None,
+        },
+        grouping: grouping(1, Sizes::Any),
+        device: Some(DeviceParts {
+            place: CUDA,
+            open,
+            session: backend.session(CUDA, false),
+            grouping: grouping(8, Sizes::Buckets),
+            health: Arc::clone(&health),
+            probe: Arc::new(probe),
+            run_timeout: setting.run_timeout,
+            must_give_numbers: true,
+            check_every: NonZeroU64::new(setting.check_every),
+        }),
+        usual_row_len: 2,
+        pool: Arc::new(CpuPool::new(2.try_into().unwrap()).unwrap()),
+        clock: Arc::new(SystemClock::start()),
+        metrics: Arc::new(metrics.clone()),
+    });
+    Rig {
+        engine,
+        health,
+        runs,
+        metrics,
+    }
+}
+
+fn grouping(max_rows: usize, sizes: Sizes) -> Grouping {
+    Grouping {
+        max_rows: max_rows.try_into().unwrap(),
+        sizes,
+        max_delay: Duration::ZERO,
+    }
+}
+
+impl Rig {
+    fn send(&self, value: f32) -> Pending {
+        let mut row = self.engine.claim(&ROW);
+        row.values().copy_from_slice(&[value, 1.0]);
+        row.commit()
+    }
+
+    /// Sends rows that share a slab, and checks every answer.
+    async fn send_together(&self, rows: usize) -> Vec<RowOutput> {
+        // Rows that are claimed and not yet written hold the slab back.
+        let claimed: Vec<_> = (0..rows).map(|_| self.engine.claim(&ROW)).collect();
+        let pending: Vec<_> = claimed
+            .into_iter()
+            .enumerate()
+            .map(|(index, mut row)| {
+                row.values().copy_from_slice(&[index as f32, 1.0]);
+                row.commit()
+            })
+            .collect();
+        let outputs: Vec<RowOutput> = join_all(pending)
+            .await
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        for (index, output) in outputs.iter().enumerate() {
+            assert_eq!(sum_of(output), index as f32 + 1.0);
+        }
+        outputs
+    }
+
+    /// Sends rows until one runs on the device.
+    async fn send_until_recovered(&self) {
+        loop {
+            let output = self.send(1.0).await.unwrap();
+            assert_eq!(sum_of(&output), 2.0);
+            if output.fallback.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn fallbacks(&self, fault: Fault) -> u64 {
+        let report = self.health.report(Duration::ZERO);
+        report.fallbacks.get(fault.name()).copied().unwrap_or(0)
+    }
+}
+
+fn sum_of(output: &RowOutput) -> f32 {
+    output.outputs[0].row(output.row)[0]
+}
+
+fn faults(outputs: &[RowOutput]) -> Vec<Option<Fault>> {
+    outputs.iter().map(|output| output.fallback).collect()
+}
+
+#[tokio::test]
+async fn rows_run_together_on_the_device_in_sizes_that_are_few() {
+    let rig = rig(USUAL, |_, batch| Ok(sums(batch)));
+    for rows in [1, 3, 5, 8] {
+        let outputs = rig.send_together(rows).await;
+        assert!(outputs.iter().all(|output| output.fallback.is_none()));
+    }
+    assert_eq!(*rig.runs.lock().unwrap(), [1, 4, 8, 8]);
+    assert_eq!(rig.health.report(Duration::ZERO).rows, 17);
+    assert_eq!(rig.metrics.sum("rows cuda"), 17);
+}
+
+#[tokio::test]
+async fn out_of_memory_halves_the_batch_until_it_fits_and_stays_with_what_fits() {
+    let rig = rig(USUAL, |_, batch| {
+        if batch.rows() > 2 {
+            out_of_memory()
+        } else {
+            Ok(sums(batch))
+        }
+    });
+    let outputs = rig.send_together(8).await;
+    assert_eq!(faults(&outputs), [None; 8], "the device ran them all");
+    assert_eq!(*rig.runs.lock().unwrap(), [8, 4, 2, 2, 2, 2]);
+    rig.send_together(8).await;
+    assert_eq!(
+        rig.runs.lock().unwrap()[6..],
+        [2, 2, 2, 2],
+        "it is not asked again"
+    );
+    assert_eq!(rig.health.report(Duration::ZERO).batch_size, 2);
+    for _ in 0..RUNS_TO_GROW {
+        rig.send_together(1).await;
+    }
+    assert_eq!(rig.health.most_rows(), 4, "after a while it is");
+}
+
+#[tokio::test]
+async fn a_row_that_finds_no_room_alone_runs_on_the_cpu() {
+    let rig = rig(USUAL, |_, batch| {
+        if batch.data[0] == 0.0 {
+            out_of_memory()
+        } else {
+            Ok(sums(batch))
+        }
+    });
+    let outputs = rig.send_together(4).await;
+    assert_eq!(
+        faults(&outputs),
+        [Some(Fault::OutOfMemory), None, None, None]
+    );
+    assert_eq!(rig.fallbacks(Fault::OutOfMemory), 1);
+    assert!(rig.health.is_up());
+}
+
+#[tokio::test]
+async fn a_failure_costs_nothing_but_time_and_only_many_in_a_row_take_the_device_down() {
+    // Every second run fails, on a new session each time.
+    let rig = rig(USUAL, |number, batch| {
+        if number % 2 == 0 {
+            failed()
+        } else {
+            Ok(sums(batch))
+        }
+    });
+    for _ in 0..10 {
+        let first = rig.send_together(3).await;
+        assert_eq!(faults(&first), [Some(Fault::Failed); 3]);
+        assert_eq!(faults(&rig.send_together(3).await), [None; 3]);
+    }
+    assert_eq!(rig.fallbacks(Fault::Failed), 30);
+    assert!(rig.health.is_up());
+    let report = rig.health.report(Duration::ZERO);
+    assert!(report.last_fault.unwrap().contains("on purpose"));
+}
+
+#[tokio::test]
+async fn a_device_that_is_down_is_probed_until_it_answers_right_and_used_again() {
+    let broken = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&broken);
+    // Three runs fail, then two probes; a third probe gives wrong numbers.
+    let rig = rig(USUAL, move |_, batch| {
+        match asked.fetch_add(1, Ordering::SeqCst) {
+            0..5 => failed(),
+            5 => {
+                let mut outputs = sums(batch);
+                outputs[0].data.iter_mut().for_each(|value| *value *= 2.0);
+                Ok(outputs)
+            }
+            _ => Ok(sums(batch)),
+        }
+    });
+    for _ in 0..3 {
+        assert_eq!(
+            faults(&rig.send_together(2).await),
+            [Some(Fault::Failed); 2]
+        );
+    }
+    rig.send_until_recovered().await;
+    assert!(
+        broken.load(Ordering::SeqCst) > 6,
+        "three runs, three bad probes and a good one"
+    );
+    assert!(rig.health.is_up());
+    assert_eq!(rig.health.report(Duration::ZERO).failures, 0);
+}
+
+#[tokio::test]
+async fn numbers_that_are_none_never_leave() {
+    let rig = rig(USUAL, |number, batch| {
+        let mut outputs = sums(batch);
+        if number == 0 {
+            outputs[0].data[0] = f32::NAN;
+        }
+        Ok(outputs)
+    });
+    assert_eq!(
+        faults(&rig.send_together(2).await),
+        [Some(Fault::WrongAnswer); 2]
+    );
+    rig.send_until_recovered().await;
+}
+
+#[tokio::test]
+async fn a_device_that_begins_to_give_other_numbers_is_caught_by_the_check() {
+    let setting = Setting {
+        check_every: 2,
+        ..USUAL
+    };
+    let lies = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&lies);
+    let rig = rig(setting, move |number, batch| {
+        let mut outputs = sums(batch);
+        if number == 3 {
+            told.fetch_add(1, Ordering::SeqCst);
+            outputs[0].data.iter_mut().for_each(|value| *value += 5.0);
+        }
+        Ok(outputs)
+    });
+    for _ in 0..3 {
+        assert_eq!(faults(&rig.send_together(1).await), [None]);
+    }
+    let caught = rig.send_together(1).await;
+    assert_eq!(faults(&caught), [Some(Fault::WrongAnswer)]);
+    assert_eq!(lies.load(Ordering::SeqCst), 1);
+    rig.send_until_recovered().await;
+}
+
+#[tokio::test]
+async fn a_run_that_hangs_is_given_up_and_its_thread_does_no_harm_when_it_ends() {
+    let setting = Setting {
+        run_timeout: Duration::from_millis(2),
+        ..USUAL
+    };
+    let (release, gate) = flume::bounded::<()>(0);
+    let (left, has_left) = flume::bounded(1);
+    let rig = rig(setting, move |number, batch| {
+        if number == 0 {
+            // Until the test lets it go.
+            gate.recv().ok();
+            left.send(()).ok();
+        }
+        Ok(sums(batch))
+    });
+    assert_eq!(faults(&rig.send_together(3).await), [Some(Fault::Hung); 3]);
+    rig.send_until_recovered().await;
+    drop(release);
+    has_left.recv_async().await.unwrap();
+    assert_eq!(faults(&rig.send_together(2).await), [None; 2]);
+    assert_eq!(rig.fallbacks(Fault::Hung), 3);
+}
+
+#[tokio::test]
+async fn a_device_whose_thread_panics_is_opened_again() {
+    let rig = rig(USUAL, |number, batch| {
+        assert!(number != 0, "on purpose");
+        Ok(sums(batch))
+    });
+    assert_eq!(
+        faults(&rig.send_together(2).await),
+        [Some(Fault::Failed); 2]
+    );
+    assert_eq!(faults(&rig.send_together(2).await), [None; 2]);
+}
+
+#[tokio::test]
+async fn an_engine_that_goes_takes_its_device_with_it() {
+    let held = Arc::new(());
+    let weak = Arc::downgrade(&held);
+    let rig = rig(USUAL, move |_, batch| {
+        let _held = &held;
+        Ok(sums(batch))
+    });
+    rig.send_together(1).await;
+    drop(rig);
+    while weak.strong_count() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What a run on the device does.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Good,
+    Fails,
+    Panics,
+    NoMemory,
+    NotANumber,
+}
+
+/// 300 devices that misbehave at random, each under a crowd of callers of which some leave: every row that is waited for
+/// gets its own answer.
+#[test]
+fn no_row_is_lost_or_crossed_whatever_the_device_does() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    let turn = prop_oneof![
+        5 => Just(Turn::Good),
+        1 => Just(Turn::Fails),
+        1 => Just(Turn::Panics),
+        2 => Just(Turn::NoMemory),
+        1 => Just(Turn::NotANumber),
+    ];
+    let mix = (
+        prop::collection::vec(turn, 1..8),
+        prop::collection::vec(any::<bool>(), 1..60),
+    );
+    TestRunner::new(ProptestConfig::with_cases(300))
+        .run(&mix, |(turns, callers)| {
+            runtime.block_on(async {
+                let rig = rig(USUAL, move |number, batch| {
+                    match turns[number % turns.len()] {
+                        Turn::Good => Ok(sums(batch)),
+                        Turn::Fails => failed(),
+                        Turn::Panics => panic!("on purpose"),
+                        Turn::NoMemory => out_of_memory(),
+                        Turn::NotANumber => {
+                            let mut outputs = sums(batch);
+                            outputs[0].data[0] = f32::INFINITY;
+                            Ok(outputs)
+                        }
+                    }
+                });
+                let pending: Vec<_> = callers
+                    .iter()
+                    .enumerate()
+                    .map(|(index, stays)| {
+                        let pending = rig.send(index as f32);
+                        stays.then_some((index, pending))
+                    })
+                    .collect();
+                for (index, pending) in pending.into_iter().flatten() {
+                    assert_eq!(sum_of(&pending.await.unwrap()), index as f32 + 1.0);
+                }
+            });
+            Ok(())
+        })
+        .unwrap();
+}

@@ -1,0 +1,342 @@
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use futures::{FutureExt, future::join_all};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+use super::*;
+use crate::metrics::recorder::Recorder;
+use crate::pool::Stage;
+use crate::{
+    backend::{Batch, fake::FakeBackend},
+    tensor::Signature,
+};
+use facescan_clock::SystemClock;
+
+const ROW: [usize; 1] = [2];
+
+fn signature() -> Signature {
+    Signature {
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    }
+}
+
+/// Answers each row with its sum, as `[rows, 1]`.
+fn sums(batch: Batch<'_>) -> Vec<Tensor> {
+    let data: Vec<f32> = batch
+        .data
+        .chunks(batch.row_len())
+        .map(|row| row.iter().sum())
+        .collect();
+    vec![Tensor {
+        name: "sum".into(),
+        shape: vec![batch.rows(), 1],
+        data,
+    }]
+}
+
+struct Rig {
+    engine: Engine,
+    pool: Arc<CpuPool>,
+    metrics: Recorder,
+}
+
+fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, fixed: bool) -> Rig {
+    let pool = Arc::new(CpuPool::new(NonZeroUsize::new(sessions).unwrap()).unwrap());
+    let metrics = Recorder::default();
+    let narrow = backend.on_cpu(sessions);
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            narrow,
+            wide: None,
+            reserve: None,
+        },
+        device: None,
+        grouping: Grouping {
+            max_rows: max_rows.try_into().unwrap(),
+            sizes: if fixed { Sizes::Fixed } else { Sizes::Any },
+            max_delay: Duration::ZERO,
+        },
+        usual_row_len: 2,
+        pool: Arc::clone(&pool),
+        clock: Arc::new(SystemClock::start()),
+        metrics: Arc::new(metrics.clone()),
+    });
+    Rig {
+        engine,
+        pool,
+        metrics,
+    }
+}
+
+fn send(engine: &Engine, value: f32) -> Pending {
+    let mut row = engine.claim(&ROW);
+    row.values().copy_from_slice(&[value, 1.0]);
+    row.commit()
+}
+
+fn sum_of(output: &RowOutput) -> f32 {
+    output.outputs[0].row(output.row)[0]
+}
+
+#[tokio::test]
+async fn a_fixed_batch_graph_sees_only_its_own_batch_size() {
+    let backend = FakeBackend::new(signature(), |batch| {
+        assert_eq!(batch.rows(), 2);
+        Ok(sums(batch))
+    });
+    let rig = rig(&backend, 1, 2, true);
+    let pending: Vec<_> = (0..5u8)
+        .map(|value| send(&rig.engine, value.into()))
+        .collect();
+    for (value, output) in join_all(pending).await.into_iter().enumerate() {
+        assert_eq!(sum_of(&output.unwrap()), value as f32 + 1.0);
+    }
+}
+
+#[tokio::test]
+async fn outputs_that_fold_the_batch_of_one_away_get_it_back() {
+    // As SCRFD does: `[cells, 1]` for a batch of one.
+    let backend = FakeBackend::new(signature(), |batch| {
+        Ok(vec![Tensor {
+            name: "scores".into(),
+            shape: vec![2, 1],
+            data: batch.data.to_vec(),
+        }])
+    });
+    let output = send(&rig(&backend, 1, 1, true).engine, 7.0).await.unwrap();
+    assert_eq!(output.outputs[0].shape, [1, 2, 1]);
+    assert_eq!(output.outputs[0].row(output.row), [7.0, 1.0]);
+}
+
+#[tokio::test]
+async fn a_failed_run_and_a_panic_are_errors_and_the_engine_goes_on() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let backend = FakeBackend::new(signature(), move |batch| {
+        match counted.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(BackendError::Run {
+                detail: "first".into(),
+            }),
+            1 => panic!("on purpose"),
+            _ => Ok(sums(batch)),
+        }
+    });
+    let rig = rig(&backend, 1, 4, false);
+    for _ in 0..2 {
+        let error = send(&rig.engine, 1.0).await.unwrap_err();
+        assert!(matches!(error, EngineError::Backend(_)), "{error}");
+    }
+    assert_eq!(sum_of(&send(&rig.engine, 1.0).await.unwrap()), 2.0);
+}
+
+#[tokio::test]
+async fn rows_that_come_while_a_session_runs_go_together_and_the_abandoned_are_left_out() {
+    let (entered_sender, entered) = flume::bounded(1);
+    let (release, gate) = flume::bounded::<()>(1);
+    let batches = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&batches);
+    let backend = FakeBackend::new(signature(), move |batch| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(batch.rows());
+        if seen.len() == 1 {
+            entered_sender.send(()).unwrap();
+            gate.recv().unwrap();
+        }
+        Ok(sums(batch))
+    });
+    let rig = rig(&backend, 1, 8, false);
+    let first = send(&rig.engine, 0.0);
+    entered.recv_async().await.unwrap();
+    // The session is busy: these queue, and one of their callers leaves.
+    let mut later: Vec<_> = (1..=4u8)
+        .map(|value| send(&rig.engine, value.into()))
+        .collect();
+    drop(later.remove(1));
+    release.send(()).unwrap();
+    assert_eq!(sum_of(&first.await.unwrap()), 1.0);
+    let sums: Vec<f32> = join_all(later)
+        .await
+        .into_iter()
+        .map(|output| sum_of(&output.unwrap()))
+        .collect();
+    assert_eq!(sums, [2.0, 4.0, 5.0]);
+    assert_eq!(*batches.lock().unwrap(), [1, 3]);
+    assert_eq!(rig.metrics.sum("skipped"), 1);
+}
+
+#[tokio::test]
+async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
+    let named = |output: f32| {
+        FakeBackend::new(signature(), move |batch| {
+            Ok(vec![Tensor {
+                name: "who".into(),
+                shape: vec![batch.rows(), 1],
+                data: vec![output; batch.rows()],
+            }])
+        })
+        .on_cpu(1)
+    };
+    let pool = Arc::new(CpuPool::new(2.try_into().unwrap()).unwrap());
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            narrow: named(1.0),
+            wide: named(9.0).pop(),
+            reserve: None,
+        },
+        device: None,
+        grouping: Grouping {
+            max_rows: NonZeroUsize::MIN,
+            sizes: Sizes::Any,
+            max_delay: Duration::ZERO,
+        },
+        usual_row_len: 2,
+        pool: Arc::clone(&pool),
+        clock: Arc::new(SystemClock::start()),
+        metrics: Arc::<Recorder>::default(),
+    });
+    assert_eq!(sum_of(&send(&engine, 0.0).await.unwrap()), 9.0);
+    // Something else works on the other thread.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (started, has_started) = std::sync::mpsc::channel();
+    let busy = pool.run(Stage::Begin, move || {
+        started.send(()).unwrap();
+        released.recv()
+    });
+    has_started.recv().unwrap();
+    assert_eq!(sum_of(&send(&engine, 0.0).await.unwrap()), 1.0);
+    drop(release);
+    assert!(busy.await.unwrap().is_err());
+}
+
+/// What becomes of one row of a mix.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// It is written and waited for.
+    Kept,
+    /// It is written, and its run fails.
+    Poisoned,
+    /// It is claimed and never written.
+    GivenUp,
+    /// It is written and its caller leaves.
+    Abandoned,
+}
+
+const POISON: f32 = -1.0;
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => Just(Fate::Kept),
+        1 => Just(Fate::Poisoned),
+        1 => Just(Fate::GivenUp),
+        1 => Just(Fate::Abandoned),
+    ]
+}
+
+/// 1,000 mixes: every row that is waited for gets its own answer, whatever runs beside it.
+#[test]
+fn no_row_is_lost_or_crossed() {
+    let backend = FakeBackend::new(signature(), |batch| {
+        if batch
+            .data
+            .chunks(batch.row_len())
+            .any(|row| row[0] == POISON)
+        {
+            return Err(BackendError::Run {
+                detail: "poisoned".into(),
+            });
+        }
+        Ok(sums(batch))
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    let mix = (
+        1..=3usize,
+        1..=6usize,
+        any::<bool>(),
+        prop::collection::vec(prop::collection::vec(fate(), 1..6), 1..6),
+    );
+    let config = ProptestConfig::with_cases(1000);
+    TestRunner::new(config)
+        .run(&mix, |(sessions, max_rows, fixed, requests)| {
+            runtime.block_on(async {
+                let rig = rig(&backend, sessions, max_rows, fixed);
+                // Each request writes from a thread of the pool, as the pipeline does.
+                let requests = requests.into_iter().enumerate().map(|(request, fates)| {
+                    let engine = rig.engine.clone();
+                    let writing = rig.pool.run(Stage::Begin, move || {
+                        let rows = fates.iter().enumerate().map(|(index, fate)| {
+                            let value = (request * 100 + index) as f32;
+                            let pending = match fate {
+                                Fate::Kept => Some(send(&engine, value)),
+                                Fate::Poisoned => Some(send(&engine, POISON)),
+                                Fate::GivenUp => {
+                                    drop(engine.claim(&ROW));
+                                    None
+                                }
+                                Fate::Abandoned => {
+                                    drop(send(&engine, value));
+                                    None
+                                }
+                            };
+                            (*fate, value, pending)
+                        });
+                        rows.collect::<Vec<_>>()
+                    });
+                    async move {
+                        for (fate, value, pending) in writing.await.unwrap() {
+                            let Some(pending) = pending else { continue };
+                            match (fate, pending.await) {
+                                (Fate::Kept, Ok(output)) => {
+                                    assert_eq!(sum_of(&output), value + 1.0);
+                                }
+                                // A poisoned row fails what runs with it, and only that.
+                                (Fate::Kept | Fate::Poisoned, Err(EngineError::Backend(_))) => {}
+                                other => panic!("{other:?}"),
+                            }
+                        }
+                    }
+                });
+                join_all(requests).await;
+                // Nothing is stuck: the engine still answers, and no row waits.
+                assert_eq!(sum_of(&send(&rig.engine, 5.0).await.unwrap()), 6.0);
+                assert_eq!(rig.engine.shared.batcher().waiting(Route::Cpu), 0);
+            });
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_delay_lets_a_batch_fill_and_a_full_one_does_not_wait() {
+    let backend = FakeBackend::new(signature(), |batch| Ok(sums(batch)));
+    let pool = Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap());
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            narrow: backend.on_cpu(1),
+            wide: None,
+            reserve: None,
+        },
+        device: None,
+        grouping: Grouping {
+            max_rows: 2.try_into().unwrap(),
+            sizes: Sizes::Any,
+            max_delay: Duration::from_secs(3600),
+        },
+        usual_row_len: 2,
+        pool: Arc::clone(&pool),
+        clock: Arc::new(SystemClock::start()),
+        metrics: Arc::<Recorder>::default(),
+    });
+    let mut first = send(&engine, 1.0);
+    pool.run(Stage::Begin, || ()).await.unwrap();
+    assert!(
+        (&mut first).now_or_never().is_none(),
+        "it waits for another"
+    );
+    let second = send(&engine, 2.0);
+    assert_eq!(sum_of(&first.await.unwrap()), 2.0);
+    assert_eq!(sum_of(&second.await.unwrap()), 3.0);
+}

@@ -1,0 +1,330 @@
+//! Writing a graph down: values are named for us, constants are shared, and each method is one ONNX operation.
+//!
+//! Everything is opset 17, which ONNX Runtime's providers have all had for years. Only operations without a lower
+//! precision mode are offered for arithmetic that must be exact: convolutions run in TF32 on NVIDIA GPUs by default, so
+//! there are none, and neighbours are added by [`Builder::slice`]. [`Builder::matmul`] says what it needs.
+
+use prost::Message;
+
+use super::session::GraphModel;
+use crate::onnx::{
+    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TensorType, TypeProto, ValueInfoProto, data_type,
+};
+
+const OPSET: i64 = 17;
+/// The file version that came with opset 17.
+const IR_VERSION: i64 = 8;
+
+/// The schema's `AttributeProto.AttributeType` numbers.
+mod attribute_type {
+    pub const INT: i32 = 2;
+    pub const INTS: i32 = 7;
+}
+
+/// The end of a slice that takes all that is left.
+pub const END: i64 = i64::MAX;
+
+/// What the elements of a value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    U8,
+    I32,
+    F32,
+}
+
+impl Kind {
+    fn number(self) -> i32 {
+        match self {
+            Self::U8 => data_type::UINT8,
+            Self::I32 => data_type::INT32,
+            Self::F32 => data_type::FLOAT,
+        }
+    }
+}
+
+/// A dimension of an input or output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// Always this.
+    Is(i64),
+    /// Free; the same name is the same size.
+    Free(&'static str),
+}
+
+/// A value of the graph, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value(String);
+
+/// A graph being written.
+pub struct Builder {
+    graph: GraphProto,
+}
+
+impl Builder {
+    /// The file of the graph that `write` describes. The same description gives the same bytes.
+    pub fn write(name: &'static str, write: impl FnOnce(&mut Self)) -> GraphModel {
+        let graph = GraphProto {
+            name: Some(name.to_owned()),
+            ..Default::default()
+        };
+        let mut builder = Self { graph };
+        write(&mut builder);
+        let model = ModelProto {
+            ir_version: Some(IR_VERSION),
+            producer_name: Some("facescan".to_owned()),
+            graph: Some(builder.graph),
+            opset_import: vec![OperatorSetIdProto {
+                domain: Some(String::new()),
+                version: Some(OPSET),
+            }],
+            ..Default::default()
+        };
+        GraphModel {
+            name,
+            bytes: model.encode_to_vec(),
+        }
+    }
+
+    pub fn input(&mut self, name: &str, kind: Kind, dims: &[Dim]) -> Value {
+        self.graph.input.push(declared(name, kind, dims));
+        Value(name.to_owned())
+    }
+
+    /// Declares `value` as the output `name`.
+    pub fn output(&mut self, name: &str, value: &Value, kind: Kind, dims: &[Dim]) {
+        self.push("Identity", &[value], Vec::new(), name.to_owned());
+        self.graph.output.push(declared(name, kind, dims));
+    }
+
+    /// A constant of floats.
+    pub fn floats(&mut self, dims: &[i64], values: &[f32]) -> Value {
+        let raw = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.constant(data_type::FLOAT, dims, raw)
+    }
+
+    /// One float that goes with any shape.
+    pub fn float(&mut self, value: f32) -> Value {
+        self.floats(&[], &[value])
+    }
+
+    fn integers(&mut self, values: &[i64]) -> Value {
+        let raw = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.constant(data_type::INT64, &[values.len() as i64], raw)
+    }
+
+    fn constant(&mut self, kind: i32, dims: &[i64], raw: Vec<u8>) -> Value {
+        let same = |t: &&TensorProto| {
+            t.data_type() == kind && t.dims == dims && t.raw_data.as_ref() == Some(&raw)
+        };
+        if let Some(known) = self.graph.initializer.iter().find(same) {
+            return Value(known.name().to_owned());
+        }
+        let name = format!("c{}", self.graph.initializer.len());
+        self.graph.initializer.push(TensorProto {
+            dims: dims.to_vec(),
+            data_type: Some(kind),
+            name: Some(name.clone()),
+            raw_data: Some(raw),
+            ..Default::default()
+        });
+        Value(name)
+    }
+
+    fn node(&mut self, op: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
+        let name = format!("{}_{}", op.to_ascii_lowercase(), self.graph.node.len());
+        self.push(op, inputs, attributes, name.clone());
+        Value(name)
+    }
+
+    fn push(
+        &mut self,
+        op: &str,
+        inputs: &[&Value],
+        attribute: Vec<AttributeProto>,
+        output: String,
+    ) {
+        self.graph.node.push(NodeProto {
+            input: inputs.iter().map(|value| value.0.clone()).collect(),
+            name: Some(output.clone()),
+            output: vec![output],
+            op_type: Some(op.to_owned()),
+            attribute,
+            ..Default::default()
+        });
+    }
+
+    pub fn add(&mut self, a: &Value, b: &Value) -> Value {
+        self.node("Add", &[a, b], Vec::new())
+    }
+
+    pub fn sub(&mut self, a: &Value, b: &Value) -> Value {
+        self.node("Sub", &[a, b], Vec::new())
+    }
+
+    pub fn mul(&mut self, a: &Value, b: &Value) -> Value {
+        self.node("Mul", &[a, b], Vec::new())
+    }
+
+    pub fn div(&mut self, a: &Value, b: &Value) -> Value {
+        self.node("Div", &[a, b], Vec::new())
+    }
+
+    /// `a + number`.
+    pub fn plus(&mut self, a: &Value, number: f32) -> Value {
+        let number = self.float(number);
+        self.add(a, &number)
+    }
+
+    /// `a · number`.
+    pub fn times(&mut self, a: &Value, number: f32) -> Value {
+        let number = self.float(number);
+        self.mul(a, &number)
+    }
+
+    pub fn floor(&mut self, a: &Value) -> Value {
+        self.node("Floor", &[a], Vec::new())
+    }
+
+    pub fn sqrt(&mut self, a: &Value) -> Value {
+        self.node("Sqrt", &[a], Vec::new())
+    }
+
+    pub fn relu(&mut self, a: &Value) -> Value {
+        self.node("Relu", &[a], Vec::new())
+    }
+
+    pub fn clip(&mut self, a: &Value, least: f32, most: f32) -> Value {
+        let (least, most) = (self.float(least), self.float(most));
+        self.node("Clip", &[a, &least, &most], Vec::new())
+    }
+
+    pub fn cast(&mut self, a: &Value, kind: Kind) -> Value {
+        let to = integer("to", i64::from(kind.number()));
+        self.node("Cast", &[a], vec![to])
+    }
+
+    /// Elements of `axis` at `indices`, whose axes take its place.
+    pub fn gather(&mut self, a: &Value, indices: &Value, axis: i64) -> Value {
+        self.node("Gather", &[a, indices], vec![integer("axis", axis)])
+    }
+
+    /// `start..end` of `axis`; negative counts from the end, and what lies beyond the ends is left out.
+    pub fn slice(&mut self, a: &Value, axis: i64, start: i64, end: i64) -> Value {
+        let (start, end) = (self.integers(&[start]), self.integers(&[end]));
+        let axis = self.integers(&[axis]);
+        self.node("Slice", &[a, &start, &end, &axis], Vec::new())
+    }
+
+    pub fn concat(&mut self, parts: &[&Value], axis: i64) -> Value {
+        self.node("Concat", parts, vec![integer("axis", axis)])
+    }
+
+    pub fn transpose(&mut self, a: &Value, order: &[i64]) -> Value {
+        self.node("Transpose", &[a], vec![integer_list("perm", order)])
+    }
+
+    pub fn unsqueeze(&mut self, a: &Value, axis: i64) -> Value {
+        let axis = self.integers(&[axis]);
+        self.node("Unsqueeze", &[a, &axis], Vec::new())
+    }
+
+    /// Drops axes of size 1.
+    pub fn squeeze(&mut self, a: &Value, axes: &[i64]) -> Value {
+        let axes = self.integers(axes);
+        self.node("Squeeze", &[a, &axes], Vec::new())
+    }
+
+    /// The product of the last two axes; those before are broadcast. Providers may cut its factors: NVIDIA GPUs to
+    /// TF32's 11 bits, which moved resized samples by up to 0.15 of a level, OpenVINO on processors with AMX to bf16's
+    /// 8, which moved them by 1.3. The session must forbid it where that matters: CUDA by `use_tf32=0`, OpenVINO by
+    /// `INFERENCE_PRECISION_HINT=f32`.
+    pub fn matmul(&mut self, a: &Value, b: &Value) -> Value {
+        self.node("MatMul", &[a, b], Vec::new())
+    }
+
+    /// The sum along `axis`, which stays with a size of 1.
+    pub fn sum(&mut self, a: &Value, axis: i64) -> Value {
+        let axis = self.integers(&[axis]);
+        self.node("ReduceSum", &[a, &axis], Vec::new())
+    }
+
+    /// The mean along `axis`, which stays with a size of 1.
+    pub fn mean(&mut self, a: &Value, axis: i64) -> Value {
+        let axes = integer_list("axes", &[axis]);
+        self.node("ReduceMean", &[a], vec![axes])
+    }
+
+    /// The size of `axis` as a float of shape `[1]`.
+    pub fn size(&mut self, a: &Value, axis: i64) -> Value {
+        let ends = vec![integer("start", axis), integer("end", axis + 1)];
+        let size = self.node("Shape", &[a], ends);
+        self.cast(&size, Kind::F32)
+    }
+
+    /// One more sample at both ends of `axis`: the outermost ones again.
+    pub fn repeat_edges(&mut self, a: &Value, axis: i64) -> Value {
+        let (first, last) = (self.slice(a, axis, 0, 1), self.slice(a, axis, -1, END));
+        self.concat(&[&first, a, &last], axis)
+    }
+
+    /// One more sample at both ends of `axis`: their inner neighbours (reflect-101), or the sample itself where it
+    /// is alone. `Pad` refuses to reflect a single sample; a slice is cut where the axis ends, which gives just that.
+    pub fn reflect_edges(&mut self, a: &Value, axis: i64) -> Value {
+        let (first_two, last_two) = (self.slice(a, axis, 0, 2), self.slice(a, axis, -2, END));
+        let second = self.slice(&first_two, axis, -1, END);
+        let last_but_one = self.slice(&last_two, axis, 0, 1);
+        self.concat(&[&second, a, &last_but_one], axis)
+    }
+
+    /// The sample before, the sample itself and the sample after, of an axis that is longer by one at both ends.
+    pub fn neighbours(&mut self, a: &Value, axis: i64) -> [Value; 3] {
+        [(0, -2), (1, -1), (2, END)].map(|(start, end)| self.slice(a, axis, start, end))
+    }
+}
+
+fn declared(name: &str, kind: Kind, dims: &[Dim]) -> ValueInfoProto {
+    let dim = dims
+        .iter()
+        .map(|dim| match *dim {
+            Dim::Is(size) => Dimension {
+                dim_value: Some(size),
+                ..Default::default()
+            },
+            Dim::Free(name) => Dimension {
+                dim_param: Some(name.to_owned()),
+                ..Default::default()
+            },
+        })
+        .collect();
+    let tensor = TensorType {
+        elem_type: Some(kind.number()),
+        shape: Some(TensorShapeProto { dim }),
+    };
+    ValueInfoProto {
+        name: Some(name.to_owned()),
+        r#type: Some(TypeProto {
+            tensor_type: Some(tensor),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn integer(name: &str, value: i64) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        i: Some(value),
+        r#type: Some(attribute_type::INT),
+        ..Default::default()
+    }
+}
+
+fn integer_list(name: &str, values: &[i64]) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        ints: values.to_vec(),
+        r#type: Some(attribute_type::INTS),
+        ..Default::default()
+    }
+}

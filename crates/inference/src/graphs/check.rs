@@ -1,0 +1,151 @@
+//! What the graphs' tests share: the runtime, pictures and runs.
+
+use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
+
+use image::{Rgb, RgbImage};
+
+use super::session::{GraphModel, GraphSession, Input, Samples};
+#[cfg(feature = "torch")]
+use crate::{
+    backend::torch::TorchBackend,
+    place::{Precision, Provider},
+};
+use crate::{
+    backend::{Backend, Model, Opening, ort::OrtBackend},
+    place::Place,
+};
+use facescan_imaging::{
+    decode::{DecodeOptions, decode},
+    synthetic::{noise, synthetic},
+};
+
+/// A file that was fetched or made from one.
+pub fn fetched(path: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.runtime");
+    let path = folder.join(path);
+    assert!(
+        path.exists(),
+        "there is no {}: run scripts/setup --tests",
+        path.display()
+    );
+    path
+}
+
+/// A graph that is loaded.
+pub type Graph = Box<dyn GraphSession>;
+
+/// The runtime, loaded once for the process.
+pub fn onnx_runtime() -> &'static OrtBackend {
+    static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
+    BACKEND.get_or_init(|| {
+        let name = format!(
+            "{}onnxruntime{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        );
+        let library = fetched("onnxruntime").join(name);
+        OrtBackend::load(Some(&library), &fetched("plugins")).unwrap()
+    })
+}
+
+/// A session on the CPU provider.
+pub fn open(model: &GraphModel) -> Graph {
+    RUNTIMES[0].open(model)
+}
+
+/// One of the runtimes that compute the graphs here.
+#[derive(Clone, Copy)]
+pub struct Runtime {
+    /// The name in the tests' messages.
+    pub name: &'static str,
+    backend: fn() -> &'static dyn Backend,
+    place: Place,
+}
+
+/// Each of them: ONNX Runtime, and libtorch where it is linked. What is known of the right answers holds on all.
+pub const RUNTIMES: &[Runtime] = &[
+    Runtime {
+        name: "onnx",
+        backend: || onnx_runtime(),
+        place: Place::CPU,
+    },
+    #[cfg(feature = "torch")]
+    Runtime {
+        name: "torch",
+        backend: || &TorchBackend,
+        place: Place {
+            provider: Provider::TorchCpu,
+            index: 0,
+            precision: Precision::Full,
+        },
+    },
+];
+
+impl Runtime {
+    /// A session.
+    pub fn open(self, model: &GraphModel) -> Graph {
+        let opening = Opening {
+            place: self.place,
+            ..Opening::on_cpu(Model::Graph(model), NonZeroUsize::MIN, 1)
+        };
+        (self.backend)().open_graph(&opening).unwrap()
+    }
+}
+
+/// The only output of a run, which is of floats.
+pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
+    let [output] = session.run(inputs).unwrap().try_into().unwrap();
+    match output.samples {
+        Samples::F32(values) => (output.shape, values),
+        Samples::U8(_) => panic!("floats were expected"),
+    }
+}
+
+/// The only output of a run, which is a picture.
+pub fn picture(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
+    let [output] = session.run(inputs).unwrap().try_into().unwrap();
+    match (output.samples, output.shape.as_slice()) {
+        (Samples::U8(bytes), &[height, width, 3]) => {
+            RgbImage::from_raw(width as u32, height as u32, bytes).unwrap()
+        }
+        other => panic!("a picture was expected, not {other:?}"),
+    }
+}
+
+/// Two photographs that `scripts/setup --tests` fetched.
+pub fn photographs() -> Vec<(&'static str, RgbImage)> {
+    ["t1.jpg", "astronaut.png"]
+        .map(|name| {
+            let bytes = std::fs::read(fetched("pictures").join(name)).unwrap();
+            (
+                name,
+                decode(&bytes, &DecodeOptions::default()).unwrap().pixels,
+            )
+        })
+        .into()
+}
+
+/// Pictures that are hard in one way each: sides of 1 and 2, no contrast, all contrast, noise, and noise near black.
+pub fn extremes() -> Vec<(String, RgbImage)> {
+    let mut pictures = Vec::new();
+    for (width, height) in [(1, 1), (1, 37), (37, 1), (2, 2), (2, 19), (23, 5)] {
+        pictures.push((format!("noise {width}x{height}"), noise(width, height)));
+    }
+    for level in [0, 1, 93, 254, 255] {
+        let flat = RgbImage::from_pixel(31, 18, Rgb([level, level, level]));
+        pictures.push((format!("flat {level}"), flat));
+    }
+    let flat = RgbImage::from_pixel(112, 112, Rgb([93, 180, 41]));
+    pictures.push(("flat colour".to_owned(), flat));
+    let checks = RgbImage::from_fn(40, 33, |x, y| Rgb([(x + y) as u8 % 2 * 255; 3]));
+    pictures.push(("checks".to_owned(), checks));
+    let mut dark = noise(64, 48);
+    dark.as_mut().iter_mut().for_each(|v| *v %= 6);
+    pictures.push(("noise near black".to_owned(), dark));
+    let mut bright = noise(64, 48);
+    bright.as_mut().iter_mut().for_each(|v| *v = 250 + *v % 6);
+    pictures.push(("noise near white".to_owned(), bright));
+    pictures.push(("noise".to_owned(), noise(90, 71)));
+    pictures.push(("synthetic".to_owned(), synthetic(97, 61)));
+    pictures
+}

@@ -1,0 +1,356 @@
+//! The low-resolution recipe of [`facescan_imaging::enhance`]: bicubic enlargement, contrast, sharpness, unsharp mask.
+//!
+//! Every step is rounded to bytes as Pillow does, and the next one multiplies a difference of one level, so
+//! each is computed in whole numbers to the very byte. Denoising, gamma and CLAHE stay on the CPU.
+
+use image::RgbImage;
+
+use super::{
+    builder::{Builder, Dim, Kind, Value},
+    session::{GraphModel, Input},
+};
+use facescan_imaging::resize::axis::{self, BICUBIC_BITS, Taps};
+
+/// Axes of the planes `[3, H, W]` that everything is computed on.
+const CHANNEL: i64 = 0;
+const ROW: i64 = 1;
+const COLUMN: i64 = 2;
+
+/// Taps of the bicubic filter where it does not shrink.
+const TAPS: usize = 4;
+/// Weights have 22 fractional bits, which times a sample would be more than f32 holds. So they are split: the upper 11
+/// bits and the sign, and the lower 11.
+const HALF_BITS: u32 = BICUBIC_BITS / 2;
+const HALF: i32 = 1 << HALF_BITS;
+
+const CONTRAST: f32 = 1.15;
+const SHARPNESS: f32 = 1.1;
+/// What the truncations to bytes are lifted by. Exact blends are multiples of 0.05 and 0.1; a device that fuses a product
+/// and a sum comes out a little below a whole one, which truncation would make a level.
+const LIFT: f32 = 0.001;
+
+const PICTURE: &str = "picture";
+const ROWS: [&str; 4] = ["rows", "rows_high", "rows_low", "rows_inside"];
+const COLUMNS: [&str; 4] = ["columns", "columns_high", "columns_low", "columns_inside"];
+
+/// The steps after the enlargement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// Contrast × 1.15 about the mean luma.
+    pub contrast: bool,
+    /// Sharpness × 1.1 and the unsharp mask (radius 1, 120 %, threshold 3).
+    pub sharpen: bool,
+}
+
+impl Steps {
+    /// Every graph that there is.
+    pub const ALL: [Self; 4] = [
+        Self::of(true, true),
+        Self::of(true, false),
+        Self::of(false, true),
+        Self::of(false, false),
+    ];
+
+    const fn of(contrast: bool, sharpen: bool) -> Self {
+        Self { contrast, sharpen }
+    }
+
+    /// What the graph with these steps is called.
+    pub fn graph_name(self) -> &'static str {
+        match (self.contrast, self.sharpen) {
+            (true, true) => "enhance",
+            (true, false) => "enhance_contrast",
+            (false, true) => "enhance_sharpen",
+            (false, false) => "enlarge",
+        }
+    }
+}
+
+/// The graph. In: `picture` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]` u8, RGB.
+///
+/// It equals [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16 megapixels with no side over
+/// 16384; beyond, the mean luma may be off by rounding.
+pub fn graph(steps: Steps) -> GraphModel {
+    Builder::write(steps.graph_name(), |b| describe(b, steps))
+}
+
+fn describe(b: &mut Builder, steps: Steps) {
+    use Dim::{Free, Is};
+    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let columns = Axis::declare(b, COLUMNS, COLUMN, "w");
+    let rows = Axis::declare(b, ROWS, ROW, "h");
+    let planes = b.transpose(&picture, &[2, 0, 1]);
+    let planes = b.cast(&planes, Kind::F32);
+    let planes = columns.enlarge(b, &planes);
+    let mut planes = rows.enlarge(b, &planes);
+    if steps.contrast {
+        planes = contrast(b, &planes);
+    }
+    if steps.sharpen {
+        let inside = b.mul(&rows.inside, &columns.inside);
+        planes = sharpness(b, &planes, &inside);
+        planes = unsharp_mask(b, &planes);
+    }
+    let bytes = b.cast(&planes, Kind::U8);
+    let picture = b.transpose(&bytes, &[1, 2, 0]);
+    b.output(
+        "enhanced",
+        &picture,
+        Kind::U8,
+        &[Free("h"), Free("w"), Is(3)],
+    );
+}
+
+/// The inputs that belong to one axis.
+struct Axis {
+    axis: i64,
+    /// Source samples, `[4, size]`.
+    samples: Value,
+    /// The halves of their weights, `[4, size, 1]` for rows and `[4, size]` for columns.
+    high: Value,
+    low: Value,
+    /// 1, and 0 for the outermost pixels; `[size, 1]` or `[size]`.
+    inside: Value,
+}
+
+impl Axis {
+    fn declare(b: &mut Builder, names: [&str; 4], axis: i64, size: &'static str) -> Self {
+        let across = [Dim::Is(TAPS as i64), Dim::Free(size)];
+        let down = [Dim::Is(TAPS as i64), Dim::Free(size), Dim::Is(1)];
+        let dims = if axis == ROW { &down[..] } else { &across[..] };
+        Self {
+            axis,
+            samples: b.input(names[0], Kind::I32, &across),
+            high: b.input(names[1], Kind::F32, dims),
+            low: b.input(names[2], Kind::F32, dims),
+            inside: b.input(names[3], Kind::F32, &dims[1..]),
+        }
+    }
+
+    /// One pass of the bicubic filter: ⌊(sum + 2²¹) / 2²²⌋ within 0..=255, of sums in two halves.
+    fn enlarge(&self, b: &mut Builder, planes: &Value) -> Value {
+        let mut sums: Option<[Value; 2]> = None;
+        for tap in 0..TAPS as i64 {
+            let samples = b.slice(&self.samples, 0, tap, tap + 1);
+            let samples = b.squeeze(&samples, &[0]);
+            let samples = b.gather(planes, &samples, self.axis);
+            let parts = [&self.high, &self.low].map(|weights| {
+                let weights = b.slice(weights, 0, tap, tap + 1);
+                b.mul(&samples, &weights)
+            });
+            sums = Some(match sums {
+                None => parts,
+                Some([high, low]) => [b.add(&high, &parts[0]), b.add(&low, &parts[1])],
+            });
+        }
+        let Some([high, low]) = sums else {
+            return planes.clone();
+        };
+        let carry = b.times(&low, 1.0 / HALF as f32);
+        let carry = b.floor(&carry);
+        let sum = b.add(&high, &carry);
+        let sum = b.plus(&sum, (HALF / 2) as f32);
+        let level = b.times(&sum, 1.0 / HALF as f32);
+        let level = b.floor(&level);
+        b.clip(&level, 0.0, 255.0)
+    }
+}
+
+/// `from + factor · (to − from)`, cut to 0..=255 and truncated.
+fn blend(b: &mut Builder, from: &Value, to: &Value, factor: f32) -> Value {
+    let apart = b.sub(to, from);
+    let moved = b.times(&apart, factor);
+    let blended = b.add(from, &moved);
+    let lifted = b.plus(&blended, LIFT);
+    let whole = b.floor(&lifted);
+    b.clip(&whole, 0.0, 255.0)
+}
+
+fn contrast(b: &mut Builder, planes: &Value) -> Value {
+    let shares = b.floats(&[3, 1, 1], &[19_595.0, 38_470.0, 7_471.0]);
+    let weighed = b.mul(planes, &shares);
+    let sum = b.sum(&weighed, CHANNEL);
+    // Below 2²⁴ even with the rounding: exact.
+    let sum = b.plus(&sum, 32_768.0);
+    let luma = b.times(&sum, 1.0 / 65_536.0);
+    let luma = b.floor(&luma);
+    let middle = rounded_mean(b, &luma);
+    blend(b, &middle, planes, CONTRAST)
+}
+
+/// ⌊mean + ½⌋ of whole numbers `[1, H, W]`, exactly: a level more or less would move a sample in seven.
+///
+/// The sum of a large picture has more bits than f32. What is summed is how far rows are from the mean's whole part,
+/// in two halves; the total is less than the number of pixels.
+fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
+    const PART: f32 = 1024.0;
+    let (width, height) = (b.size(a, COLUMN), b.size(a, ROW));
+    let count = b.mul(&width, &height);
+    let rows = b.sum(a, COLUMN);
+    let means = b.div(&rows, &width);
+    let about = b.mean(&means, ROW);
+    let whole = b.floor(&about);
+    let expected = b.mul(&whole, &width);
+    let apart = b.sub(&rows, &expected);
+    let high = b.times(&apart, 1.0 / PART);
+    let high = b.floor(&high);
+    let taken = b.times(&high, PART);
+    let low = b.sub(&apart, &taken);
+    let (high, low) = (b.sum(&high, ROW), b.sum(&low, ROW));
+    let high = b.times(&high, PART);
+    let total = b.add(&high, &low);
+    // One more where twice the total is at least the count; both are whole, so the difference is at least 0.
+    let twice = b.add(&total, &total);
+    let over = b.sub(&twice, &count);
+    let over = b.plus(&over, 1.0);
+    let one = b.clip(&over, 0.0, 1.0);
+    b.add(&whole, &one)
+}
+
+/// Blends with the picture smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13; the outermost pixels stay.
+fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
+    let rows = three(b, planes, ROW);
+    let box_sum = three(b, &rows, COLUMN);
+    let four = b.times(planes, 4.0);
+    let sum = b.add(&box_sum, &four);
+    // Rounded to the nearest, ⌊(sum + 6) / 13⌋, with half a unit so that no quotient is next to a whole number.
+    let sum = b.plus(&sum, 6.5);
+    let smooth = b.times(&sum, 1.0 / 13.0);
+    let smooth = b.floor(&smooth);
+    let apart = b.sub(&smooth, planes);
+    let apart = b.mul(&apart, inside);
+    let smooth = b.add(planes, &apart);
+    blend(b, &smooth, planes, SHARPNESS)
+}
+
+/// The sum of each sample and its two neighbours, the outermost repeated.
+fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
+    let wider = b.repeat_edges(planes, axis);
+    let [before, here, after] = b.neighbours(&wider, axis);
+    let sides = b.add(&before, &after);
+    b.add(&sides, &here)
+}
+
+/// Adds 120 % of the difference from the blurred picture where it exceeds 3 levels.
+fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
+    let mut blurred = planes.clone();
+    for axis in [COLUMN, COLUMN, COLUMN, ROW, ROW, ROW] {
+        blurred = blur_pass(b, &blurred, axis);
+    }
+    let apart = b.sub(planes, &blurred);
+    let size = {
+        let back = b.sub(&blurred, planes);
+        let (up, down) = (b.relu(&apart), b.relu(&back));
+        b.add(&up, &down)
+    };
+    // Multiples of 0.2, truncated; the lift is for a product that is a little below a whole one.
+    let share = b.times(&size, 1.2);
+    let share = b.plus(&share, 0.05);
+    let share = b.floor(&share);
+    let over = b.plus(&size, -3.0);
+    let counts = b.clip(&over, 0.0, 1.0);
+    let share = b.mul(&share, &counts);
+    let sign = b.clip(&apart, -1.0, 1.0);
+    let added = b.mul(&share, &sign);
+    let masked = b.add(planes, &added);
+    b.clip(&masked, 0.0, 255.0)
+}
+
+/// One pass of Pillow's extended box: (4·centre + sides) / 6 to the nearest.
+///
+/// Its weights of 24 bits are not quite 4/6 and 1/6, which decides where a half goes: up if the centre is at least
+/// twice the sides together, else down. A part in 1024 of that difference, which spans less than a unit, decides it here.
+fn blur_pass(b: &mut Builder, planes: &Value, axis: i64) -> Value {
+    const TIE: f32 = 1.0 / 1024.0;
+    let wider = b.repeat_edges(planes, axis);
+    let [before, centre, after] = b.neighbours(&wider, axis);
+    let sides = b.add(&before, &after);
+    let centre = b.times(&centre, 4.0 + TIE);
+    let sides = b.times(&sides, 1.0 - 2.0 * TIE);
+    let sum = b.add(&centre, &sides);
+    let sum = b.plus(&sum, 3.0 + TIE / 2.0);
+    let level = b.times(&sum, 1.0 / 6.0);
+    b.floor(&level)
+}
+
+/// The taps of an enlargement, for one size of pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    size: (u32, u32),
+    columns: AxisPlan,
+    rows: AxisPlan,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct AxisPlan {
+    taps: Taps,
+    high: Vec<f32>,
+    low: Vec<f32>,
+    inside: Vec<f32>,
+}
+
+impl AxisPlan {
+    fn new(from: u32, to: u32) -> Self {
+        let taps = axis::bicubic(from, to);
+        let half = |of: fn(i32) -> i32| taps.weights.iter().map(|&w| of(w) as f32).collect();
+        let last = taps.positions - 1;
+        let inside = (0..=last).map(|at| f32::from(u8::from(at > 0 && at < last)));
+        Self {
+            high: half(|weight| weight >> HALF_BITS),
+            low: half(|weight| weight & (HALF - 1)),
+            inside: inside.collect(),
+            taps,
+        }
+    }
+
+    /// `trailing` is the shape that broadcasts a position along its axis.
+    fn inputs(&self, names: [&'static str; 4], trailing: &[usize]) -> [Input<'_>; 4] {
+        let positions = self.taps.positions;
+        let each = [&[positions], trailing].concat();
+        let weights = [&[TAPS], each.as_slice()].concat();
+        [
+            Input::i32(names[0], &[TAPS, positions], self.taps.samples.as_slice()),
+            Input::f32(names[1], &weights, self.high.as_slice()),
+            Input::f32(names[2], &weights, self.low.as_slice()),
+            Input::f32(names[3], &each, self.inside.as_slice()),
+        ]
+    }
+}
+
+impl Plan {
+    /// Enlarges pictures of `size` to `target`, both width and height in pixels. Equal sizes leave them as they are.
+    ///
+    /// # Panics
+    /// When a size is 0 or the target is smaller.
+    pub fn new(size: (u32, u32), target: (u32, u32)) -> Self {
+        Self {
+            size,
+            columns: AxisPlan::new(size.0, target.0),
+            rows: AxisPlan::new(size.1, target.1),
+        }
+    }
+
+    /// The inputs of [`graph()`], whatever its steps.
+    ///
+    /// # Panics
+    /// When the picture has another size than the plan.
+    pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
+        assert_eq!(
+            picture.dimensions(),
+            self.size,
+            "a picture of the plan's size"
+        );
+        let (width, height) = (self.size.0 as usize, self.size.1 as usize);
+        let mut inputs = vec![Input::u8(
+            PICTURE,
+            &[height, width, 3],
+            picture.as_raw().as_slice(),
+        )];
+        inputs.extend(self.columns.inputs(COLUMNS, &[]));
+        inputs.extend(self.rows.inputs(ROWS, &[1]));
+        inputs
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use image::{Rgb, RgbImage};
+
+use super::*;
+use crate::graphs::check::{Graph, RUNTIMES, extremes, open, photographs, picture};
+use facescan_imaging::{
+    enhance::{Apply, EnhanceOptions, Upscale, automatic_factor, enhance},
+    resize::{Filter, resize},
+    synthetic::{assert_within, noise, picture as reference, synthetic},
+};
+
+const ALL: Steps = Steps {
+    contrast: true,
+    sharpen: true,
+};
+
+fn by_graph(session: &mut Graph, source: &RgbImage, factor: u32) -> RgbImage {
+    let (width, height) = source.dimensions();
+    let plan = Plan::new((width, height), (width * factor, height * factor));
+    picture(session, &plan.inputs(source))
+}
+
+fn by_cpu(source: &RgbImage, factor: u32, steps: Steps) -> RgbImage {
+    let apply = |step| if step { Apply::Always } else { Apply::Never };
+    let options = EnhanceOptions {
+        upscale: Upscale::Factor(factor as f32),
+        contrast: apply(steps.contrast),
+        sharpen: apply(steps.sharpen),
+        ..EnhanceOptions::default()
+    };
+    enhance(source, &options).picture
+}
+
+#[test]
+fn golden_values_of_the_recipe() {
+    for runtime in RUNTIMES {
+        let ours = by_graph(&mut runtime.open(&graph(ALL)), &synthetic(48, 36), 4);
+        assert_within(&ours, &reference("enhanced.png"), 1, runtime.name);
+    }
+}
+
+#[test]
+fn golden_values_of_each_step() {
+    let source = synthetic(48, 36);
+    let contrast = Steps {
+        contrast: true,
+        sharpen: false,
+    };
+    for runtime in RUNTIMES {
+        let ours = by_graph(&mut runtime.open(&graph(contrast)), &source, 1);
+        assert_within(&ours, &reference("contrast.png"), 0, runtime.name);
+    }
+    let neither = Steps {
+        contrast: false,
+        sharpen: false,
+    };
+    let plan = Plan::new((97, 61), (150, 100));
+    let larger = synthetic(97, 61);
+    for runtime in RUNTIMES {
+        let ours = picture(&mut runtime.open(&graph(neither)), &plan.inputs(&larger));
+        assert_within(&ours, &reference("bicubic_150.png"), 0, runtime.name);
+    }
+}
+
+#[test]
+fn the_recipe_equals_the_cpu_byte_for_byte() {
+    let mut session = open(&graph(ALL));
+    let small = photographs().into_iter().map(|(name, picture)| {
+        let (width, height) = picture.dimensions();
+        let small = resize(&picture, 240, 240 * height / width, Filter::Area);
+        (name.to_owned(), small)
+    });
+    let textures = [(211, 160), (400, 399), (130, 149)]
+        .map(|(width, height)| (format!("noise {width}x{height}"), noise(width, height)));
+    for (name, source) in extremes().into_iter().chain(small).chain(textures) {
+        let automatic = automatic_factor(source.width(), source.height());
+        for factor in [1, 2, 3, automatic] {
+            let ours = by_graph(&mut session, &source, factor);
+            let theirs = by_cpu(&source, factor, ALL);
+            assert_within(&ours, &theirs, 0, &format!("{name} times {factor}"));
+        }
+    }
+}
+
+/// Where a half goes is decided by the last bit of Pillow's weights, and seen in a third of all samples near black.
+#[test]
+fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
+    let steps = Steps {
+        contrast: false,
+        sharpen: true,
+    };
+    let mut session = open(&graph(steps));
+    for most in [2, 3, 5, 9, 17, 40] {
+        let mut source = noise(160, 120);
+        // Single bright pixels on dark ones are where the centre outweighs its sides.
+        source
+            .as_mut()
+            .iter_mut()
+            .for_each(|v| *v = if *v > 230 { *v } else { *v % most });
+        let ours = by_graph(&mut session, &source, 1);
+        assert_within(
+            &ours,
+            &by_cpu(&source, 1, steps),
+            0,
+            &format!("up to {most}"),
+        );
+    }
+}
+
+/// A picture's mean is rounded as a whole: one sample more or less of millions decides.
+#[test]
+fn the_mean_is_rounded_exactly_at_its_half() {
+    let steps = Steps {
+        contrast: true,
+        sharpen: false,
+    };
+    let mut session = open(&graph(steps));
+    let (width, height) = (2400, 1801);
+    let half = width * height / 2;
+    for brighter in [half - 1, half, half + 1] {
+        // The dark half comes first, so that partial sums go far from the total.
+        let source = RgbImage::from_fn(width, height, |x, y| {
+            let at = y * width + x;
+            // Of levels that another middle takes elsewhere: black and white would stay.
+            let low = if at < half { 60 } else { 194 };
+            Rgb([low + u8::from(at >= half - brighter / 2 && at < half + brighter.div_ceil(2)); 3])
+        });
+        let ours = by_graph(&mut session, &source, 1);
+        assert_within(
+            &ours,
+            &by_cpu(&source, 1, steps),
+            0,
+            &format!("{brighter} brighter"),
+        );
+    }
+}
+
+#[test]
+fn halves_of_a_weight_are_the_weight() {
+    let plan = AxisPlan::new(150, 449);
+    let weights = plan.high.iter().zip(&plan.low);
+    for ((high, low), weight) in weights.zip(&plan.taps.weights) {
+        assert!(high.abs() <= 2304.0 && (0.0..2048.0).contains(low));
+        assert_eq!(high * 2048.0 + low, *weight as f32);
+    }
+    assert!(
+        plan.high.iter().any(|high| *high < 0.0),
+        "bicubic weights go below 0"
+    );
+}
+
+#[test]
+#[should_panic(expected = "an axis has samples and grows")]
+fn shrinking_is_refused() {
+    Plan::new((10, 10), (10, 9));
+}

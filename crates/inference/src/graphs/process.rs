@@ -1,0 +1,92 @@
+//! Pictures to network input (resized, padded or cut, normalised, planar), and blurred.
+//!
+//! There are two graphs to resize, because OpenCV's filter and the antialiased one are different work. [`bilinear_point`]
+//! takes two samples a side for each output, so it gathers them from the picture's bytes, in whole numbers: no provider
+//! has a lower precision for that, and the answer is OpenCV's to the last bit. [`bilinear()`] weighs as many samples as the
+//! scale asks for, which is a product with a matrix a side. ONNX's own `Resize` was not taken: its linear mode
+//! rounds otherwise than OpenCV, and antialiasing is there for some providers only. [`blur()`] weighs tiles of a picture,
+//! by products too.
+//!
+//! A plan holds what depends on sizes alone, and may be kept for the next picture of that size.
+//!
+//! **Products of matrices must be f32**: CUDA's `use_tf32=0`, OpenVINO's `INFERENCE_PRECISION_HINT=f32`. They are the only
+//! operations here that providers run in a lower precision by themselves. In TF32 samples move by up to 0.15 of a level,
+//! which rounding mostly hides but [`Rounding::None`] does not; in bf16 by 1.3.
+
+use image::RgbImage;
+
+use super::{
+    builder::{Builder, Dim, Kind, Value},
+    session::Input,
+};
+use facescan_imaging::tensor::{ChannelOrder, Normalisation};
+
+mod bilinear;
+mod blur;
+mod point;
+
+pub use bilinear::{BilinearPlan, Rounding, bilinear};
+pub use blur::{BlurPlan, Tiles, blur};
+pub use point::{PointPlan, bilinear_point};
+
+const PICTURE: &str = "picture";
+const ROWS: &str = "rows";
+const ROW_WEIGHTS: &str = "row_weights";
+const COLUMNS: &str = "columns";
+const COLUMN_WEIGHTS: &str = "column_weights";
+const PAD: &str = "pad";
+const ORDER: &str = "order";
+const MEAN: &str = "mean";
+const SCALE: &str = "scale";
+
+/// To the nearest whole number, halves up, as Pillow does.
+fn round(b: &mut Builder, a: &Value) -> Value {
+    let half_more = b.plus(a, 0.5);
+    b.floor(&half_more)
+}
+
+/// Orders and normalises planes `[3, h, w]` and makes them the output.
+fn finish(b: &mut Builder, planes: &Value) {
+    use Dim::{Free, Is};
+    let order = b.input(ORDER, Kind::I32, &[Is(3)]);
+    let mean = b.input(MEAN, Kind::F32, &[Is(3), Is(1), Is(1)]);
+    let scale = b.input(SCALE, Kind::F32, &[Is(3), Is(1), Is(1)]);
+    let ordered = b.gather(planes, &order, 0);
+    let centred = b.sub(&ordered, &mean);
+    let normalised = b.mul(&centred, &scale);
+    let row = b.unsqueeze(&normalised, 0);
+    b.output(
+        "row",
+        &row,
+        Kind::F32,
+        &[Is(1), Is(3), Free("h"), Free("w")],
+    );
+}
+
+/// The inputs that [`finish`] reads.
+fn normalisation_inputs(normalisation: &Normalisation) -> [Input<'static>; 3] {
+    let order = match normalisation.order {
+        ChannelOrder::Rgb => [0, 1, 2],
+        ChannelOrder::Bgr => [2, 1, 0],
+    };
+    let [mean, scale] = [normalisation.mean, normalisation.scale].map(|values| values.to_vec());
+    [
+        Input::i32(ORDER, &[3], order.to_vec()),
+        Input::f32(MEAN, &[3, 1, 1], mean),
+        Input::f32(SCALE, &[3, 1, 1], scale),
+    ]
+}
+
+fn picture_input(picture: &RgbImage, size: (u32, u32)) -> Input<'_> {
+    assert_eq!(picture.dimensions(), size, "a picture of the plan's size");
+    let shape = [size.1 as usize, size.0 as usize, 3];
+    Input::u8(PICTURE, &shape, picture.as_raw().as_slice())
+}
+
+/// The padding's levels, as the graphs take them.
+fn pad_input(pad: [u8; 3]) -> Input<'static> {
+    Input::f32(PAD, &[3, 1, 1], pad.map(f32::from).to_vec())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The antialiased resize.
+
+use image::RgbImage;
+
+use super::{
+    COLUMNS, PAD, PICTURE, ROWS, finish, normalisation_inputs, pad_input, picture_input, round,
+};
+use crate::graphs::{
+    builder::{Builder, Dim, Kind},
+    session::{GraphModel, Input},
+};
+use facescan_imaging::{preprocess::Placement, resize::axis, tensor::Normalisation};
+
+/// How the samples of a resized picture are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// Not at all: the `jax` profile.
+    None,
+    /// To whole levels at the end: the `torchvision` profile.
+    Once,
+    /// To whole levels after the columns and after the rows: the `pil` profile.
+    EachPass,
+}
+
+/// The antialiased resize. In: `picture` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`] adds. Out: `row`
+/// `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value where the plan pads, normalised.
+pub fn bilinear(rounding: Rounding) -> GraphModel {
+    let name = match rounding {
+        Rounding::None => "bilinear_jax",
+        Rounding::Once => "bilinear_torchvision",
+        Rounding::EachPass => "bilinear_pil",
+    };
+    Builder::write(name, |b| describe(b, rounding))
+}
+
+fn describe(b: &mut Builder, rounding: Rounding) {
+    use Dim::{Free, Is};
+    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let columns = b.input(COLUMNS, Kind::F32, &[Free("W"), Free("w")]);
+    let rows = b.input(ROWS, Kind::F32, &[Free("h"), Free("H")]);
+    let pad = b.input(PAD, Kind::F32, &[Is(3), Is(1), Is(1)]);
+
+    let planes = b.transpose(&picture, &[2, 0, 1]);
+    let planes = b.cast(&planes, Kind::F32);
+    // Padding weighs nothing, so it comes out as 0: counted from the pad value, that is the pad value.
+    let planes = b.sub(&planes, &pad);
+    let narrow = b.matmul(&planes, &columns);
+    let narrow = if rounding == Rounding::EachPass {
+        round(b, &narrow)
+    } else {
+        narrow
+    };
+    let levels = b.matmul(&rows, &narrow);
+    let levels = b.add(&levels, &pad);
+    let levels = if rounding == Rounding::None {
+        levels
+    } else {
+        round(b, &levels)
+    };
+    finish(b, &levels);
+}
+
+/// The weights of an antialiased resize, for one size of pictures and one way to place them. They take
+/// 4 · (W·w + H·h) bytes: 10 MB for 4000 × 3000 to 480 × 360.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BilinearPlan {
+    size: (u32, u32),
+    output: (u32, u32),
+    columns: Vec<f32>,
+    rows: Vec<f32>,
+}
+
+impl BilinearPlan {
+    /// Scales pictures of `size`, width and height, as `placed` says.
+    ///
+    /// # Panics
+    /// When a size is 0.
+    pub fn new(size: (u32, u32), placed: &Placement) -> Self {
+        let [across, down] = placed.shown();
+        let by_position = axis::bilinear(size.0, placed.scaled.0, across);
+        Self {
+            size,
+            output: placed.output,
+            columns: transposed(&by_position, size.0 as usize),
+            rows: axis::bilinear(size.1, placed.scaled.1, down),
+        }
+    }
+
+    /// The inputs of [`bilinear()`]. `pad` is the RGB value of padding, whole numbers in 0..=255.
+    ///
+    /// # Panics
+    /// When the picture has another size than the plan.
+    pub fn inputs<'a>(
+        &'a self,
+        picture: &'a RgbImage,
+        pad: [u8; 3],
+        normalisation: &Normalisation,
+    ) -> Vec<Input<'a>> {
+        let [w, h] = [self.output.0, self.output.1].map(|side| side as usize);
+        let [width, height] = [self.size.0, self.size.1].map(|side| side as usize);
+        let mut inputs = vec![
+            picture_input(picture, self.size),
+            Input::f32(COLUMNS, &[width, w], self.columns.as_slice()),
+            Input::f32(ROWS, &[h, height], self.rows.as_slice()),
+            pad_input(pad),
+        ];
+        inputs.extend(normalisation_inputs(normalisation));
+        inputs
+    }
+}
+
+/// A matrix of rows of `width` with its axes swapped.
+fn transposed(values: &[f32], width: usize) -> Vec<f32> {
+    let height = values.len() / width;
+    let mut swapped = vec![0.0; values.len()];
+    for (y, row) in values.chunks_exact(width).enumerate() {
+        for (x, value) in row.iter().enumerate() {
+            swapped[x * height + y] = *value;
+        }
+    }
+    swapped
+}

@@ -1,0 +1,177 @@
+//! The Gaussian blur of a region.
+
+use image::RgbImage;
+
+use super::{COLUMNS, PICTURE, ROWS, picture_input, round};
+use crate::graphs::{
+    builder::{Builder, Dim, Kind},
+    session::{GraphModel, Input},
+};
+use facescan_imaging::{
+    blur::{Gaussian, reflect},
+    crop::Region,
+};
+
+const WEIGHTS: &str = "weights";
+const CHANNELS: usize = 3;
+
+/// Side of a tile in pixels, where the kernel is not wider than that.
+const TILE: u32 = 64;
+
+/// Blurs a region, tile by tile. In: `picture` `[H, W, 3]` u8, and what [`BlurPlan::inputs`] adds. Out: `tiles`
+/// `[m, t, n, t, 3]` u8: m by n tiles of side t, whose samples are in the order of a picture of m·t lines. Levels are at most
+/// one from the CPU's.
+///
+/// A tile is read as far as the kernel reaches around it and multiplied by the same banded matrix from both sides: a product
+/// needs no more than a kernel does when the band is a third of the matrix, and a convolution whose weights are an input
+/// is not there for every provider.
+pub fn blur() -> GraphModel {
+    Builder::write("gaussian_blur", describe)
+}
+
+fn describe(b: &mut Builder) {
+    use Dim::{Free, Is};
+    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let rows = b.input(ROWS, Kind::I32, &[Free("m"), Free("r")]);
+    let columns = b.input(COLUMNS, Kind::I32, &[Free("n"), Free("r")]);
+    let weights = b.input(WEIGHTS, Kind::F32, &[Free("r"), Free("t")]);
+
+    let samples = b.gather(&picture, &columns, 1);
+    let samples = b.gather(&samples, &rows, 0);
+    // A tile's own lines and columns last: [3, m, n, r, r].
+    let samples = b.transpose(&samples, &[4, 0, 2, 1, 3]);
+    let samples = b.cast(&samples, Kind::F32);
+    let across = b.matmul(&samples, &weights);
+    let down = b.transpose(&weights, &[1, 0]);
+    let levels = b.matmul(&down, &across);
+    let levels = round(b, &levels);
+    let levels = b.cast(&levels, Kind::U8);
+    let tiles = b.transpose(&levels, &[1, 3, 2, 4, 0]);
+    let dims = [Free("m"), Free("t"), Free("n"), Free("t"), Is(3)];
+    b.output("tiles", &tiles, Kind::U8, &dims);
+}
+
+/// How a region is cut into tiles, which the shapes of all inputs but the picture follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiles {
+    /// How many there are from top to bottom.
+    pub down: u32,
+    /// How many there are from left to right.
+    pub across: u32,
+    /// The side of a tile in pixels.
+    pub side: u32,
+    /// The side of the square that a tile is made of: the kernel reaches around it.
+    pub read: u32,
+}
+
+impl Tiles {
+    /// The tiles of a region that has pixels.
+    pub fn new(region: Region, gaussian: &Gaussian) -> Self {
+        let (width, height) = (region.width(), region.height());
+        let reach = gaussian.kernel() / 2;
+        // Not much narrower than what it is read from, or the same samples are read again and again.
+        let side = TILE.max(2 * reach).min(width.max(height)).max(1);
+        Self {
+            down: height.div_ceil(side),
+            across: width.div_ceil(side),
+            side,
+            read: side + 2 * reach,
+        }
+    }
+
+    /// How many pixels are read for all of them, each as often as it is.
+    pub fn pixels_read(&self) -> u64 {
+        let along = |count: u32| u64::from(count) * u64::from(self.read);
+        along(self.down) * along(self.across)
+    }
+}
+
+/// Where the samples of a region's tiles come from, and what they weigh.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlurPlan {
+    size: (u32, u32),
+    region: Region,
+    tiles: Tiles,
+    /// For each tile the lines that it is made of.
+    rows: Vec<i32>,
+    columns: Vec<i32>,
+    /// `[r, t]`: the kernel, one place further down in each column.
+    weights: Vec<f32>,
+}
+
+impl BlurPlan {
+    /// Blurs `region` of pictures of `size`, width and height.
+    ///
+    /// # Panics
+    /// When the region is empty or reaches beyond the picture.
+    pub fn new(size: (u32, u32), region: Region, gaussian: &Gaussian) -> Self {
+        assert!(
+            !region.is_empty() && region == region.clipped(size),
+            "a region of the picture"
+        );
+        let (tiles, reach) = (Tiles::new(region, gaussian), gaussian.kernel() / 2);
+        Self {
+            size,
+            region,
+            tiles,
+            rows: samples((region.y1, region.y2), size.1, tiles.side, reach),
+            columns: samples((region.x1, region.x2), size.0, tiles.side, reach),
+            weights: band(&gaussian.weights(), tiles.side as usize),
+        }
+    }
+
+    /// The inputs of [`blur`].
+    ///
+    /// # Panics
+    /// When the picture has another size than the plan.
+    pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
+        let Tiles {
+            down,
+            across,
+            side,
+            read,
+        } = self.tiles;
+        let [m, n, t, r] = [down, across, side, read].map(|length| length as usize);
+        vec![
+            picture_input(picture, self.size),
+            Input::i32(ROWS, &[m, r], self.rows.as_slice()),
+            Input::i32(COLUMNS, &[n, r], self.columns.as_slice()),
+            Input::f32(WEIGHTS, &[r, t], self.weights.as_slice()),
+        ]
+    }
+
+    /// The region's pixels in the samples of the graph's answer; `None` when there are not as many as there must be.
+    pub fn pixels(&self, tiles: &[u8]) -> Option<RgbImage> {
+        let [width, height] = [self.region.width(), self.region.height()];
+        let whole = |count: u32| count as usize * self.tiles.side as usize;
+        let stride = whole(self.tiles.across) * CHANNELS;
+        if tiles.len() != stride * whole(self.tiles.down) {
+            return None;
+        }
+        let line = width as usize * CHANNELS;
+        let lines = tiles.chunks_exact(stride).take(height as usize);
+        let samples: Vec<u8> = lines.flat_map(|tiles| &tiles[..line]).copied().collect();
+        RgbImage::from_raw(width, height, samples)
+    }
+}
+
+/// For each tile from `start` to `end` of an axis of `length` samples those that it is made of, reflected at the ends.
+fn samples((start, end): (u32, u32), length: u32, tile: u32, reach: u32) -> Vec<i32> {
+    let (start, reach) = (i64::from(start), i64::from(reach));
+    let tiles = (start..i64::from(end)).step_by(tile as usize);
+    tiles
+        .flat_map(|at| at - reach..at + i64::from(tile) + reach)
+        .map(|at| reflect(at, length) as i32)
+        .collect()
+}
+
+/// `[tile + kernel − 1, tile]`: what each sample that is read counts in each that is made.
+fn band(kernel: &[f32], tile: usize) -> Vec<f32> {
+    let mut band = vec![0.0; (tile + kernel.len() - 1) * tile];
+    for column in 0..tile {
+        for (at, weight) in kernel.iter().enumerate() {
+            band[(column + at) * tile + column] = *weight;
+        }
+    }
+    band
+}

@@ -1,0 +1,149 @@
+//! OpenCV's `INTER_LINEAR`, in its own whole numbers.
+
+use image::RgbImage;
+
+use super::{
+    COLUMN_WEIGHTS, COLUMNS, PAD, PICTURE, ROW_WEIGHTS, ROWS, finish, normalisation_inputs,
+    pad_input, picture_input,
+};
+use crate::graphs::{
+    builder::{Builder, Dim, Kind},
+    session::{GraphModel, Input},
+};
+use facescan_imaging::{
+    preprocess::Placement,
+    resize::axis::{self, Taps},
+    tensor::{Letterbox, Normalisation},
+};
+
+/// The detectors' input, and the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what [`PointPlan::inputs`] adds.
+/// Out: `row` `[1, 3, h, w]` f32, bit for bit what the CPU writes, as
+/// [`letterbox_into`](facescan_imaging::tensor::letterbox_into) does: OpenCV's `INTER_LINEAR` in its fixed point, the pad
+/// value where the plan pads, normalised.
+pub fn bilinear_point() -> GraphModel {
+    Builder::write("bilinear_point", describe)
+}
+
+fn describe(b: &mut Builder) {
+    use Dim::{Free, Is};
+    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let rows = b.input(ROWS, Kind::I32, &[Is(2), Free("h")]);
+    let columns = b.input(COLUMNS, Kind::I32, &[Is(2), Free("w")]);
+    let one = Is(1);
+    let column_dims = [Is(2), one, one, Free("w")];
+    let column_weights = b.input(COLUMN_WEIGHTS, Kind::F32, &column_dims);
+    let row_dims = [Is(2), one, one, Free("h"), one];
+    let row_weights = b.input(ROW_WEIGHTS, Kind::F32, &row_dims);
+    let pad = b.input(PAD, Kind::F32, &[Is(3), one, one]);
+
+    // The four samples of each output are all that is taken from the bytes. They become planes while they are bytes
+    // still, so that the arithmetic runs along lines: [2 rows, 2 columns, 3, h, w].
+    let samples = b.gather(&picture, &rows, 0);
+    let samples = b.gather(&samples, &columns, 2);
+    let samples = b.transpose(&samples, &[0, 2, 4, 1, 3]);
+    let samples = b.cast(&samples, Kind::F32);
+    let weighed = b.mul(&samples, &column_weights);
+    let across = b.sum(&weighed, 1);
+    let across = b.times(&across, 1.0 / 16.0);
+    let across = b.floor(&across);
+    // ⌊across · weight / 2¹⁶⌋ has a product of 26 bits, two too many; in two parts of `across` it has 19.
+    let high = b.times(&across, 1.0 / 256.0);
+    let high = b.floor(&high);
+    let low = b.times(&high, 256.0);
+    let low = b.sub(&across, &low);
+    let low = b.mul(&low, &row_weights);
+    let low = b.times(&low, 1.0 / 256.0);
+    let carry = b.floor(&low);
+    let high = b.mul(&high, &row_weights);
+    let sum = b.add(&high, &carry);
+    let sum = b.times(&sum, 1.0 / 256.0);
+    let parts = b.floor(&sum);
+    let quarters = b.sum(&parts, 0);
+    let quarters = b.plus(&quarters, 2.0);
+    let levels = b.times(&quarters, 0.25);
+    let levels = b.floor(&levels);
+
+    let planes = b.squeeze(&levels, &[0, 1]);
+    // Padding weighs nothing, so it is 0 so far, and 1 less than a place of the picture.
+    let covered = [&row_weights, &column_weights].map(|weights| {
+        let sum = b.sum(weights, 0);
+        b.clip(&sum, 0.0, 1.0)
+    });
+    let covered = b.mul(&covered[0], &covered[1]);
+    let covered = b.squeeze(&covered, &[0, 1]);
+    let shown = b.mul(&covered, &pad);
+    let padding = b.sub(&pad, &shown);
+    let planes = b.add(&planes, &padding);
+    finish(b, &planes);
+}
+
+/// Where the samples of a resized picture come from, for one size of pictures and one way to place them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointPlan {
+    size: (u32, u32),
+    columns: Taps,
+    column_weights: Vec<f32>,
+    rows: Taps,
+    row_weights: Vec<f32>,
+}
+
+impl PointPlan {
+    /// Scales pictures of `size`, width and height, as `placed` says.
+    ///
+    /// # Panics
+    /// When a size is 0.
+    pub fn new(size: (u32, u32), placed: &Placement) -> Self {
+        let [across, down] = placed.shown();
+        let columns = axis::bilinear_point(size.0, placed.scaled.0, across);
+        let rows = axis::bilinear_point(size.1, placed.scaled.1, down);
+        let floats = |taps: &Taps| taps.weights.iter().map(|&w| w as f32).collect();
+        Self {
+            size,
+            column_weights: floats(&columns),
+            columns,
+            row_weights: floats(&rows),
+            rows,
+        }
+    }
+
+    /// Fits pictures of `size` into the top left of `side`, as detectors want them.
+    ///
+    /// # Panics
+    /// When a size is 0.
+    pub fn letterbox(size: (u32, u32), side: (u32, u32)) -> Self {
+        let fit = Letterbox::fit(size, side);
+        let placed = Placement {
+            scaled: (fit.width, fit.height),
+            output: side,
+            at: (0, 0),
+        };
+        Self::new(size, &placed)
+    }
+
+    /// The inputs of [`bilinear_point`]. `pad` is the RGB value of padding.
+    ///
+    /// # Panics
+    /// When the picture has another size than the plan.
+    pub fn inputs<'a>(
+        &'a self,
+        picture: &'a RgbImage,
+        pad: [u8; 3],
+        normalisation: &Normalisation,
+    ) -> Vec<Input<'a>> {
+        let (h, w) = (self.rows.positions, self.columns.positions);
+        let mut inputs = vec![
+            picture_input(picture, self.size),
+            Input::i32(ROWS, &[2, h], self.rows.samples.as_slice()),
+            Input::i32(COLUMNS, &[2, w], self.columns.samples.as_slice()),
+            Input::f32(ROW_WEIGHTS, &[2, 1, 1, h, 1], self.row_weights.as_slice()),
+            Input::f32(
+                COLUMN_WEIGHTS,
+                &[2, 1, 1, w],
+                self.column_weights.as_slice(),
+            ),
+            pad_input(pad),
+        ];
+        inputs.extend(normalisation_inputs(normalisation));
+        inputs
+    }
+}

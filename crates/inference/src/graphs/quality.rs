@@ -1,0 +1,111 @@
+//! Blur, brightness, contrast and sharpness of pictures of one size, as [`facescan_imaging::quality::measure`] has them.
+
+use super::{
+    builder::{Builder, Dim, Kind, Value},
+    session::{GraphModel, Input},
+};
+
+pub use on_cpu::OnCpu;
+
+mod on_cpu;
+
+/// Variances up to this are none: what rounding leaves of a flat picture.
+const FLAT: f32 = 1e-6;
+
+/// Axes of `[N, 3, H, W]`.
+const CHANNEL: i64 = 1;
+const ROW: i64 = 2;
+const COLUMN: i64 = 3;
+
+/// The input: RGB samples, 0..=255.
+const PICTURES: &str = "pictures";
+
+/// The graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, none of them 0. Out: `measures` `[N, 4]` f32: blur
+/// score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::PictureQuality`].
+///
+/// Nothing in it has a reduced precision mode on any provider.
+pub fn graph() -> GraphModel {
+    Builder::write("quality", describe)
+}
+
+fn describe(b: &mut Builder) {
+    use Dim::{Free, Is};
+    let pictures = b.input(
+        PICTURES,
+        Kind::F32,
+        &[Free("N"), Is(3), Free("H"), Free("W")],
+    );
+
+    let shares = b.floats(&[1, 3, 1, 1], &[0.299, 0.587, 0.114]);
+    let weighed = b.mul(&pictures, &shares);
+    let grey = b.sum(&weighed, CHANNEL);
+    let brightness = mean(b, &grey);
+    // All that follows is the same for any constant that is added to grey. Around zero, f32 loses the least.
+    let grey = b.sub(&grey, &brightness);
+    let contrast = mean_square(b, &grey);
+    let contrast = b.sqrt(&contrast);
+
+    let tall = b.reflect_edges(&grey, ROW);
+    let framed = b.reflect_edges(&tall, COLUMN);
+    let [above, here, below] = b.neighbours(&framed, ROW);
+    let beside = b.add(&above, &below);
+    let laplacian = laplacian(b, &here, &beside);
+    // Its own mean is small, but the variance is about it.
+    let centre = mean(b, &laplacian);
+    let laplacian = b.sub(&laplacian, &centre);
+    let blur = mean_square(b, &laplacian);
+
+    let downward = b.sub(&below, &above);
+    let twice = b.add(&here, &here);
+    let smooth = b.add(&beside, &twice);
+    let gradient = gradient(b, &smooth, &downward);
+    let sharpness = mean(b, &gradient);
+
+    let measures = b.concat(&[&blur, &brightness, &contrast, &sharpness], CHANNEL);
+    let measures = b.squeeze(&measures, &[ROW, COLUMN]);
+    b.output("measures", &measures, Kind::F32, &[Free("N"), Is(4)]);
+}
+
+/// The graph's input for `data`: `rows` pictures of 3 × `height` × `width` samples.
+pub fn inputs(data: &[f32], [rows, height, width]: [usize; 3]) -> [Input<'_>; 1] {
+    [Input::f32(PICTURES, &[rows, 3, height, width], data)]
+}
+
+/// `(0 1 0 / 1 −4 1 / 0 1 0)`, from the rows here and the sum of those above and below, which are one wider at both ends.
+fn laplacian(b: &mut Builder, here: &Value, beside: &Value) -> Value {
+    let [left, centre, right] = b.neighbours(here, COLUMN);
+    let vertical = b.slice(beside, COLUMN, 1, -1);
+    let horizontal = b.add(&left, &right);
+    let around = b.add(&vertical, &horizontal);
+    let four = b.times(&centre, 4.0);
+    b.sub(&around, &four)
+}
+
+/// The length of the Sobel gradient, from rows that are already smoothed downwards and rows of differences.
+fn gradient(b: &mut Builder, smooth: &Value, downward: &Value) -> Value {
+    let [left, _, right] = b.neighbours(smooth, COLUMN);
+    let across = b.sub(&right, &left);
+    let [left, centre, right] = b.neighbours(downward, COLUMN);
+    let sides = b.add(&left, &right);
+    let twice = b.add(&centre, &centre);
+    let down = b.add(&sides, &twice);
+    let (across, down) = (b.mul(&across, &across), b.mul(&down, &down));
+    let square = b.add(&across, &down);
+    b.sqrt(&square)
+}
+
+/// The mean of each picture, `[N, 1, 1, 1]`. Rows first: sums of a row's length lose less than sums of all pixels.
+fn mean(b: &mut Builder, a: &Value) -> Value {
+    let rows = b.mean(a, COLUMN);
+    b.mean(&rows, ROW)
+}
+
+fn mean_square(b: &mut Builder, a: &Value) -> Value {
+    let square = b.mul(a, a);
+    let mean = mean(b, &square);
+    let above = b.plus(&mean, -FLAT);
+    b.relu(&above)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use image::{Rgb, RgbImage};
+
+use super::*;
+use crate::graphs::check::{Graph, RUNTIMES, extremes, floats, open, photographs};
+use facescan_imaging::{
+    quality::{canonical, measure},
+    synthetic::{reference, synthetic},
+    tensor::{ChannelOrder, Normalisation, fill_row},
+};
+
+const MEASURES: [&str; 4] = ["blur_score", "brightness", "contrast", "sharpness"];
+
+fn samples(picture: &RgbImage) -> Vec<f32> {
+    let mut row = vec![f32::NAN; picture.as_raw().len()];
+    fill_row(
+        picture,
+        &Normalisation::identity(ChannelOrder::Rgb),
+        &mut row,
+    );
+    row
+}
+
+fn by_graph(session: &mut Graph, picture: &RgbImage) -> [f32; 4] {
+    let size = [1, picture.height() as usize, picture.width() as usize];
+    let (shape, values) = floats(session, &inputs(&samples(picture), size));
+    assert_eq!(shape, [1, 4]);
+    values.try_into().unwrap()
+}
+
+fn by_cpu(picture: &RgbImage) -> [f32; 4] {
+    let q = measure(picture);
+    [q.blur_score, q.brightness, q.contrast, q.sharpness]
+}
+
+fn assert_close(ours: [f32; 4], theirs: [f32; 4], what: &str) {
+    for ((ours, theirs), measure) in ours.into_iter().zip(theirs).zip(MEASURES) {
+        // A NaN is not close to anything.
+        let close = (ours - theirs).abs() <= (theirs * 0.005).max(0.01);
+        assert!(close, "{what}: {measure} is {ours}, expected {theirs}");
+    }
+}
+
+#[test]
+fn golden_values_of_the_measures() {
+    let mut dark = synthetic(112, 112);
+    dark.as_mut().iter_mut().for_each(|v| *v /= 6);
+    let cases = [
+        ("112x112", synthetic(112, 112)),
+        ("97x61", synthetic(97, 61)),
+        ("dark", dark),
+    ];
+    for runtime in RUNTIMES {
+        let mut session = runtime.open(&graph());
+        for (name, picture) in &cases {
+            let reference = &reference()["quality"][name];
+            let theirs = MEASURES.map(|measure| reference[measure].as_f64().unwrap() as f32);
+            let what = format!("{name} on {}", runtime.name);
+            assert_close(by_graph(&mut session, picture), theirs, &what);
+        }
+    }
+}
+
+#[test]
+fn measures_equal_the_cpu_on_extremes_and_photographs() {
+    let mut session = open(&graph());
+    for (name, picture) in extremes() {
+        assert_close(by_graph(&mut session, &picture), by_cpu(&picture), &name);
+    }
+    for (name, picture) in photographs() {
+        for picture in [&*canonical(&picture), &picture] {
+            assert_close(by_graph(&mut session, picture), by_cpu(picture), name);
+        }
+    }
+}
+
+#[test]
+fn golden_values_of_a_flat_picture_are_0_up_to_its_border() {
+    for runtime in RUNTIMES {
+        let mut session = runtime.open(&graph());
+        for side in [1, 2, 112] {
+            let flat = RgbImage::from_pixel(side, side, Rgb([93, 180, 41]));
+            let [blur, brightness, contrast, sharpness] = by_graph(&mut session, &flat);
+            let zeros = (blur, contrast, sharpness);
+            assert_eq!(zeros, (0.0, 0.0, 0.0), "{side} on {}", runtime.name);
+            assert!((brightness - 138.141).abs() < 1e-3);
+        }
+    }
+}
+
+#[test]
+fn a_little_texture_on_much_light_is_not_lost() {
+    // Squares of 254 have a last place of 2⁻⁸, more than this picture's whole variance if they were subtracted.
+    let picture = RgbImage::from_fn(1200, 1600, |x, y| {
+        Rgb([253 + u8::from(x % 40 == 0 && y % 40 == 0); 3])
+    });
+    let expected = by_cpu(&picture);
+    assert!(expected[0] > 0.01 && expected[2] > 0.01);
+    let ours = by_graph(&mut open(&graph()), &picture);
+    for (ours, expected) in ours.into_iter().zip(expected) {
+        assert!(
+            (ours - expected).abs() <= expected * 0.005,
+            "{ours}, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn pictures_of_a_batch_do_not_mix() {
+    let mut session = open(&graph());
+    let flat = RgbImage::from_pixel(112, 112, Rgb([0, 255, 9]));
+    let pictures = [
+        synthetic(112, 112),
+        flat,
+        facescan_imaging::synthetic::noise(112, 112),
+    ];
+    let data: Vec<f32> = pictures.iter().flat_map(samples).collect();
+    let (shape, values) = floats(&mut session, &inputs(&data, [3, 112, 112]));
+    assert_eq!(shape, [3, 4]);
+    for (picture, ours) in pictures.iter().zip(values.as_chunks().0) {
+        assert_close(*ours, by_cpu(picture), "in a batch");
+    }
+}

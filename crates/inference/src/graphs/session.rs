@@ -1,0 +1,93 @@
+//! What runs a graph of ours: several named inputs of several types, which models do not have.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use crate::backend::BackendError;
+
+/// An ONNX file that was built here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphModel {
+    /// What it is called in errors and logs.
+    pub name: &'static str,
+    /// The file.
+    pub bytes: Vec<u8>,
+}
+
+/// A graph that is loaded. One thread owns it, which is why `run` takes `&mut self`.
+pub trait GraphSession: Send {
+    /// Runs the graph on all its inputs, in any order, and returns every output in graph order.
+    ///
+    /// # Errors
+    /// [`BackendError::Run`] when an input is missing or does not fit, or the runtime fails.
+    fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError>;
+
+    /// How many of the graph's nodes each provider runs, by the runtime's names; empty where it does not tell.
+    fn assignment(&self) -> BTreeMap<String, usize> {
+        BTreeMap::new()
+    }
+}
+
+/// A value for one input of a graph, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input<'a> {
+    /// The graph's name of the input.
+    pub name: &'static str,
+    /// Its dimensions, whose product is the number of values.
+    pub shape: Vec<usize>,
+    /// Its values.
+    pub values: Values<'a>,
+}
+
+/// The values of an input.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values<'a> {
+    /// Bytes, such as the samples of a picture.
+    U8(Cow<'a, [u8]>),
+    /// Indices.
+    I32(Cow<'a, [i32]>),
+    /// Floats.
+    F32(Cow<'a, [f32]>),
+}
+
+impl<'a> Input<'a> {
+    /// Bytes.
+    pub fn u8(name: &'static str, shape: &[usize], values: impl Into<Cow<'a, [u8]>>) -> Self {
+        Self::new(name, shape, Values::U8(values.into()))
+    }
+
+    /// Indices.
+    pub fn i32(name: &'static str, shape: &[usize], values: impl Into<Cow<'a, [i32]>>) -> Self {
+        Self::new(name, shape, Values::I32(values.into()))
+    }
+
+    /// Floats.
+    pub fn f32(name: &'static str, shape: &[usize], values: impl Into<Cow<'a, [f32]>>) -> Self {
+        Self::new(name, shape, Values::F32(values.into()))
+    }
+
+    fn new(name: &'static str, shape: &[usize], values: Values<'a>) -> Self {
+        Self {
+            name,
+            shape: shape.to_vec(),
+            values,
+        }
+    }
+}
+
+/// An output of a graph, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// Its values.
+    pub samples: Samples,
+}
+
+/// The values of an output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Samples {
+    /// Bytes, such as the samples of a picture.
+    U8(Vec<u8>),
+    /// Floats.
+    F32(Vec<f32>),
+}

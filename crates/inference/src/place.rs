@@ -1,0 +1,204 @@
+//! Where a model can run: a provider, and which of its devices.
+
+use std::fmt;
+
+use crate::accelerator::Accelerator;
+
+/// What computes: ONNX Runtime's execution providers, and libtorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Provider {
+    /// The runtime's own kernels.
+    Cpu,
+    /// NVIDIA CUDA.
+    Cuda,
+    /// NVIDIA TensorRT, with CUDA for what it does not take.
+    Tensorrt,
+    /// AMD MIGraphX, the successor of the ROCm provider.
+    Migraphx,
+    /// Apple CoreML.
+    Coreml,
+    /// Intel's GPUs through OpenVINO, a plugin library.
+    Openvino,
+    /// The CPU through OpenVINO.
+    OpenvinoCpu,
+    /// WebGPU, a plugin library.
+    Webgpu,
+    /// libtorch on NVIDIA's GPUs.
+    TorchCuda,
+    /// libtorch on Apple's GPUs.
+    TorchMps,
+    /// libtorch on the CPU.
+    TorchCpu,
+    /// A remote server, which a model's entry in the registry names. No setting asks for it.
+    Kserve,
+}
+
+impl Provider {
+    /// All that a machine may have.
+    pub const ALL: [Self; 11] = [
+        Self::Cpu,
+        Self::Cuda,
+        Self::Tensorrt,
+        Self::Migraphx,
+        Self::Coreml,
+        Self::Openvino,
+        Self::OpenvinoCpu,
+        Self::Webgpu,
+        Self::TorchCuda,
+        Self::TorchMps,
+        Self::TorchCpu,
+    ];
+
+    /// The name in settings and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Tensorrt => "tensorrt",
+            Self::Migraphx => "migraphx",
+            Self::Coreml => "coreml",
+            Self::Openvino => "openvino",
+            Self::OpenvinoCpu => "openvino-cpu",
+            Self::Webgpu => "webgpu",
+            Self::TorchCuda => "torch-cuda",
+            Self::TorchMps => "torch-mps",
+            Self::TorchCpu => "torch-cpu",
+            Self::Kserve => "kserve",
+        }
+    }
+
+    /// What the runtime calls it, in what it says of a session's nodes.
+    pub fn runtime_name(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPUExecutionProvider",
+            Self::Cuda => "CUDAExecutionProvider",
+            Self::Tensorrt => "TensorrtExecutionProvider",
+            Self::Migraphx => "MIGraphXExecutionProvider",
+            Self::Coreml => "CoreMLExecutionProvider",
+            Self::Openvino | Self::OpenvinoCpu => "OpenVINOExecutionProvider",
+            Self::Webgpu => "WebGpuExecutionProvider",
+            Self::TorchCuda | Self::TorchMps | Self::TorchCpu => "libtorch",
+            Self::Kserve => "remote",
+        }
+    }
+
+    /// Whether libtorch is the runtime, and not ONNX Runtime.
+    pub fn is_torch(self) -> bool {
+        matches!(self, Self::TorchCuda | Self::TorchMps | Self::TorchCpu)
+    }
+
+    /// Whether it computes on the CPU's cores.
+    pub fn is_on_cpu(self) -> bool {
+        matches!(self, Self::Cpu | Self::OpenvinoCpu | Self::TorchCpu)
+    }
+
+    /// What is tried, in this order, where the settings ask for `accelerator`. TensorRT is not among what `auto` tries, as
+    /// it builds an engine for minutes.
+    pub fn candidates(accelerator: Accelerator) -> &'static [Self] {
+        match accelerator {
+            Accelerator::Auto => &[
+                Self::Cuda,
+                Self::Migraphx,
+                Self::Coreml,
+                Self::Openvino,
+                Self::Webgpu,
+            ],
+            Accelerator::Cuda => &[Self::Cuda],
+            Accelerator::Rocm | Accelerator::Migraphx => &[Self::Migraphx],
+            // A binary without libtorch would only have one more reason to give.
+            Accelerator::Mps if cfg!(feature = "torch") => &[Self::TorchMps, Self::Coreml],
+            Accelerator::Mps | Accelerator::Coreml => &[Self::Coreml],
+            Accelerator::Torch => &[Self::TorchCuda, Self::TorchMps, Self::TorchCpu],
+            Accelerator::Openvino => &[Self::Openvino, Self::OpenvinoCpu],
+            Accelerator::Webgpu => &[Self::Webgpu],
+            Accelerator::Tensorrt => &[Self::Tensorrt],
+            Accelerator::Cpu => &[],
+        }
+    }
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How exact the arithmetic has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// 32-bit floats throughout.
+    Full,
+    /// What the device is fastest with, such as bf16.
+    Reduced,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full precision",
+            Self::Reduced => "reduced precision",
+        })
+    }
+}
+
+/// A provider and one of its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// What computes.
+    pub provider: Provider,
+    /// Which of its devices, by number.
+    pub index: u32,
+    /// How exact.
+    pub precision: Precision,
+}
+
+impl Place {
+    /// The runtime's own kernels on the CPU.
+    pub const CPU: Self = Self {
+        provider: Provider::Cpu,
+        index: 0,
+        precision: Precision::Full,
+    };
+}
+
+impl fmt::Display for Place {
+    /// `cpu`, or the provider and the device's number, such as `cuda:0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.provider {
+            provider if provider.is_on_cpu() => f.write_str(provider.name()),
+            provider => write!(f, "{provider}:{}", self.index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libtorch_is_asked_for_by_name_and_comes_first_on_metal_where_it_is_built_in() {
+        use Provider::{Coreml, TorchCpu, TorchCuda, TorchMps};
+        assert_eq!(
+            Provider::candidates(Accelerator::Torch),
+            [TorchCuda, TorchMps, TorchCpu]
+        );
+        let metal: &[Provider] = if cfg!(feature = "torch") {
+            &[TorchMps, Coreml]
+        } else {
+            &[Coreml]
+        };
+        assert_eq!(Provider::candidates(Accelerator::Mps), metal);
+        let auto = Provider::candidates(Accelerator::Auto);
+        assert!(auto.iter().all(|provider| !provider.is_torch()));
+    }
+
+    #[test]
+    fn a_place_on_the_cpu_has_no_number() {
+        let place = |provider| Place {
+            provider,
+            ..Place::CPU
+        };
+        assert_eq!(place(Provider::TorchCpu).to_string(), "torch-cpu");
+        assert_eq!(place(Provider::TorchCuda).to_string(), "torch-cuda:0");
+    }
+}

@@ -1,0 +1,28 @@
+//! Dropping what nothing reads.
+
+use std::collections::HashSet;
+
+use crate::onnx::GraphProto;
+
+/// Drops initialisers that no node reads, and graph inputs that no node reads or that an initialiser fills.
+///
+/// An input with an initialiser is a weight that a caller may override, which keeps ONNX Runtime from folding it.
+pub fn drop_unused(graph: &mut GraphProto) {
+    let read: HashSet<&str> = graph
+        .node
+        .iter()
+        .flat_map(|node| &node.input)
+        .chain(
+            graph
+                .output
+                .iter()
+                .filter_map(|output| output.name.as_ref()),
+        )
+        .map(String::as_str)
+        .collect();
+    graph.initializer.retain(|t| read.contains(t.name()));
+    let filled: HashSet<&str> = graph.initializer.iter().map(|t| t.name()).collect();
+    graph
+        .input
+        .retain(|input| read.contains(input.name()) && !filled.contains(input.name()));
+}

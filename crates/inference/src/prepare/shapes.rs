@@ -1,0 +1,95 @@
+//! Fixed batch and picture size to free ones.
+
+use std::collections::HashMap;
+
+use super::{
+    PrepareError,
+    initializer::{integer_tensor, integers},
+};
+use crate::onnx::{Dimension, GraphProto, TensorShapeProto, ValueInfoProto};
+
+/// Axes of the input to free, with the name each one gets.
+pub const BATCH: [(usize, &str); 1] = [(0, "N")];
+/// The batch, and height and width too.
+pub const BATCH_AND_SIZE: [(usize, &str); 3] = [(0, "N"), (2, "H"), (3, "W")];
+
+/// Frees the given axes of the first input, and those of the outputs that follow from them. The shapes recorded
+/// for inner values no longer hold, so they go; ONNX Runtime infers them.
+pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), PrepareError> {
+    let input = graph
+        .input
+        .first_mut()
+        .and_then(shape_mut)
+        .ok_or_else(|| PrepareError::Graph("the first input has no shape".into()))?;
+    for &(axis, name) in axes {
+        let dim = input.dim.get_mut(axis).ok_or_else(|| {
+            PrepareError::Graph(format!("the first input has no dimension {axis}"))
+        })?;
+        *dim = free(name.to_owned());
+    }
+    let sized = axes.len() > 1;
+    for output in &mut graph.output {
+        let name = output.name().to_owned();
+        let Some(shape) = shape_mut(output) else {
+            continue;
+        };
+        let rank = shape.dim.len();
+        for (axis, dim) in shape.dim.iter_mut().enumerate() {
+            // [N, C, H, W] maps follow both; [N, cells, values] lists follow the size in their cells.
+            let follows = axis == 0 || sized && (if rank == 4 { axis >= 2 } else { axis == 1 });
+            if follows {
+                *dim = free(format!("{name}_{axis}"));
+            }
+        }
+    }
+    graph.value_info.clear();
+    Ok(())
+}
+
+/// Lets each constant Reshape to `[1, …, −1, …]` keep its first dimension instead: with a batch of N, a 1 there
+/// would fold the whole batch into one row.
+pub fn free_batch_in_reshapes(graph: &mut GraphProto) -> Result<(), PrepareError> {
+    let mut shapes = HashMap::new();
+    for node in graph.node.iter().filter(|node| node.op_type() == "Reshape") {
+        let constant = node
+            .input
+            .get(1)
+            .and_then(|name| graph.initializer.iter().find(|t| t.name() == name));
+        if let Some(tensor) = constant {
+            shapes.insert(tensor.name().to_owned(), integers(tensor)?);
+        }
+    }
+    for node in graph
+        .node
+        .iter_mut()
+        .filter(|node| node.op_type() == "Reshape")
+    {
+        let Some(shape) = node.input.get(1).and_then(|name| shapes.get(name)) else {
+            continue;
+        };
+        if let [1, rest @ ..] = shape.as_slice()
+            && rest.contains(&-1)
+        {
+            let kept: Vec<i64> = std::iter::once(0).chain(rest.iter().copied()).collect();
+            // A constant may serve several nodes, so each gets its own.
+            let name = format!(
+                "{}_batch",
+                node.output.first().map_or("reshape", String::as_str)
+            );
+            graph.initializer.push(integer_tensor(&name, &kept));
+            node.input[1] = name;
+        }
+    }
+    Ok(())
+}
+
+fn shape_mut(value: &mut ValueInfoProto) -> Option<&mut TensorShapeProto> {
+    value.r#type.as_mut()?.tensor_type.as_mut()?.shape.as_mut()
+}
+
+fn free(name: String) -> Dimension {
+    Dimension {
+        dim_param: Some(name),
+        ..Default::default()
+    }
+}

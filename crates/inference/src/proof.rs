@@ -1,0 +1,340 @@
+//! Whether a place computes what the CPU computes. Nothing is used before it is proved, and what fails is probed with the
+//! same rows before it is used again.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
+
+use image::{Rgb, RgbImage};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    backend::{Backend, BackendError, Batch, Model, Opening, Session},
+    place::{Place, Precision},
+    tensor::Tensor,
+};
+use facescan_clock::Clock;
+
+pub(super) use graph::known_answer;
+
+mod graph;
+
+/// How far a device's answers may be from the CPU's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Least cosine between an output and the CPU's.
+    pub cosine: f64,
+    /// Most that their lengths differ, as a share of the CPU's.
+    pub length: f64,
+}
+
+impl Tolerance {
+    /// What is asked of arithmetic of a precision.
+    pub fn of(precision: Precision) -> Self {
+        match precision {
+            Precision::Full => Self {
+                cosine: 0.9999,
+                length: 0.001,
+            },
+            Precision::Reduced => Self {
+                cosine: 0.999,
+                length: 0.02,
+            },
+        }
+    }
+}
+
+/// Rows whose answers are known from the CPU.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    row_shape: Vec<usize>,
+    data: Vec<f32>,
+    expected: Vec<Tensor>,
+    tolerance: Tolerance,
+}
+
+/// What speaks for a place.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Proof {
+    /// The least cosine between the device's outputs and the CPU's.
+    pub cosine: f64,
+    /// How many of the graph's nodes each provider runs, as the runtime says.
+    #[schema(value_type = BTreeMap<String, usize>)]
+    pub nodes: BTreeMap<String, usize>,
+    /// Milliseconds of the first run, compilation included.
+    pub first_run_ms: f64,
+    /// Milliseconds of one row after it.
+    pub row_ms: f64,
+}
+
+/// Values that look like a picture to a network: smooth, and neither symmetric nor flat.
+fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
+    let width = row_shape.last().copied().unwrap_or(1).max(1);
+    let len: usize = row_shape.iter().product::<usize>() * rows;
+    (0..len)
+        .map(|i| {
+            let (x, y) = ((i % width) as f32, (i / width) as f32);
+            let wave = (x * 0.11 + y * 0.031).sin() + (x * 0.027 - y * 0.083).cos();
+            (127.5 + 60.0 * wave).round()
+        })
+        .collect()
+}
+
+/// A picture like that.
+pub fn picture(width: u32, height: u32) -> RgbImage {
+    let values = pattern(&[3, width as usize], height as usize);
+    let mut values = values.into_iter().map(|value| value as u8);
+    let mut next = || values.next().unwrap_or(0);
+    RgbImage::from_fn(width, height, |_, _| Rgb([next(), next(), next()]))
+}
+
+impl Probe {
+    /// Asks the CPU for the answers to `rows` rows.
+    ///
+    /// # Errors
+    /// When the CPU cannot run the model, or its answers are no numbers.
+    pub fn ask(
+        cpu: &mut dyn Session,
+        row_shape: &[usize],
+        rows: usize,
+        tolerance: Tolerance,
+    ) -> Result<Self, BackendError> {
+        let mut probe = Self {
+            row_shape: row_shape.to_vec(),
+            data: pattern(row_shape, rows),
+            expected: Vec::new(),
+            tolerance,
+        };
+        probe.expected = cpu.run(probe.batch())?;
+        if !are_numbers(&probe.expected) {
+            return Err(BackendError::Run {
+                detail: "the cpu's own answers are no numbers".to_owned(),
+            });
+        }
+        Ok(probe)
+    }
+
+    /// The rows.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch {
+            row_shape: &self.row_shape,
+            data: &self.data,
+            frees_memory: false,
+        }
+    }
+
+    /// Compares answers with the CPU's; gives the least cosine.
+    ///
+    /// # Errors
+    /// Says how they differ.
+    pub fn check(&self, outputs: &[Tensor]) -> Result<f64, String> {
+        agree(outputs, &self.expected, self.tolerance)
+    }
+
+    /// What it asks for.
+    pub fn tolerance(&self) -> Tolerance {
+        self.tolerance
+    }
+}
+
+/// Whether all values are numbers.
+pub fn are_numbers(outputs: &[Tensor]) -> bool {
+    outputs
+        .iter()
+        .all(|output| output.data.iter().all(|value| value.is_finite()))
+}
+
+/// Compares outputs with those that are known to be right, row by row; gives the least cosine.
+///
+/// # Errors
+/// Says how they differ.
+pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result<f64, String> {
+    if given.len() != right.len() {
+        return Err(format!(
+            "it gives {} outputs, and the cpu {}",
+            given.len(),
+            right.len()
+        ));
+    }
+    let mut least: f64 = 1.0;
+    for (given, right) in given.iter().zip(right) {
+        let name = &right.name;
+        if given.data.len() != right.data.len() {
+            return Err(format!("its output {name} has another length"));
+        }
+        let row_len: usize = right.shape.iter().skip(1).product();
+        let rows = given
+            .data
+            .chunks(row_len.max(1))
+            .zip(right.data.chunks(row_len.max(1)));
+        for (given, right) in rows {
+            let (cosine, length) = compare(given, right);
+            if cosine.is_nan() || cosine < tolerance.cosine || length > tolerance.length {
+                return Err(format!(
+                    "its output {name} has a cosine of {cosine:.5} to the cpu's and differs in length by {:.2} %; \
+                     {:.4} and {:.1} % are asked for",
+                    length * 100.0,
+                    tolerance.cosine,
+                    tolerance.length * 100.0
+                ));
+            }
+            least = least.min(cosine);
+        }
+    }
+    Ok(least)
+}
+
+/// Whether each value is at most `limit` from the other; what is no number is near nothing.
+pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
+    given
+        .iter()
+        .zip(right)
+        .all(|(given, right)| (given - right).abs() <= limit)
+}
+
+/// The cosine of a device's picture and the CPU's.
+///
+/// # Errors
+/// Says how far apart samples are, if by more than a level: a device may fuse a product and a sum.
+pub fn same_picture(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
+    const LEVELS: u8 = 1;
+    let pairs = given.as_raw().iter().zip(right.as_raw());
+    let most = pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0);
+    if given.dimensions() != right.dimensions() || most > LEVELS {
+        return Err(format!(
+            "its picture is up to {most} levels from the cpu's; {LEVELS} is allowed"
+        ));
+    }
+    let floats = |picture: &RgbImage| -> Vec<f32> {
+        picture.as_raw().iter().map(|&v| f32::from(v)).collect()
+    };
+    Ok(cosine(&floats(given), &floats(right)))
+}
+
+/// The cosine of two vectors.
+pub fn cosine(given: &[f32], right: &[f32]) -> f64 {
+    compare(given, right).0
+}
+
+/// The cosine of two vectors, and how much their lengths differ as a share of the second's.
+fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+            .sum()
+    };
+    let (ours, theirs) = (dot(given, given).sqrt(), dot(right, right).sqrt());
+    // What is nothing but zeros has no direction; the other must be as small.
+    let cosine = if theirs < 1e-6 {
+        if ours < 1e-3 { 1.0 } else { 0.0 }
+    } else {
+        dot(given, right) / (ours * theirs).max(f64::MIN_POSITIVE)
+    };
+    (cosine, (ours - theirs).abs() / theirs.max(1e-3))
+}
+
+/// Runs a small graph with a known answer at a place.
+///
+/// # Errors
+/// What is missing, or how the answer is wrong.
+pub fn prove_place(
+    backend: &dyn Backend,
+    place: Place,
+    threads: NonZeroUsize,
+) -> Result<(), BackendError> {
+    backend.look_for(place)?;
+    let graph = graph::model();
+    let opening = Opening {
+        place,
+        ..Opening::on_cpu(Model::Graph(&graph), threads, 1)
+    };
+    let mut sessions = backend.open(&opening)?;
+    let session = sessions.pop().ok_or_else(|| BackendError::Unavailable {
+        detail: "it opened no session".to_owned(),
+    })?;
+    graph::check(session)
+}
+
+/// Runs a model's probe on a session.
+///
+/// # Errors
+/// A failure of the run, or how its answers differ.
+pub fn prove(
+    session: &mut dyn Session,
+    probe: &Probe,
+    clock: &dyn Clock,
+) -> Result<Proof, BackendError> {
+    let timed = |session: &mut dyn Session| -> Result<(Vec<Tensor>, Duration), BackendError> {
+        let began = clock.monotonic();
+        let outputs = session.run(probe.batch())?;
+        Ok((outputs, clock.monotonic().saturating_sub(began)))
+    };
+    let (outputs, first) = timed(session)?;
+    let cosine = probe
+        .check(&outputs)
+        .map_err(|detail| BackendError::Run { detail })?;
+    let rows = probe.batch().rows().max(1) as f64;
+    let mut best = Duration::MAX;
+    for _ in 0..WARM_RUNS {
+        best = best.min(timed(session)?.1);
+    }
+    Ok(Proof {
+        cosine,
+        nodes: session.assignment(),
+        first_run_ms: first.as_secs_f64() * 1e3,
+        row_ms: best.as_secs_f64() * 1e3 / rows,
+    })
+}
+
+/// Runs after the first; the best of them counts.
+const WARM_RUNS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(data: &[f32]) -> Vec<Tensor> {
+        vec![Tensor {
+            name: "out".to_owned(),
+            shape: vec![1, data.len()],
+            data: data.to_vec(),
+        }]
+    }
+
+    #[test]
+    fn answers_agree_when_direction_and_length_do() {
+        let full = Tolerance::of(Precision::Full);
+        let right = tensor(&[1.0, 2.0, 3.0]);
+        assert!(agree(&right, &right, full).unwrap() > 0.999_999);
+        // Doubled numbers point the same way and are wrong all the same.
+        for wrong in [
+            tensor(&[2.0, 4.0, 6.0]),
+            tensor(&[3.0, 2.0, 1.0]),
+            tensor(&[1.0, 2.0]),
+            tensor(&[f32::NAN, 2.0, 3.0]),
+            tensor(&[0.0; 3]),
+            Vec::new(),
+        ] {
+            assert!(agree(&wrong, &right, full).is_err(), "{wrong:?}");
+        }
+        let rounded = tensor(&[1.01, 2.0, 2.99]);
+        assert!(agree(&rounded, &right, full).is_err());
+        assert!(agree(&rounded, &right, Tolerance::of(Precision::Reduced)).is_ok());
+        assert!(agree(&tensor(&[0.0; 3]), &tensor(&[0.0; 3]), full).is_ok());
+        assert!(agree(&tensor(&[1.0; 3]), &tensor(&[0.0; 3]), full).is_err());
+    }
+
+    #[test]
+    fn what_is_no_number_is_near_nothing() {
+        assert!(are_near(&[1.0, 2.0], &[1.5, 2.0], 0.5));
+        assert!(!are_near(&[1.0, f32::NAN], &[1.0, 2.0], 1e9));
+        assert!(!are_near(&[1.0, f32::NAN, 3.0], &[1.0, 2.0, 3.0], 1e9));
+    }
+
+    #[test]
+    fn the_pattern_is_in_range_and_no_two_rows_are_equal() {
+        let values = pattern(&[3, 8, 8], 2);
+        assert!(values.iter().all(|value| (0.0..=255.0).contains(value)));
+        assert_ne!(values[..192], values[192..]);
+    }
+}

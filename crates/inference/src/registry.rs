@@ -1,0 +1,206 @@
+//! Which models there are, what each one takes and gives, and whether a file is the one meant.
+//!
+//! The built-in registry is `configs/models.yaml`. A file of the same form adds models to it, or replaces
+//! built-in ones by id. Everything about a model is checked before it is used: the entry when it is read, the
+//! file's sha256 ([`ModelSpec::verify_file`]) and the loaded graph's inputs and outputs
+//! ([`ModelSpec::check_signature`]). An error names the model and the field.
+
+mod check;
+mod contract;
+pub(crate) mod digest;
+mod error;
+mod signature;
+mod spec;
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+pub use contract::{ALIGNMENT, PREPROCESSING_VERSION};
+pub use error::RegistryError;
+pub use spec::{
+    Batch, Family, InputSpec, ModelSpec, Pooling, PrepareSpec, Recipe, ResizeDefaults, Role,
+    Thresholds,
+};
+
+const EMBEDDED: &str = include_str!("../../../configs/models.yaml");
+
+/// The models this server knows, in the order of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registry {
+    models: Vec<ModelSpec>,
+}
+
+/// Whether a model's file is there and is the one the registry means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileState {
+    /// There, with the registry's sha256.
+    Ready,
+    /// On a server of its own.
+    Remote,
+    /// Not there.
+    Missing,
+    /// There, but another file.
+    Different {
+        /// Its sha256, lower-case hex.
+        found: String,
+    },
+}
+
+impl Registry {
+    /// The built-in registry.
+    ///
+    /// # Errors
+    /// Only when `configs/models.yaml` was broken before this was built, which a test rules out.
+    pub fn embedded() -> Result<Self, RegistryError> {
+        let models = parse(EMBEDDED, Path::new("configs/models.yaml"))?;
+        Ok(Self { models })
+    }
+
+    /// The built-in registry with the entries of `file`, if one is given: an entry with a known id replaces the
+    /// built-in one as a whole, another one is added. Encoders that do not say how their pictures are resized use
+    /// `defaults`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or an entry is not valid; the error names the model and the field.
+    pub fn load(file: Option<&Path>, defaults: &ResizeDefaults) -> Result<Self, RegistryError> {
+        let mut registry = Self::embedded()?;
+        if let Some(path) = file {
+            let text = fs::read_to_string(path).map_err(|source| RegistryError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+            for model in parse(&text, path)? {
+                match registry.models.iter_mut().find(|m| m.id == model.id) {
+                    Some(known) => *known = model,
+                    None => registry.models.push(model),
+                }
+            }
+        }
+        let models = registry.models.iter_mut();
+        for encoder in models.filter(|model| model.role == Role::Encoder) {
+            encoder.input.resize_as(defaults);
+            check::check(encoder)?;
+        }
+        Ok(registry)
+    }
+
+    /// The model with this id.
+    ///
+    /// # Errors
+    /// When there is none; the error lists those there are.
+    pub fn get(&self, id: &str) -> Result<&ModelSpec, RegistryError> {
+        self.models
+            .iter()
+            .find(|model| model.id == id)
+            .ok_or_else(|| RegistryError::Unknown {
+                model: id.to_owned(),
+                known: self.models.iter().map(|m| m.id.clone()).collect(),
+            })
+    }
+
+    /// All models.
+    pub fn iter(&self) -> impl Iterator<Item = &ModelSpec> {
+        self.models.iter()
+    }
+}
+
+impl ModelSpec {
+    /// Where the model's file is: `file` as it is when absolute, else inside `models_dir`.
+    pub fn path(&self, models_dir: &Path) -> PathBuf {
+        models_dir.join(&self.file)
+    }
+
+    /// Reads the model's file to the end and compares its sha256 with the registry's.
+    ///
+    /// # Errors
+    /// When the file is there but cannot be read.
+    pub fn file_state(&self, models_dir: &Path) -> io::Result<FileState> {
+        if self.remote.is_some() {
+            return Ok(FileState::Remote);
+        }
+        match digest::sha256_of_file(&self.path(models_dir)) {
+            Ok(found) if found == self.sha256 => Ok(FileState::Ready),
+            Ok(found) => Ok(FileState::Different { found }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(FileState::Missing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes sure that the model's file is there and is the one the registry means.
+    ///
+    /// # Errors
+    /// When it is missing, unreadable or another file; the text says what to do.
+    pub fn verify_file(&self, models_dir: &Path) -> Result<(), RegistryError> {
+        let path = self.path(models_dir);
+        match self.file_state(models_dir) {
+            Ok(FileState::Ready | FileState::Remote) => Ok(()),
+            Ok(FileState::Missing) => Err(RegistryError::Missing {
+                model: self.id.clone(),
+                path,
+                hint: if self.prepare.is_some() {
+                    "run `facescan models prepare`"
+                } else {
+                    "put it there, or correct the field"
+                },
+            }),
+            Ok(FileState::Different { found }) => Err(RegistryError::Hash {
+                model: self.id.clone(),
+                path,
+                expected: self.sha256.clone(),
+                found,
+                hint: if self.prepare.is_some() {
+                    "run `facescan models prepare`"
+                } else {
+                    "correct the field, or bring the right file"
+                },
+            }),
+            Err(source) => Err(RegistryError::Read { path, source }),
+        }
+    }
+}
+
+/// Reads a registry file. The YAML becomes plain values first, so that an error in an entry can name its model.
+fn parse(text: &str, path: &Path) -> Result<Vec<ModelSpec>, RegistryError> {
+    let broken = |reason: String| RegistryError::Syntax {
+        path: path.to_owned(),
+        reason,
+    };
+    let document: Value =
+        serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?;
+    let Value::Object(mut document) = document else {
+        return Err(broken("expected a mapping with the key `models`".into()));
+    };
+    let Some(Value::Array(entries)) = document.remove("models") else {
+        return Err(broken("expected a list under the key `models`".into()));
+    };
+    if let Some(key) = document.keys().next() {
+        return Err(broken(format!(
+            "unknown key `{key}`; the only one is `models`"
+        )));
+    }
+    let mut ids = HashSet::new();
+    entries
+        .into_iter()
+        .enumerate()
+        .map(|(number, entry)| {
+            let model = check::read(entry, number)?;
+            if ids.insert(model.id.clone()) {
+                Ok(model)
+            } else {
+                Err(RegistryError::invalid(
+                    &model.id,
+                    "id",
+                    "is there twice in one file",
+                ))
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

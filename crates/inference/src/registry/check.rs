@@ -1,0 +1,182 @@
+//! Reading an entry and making sure that its values can be.
+
+use serde_json::Value;
+
+use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, Role};
+use facescan_imaging::preprocess::{LONGEST_SIDE, Layout, Mode};
+
+/// Reads and checks one entry; `number` (from 0) names it when it has no id.
+pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
+    let name = match entry.get("id") {
+        Some(Value::String(id)) => id.clone(),
+        _ => format!("#{}", number + 1),
+    };
+    let model: ModelSpec = serde_path_to_error::deserialize(entry).map_err(|error| {
+        RegistryError::invalid(&name, &error.path().to_string(), error.inner().to_string())
+    })?;
+    check(&model)?;
+    Ok(model)
+}
+
+/// Refuses the first field whose value cannot be.
+pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
+    let require = |holds: bool, field: &str, reason: &str| {
+        if holds {
+            Ok(())
+        } else {
+            Err(RegistryError::invalid(&model.id, field, reason))
+        }
+    };
+    let id_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+    require(
+        !model.id.is_empty() && model.id.chars().all(id_char),
+        "id",
+        "may have lower-case letters, digits, `.`, `_` and `-` only",
+    )?;
+    let (name, role) = (model.family.name(), model.family.role());
+    require(
+        model.role == role,
+        "role",
+        &match role {
+            Role::Detector => format!("a {name} model is a detector"),
+            Role::Embedder => format!("a {name} model is an embedder"),
+            Role::Encoder => format!("a model of family {name} is an encoder"),
+        },
+    )?;
+    require(is_sha256(&model.sha256), "sha256", NOT_A_SHA256)?;
+    let has_file = !model.file.as_os_str().is_empty();
+    require(
+        has_file != model.remote.is_some(),
+        "file",
+        "a model has a file, or `remote` names the server that runs it",
+    )?;
+    if role != Role::Encoder {
+        check_is_for_faces(model)?;
+    }
+    match role {
+        Role::Encoder => check_encoder(model)?,
+        Role::Detector => {
+            check_size(model)?;
+            require(model.dim.is_none(), "dim", "a detector gives no vector")?;
+        }
+        Role::Embedder => {
+            let InputSpec { width, height, .. } = model.input;
+            let (one_size, aligned) = (
+                "an embedder takes one size only",
+                "must be 112, as aligned crops are",
+            );
+            let free = model.input.size_multiple.is_some();
+            require(!free, "input.size_multiple", one_size)?;
+            require(width == 112, "input.width", aligned)?;
+            require(height == 112, "input.height", aligned)?;
+            require(
+                model.dim.is_some_and(|dim| dim > 0),
+                "dim",
+                "an embedder needs the length of its vector",
+            )?;
+        }
+    }
+    let finite = model.input.mean.iter().all(|m| m.is_finite());
+    require(finite, "input.mean", "must be finite")?;
+    let normal = model.input.scale.iter().all(|s| s.is_normal());
+    require(normal, "input.scale", "must be finite and not zero")?;
+    let thresholds = &model.thresholds;
+    for (field, value, lowest) in [
+        ("thresholds.score", Some(thresholds.score), 0.0),
+        ("thresholds.nms_iou", Some(thresholds.nms_iou), 0.0),
+        ("thresholds.cosine_far_1e3", thresholds.cosine_far_1e3, -1.0),
+        ("thresholds.cosine_far_1e4", thresholds.cosine_far_1e4, -1.0),
+    ] {
+        let holds = value.is_none_or(|value| (lowest..=1.0).contains(&value));
+        require(holds, field, &format!("must be in {lowest}..1"))?;
+    }
+    if let Some(prepare) = &model.prepare {
+        require(is_sha256(&prepare.sha256), "prepare.sha256", NOT_A_SHA256)?;
+        let fits = matches!(
+            (prepare.recipe, model.family),
+            (Recipe::Yunet, Family::Yunet)
+                | (Recipe::Sface, Family::Sface)
+                | (Recipe::Centerface, Family::Centerface)
+        );
+        require(fits, "prepare.recipe", "is for another family")?;
+    }
+    Ok(())
+}
+
+/// What only encoders have is refused in other entries, where it would do nothing.
+fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
+    let input = &model.input;
+    let absent = [
+        ("output", model.output.is_none()),
+        ("pooling", model.pooling.is_none()),
+        ("input.layout", input.layout == Layout::Nchw),
+        ("input.profile", input.profile.is_none()),
+        ("input.mode", input.mode.is_none()),
+        ("input.pad", input.pad.is_none()),
+        ("remote", model.remote.is_none()),
+    ];
+    match absent.into_iter().find(|(_, is_absent)| !is_absent) {
+        Some((field, _)) => Err(RegistryError::invalid(&model.id, field, "is for encoders")),
+        None => Ok(()),
+    }
+}
+
+fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
+    let refuse = |field, reason: &str| Err(RegistryError::invalid(&model.id, field, reason));
+    let input = &model.input;
+    if input.size_multiple.is_some() {
+        return refuse("input.size_multiple", "an encoder takes one size only");
+    }
+    for (field, side) in [("input.width", input.width), ("input.height", input.height)] {
+        if !(1..=LONGEST_SIDE).contains(&side) {
+            return refuse(field, "must be from 1 to 8192");
+        }
+    }
+    if let Some(remote) = &model.remote
+        && let Err((field, reason)) = remote.check()
+    {
+        return Err(RegistryError::invalid(
+            &model.id,
+            &format!("remote.{field}"),
+            &reason,
+        ));
+    }
+    if input.mode == Some(Mode::ShortSide) {
+        return refuse(
+            "input.mode",
+            "short_side gives pictures several sizes; set another here, as preprocess.mode holds where nothing is said",
+        );
+    }
+    match model.dim {
+        Some(1..) => Ok(()),
+        _ => refuse("dim", "an encoder needs the length of its vector"),
+    }
+}
+
+/// A detector's grid has strides up to 32, and a side that is no multiple of them would leave a part of the
+/// picture out of it.
+fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
+    let multiple = model.input.size_multiple.unwrap_or(32);
+    let refuse = |field, of| {
+        let reason = format!("must be a multiple of {of}");
+        Err(RegistryError::invalid(&model.id, field, reason))
+    };
+    let off = |side: u32, of: u32| side == 0 || !side.is_multiple_of(of);
+    if off(multiple, 32) {
+        return refuse("input.size_multiple", 32);
+    }
+    if off(model.input.width, multiple) {
+        return refuse("input.width", multiple);
+    }
+    if off(model.input.height, multiple) {
+        return refuse("input.height", multiple);
+    }
+    Ok(())
+}
+
+const NOT_A_SHA256: &str = "must be 64 lower-case hex digits";
+
+fn is_sha256(text: &str) -> bool {
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    text.len() == 64 && text.bytes().all(hex)
+}

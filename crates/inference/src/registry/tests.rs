@@ -1,0 +1,420 @@
+use super::*;
+use crate::tensor::{Port, Signature};
+use facescan_imaging::{
+    preprocess::{Layout, Mode, Profile},
+    tensor::ChannelOrder,
+};
+
+fn entry(id: &str, change: impl FnOnce(&mut Value)) -> Value {
+    let registry = Registry::embedded().unwrap();
+    let mut value = serde_json::to_value(registry.get(id).unwrap()).unwrap();
+    change(&mut value);
+    value
+}
+
+fn fault(id: &str, change: impl FnOnce(&mut Value)) -> String {
+    check::read(entry(id, change), 0).unwrap_err().to_string()
+}
+
+fn port(name: &str, dims: &[Option<usize>]) -> Port {
+    Port {
+        name: name.into(),
+        dims: dims.to_vec(),
+        is_f32: true,
+    }
+}
+
+const ANY: Option<usize> = None;
+
+fn defaults() -> ResizeDefaults {
+    ResizeDefaults {
+        profile: Profile::Torchvision,
+        mode: Mode::Stretch,
+        pad: [0; 3],
+    }
+}
+
+/// An encoder's entry.
+fn encoder(change: impl FnOnce(&mut Value)) -> Value {
+    entry("sface-2021dec", |model| {
+        model["role"] = "encoder".into();
+        model["family"] = "image".into();
+        let model = model.as_object_mut().unwrap();
+        model.retain(|key, _| key != "prepare" && key != "thresholds");
+        let mut model_value = Value::Object(std::mem::take(model));
+        change(&mut model_value);
+        *model = model_value.as_object().unwrap().clone();
+    })
+}
+
+#[test]
+fn the_embedded_registry_is_valid_and_survives_writing() {
+    let registry = Registry::embedded().unwrap();
+    let ids: Vec<&str> = registry.iter().map(|model| model.id.as_str()).collect();
+    assert_eq!(ids, ["yunet-2023mar", "sface-2021dec", "centerface"]);
+    for model in registry.iter() {
+        let written = serde_json::to_value(model).unwrap();
+        assert_eq!(&check::read(written, 0).unwrap(), model);
+    }
+}
+
+#[test]
+fn the_commented_examples_are_valid() {
+    let (_, examples) = EMBEDDED
+        .split_once("# Models that are not shipped")
+        .unwrap();
+    let mut text = String::from("models:\n");
+    for line in examples.lines().skip(1) {
+        let line = line.strip_prefix('#').unwrap();
+        text.push_str(&format!(" {line}\n"));
+    }
+    let models = parse(&text, Path::new("examples")).unwrap();
+    let ids: Vec<&str> = models.iter().map(|model| model.id.as_str()).collect();
+    assert_eq!(ids, ["scrfd-10g", "arcface-r50", "clip-vit-b32"]);
+    let one = "1".parse().unwrap();
+    assert_eq!(models[0].batch, Batch::Fixed(one));
+    assert_eq!(models[1].dim, Some(512));
+}
+
+#[test]
+fn a_file_replaces_by_id_and_adds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.yaml");
+    let mine = entry("sface-2021dec", |model| model["licence"] = "mine".into());
+    let new = entry("sface-2021dec", |model| model["id"] = "new".into());
+    let text = serde_json::json!({ "models": [mine, new] }).to_string();
+    fs::write(&path, text).unwrap();
+    let registry = Registry::load(Some(&path), &defaults()).unwrap();
+    assert_eq!(registry.iter().count(), 4);
+    assert_eq!(registry.get("sface-2021dec").unwrap().licence, "mine");
+    assert_eq!(registry.get("new").unwrap().dim, Some(128));
+    assert_eq!(
+        registry.get("old").unwrap_err().to_string(),
+        "model `old` is not in the registry; there are yunet-2023mar, sface-2021dec, centerface, new"
+    );
+}
+
+#[test]
+fn a_broken_file_says_where() {
+    let error = |text: &str| parse(text, Path::new("own.yaml")).unwrap_err().to_string();
+    assert!(error("models: [").starts_with("own.yaml: "));
+    assert_eq!(
+        error("model: []"),
+        "own.yaml: expected a list under the key `models`"
+    );
+    assert_eq!(
+        error("{models: [], more: 1}"),
+        "own.yaml: unknown key `more`; the only one is `models`"
+    );
+    assert_eq!(
+        error("models: [{}, {}]"),
+        "model `#1`: field `.`: missing field `id`"
+    );
+    let twice = entry("centerface", |_| {});
+    assert_eq!(
+        error(&serde_json::json!({ "models": [twice, twice] }).to_string()),
+        "model `centerface`: field `id`: is there twice in one file"
+    );
+}
+
+#[test]
+fn a_wrong_value_names_the_model_and_the_field() {
+    assert_eq!(
+        fault("yunet-2023mar", |m| m["input"]["colour"] = "rgb".into()),
+        "model `yunet-2023mar`: field `input.colour`: unknown field `colour`, expected one of `name`, `width`, \
+         `height`, `size_multiple`, `channel_order`, `mean`, `scale`, `layout`, `profile`, `mode`, `pad`"
+    );
+    assert!(
+        fault("yunet-2023mar", |m| m["input"]["mean"][1] = "x".into())
+            .starts_with("model `yunet-2023mar`: field `input.mean[1]`: invalid type")
+    );
+    assert_eq!(
+        fault("yunet-2023mar", |m| m["batch"] = 0.into()),
+        "model `yunet-2023mar`: field `batch`: expected `dynamic` or a number from 1"
+    );
+    type Change = fn(&mut Value);
+    let cases: [(&str, &str, Change); 14] = [
+        ("yunet-2023mar", "id", |m| m["id"] = "Yu Net".into()),
+        ("yunet-2023mar", "role", |m| m["role"] = "embedder".into()),
+        ("yunet-2023mar", "sha256", |m| m["sha256"] = "AB".into()),
+        ("yunet-2023mar", "dim", |m| m["dim"] = 5.into()),
+        ("yunet-2023mar", "input.width", |m| {
+            m["input"]["width"] = 650.into()
+        }),
+        ("yunet-2023mar", "input.height", |m| {
+            m["input"]["height"] = 0.into()
+        }),
+        ("yunet-2023mar", "input.size_multiple", |m| {
+            m["input"]["size_multiple"] = 16.into();
+        }),
+        ("yunet-2023mar", "input.scale", |m| {
+            m["input"]["scale"][2] = 0.into()
+        }),
+        ("yunet-2023mar", "thresholds.score", |m| {
+            m["thresholds"]["score"] = 1.5.into()
+        }),
+        ("yunet-2023mar", "prepare.sha256", |m| {
+            m["prepare"]["sha256"] = "".into()
+        }),
+        ("yunet-2023mar", "prepare.recipe", |m| {
+            m["prepare"]["recipe"] = "sface".into()
+        }),
+        ("sface-2021dec", "dim", |m| m["dim"] = Value::Null),
+        ("sface-2021dec", "input.height", |m| {
+            m["input"]["height"] = 128.into()
+        }),
+        ("sface-2021dec", "thresholds.cosine_far_1e3", |m| {
+            m["thresholds"]["cosine_far_1e3"] = 2.into();
+        }),
+    ];
+    for (id, field, change) in cases {
+        let text = fault(id, change);
+        assert!(text.contains(&format!(": field `{field}`: ")), "{text}");
+    }
+}
+
+/// Stored vectors carry the contract: a change of these values orphans every one of them.
+#[test]
+fn the_contract_is_stable_and_follows_what_moves_embeddings() {
+    let registry = Registry::embedded().unwrap();
+    let sface = registry.get("sface-2021dec").unwrap();
+    assert_eq!(sface.contract(), "2e56e878463e72ef30050736a74e467b");
+    let changes: [fn(&mut ModelSpec); 5] = [
+        |m| m.sha256 = "0".repeat(64),
+        |m| m.input.channel_order = ChannelOrder::Bgr,
+        |m| m.input.mean[0] = 1.0,
+        |m| m.input.scale[2] = 2.0,
+        |m| m.input.width = 128,
+    ];
+    for change in changes {
+        let mut other = sface.clone();
+        change(&mut other);
+        assert_ne!(other.contract(), sface.contract());
+    }
+    let mut renamed = sface.clone();
+    renamed.id = "other".into();
+    renamed.file = "elsewhere.onnx".into();
+    assert_eq!(renamed.contract(), sface.contract());
+}
+
+#[test]
+fn an_encoders_contract_follows_the_resize_and_the_output() {
+    let spec = check::read(encoder(|_| ()), 0).unwrap();
+    assert_eq!(spec.contract(), "421d19a2250d630569482253eb2bb29a");
+    let changes: [fn(&mut ModelSpec); 5] = [
+        |m| m.input.profile = Some(Profile::Pil),
+        |m| m.input.mode = Some(Mode::Letterbox),
+        |m| m.input.pad = Some([0, 0, 1]),
+        |m| m.output = Some("image_embeds".into()),
+        |m| m.pooling = Some(Pooling::Mean),
+    ];
+    for change in changes {
+        let mut other = spec.clone();
+        change(&mut other);
+        assert_ne!(other.contract(), spec.contract());
+    }
+    // The layout is how the file was exported, and moves no vector.
+    let mut exported = spec.clone();
+    exported.input.layout = Layout::Nhwc;
+    assert_eq!(exported.contract(), spec.contract());
+}
+
+#[test]
+fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.yaml");
+    let own = encoder(|model| {
+        model["id"] = "own".into();
+        model["input"]["mode"] = "stretch".into();
+    });
+    let entries =
+        serde_json::json!({ "models": [own, encoder(|model| model["id"] = "usual".into())] });
+    fs::write(&path, entries.to_string()).unwrap();
+    let settings = ResizeDefaults {
+        mode: Mode::CenterCrop,
+        profile: Profile::Jax,
+        ..defaults()
+    };
+    let registry = Registry::load(Some(&path), &settings).unwrap();
+    let resize = |id| {
+        let preprocess = registry.get(id).unwrap().input.preprocess();
+        (preprocess.profile, preprocess.mode)
+    };
+    assert_eq!(resize("own"), (Profile::Jax, Mode::Stretch));
+    assert_eq!(resize("usual"), (Profile::Jax, Mode::CenterCrop));
+    assert_eq!(registry.get("sface-2021dec").unwrap().input.profile, None);
+    // What the settings say is held against the same rules.
+    let settings = ResizeDefaults {
+        mode: Mode::ShortSide,
+        ..defaults()
+    };
+    let refused = Registry::load(Some(&path), &settings)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("model `usual`: field `input.mode`"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_an_encoder_may_not_say_is_refused_by_field() {
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change); 5] = [
+        ("input.mode", |m| m["input"]["mode"] = "short_side".into()),
+        ("input.size_multiple", |m| {
+            m["input"]["size_multiple"] = 32.into()
+        }),
+        ("input.width", |m| m["input"]["width"] = 9000.into()),
+        ("dim", |m| m["dim"] = Value::Null),
+        ("role", |m| m["role"] = "embedder".into()),
+    ];
+    for (field, change) in cases {
+        let text = check::read(encoder(change), 0).unwrap_err().to_string();
+        assert!(text.contains(&format!(": field `{field}`: ")), "{text}");
+    }
+    for field in ["output", "pooling"] {
+        let text = fault("sface-2021dec", |model| model[field] = "first".into());
+        assert!(text.contains("is for encoders"), "{text}");
+    }
+}
+
+#[test]
+fn a_file_is_missing_then_different_then_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Registry::embedded()
+        .unwrap()
+        .get("centerface")
+        .unwrap()
+        .clone();
+    model.sha256 = digest::sha256(b"right");
+    assert_eq!(model.file_state(folder.path()).unwrap(), FileState::Missing);
+    let text = model.verify_file(folder.path()).unwrap_err().to_string();
+    assert!(text.starts_with("model `centerface`: field `file`: there is no "));
+    assert!(text.ends_with("run `facescan models prepare`"));
+    fs::write(model.path(folder.path()), b"wrong").unwrap();
+    let text = model.verify_file(folder.path()).unwrap_err().to_string();
+    assert!(text.starts_with("model `centerface`: field `sha256`: "));
+    assert!(text.contains(&digest::sha256(b"wrong")) && text.contains(&model.sha256));
+    fs::write(model.path(folder.path()), b"right").unwrap();
+    model.verify_file(folder.path()).unwrap();
+    assert_eq!(
+        digest::sha256(b"abc"),
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    );
+}
+
+fn yunet() -> Signature {
+    let mut outputs = Vec::new();
+    for (kind, values) in [("cls", 1), ("obj", 1), ("bbox", 4), ("kps", 10)] {
+        for stride in [8, 16, 32] {
+            outputs.push(port(&format!("{kind}_{stride}"), &[ANY, ANY, Some(values)]));
+        }
+    }
+    Signature {
+        inputs: vec![port("input", &[ANY, Some(3), ANY, ANY])],
+        outputs,
+    }
+}
+
+fn embedder(batch: Option<usize>, dim: usize) -> Signature {
+    Signature {
+        inputs: vec![port("data", &[batch, Some(3), Some(112), Some(112)])],
+        outputs: vec![port("fc1", &[Some(1), Some(dim)])],
+    }
+}
+
+#[test]
+fn a_graph_that_fits_its_entry_passes() {
+    let registry = Registry::embedded().unwrap();
+    registry
+        .get("yunet-2023mar")
+        .unwrap()
+        .check_signature(&yunet())
+        .unwrap();
+    let sface = registry.get("sface-2021dec").unwrap();
+    sface.check_signature(&embedder(ANY, 128)).unwrap();
+    let maps = [("537", 1), ("538", 2), ("539", 2), ("540", 10)];
+    let centerface = Signature {
+        inputs: vec![port("input.1", &[ANY, Some(3), ANY, ANY])],
+        outputs: maps
+            .map(|(name, c)| port(name, &[ANY, Some(c), ANY, ANY]))
+            .into(),
+    };
+    registry
+        .get("centerface")
+        .unwrap()
+        .check_signature(&centerface)
+        .unwrap();
+}
+
+#[test]
+fn scrfd_has_six_or_nine_outputs_and_may_fix_its_batch() {
+    let mut scrfd = Registry::embedded()
+        .unwrap()
+        .get("yunet-2023mar")
+        .unwrap()
+        .clone();
+    scrfd.family = Family::Scrfd;
+    scrfd.input.name = None;
+    scrfd.batch = Batch::Fixed("1".parse().unwrap());
+    let all = [1, 1, 1, 4, 4, 4, 10, 10, 10].map(|values| port("x", &[ANY, Some(values)]));
+    let mut signature = Signature {
+        inputs: vec![port("input.1", &[Some(1), Some(3), ANY, ANY])],
+        outputs: all.to_vec(),
+    };
+    scrfd.check_signature(&signature).unwrap();
+    signature.outputs.truncate(6);
+    scrfd.check_signature(&signature).unwrap();
+    signature.outputs.truncate(5);
+    let text = scrfd.check_signature(&signature).unwrap_err().to_string();
+    assert!(
+        text.contains("field `family`: the registry expects 3 outputs each of last dimension 1, 4")
+    );
+    signature.outputs = all.to_vec();
+    scrfd.batch = Batch::Dynamic;
+    assert_eq!(
+        scrfd.check_signature(&signature).unwrap_err().to_string(),
+        "model `yunet-2023mar`: field `batch`: the registry expects `dynamic`, the file has a fixed batch of 1"
+    );
+}
+
+#[test]
+fn a_graph_that_does_not_fit_names_the_field() {
+    let registry = Registry::embedded().unwrap();
+    let detector = registry.get("yunet-2023mar").unwrap();
+    let sface = registry.get("sface-2021dec").unwrap();
+    let mut other_name = yunet();
+    other_name.inputs[0].name = "image".into();
+    let mut grey = yunet();
+    grey.inputs[0].dims[1] = Some(1);
+    let mut fixed_size = yunet();
+    fixed_size.inputs[0].dims[2] = Some(640);
+    let mut short = yunet();
+    short.outputs.remove(4);
+    let mut wide = yunet();
+    wide.outputs[0].dims[2] = Some(2);
+    let mut half = yunet();
+    half.outputs[3].is_f32 = false;
+    let mut large = embedder(ANY, 128);
+    large.inputs[0].dims[3] = Some(224);
+    for (model, signature, field) in [
+        (detector, other_name, "input.name"),
+        (detector, grey, "family"),
+        (detector, fixed_size, "input.size_multiple"),
+        (detector, short, "family"),
+        (detector, wide, "family"),
+        (detector, half, "family"),
+        (detector, embedder(ANY, 128), "input.name"),
+        (sface, embedder(Some(4), 128), "batch"),
+        (sface, embedder(ANY, 512), "dim"),
+        (sface, large, "input.width"),
+    ] {
+        let text = model.check_signature(&signature).unwrap_err().to_string();
+        let start = format!(
+            "model `{}`: field `{field}`: the registry expects ",
+            model.id
+        );
+        assert!(text.starts_with(&start), "{text}");
+    }
+}

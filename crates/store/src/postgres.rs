@@ -1,0 +1,75 @@
+//! Postgres.
+
+use std::str::FromStr;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, Postgres, SqlSafeStr};
+
+use super::dialect::{Dialect, Record, Statements};
+use super::sql_store::SqlStore;
+use super::values::Value;
+use super::{StoreError, StoreSettings, migrations};
+
+/// Opens a pool that connects when first used, and again after the server was away.
+pub(super) fn open(url: &str, settings: &StoreSettings) -> Result<SqlStore<Postgres>, StoreError> {
+    let options = PgConnectOptions::from_str(url)?.application_name("facescan");
+    let pool = PgPoolOptions::new()
+        .max_connections(settings.max_connections.max(1))
+        .acquire_timeout(settings.acquire_timeout)
+        .connect_lazy_with(options);
+    Ok(SqlStore::new(pool.clone(), pool))
+}
+
+impl Dialect for Postgres {
+    const BEGIN_READ: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    // Under READ COMMITTED a statement sees what the writer that it waited for has committed.
+    const BEGIN_WRITE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+    fn migrator() -> Migrator {
+        migrations::postgres()
+    }
+}
+
+impl Statements for PgConnection {
+    async fn execute<S: SqlSafeStr + Send>(
+        &mut self,
+        statement: S,
+        values: &[&dyn Value],
+    ) -> Result<u64, sqlx::Error> {
+        let done = sqlx::query_with(statement, arguments(values)?)
+            .execute(self)
+            .await?;
+        Ok(done.rows_affected())
+    }
+
+    async fn fetch_all<R: Record>(
+        &mut self,
+        query: &'static str,
+        values: &[&dyn Value],
+    ) -> Result<Vec<R>, sqlx::Error> {
+        sqlx::query_as_with(query, arguments(values)?)
+            .fetch_all(self)
+            .await
+    }
+
+    async fn fetch_optional<R: Record>(
+        &mut self,
+        query: &'static str,
+        values: &[&dyn Value],
+    ) -> Result<Option<R>, sqlx::Error> {
+        sqlx::query_as_with(query, arguments(values)?)
+            .fetch_optional(self)
+            .await
+    }
+}
+
+fn arguments(values: &[&dyn Value]) -> Result<PgArguments, sqlx::Error> {
+    let mut arguments = PgArguments::default();
+    for value in values {
+        value
+            .bind_postgres(&mut arguments)
+            .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}

@@ -1,0 +1,279 @@
+//! Rows of the tables, and their way to and from records.
+
+use sqlx::types::JsonValue;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::StoreError;
+use super::record::record;
+use super::records::{
+    Embedder, Embedding, ImageSummary, ModelFile, NewFace, NewScan, Source, StoredFace, StoredScan,
+};
+use super::values::{Digest, Floats, Value};
+use facescan_imaging::geometry::{BBox, Landmarks};
+
+// A query's only column.
+record! {
+    pub(super) struct IdRow {
+        pub(super) id: Uuid,
+    }
+}
+
+record! {
+    pub(super) struct ImageRow {
+        id: Uuid,
+        sha256: Digest,
+        byte_size: i64,
+        width: i32,
+        height: i32,
+        format: String,
+        orientation: i16,
+        perceptual_hash: Option<i64>,
+        created_at: OffsetDateTime,
+    }
+}
+
+impl TryFrom<ImageRow> for ImageSummary {
+    type Error = StoreError;
+
+    fn try_from(row: ImageRow) -> Result<Self, StoreError> {
+        let out_of_range = |_| StoreError::Corrupt(format!("a size of image {}", row.id));
+        Ok(Self {
+            id: row.id,
+            sha256: row.sha256.0,
+            byte_size: row.byte_size.try_into().map_err(out_of_range)?,
+            width: row.width.try_into().map_err(out_of_range)?,
+            height: row.height.try_into().map_err(out_of_range)?,
+            format: row.format,
+            orientation: row.orientation.try_into().map_err(out_of_range)?,
+            perceptual_hash: row.perceptual_hash.map(i64::cast_unsigned),
+            created_at: row.created_at,
+        })
+    }
+}
+
+record! {
+    pub(super) struct SourceRow {
+        source_id: Option<String>,
+        source_url: Option<String>,
+        seen_at: OffsetDateTime,
+    }
+}
+
+impl From<SourceRow> for Source {
+    fn from(row: SourceRow) -> Self {
+        Self {
+            id: row.source_id,
+            url: row.source_url,
+            seen_at: row.seen_at,
+        }
+    }
+}
+
+record! {
+    pub(super) struct ScanRow {
+        pub(super) id: Uuid,
+        image_id: Uuid,
+        scan_key: Digest,
+        operation: String,
+        detector_id: Option<String>,
+        detector_sha256: Option<Digest>,
+        embedder_id: Option<String>,
+        embedder_contract: Option<String>,
+        picture_quality: Option<JsonValue>,
+        pub(super) answers_cache: bool,
+        created_at: OffsetDateTime,
+    }
+}
+
+impl ScanRow {
+    pub(super) const INSERT: &'static str = "INSERT INTO scans (id, image_id, scan_key, operation, \
+         detector_id, detector_sha256, embedder_id, embedder_contract, picture_quality, \
+         answers_cache, created_at)";
+
+    pub(super) fn new(image_id: Uuid, scan: &NewScan) -> Self {
+        let detector = scan.detector.as_ref();
+        let embedder = scan.embedder.as_ref();
+        Self {
+            id: scan.id,
+            image_id,
+            scan_key: Digest(scan.scan_key),
+            operation: scan.operation.clone(),
+            detector_id: detector.map(|detector| detector.id.clone()),
+            detector_sha256: detector.map(|detector| Digest(detector.sha256)),
+            embedder_id: embedder.map(|embedder| embedder.id.clone()),
+            embedder_contract: embedder.map(|embedder| embedder.contract.clone()),
+            picture_quality: scan.picture_quality.clone(),
+            answers_cache: scan.answers_cache,
+            created_at: to_the_microsecond(scan.created_at),
+        }
+    }
+
+    /// The values for [`Self::INSERT`].
+    pub(super) fn values(&self) -> [&dyn Value; 11] {
+        [
+            &self.id,
+            &self.image_id,
+            &self.scan_key,
+            &self.operation,
+            &self.detector_id,
+            &self.detector_sha256,
+            &self.embedder_id,
+            &self.embedder_contract,
+            &self.picture_quality,
+            &self.answers_cache,
+            &self.created_at,
+        ]
+    }
+
+    pub(super) fn with_faces(self, faces: Vec<StoredFace>) -> StoredScan {
+        let detector = self.detector_id.zip(self.detector_sha256);
+        let embedder = self.embedder_id.zip(self.embedder_contract);
+        StoredScan {
+            id: self.id,
+            image_id: self.image_id,
+            scan_key: self.scan_key.0,
+            operation: self.operation,
+            detector: detector.map(|(id, sha256)| ModelFile {
+                id,
+                sha256: sha256.0,
+            }),
+            embedder: embedder.map(|(id, contract)| Embedder { id, contract }),
+            picture_quality: self.picture_quality,
+            answers_cache: self.answers_cache,
+            created_at: self.created_at,
+            faces,
+        }
+    }
+}
+
+// A face beside its embedding, if it has one.
+record! {
+    pub(super) struct FaceRow {
+        id: Uuid,
+        scan_id: Uuid,
+        image_id: Uuid,
+        position: i32,
+        x1: f32,
+        y1: f32,
+        x2: f32,
+        y2: f32,
+        score: Option<f32>,
+        landmarks: Option<Floats>,
+        quality: Option<JsonValue>,
+    } with embedding: EmbeddingRow
+}
+
+// Every column is null when the face has no embedding.
+record! {
+    #[derive(Default)]
+    struct EmbeddingRow {
+        contract: Option<String>,
+        dim: Option<i32>,
+        norm: Option<f32>,
+        vector: Option<Floats>,
+    }
+}
+
+impl FaceRow {
+    pub(super) const INSERT: &'static str = "INSERT INTO faces \
+         (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, quality)";
+    pub(super) const INSERT_EMBEDDING: &'static str =
+        "INSERT INTO embeddings (face_id, contract, dim, norm, vector)";
+
+    pub(super) fn new(scan: &ScanRow, position: i32, face: &NewFace) -> Self {
+        let embedding = face.embedding.as_ref().map(|embedding| EmbeddingRow {
+            contract: Some(embedding.contract.clone()),
+            dim: i32::try_from(embedding.vector.len()).ok(),
+            norm: Some(embedding.norm),
+            vector: Some(Floats(embedding.vector.clone())),
+        });
+        Self {
+            id: face.id,
+            scan_id: scan.id,
+            image_id: scan.image_id,
+            position,
+            x1: face.bbox.x1,
+            y1: face.bbox.y1,
+            x2: face.bbox.x2,
+            y2: face.bbox.y2,
+            score: face.score,
+            landmarks: face
+                .landmarks
+                .map(|points| Floats(points.as_flattened().to_vec())),
+            quality: face.quality.clone(),
+            embedding: embedding.unwrap_or_default(),
+        }
+    }
+
+    /// The values for [`Self::INSERT`].
+    pub(super) fn values(&self) -> [&dyn Value; 11] {
+        [
+            &self.id,
+            &self.scan_id,
+            &self.image_id,
+            &self.position,
+            &self.x1,
+            &self.y1,
+            &self.x2,
+            &self.y2,
+            &self.score,
+            &self.landmarks,
+            &self.quality,
+        ]
+    }
+
+    /// The values for [`Self::INSERT_EMBEDDING`], if there is one.
+    pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 5]> {
+        let row = &self.embedding;
+        row.vector.as_ref()?;
+        Some([&self.id, &row.contract, &row.dim, &row.norm, &row.vector])
+    }
+}
+
+impl TryFrom<FaceRow> for StoredFace {
+    type Error = StoreError;
+
+    fn try_from(row: FaceRow) -> Result<Self, StoreError> {
+        let damaged = |what| StoreError::Corrupt(format!("the {what} of face {}", row.id));
+        let landmarks = row.landmarks.map(|points| {
+            Landmarks::try_from(points.0.as_chunks().0).map_err(|_| damaged("landmarks"))
+        });
+        let embedding = match row.embedding {
+            EmbeddingRow {
+                contract: Some(contract),
+                norm: Some(norm),
+                vector: Some(vector),
+                ..
+            } => Some(Embedding {
+                contract,
+                norm,
+                vector: vector.0,
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            id: row.id,
+            scan_id: row.scan_id,
+            image_id: row.image_id,
+            position: row.position.try_into().map_err(|_| damaged("position"))?,
+            bbox: BBox {
+                x1: row.x1,
+                y1: row.y1,
+                x2: row.x2,
+                y2: row.y2,
+            },
+            score: row.score,
+            landmarks: landmarks.transpose()?,
+            quality: row.quality,
+            embedding,
+        })
+    }
+}
+
+/// The precision that Postgres keeps, so that both databases give back the same time.
+pub(super) fn to_the_microsecond(time: OffsetDateTime) -> OffsetDateTime {
+    let utc = time.to_offset(time::UtcOffset::UTC);
+    utc.replace_nanosecond(utc.microsecond() * 1000)
+        .unwrap_or(utc)
+}

@@ -1,0 +1,123 @@
+//! SQLite, in a file or in memory.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
+
+use super::dialect::{Dialect, Record, Statements};
+use super::sql_store::SqlStore;
+use super::values::Value;
+use super::{StoreError, StoreSettings, migrations};
+
+/// How long a statement waits for another process's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Makes the file's directory and opens two pools: one connection that writes, several that read.
+///
+/// SQLite has one writer at a time. Writers of this process queue for the one connection, in
+/// order, rather than poll the file's lock against each other until one of them times out.
+pub(super) async fn open(
+    url: &str,
+    settings: &StoreSettings,
+) -> Result<SqlStore<Sqlite>, StoreError> {
+    let options = SqliteConnectOptions::from_str(url)?
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .busy_timeout(BUSY_TIMEOUT)
+        // What was erased is overwritten with zeros, not left in the file's free pages. The log beside the file keeps
+        // older pages until its next checkpoint.
+        .pragma("secure_delete", "ON");
+    let pool = SqlitePoolOptions::new().acquire_timeout(settings.acquire_timeout);
+    let writer = pool.clone().max_connections(1);
+    if is_in_memory(url) {
+        // The database lives as long as its one connection.
+        let writer = writer
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None);
+        let writes = writer.connect_lazy_with(options);
+        return Ok(SqlStore::new(writes.clone(), writes));
+    }
+    create_directory(options.get_filename()).await?;
+    let reads = pool.max_connections(settings.max_connections.max(1));
+    Ok(SqlStore::new(
+        reads.connect_lazy_with(options.clone()),
+        writer.connect_lazy_with(options),
+    ))
+}
+
+fn is_in_memory(url: &str) -> bool {
+    url.contains(":memory:") || url.contains("mode=memory")
+}
+
+async fn create_directory(file: &Path) -> Result<(), StoreError> {
+    let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    tokio::fs::create_dir_all(directory).await.map_err(|error| {
+        let directory = directory.display();
+        StoreError::Invalid(format!(
+            "cannot make the database's directory {directory}: {error}"
+        ))
+    })
+}
+
+impl Dialect for Sqlite {
+    const BEGIN_READ: &'static str = "BEGIN DEFERRED";
+    // A transaction that reads first and writes later fails at once when another wrote in between.
+    const BEGIN_WRITE: &'static str = "BEGIN IMMEDIATE";
+
+    fn migrator() -> Migrator {
+        migrations::sqlite()
+    }
+}
+
+impl Statements for SqliteConnection {
+    async fn execute<S: SqlSafeStr + Send>(
+        &mut self,
+        statement: S,
+        values: &[&dyn Value],
+    ) -> Result<u64, sqlx::Error> {
+        let done = sqlx::query_with(statement, arguments(values)?)
+            .execute(self)
+            .await?;
+        Ok(done.rows_affected())
+    }
+
+    async fn fetch_all<R: Record>(
+        &mut self,
+        query: &'static str,
+        values: &[&dyn Value],
+    ) -> Result<Vec<R>, sqlx::Error> {
+        sqlx::query_as_with(query, arguments(values)?)
+            .fetch_all(self)
+            .await
+    }
+
+    async fn fetch_optional<R: Record>(
+        &mut self,
+        query: &'static str,
+        values: &[&dyn Value],
+    ) -> Result<Option<R>, sqlx::Error> {
+        sqlx::query_as_with(query, arguments(values)?)
+            .fetch_optional(self)
+            .await
+    }
+}
+
+fn arguments(values: &[&dyn Value]) -> Result<SqliteArguments, sqlx::Error> {
+    let mut arguments = SqliteArguments::default();
+    for value in values {
+        value
+            .bind_sqlite(&mut arguments)
+            .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
