@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc accuracy bench
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check accuracy bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,12 +45,15 @@ lint: ## check the formatting, clippy, that the scripts parse, and the container
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 
 doc: ## build the documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+
+docs-check: models ## run every command of the README and docs/, and compare the answers with those shown
+	scripts/check-docs $(FACESCAN)
 
 accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the folder with lfw_fold1/
 	scripts/accuracy $(FACESCAN)
