@@ -13,8 +13,10 @@ use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, error::Error};
+use crate::app::App;
+use error::ApiError;
 
+pub mod error;
 pub mod extract;
 pub mod handlers;
 pub mod middleware;
@@ -34,9 +36,9 @@ pub fn router(app: AppState) -> Router {
         .merge(handlers::docs::routes(document))
         .route("/", get(|| async { Redirect::to("/docs/") }))
         .fallback(|| async {
-            Error::NotFound("there is nothing at this address; see /docs".to_owned())
+            ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
-        .method_not_allowed_fallback(|| async { Error::MethodNotAllowed })
+        .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
         .layer(DefaultBodyLimit::max(body_limit))
         .layer(from_fn_with_state(
             Arc::clone(&app),

@@ -2,6 +2,7 @@
 //!
 //! [`guard`] says which URLs and addresses are asked, [`fetch`] asks them, and [`intake`] makes bytes of either.
 
+pub mod error;
 pub mod fetch;
 pub mod guard;
 pub mod intake;

@@ -9,7 +9,6 @@ pub mod admission;
 pub mod app;
 pub mod cli;
 pub mod config;
-pub mod error;
 pub mod http;
 pub mod ingest;
 pub mod lifecycle;

@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use crate::{
     admission::{Lane, gate::Gate},
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
         detect::Detector,
@@ -37,6 +37,7 @@ pub mod detect;
 pub mod embed;
 pub mod encode;
 pub mod enhance;
+pub mod error;
 pub mod heads;
 pub mod options;
 pub mod preprocess;
@@ -124,10 +125,10 @@ impl Pipeline {
         &self,
         lane: Lane,
         work: impl FnOnce(Self, Timings) -> F,
-    ) -> Result<(T, Timings), Error>
+    ) -> Result<(T, Timings), PipelineError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<(T, Timings), Error>> + Send + 'static,
+        F: Future<Output = Result<(T, Timings), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
         let place = self.gate.enter(lane).await;
@@ -164,14 +165,18 @@ impl Pipeline {
     /// Refuses a strict request when an operation would not run where the settings ask.
     ///
     /// # Errors
-    /// [`Error::DeviceUnavailable`] naming the operation.
-    pub fn check_strict(&self, strict: bool, operations: &[Operation]) -> Result<(), Error> {
+    /// [`PipelineError::DeviceUnavailable`] naming the operation.
+    pub fn check_strict(
+        &self,
+        strict: bool,
+        operations: &[Operation],
+    ) -> Result<(), PipelineError> {
         let fallen = self
             .devices
             .iter()
             .find(|(operation, state)| operations.contains(operation) && state.fell_back());
         match fallen {
-            Some((operation, state)) if strict => Err(Error::DeviceUnavailable {
+            Some((operation, state)) if strict => Err(PipelineError::DeviceUnavailable {
                 operation: operation.name(),
                 requested: state.requested.clone(),
                 reason: state.reason.clone().unwrap_or_default(),
@@ -183,15 +188,15 @@ impl Pipeline {
     /// Refuses a strict request whose rows the operation's device did not run.
     ///
     /// # Errors
-    /// [`Error::DeviceUnavailable`] naming the operation.
+    /// [`PipelineError::DeviceUnavailable`] naming the operation.
     fn check_rows(
         &self,
         strict: bool,
         operation: Operation,
         fallback: Option<Fault>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PipelineError> {
         match fallback {
-            Some(fault) if strict => Err(Error::DeviceUnavailable {
+            Some(fault) if strict => Err(PipelineError::DeviceUnavailable {
                 operation: operation.name(),
                 requested: self
                     .devices

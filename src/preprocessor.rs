@@ -9,8 +9,8 @@ use tokio::io::AsyncReadExt;
 use crate::{
     admission::Lane,
     app::App,
-    error::Error,
     ingest::{intake::Loaded, source::ImageInput},
+    pipeline::error::PipelineError,
     pipeline::{
         answer::ErrorEntry,
         budget::Budget,
@@ -89,9 +89,9 @@ impl<'a> Preprocessor<'a> {
     /// One with the application's settings for what `request` leaves open.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming the option, and [`Error::DeviceUnavailable`] where a strict request asks for a
+    /// [`PipelineError::InvalidOption`] naming the option, and [`PipelineError::DeviceUnavailable`] where a strict request asks for a
     /// platform that is not there.
-    pub fn new(app: &'a App, request: PreprocessRequest) -> Result<Self, Error> {
+    pub fn new(app: &'a App, request: PreprocessRequest) -> Result<Self, PipelineError> {
         let plan = request.resolve(&app.config)?;
         app.pipeline.check_platform(plan.strict_device)?;
         Ok(Self {
@@ -153,16 +153,19 @@ impl<'a> Preprocessor<'a> {
     /// fail are told apart.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where the rows have several shapes, which `mode: short_side` gives pictures of several
+    /// [`PipelineError::InvalidOption`] where the rows have several shapes, which `mode: short_side` gives pictures of several
     /// aspects.
-    pub async fn batch(&self, sources: impl IntoIterator<Item = Source>) -> Result<Batch, Error> {
+    pub async fn batch(
+        &self,
+        sources: impl IntoIterator<Item = Source>,
+    ) -> Result<Batch, PipelineError> {
         let sources = sources.into_iter().map(Ok).enumerate();
         let mut rows = std::pin::pin!(self.rows(sources));
         let mut batch = Batch::default();
         while let Some((index, row)) = rows.next().await {
             match row {
                 Ok(row) if batch.rows > 0 && row.shape != batch.row_shape => {
-                    return Err(Error::invalid_option(
+                    return Err(PipelineError::invalid_option(
                         "mode",
                         "short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop",
                     ));

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
-    error::Error,
+    http::error::ApiError,
     ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
@@ -220,7 +220,7 @@ async fn process_file(
         write(&target, &found.path, &picture.data)
             .await
             .map_err(|error| {
-                ErrorEntry::in_full(Error::Internal(format!(
+                ErrorEntry::in_full(ApiError::Internal(format!(
                     "writing {}: {error}",
                     target.display()
                 )))

@@ -20,7 +20,9 @@ use self::{
     ticket::{Admitted, Ticket, lane_of},
     whole::body,
 };
-use crate::{error::Error, http::AppState, ingest::source::ImageInput, pipeline::options::Laned};
+use crate::{
+    http::AppState, http::error::ApiError, ingest::source::ImageInput, pipeline::options::Laned,
+};
 use facescan_inference::pool::Stage;
 
 /// Longest option in a part of its own, in bytes.
@@ -54,11 +56,11 @@ enum Form {
 }
 
 impl Form {
-    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
                         application/msgpack";
         let Some(value) = headers.get(CONTENT_TYPE) else {
-            return Err(Error::UnsupportedMediaType(format!(
+            return Err(ApiError::UnsupportedMediaType(format!(
                 "the request has no content-type; {accepted}"
             )));
         };
@@ -67,7 +69,7 @@ impl Form {
             .ok()
             .and_then(|text| text.parse::<Mime>().ok());
         let Some(parsed) = parsed else {
-            return Err(Error::UnsupportedMediaType(format!(
+            return Err(ApiError::UnsupportedMediaType(format!(
                 "the content-type cannot be read; {accepted}"
             )));
         };
@@ -76,7 +78,7 @@ impl Form {
             ("multipart", "form-data") => Ok(Self::Multipart),
             ("application", "json") => Ok(Self::Json),
             ("application", "msgpack" | "x-msgpack" | "vnd.msgpack") => Ok(Self::Msgpack),
-            _ => Err(Error::UnsupportedMediaType(format!(
+            _ => Err(ApiError::UnsupportedMediaType(format!(
                 "the content-type {} is not accepted; {accepted}",
                 parsed.essence_str()
             ))),
@@ -85,9 +87,9 @@ impl Form {
 }
 
 impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<O> {
-    type Rejection = Error;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Error> {
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let limits = &state.config.server;
         let form = Form::of(request.headers())?;
         let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
@@ -113,7 +115,7 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
                 let body = body(request, state).await?;
                 tree(state, move || {
                     serde_json::from_slice(&body)
-                        .map_err(|error| Error::invalid_body(error.to_string()))
+                        .map_err(|error| ApiError::invalid_body(error.to_string()))
                 })
                 .await?
             }
@@ -121,21 +123,21 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
                 let body = body(request, state).await?;
                 tree(state, move || {
                     rmp_serde::from_slice(&body)
-                        .map_err(|error| Error::invalid_body(error.to_string()))
+                        .map_err(|error| ApiError::invalid_body(error.to_string()))
                 })
                 .await?
             }
         };
         if images.is_empty() {
-            return Err(Error::MissingImage("send at least one"));
+            return Err(ApiError::MissingImage("send at least one"));
         }
         if images.len() > limits.max_images_per_request {
-            return Err(Error::TooManyImages {
+            return Err(ApiError::TooManyImages {
                 limit: limits.max_images_per_request,
             });
         }
         if !O::TAKES_MASKS && !masks.is_empty() {
-            return Err(Error::invalid_option(
+            return Err(ApiError::invalid_option(
                 "mask",
                 "is unknown: only /process takes masks",
             ));
@@ -153,10 +155,10 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
     }
 }
 
-async fn raw(request: Request, state: &AppState) -> Result<ImageInput, Error> {
+async fn raw(request: Request, state: &AppState) -> Result<ImageInput, ApiError> {
     let bytes = body(request, state).await?;
     if bytes.is_empty() {
-        return Err(Error::MissingImage("the body is empty"));
+        return Err(ApiError::MissingImage("the body is empty"));
     }
     Ok(ImageInput::from_bytes(bytes))
 }
@@ -164,8 +166,8 @@ async fn raw(request: Request, state: &AppState) -> Result<ImageInput, Error> {
 /// Parses a whole body and its base64 on the CPU pool.
 async fn tree(
     state: &AppState,
-    parse: impl FnOnce() -> Result<Body, Error> + Send + 'static,
-) -> Result<Sent, Error> {
+    parse: impl FnOnce() -> Result<Body, ApiError> + Send + 'static,
+) -> Result<Sent, ApiError> {
     let limit = state.config.server.max_images_per_request;
     state
         .pipeline
@@ -173,7 +175,7 @@ async fn tree(
         .run(Stage::Begin, move || {
             let body = parse()?;
             if body.images.len().max(body.masks.len()) > limit {
-                return Err(Error::TooManyImages { limit });
+                return Err(ApiError::TooManyImages { limit });
             }
             Ok(Sent {
                 images: body.images.into_iter().map(ImageInput::from).collect(),
@@ -184,20 +186,20 @@ async fn tree(
         .await?
 }
 
-async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
+async fn multipart(request: Request, state: &AppState) -> Result<Sent, ApiError> {
     let server = &state.config.server;
     let broken = |error: axum::extract::multipart::MultipartError| {
         if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-            Error::BodyTooLarge {
+            ApiError::BodyTooLarge {
                 limit: server.max_body_bytes,
             }
         } else {
-            Error::invalid_body(error.body_text())
+            ApiError::invalid_body(error.body_text())
         }
     };
     let mut parts = Multipart::from_request(request, state)
         .await
-        .map_err(|rejection| Error::invalid_body(rejection.body_text()))?;
+        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
     let (mut images, mut masks) = (Vec::new(), Vec::new());
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     let mut tree = None;
@@ -210,7 +212,7 @@ async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
                     _ => &mut images,
                 };
                 if list.len() == server.max_images_per_request {
-                    return Err(Error::TooManyImages {
+                    return Err(ApiError::TooManyImages {
                         limit: server.max_images_per_request,
                     });
                 }
@@ -224,7 +226,7 @@ async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
             "options" => {
                 let text = part.text().await.map_err(broken)?;
                 let parsed: Options = serde_json::from_str(&text).map_err(|error| {
-                    Error::invalid_option("options", format!("is not JSON: {error}"))
+                    ApiError::invalid_option("options", format!("is not JSON: {error}"))
                 })?;
                 tree = Some(parsed.0);
             }
@@ -232,14 +234,14 @@ async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
                 let text = part.text().await.map_err(broken)?;
                 if text.len() > LONGEST_TEXT {
                     let detail = format!("is longer than {LONGEST_TEXT} bytes");
-                    return Err(Error::invalid_option(name, detail));
+                    return Err(ApiError::invalid_option(name, detail));
                 }
                 texts.insert(name, text);
             }
         }
     }
     if images.is_empty() {
-        return Err(Error::MissingImage("no part is named `image`"));
+        return Err(ApiError::MissingImage("no part is named `image`"));
     }
     let pairs: Vec<(String, String)> = texts.into_iter().collect();
     Ok(Sent {
@@ -249,9 +251,9 @@ async fn multipart(request: Request, state: &AppState) -> Result<Sent, Error> {
     })
 }
 
-fn pairs(query: &str) -> Result<Vec<(String, String)>, Error> {
+fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
     serde_html_form::from_str(query)
-        .map_err(|error| Error::invalid_option("query", error.to_string()))
+        .map_err(|error| ApiError::invalid_option("query", error.to_string()))
 }
 
 /// Text options as a tree. A text that is a JSON number or boolean becomes one, so that one set
@@ -281,7 +283,7 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
 const TEXT_OPTIONS: [&str; 3] = ["after", "source", "source_url"];
 
 /// The options of both places; the body wins.
-fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Error> {
+fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, ApiError> {
     match (query, body) {
         (Some(Value::Object(mut query)), Some(Value::Object(body))) => {
             query.extend(body);
@@ -289,22 +291,22 @@ fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Err
         }
         (query, None | Some(Value::Null)) => Ok(query),
         (_, Some(body @ Value::Object(_))) => Ok(Some(body)),
-        (_, Some(_)) => Err(Error::invalid_option("options", "must be an object")),
+        (_, Some(_)) => Err(ApiError::invalid_option("options", "must be an object")),
     }
 }
 
 /// Reads the options of a query string.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] naming the option.
-pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, Error> {
+/// [`ApiError::InvalidOption`] naming the option.
+pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
     read_options(options_from_pairs(&pairs(query)?), None)
 }
 
 fn read_options<O: DeserializeOwned>(
     query: Option<Value>,
     body: Option<Value>,
-) -> Result<O, Error> {
+) -> Result<O, ApiError> {
     let tree = merge(query, body)?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     serde_path_to_error::deserialize(&tree).map_err(|error| {
         let path = error.path().to_string();
@@ -313,8 +315,8 @@ fn read_options<O: DeserializeOwned>(
             .strip_prefix("unknown field `")
             .and_then(|rest| rest.split_once('`'))
         {
-            Some((name, rest)) => Error::invalid_option(name, format!("is unknown{rest}")),
-            None => Error::invalid_option(path, detail),
+            Some((name, rest)) => ApiError::invalid_option(name, format!("is unknown{rest}")),
+            None => ApiError::invalid_option(path, detail),
         }
     })
 }
@@ -324,7 +326,7 @@ mod tests {
     use super::*;
     use crate::pipeline::options::ScanRequest;
 
-    fn read(query: &str) -> Result<ScanRequest, Error> {
+    fn read(query: &str) -> Result<ScanRequest, ApiError> {
         read_query(query)
     }
 

@@ -17,7 +17,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{error::Error, http::middleware::request_id::RequestId};
+use crate::{http::error::ApiError, http::middleware::request_id::RequestId};
 
 /// The body of an error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,9 +42,9 @@ pub struct Problem {
 }
 
 #[derive(Clone)]
-struct Carried(Arc<Error>);
+struct Carried(Arc<ApiError>);
 
-impl IntoResponse for Error {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status =
             StatusCode::from_u16(self.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -80,7 +80,7 @@ pub async fn describe(request: Request, next: Next) -> Response {
         CONTENT_TYPE,
         HeaderValue::from_static("application/problem+json"),
     );
-    if matches!(*error, Error::Overloaded(_)) {
+    if kind.status == StatusCode::TOO_MANY_REQUESTS.as_u16() {
         // Requests take fractions of a second, so after one there is room, unless others are quicker.
         parts
             .headers

@@ -11,7 +11,8 @@ use axum::{
 };
 use serde::Serialize;
 
-use crate::{config::EnhancedFormat, error::Error};
+use super::error::ApiError;
+use crate::config::EnhancedFormat;
 use facescan_inference::pool::{CpuPool, Stage};
 
 /// How the caller wants the answer.
@@ -160,12 +161,12 @@ pub fn milliseconds(milliseconds: f64) -> HeaderValue {
 /// Serialises `answer` on the CPU pool, because vectors and pictures make it large.
 ///
 /// # Errors
-/// [`Error::Internal`] when it cannot be serialised.
+/// [`ApiError::Internal`] when it cannot be serialised.
 pub async fn respond<T: Serialize + Send + 'static>(
     accepted: Accepted,
     pool: &CpuPool,
     answer: T,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let written = pool.run(Stage::Finish, move || write(accepted, &answer));
     Ok(response(accepted, written.await??))
 }
@@ -173,18 +174,18 @@ pub async fn respond<T: Serialize + Send + 'static>(
 /// Serialises an `answer` of a few kilobytes here and now: that takes less time than a way through the pool.
 ///
 /// # Errors
-/// [`Error::Internal`] when it cannot be serialised.
-pub fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, Error> {
+/// [`ApiError::Internal`] when it cannot be serialised.
+pub fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
     Ok(response(accepted, write(accepted, answer)?))
 }
 
-fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, Error> {
+fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, ApiError> {
     match accepted {
         Accepted::Msgpack => {
-            rmp_serde::to_vec_named(answer).map_err(|error| Error::Internal(error.to_string()))
+            rmp_serde::to_vec_named(answer).map_err(|error| ApiError::Internal(error.to_string()))
         }
         Accepted::Json | Accepted::Picture(_) | Accepted::Npy | Accepted::Parts => {
-            serde_json::to_vec(answer).map_err(|error| Error::Internal(error.to_string()))
+            serde_json::to_vec(answer).map_err(|error| ApiError::Internal(error.to_string()))
         }
     }
 }

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use url::Url;
 
 use super::guard::Refused;
-use crate::error::Error;
 
 mod resolve;
 pub mod web;
@@ -85,16 +84,6 @@ impl FetchError {
             Self::TooLarge { .. } => "too_large",
             Self::Encoded => "encoded",
             Self::BrokeOff => "broke_off",
-        }
-    }
-}
-
-impl From<FetchError> for Error {
-    fn from(error: FetchError) -> Self {
-        match error {
-            FetchError::Refused(_) => Self::UrlForbidden(error.to_string()),
-            FetchError::TooLarge { .. } => Self::ImageTooLarge(error.to_string()),
-            _ => Self::UrlFailed(error.to_string()),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         room::{Room, Taken},
     },
     config::Config,
-    error::Error,
+    ingest::error::IngestError,
     telemetry::metrics::Metrics,
 };
 use facescan_clock::Clock;
@@ -79,9 +79,8 @@ impl Intake {
     /// An image's bytes; those of a URL when there is room for them, until which this waits.
     ///
     /// # Errors
-    /// Why there are none: the image's own error, [`Error::UrlForbidden`], [`Error::UrlFailed`] or
-    /// [`Error::ImageTooLarge`].
-    pub async fn load(&self, image: ImageInput, lane: Lane) -> Result<Loaded, Error> {
+    /// [`IngestError`] says why there are none.
+    pub async fn load(&self, image: ImageInput, lane: Lane) -> Result<Loaded, IngestError> {
         self.loaded(image, lane, Patience::Wait).await
     }
 
@@ -89,8 +88,8 @@ impl Intake {
     /// other.
     ///
     /// # Errors
-    /// As [`Intake::load`], and [`Error::Overloaded`] where there is no room now.
-    pub async fn load_at_once(&self, image: ImageInput, lane: Lane) -> Result<Loaded, Error> {
+    /// As [`Intake::load`], and [`IngestError::Full`] where there is no room now.
+    pub async fn load_at_once(&self, image: ImageInput, lane: Lane) -> Result<Loaded, IngestError> {
         self.loaded(image, lane, Patience::Refuse).await
     }
 
@@ -99,7 +98,7 @@ impl Intake {
         image: ImageInput,
         lane: Lane,
         patience: Patience,
-    ) -> Result<Loaded, Error> {
+    ) -> Result<Loaded, IngestError> {
         let loaded = Loaded {
             source: image.source,
             source_url: image.source_url,
@@ -120,7 +119,7 @@ impl Intake {
             Patience::Wait => self.room.enter(lane).await,
             Patience::Refuse => self.room.try_enter(lane),
         };
-        let mut room = room.ok_or(Error::Overloaded(Full::Fetches))?;
+        let mut room = room.ok_or(Full::Fetches)?;
         let bytes = self.fetch(fetcher, &url).await?;
         room.keep(bytes.len());
         Ok(Loaded {

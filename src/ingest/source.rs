@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::ToSchema;
 
-use crate::error::Error;
+use crate::ingest::error::IngestError;
 
 /// Standard base64, with or without its padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -26,7 +26,7 @@ pub struct ImageInput {
     /// The address it was found at; overrides the request's.
     pub source_url: Option<String>,
     /// The picture itself, or where it is.
-    pub content: Result<Content, Error>,
+    pub content: Result<Content, IngestError>,
 }
 
 /// A picture, or where it is.
@@ -89,14 +89,10 @@ pub struct ImageEntry {
 impl From<ImageEntry> for ImageInput {
     fn from(entry: ImageEntry) -> Self {
         let content = match (entry.data, entry.url) {
-            (Some(_), Some(_)) => Err(Error::InvalidBody(
-                "an image has both `data` and `url`; send one".to_owned(),
-            )),
+            (Some(_), Some(_)) => Err(IngestError::TwoSources),
             (Some(payload), None) => payload.into_bytes().map(Content::Bytes),
             (None, Some(url)) => Ok(Content::Url(url)),
-            (None, None) => Err(Error::MissingImage(
-                "an entry of `images` has neither `data` nor `url`",
-            )),
+            (None, None) => Err(IngestError::NoSource),
         };
         Self {
             id: entry.id,
@@ -120,8 +116,8 @@ impl Payload {
     /// The bytes. CPU work when they are base64.
     ///
     /// # Errors
-    /// [`Error::InvalidBody`] when the text is not base64.
-    pub fn into_bytes(self) -> Result<Bytes, Error> {
+    /// [`IngestError::NotBase64`] or [`IngestError::NotBase64Url`] when the text is not base64.
+    pub fn into_bytes(self) -> Result<Bytes, IngestError> {
         let text = match self {
             Self::Binary(bytes) => return Ok(bytes.into()),
             Self::Text(text) => text,
@@ -136,14 +132,12 @@ impl Payload {
         } else {
             BASE64.decode(encoded)
         };
-        decoded
-            .map(Bytes::from)
-            .map_err(|error| Error::invalid_body(format!("`data` is not base64: {error}")))
+        Ok(decoded.map(Bytes::from)?)
     }
 }
 
 /// The base64 of a text that may be a `data:` URL; the words of its head are of any case (RFC 2397, RFC 3986).
-fn without_data_prefix(text: &str) -> Result<&str, Error> {
+fn without_data_prefix(text: &str) -> Result<&str, IngestError> {
     if !text
         .get(..5)
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
@@ -153,7 +147,7 @@ fn without_data_prefix(text: &str) -> Result<&str, Error> {
     text.split_once(',')
         .filter(|(head, _)| head.to_ascii_lowercase().ends_with(";base64"))
         .map(|(_, encoded)| encoded)
-        .ok_or_else(|| Error::InvalidBody("a `data:` text without `;base64,`".to_owned()))
+        .ok_or(IngestError::NotBase64Url)
 }
 
 impl<'de> Deserialize<'de> for Payload {
@@ -190,7 +184,7 @@ impl<'de> Deserialize<'de> for Payload {
 mod tests {
     use super::*;
 
-    fn decoded(text: &str) -> Result<Bytes, Error> {
+    fn decoded(text: &str) -> Result<Bytes, IngestError> {
         Payload::Text(text.to_owned()).into_bytes()
     }
 
@@ -211,7 +205,10 @@ mod tests {
     fn what_is_not_base64_is_an_error_of_its_own_image() {
         for text in ["no base64!", "data:image/png,abc"] {
             assert!(
-                matches!(decoded(text), Err(Error::InvalidBody(_))),
+                matches!(
+                    decoded(text),
+                    Err(IngestError::NotBase64(_) | IngestError::NotBase64Url)
+                ),
                 "{text}"
             );
         }
@@ -230,10 +227,10 @@ mod tests {
             entry(r#"{"url":"https://example.org/a.jpg"}"#),
             Ok(Content::Url(url)) if url == "https://example.org/a.jpg"
         ));
-        assert!(matches!(entry("{}"), Err(Error::MissingImage(_))));
+        assert!(matches!(entry("{}"), Err(IngestError::NoSource)));
         assert!(matches!(
             entry(r#"{"data":"","url":"x"}"#),
-            Err(Error::InvalidBody(_))
+            Err(IngestError::TwoSources)
         ));
     }
 }

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::{
     config::EmbeddingFormat,
-    error::Error,
     pipeline::{
         options::ScanOptions,
         quality::FaceQuality,
@@ -115,28 +114,11 @@ pub struct ErrorEntry {
 }
 
 impl ErrorEntry {
-    /// An error with its whole text, for whoever may read it: callers of the library and of the command line.
-    pub fn in_full(error: Error) -> Self {
-        Self {
-            code: error.kind().code,
-            detail: error.to_string(),
-        }
-    }
-
     /// The error of a file that cannot be read.
     pub fn unreadable(reason: impl Display) -> Self {
         Self {
             code: "file_unreadable",
             detail: format!("the file cannot be read: {reason}"),
-        }
-    }
-}
-
-impl From<&Error> for ErrorEntry {
-    fn from(error: &Error) -> Self {
-        Self {
-            code: error.kind().code,
-            detail: error.public_detail(),
         }
     }
 }

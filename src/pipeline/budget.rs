@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::error::Error;
+use crate::pipeline::error::PipelineError;
 
 /// Bytes of tensors and pictures that one request may be answered with.
 const MOST_BYTES: usize = 256 << 20;
@@ -24,18 +24,16 @@ impl Budget {
     /// Takes bytes out, before memory is made for them.
     ///
     /// # Errors
-    /// [`Error::ImageTooLarge`] when there are not as many.
-    pub fn take(&self, bytes: u64) -> Result<(), Error> {
+    /// [`PipelineError::AnswerTooLarge`] when there are not as many.
+    pub fn take(&self, bytes: u64) -> Result<(), PipelineError> {
         let taken = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 left.checked_sub(usize::try_from(bytes).ok()?)
             });
-        taken.map(drop).map_err(|_| {
-            Error::ImageTooLarge(format!(
-                "the answer would take more than {MOST_BYTES} bytes; ask for smaller pictures, or send fewer"
-            ))
-        })
+        taken
+            .map(drop)
+            .map_err(|_| PipelineError::AnswerTooLarge { limit: MOST_BYTES })
     }
 }
 

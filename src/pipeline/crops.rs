@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
         embed::Embedder,
@@ -59,11 +59,11 @@ impl<'a> Crops<'a> {
     /// Cuts faces by their points. CPU work, and the last before a wait.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when faces without points are to be embedded; otherwise a fault of ours.
+    /// [`PipelineError::InvalidOption`] when faces without points are to be embedded; otherwise a fault of ours.
     pub fn cut<'b>(
         &self,
         faces: impl ExactSizeIterator<Item = Option<&'b Landmarks>>,
-    ) -> Result<Vec<CutFace>, Error> {
+    ) -> Result<Vec<CutFace>, PipelineError> {
         let last = faces.len().saturating_sub(1);
         faces
             .enumerate()
@@ -71,12 +71,12 @@ impl<'a> Crops<'a> {
             .collect()
     }
 
-    fn cut_one(&self, points: Option<&Landmarks>, is_last: bool) -> Result<CutFace, Error> {
+    fn cut_one(&self, points: Option<&Landmarks>, is_last: bool) -> Result<CutFace, PipelineError> {
         let crop = match points {
             _ if self.aligned => Some(self.picture.clone()),
             Some(points) => align_face(self.picture, points),
             None if self.embed => {
-                return Err(Error::invalid_option(
+                return Err(PipelineError::invalid_option(
                     "aligned",
                     "the detector gives no landmarks, so faces cannot be aligned: send aligned crops with \
                      aligned=true, or configure a detector with landmarks",

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use image::RgbImage;
 
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         heads::{Candidate, Head, nms},
         options::DetectOptions,
@@ -108,8 +108,8 @@ impl Detector {
     /// Checks that the model runs at the sizes asked for.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming the option.
-    pub fn check(&self, options: &DetectOptions) -> Result<(), Error> {
+    /// [`PipelineError::InvalidOption`] naming the option.
+    pub fn check(&self, options: &DetectOptions) -> Result<(), PipelineError> {
         let sizes = [
             ("det_size", Some(options.det_size)),
             ("second_det_size", options.second_det_size),
@@ -117,7 +117,7 @@ impl Detector {
         for (option, size) in sizes {
             if let Some(size) = size {
                 self.check_size(size)
-                    .map_err(|detail| Error::invalid_option(option, detail))?;
+                    .map_err(|detail| PipelineError::invalid_option(option, detail))?;
             }
         }
         Ok(())
@@ -149,7 +149,7 @@ impl Detector {
     ///
     /// # Errors
     /// A fault of the engine.
-    pub async fn finish(&self, submitted: Submitted) -> Result<Detected, Error> {
+    pub async fn finish(&self, submitted: Submitted) -> Result<Detected, PipelineError> {
         let mut rows = Vec::with_capacity(submitted.rows.len());
         for (placed, pending) in submitted.rows {
             rows.push((placed, pending.await?));
@@ -171,7 +171,7 @@ impl Detector {
         detected: &Detected,
         (width, height): (u32, u32),
         options: &DetectOptions,
-    ) -> Result<Vec<DetectedFace>, Error> {
+    ) -> Result<Vec<DetectedFace>, PipelineError> {
         let mut candidates = Vec::new();
         for (placed, output) in &detected.rows {
             let input = (placed.size, placed.size);

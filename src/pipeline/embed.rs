@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use image::RgbImage;
 
-use crate::error::Error;
+use crate::pipeline::error::PipelineError;
 use facescan_imaging::tensor::{Normalisation, fill_row};
 use facescan_inference::{
     engine::{Engine, Pending},
@@ -83,7 +83,7 @@ impl Embedder {
     ///
     /// # Errors
     /// A fault of the engine, or an answer of another length than the registry's.
-    pub async fn finish(&self, rows: Vec<Pending>) -> Result<Embeddings, Error> {
+    pub async fn finish(&self, rows: Vec<Pending>) -> Result<Embeddings, PipelineError> {
         let mut embeddings = Embeddings::default();
         for (index, pending) in rows.into_iter().enumerate() {
             let output = pending.await?;
@@ -98,7 +98,7 @@ impl Embedder {
             let vector = vector
                 .filter(|vector| vector.len() == self.dim)
                 .ok_or_else(|| {
-                    Error::Internal(format!(
+                    PipelineError::UnexpectedOutput(format!(
                         "the embedder {} gave no vector of {} values",
                         self.spec.id, self.dim
                     ))

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::{
     admission::Lane,
     config::{Config, EmbeddingFormat},
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{EmbeddingAnswer, ImageInfo, Timings},
@@ -66,8 +66,8 @@ impl EncodePlan {
     /// Fills in the defaults.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming an option that is about faces or the database, neither of which takes part.
-    pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, Error> {
+    /// [`PipelineError::InvalidOption`] naming an option that is about faces or the database, neither of which takes part.
+    pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
         let plan = Self {
             embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
             lane: asked.lane.unwrap_or(Lane::Interactive),
@@ -86,11 +86,11 @@ impl EncodePlan {
         };
         match rest.first_set() {
             None => Ok(plan),
-            Some(option) if option == "store" => Err(Error::invalid_option(
+            Some(option) if option == "store" => Err(PipelineError::invalid_option(
                 "store",
                 "vectors of whole pictures are not stored; leave it out or send false",
             )),
-            Some(option) => Err(Error::invalid_option(
+            Some(option) => Err(PipelineError::invalid_option(
                 &option,
                 "is for faces; leave it out with kind=image",
             )),
@@ -180,10 +180,10 @@ impl Encoder {
     ///
     /// # Errors
     /// A fault of the engine, or an answer of another length than the registry's.
-    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, Error> {
+    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, PipelineError> {
         let output = pending.await.map_err(|error| match &self.spec.remote {
             // What the server said is in the log.
-            Some(_) => Error::DeviceUnavailable {
+            Some(_) => PipelineError::DeviceUnavailable {
                 operation: Operation::ImageEmbedding.name(),
                 requested: Provider::Kserve.name().to_owned(),
                 reason: "the model server gave no answer; send it again later".to_owned(),
@@ -192,7 +192,9 @@ impl Encoder {
         })?;
         let vector = self.vector(&output).ok_or_else(|| {
             let (id, dim) = (&self.spec.id, self.dim);
-            Error::Internal(format!("the encoder {id} gave no vector of {dim} values"))
+            PipelineError::UnexpectedOutput(format!(
+                "the encoder {id} gave no vector of {dim} values"
+            ))
         })?;
         Ok(EncodedPicture {
             embedding: normalise(&vector),
@@ -295,11 +297,11 @@ impl Pipeline {
     /// The encoder of whole pictures.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the settings name none.
-    pub fn encoder(&self) -> Result<&Encoder, Error> {
+    /// [`PipelineError::InvalidOption`] when the settings name none.
+    pub fn encoder(&self) -> Result<&Encoder, PipelineError> {
         self.encoder.as_ref().ok_or_else(|| {
             let detail = "image needs an encoder of whole pictures; set models.encoder to one of the registry";
-            Error::invalid_option("kind", detail)
+            PipelineError::invalid_option("kind", detail)
         })
     }
 
@@ -307,7 +309,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
-    pub async fn encode(&self, bytes: Bytes, plan: &EncodePlan) -> Result<Encoded, Error> {
+    pub async fn encode(&self, bytes: Bytes, plan: &EncodePlan) -> Result<Encoded, PipelineError> {
         let started = self.clock.monotonic();
         let encoder = self.encoder()?.clone();
         let work = move |pipeline: Self, mut timings| async move {
@@ -347,7 +349,7 @@ impl Pipeline {
         encoder: &Encoder,
         bytes: Bytes,
         timings: &mut Timings,
-    ) -> Result<(ImageInfo, Submitted), Error> {
+    ) -> Result<(ImageInfo, Submitted), PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(&bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(&bytes));

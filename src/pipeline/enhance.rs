@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Lane,
     config::{Config, EnhancedFormat},
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
@@ -212,11 +212,15 @@ impl EnhanceRequest {
     /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming the option.
-    pub fn resolve(self, config: &Config, thresholds: &Thresholds) -> Result<EnhancePlan, Error> {
+    /// [`PipelineError::InvalidOption`] naming the option.
+    pub fn resolve(
+        self,
+        config: &Config,
+        thresholds: &Thresholds,
+    ) -> Result<EnhancePlan, PipelineError> {
         let jpeg_quality = self.jpeg_quality.unwrap_or(config.enhancement.jpeg_quality);
         if !(1..=100).contains(&jpeg_quality) {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "jpeg_quality",
                 "must be from 1 to 100",
             ));
@@ -224,7 +228,10 @@ impl EnhanceRequest {
         if let Some(factor) = self.upscale
             && !(1..=4).contains(&factor)
         {
-            return Err(Error::invalid_option("upscale", "must be from 1 to 4"));
+            return Err(PipelineError::invalid_option(
+                "upscale",
+                "must be from 1 to 4",
+            ));
         }
         let gamma = match self.gamma {
             None => Gamma::Off,
@@ -233,14 +240,14 @@ impl EnhanceRequest {
                 Gamma::Value(value)
             }
             Some(GammaRequest::Value(_)) => {
-                return Err(Error::invalid_option(
+                return Err(PipelineError::invalid_option(
                     "gamma",
                     "must be from 0.1 to 10, or auto",
                 ));
             }
         };
         if self.store == Some(true) {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "store",
                 "enhanced pictures are never stored; leave it out or send false",
             ));
@@ -319,7 +326,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
-    pub async fn enhance(&self, bytes: Bytes, plan: &EnhancePlan) -> Result<Enhanced, Error> {
+    pub async fn enhance(
+        &self,
+        bytes: Bytes,
+        plan: &EnhancePlan,
+    ) -> Result<Enhanced, PipelineError> {
         if let Some(check) = &plan.identity {
             self.detector.check(&check.detect)?;
         }
@@ -338,7 +349,7 @@ impl Pipeline {
         bytes: &[u8],
         plan: &EnhancePlan,
         timings: &mut Timings,
-    ) -> Result<EnhanceResult, Error> {
+    ) -> Result<EnhanceResult, PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));

@@ -6,8 +6,8 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Lane,
     config::{Config, Detection, EmbeddingFormat},
-    error::Error,
     pipeline::encode::EmbedKind,
+    pipeline::error::PipelineError,
 };
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
@@ -189,7 +189,7 @@ impl DetectRequest {
         self,
         config: &Detection,
         thresholds: &Thresholds,
-    ) -> Result<DetectOptions, Error> {
+    ) -> Result<DetectOptions, PipelineError> {
         let min_score = self.min_score.or(config.min_score);
         let nms_iou = self.nms_iou.or(config.nms_iou);
         let mut options = DetectOptions {
@@ -207,7 +207,7 @@ impl DetectRequest {
         if let Some(second) = options.second_det_size
             && second >= options.det_size
         {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "second_det_size",
                 format!(
                     "{second} is not smaller than det_size, which is {}",
@@ -222,7 +222,7 @@ impl DetectRequest {
                 .filter(|second| *second < options.det_size);
         }
         if !(options.min_face_size >= 0.0 && options.min_face_size.is_finite()) {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "min_face_size",
                 "must be 0 or more pixels",
             ));
@@ -249,15 +249,15 @@ impl ScanRequest {
     /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] naming the option.
     pub fn resolve(
         self,
         kind: ScanKind,
         config: &Config,
         thresholds: &Thresholds,
-    ) -> Result<ScanOptions, Error> {
+    ) -> Result<ScanOptions, PipelineError> {
         if self.kind == Some(EmbedKind::Image) {
-            return Err(Error::invalid_option("kind", "image is for /embed"));
+            return Err(PipelineError::invalid_option("kind", "image is for /embed"));
         }
         let asked = DetectRequest {
             min_score: self.min_score,
@@ -270,7 +270,7 @@ impl ScanRequest {
         let detect = asked.resolve(&config.detection, thresholds)?;
         let aligned = self.aligned.unwrap_or(false);
         if aligned && kind == ScanKind::Detect {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "aligned",
                 "an aligned crop has nothing to detect; use /embed or /quality",
             ));
@@ -298,22 +298,22 @@ impl ScanRequest {
     }
 }
 
-fn check_det_size(option: &str, size: u32) -> Result<u32, Error> {
+fn check_det_size(option: &str, size: u32) -> Result<u32, PipelineError> {
     if size.is_multiple_of(32) && (64..=4096).contains(&size) {
         Ok(size)
     } else {
-        Err(Error::invalid_option(
+        Err(PipelineError::invalid_option(
             option,
             format!("{size} is not a multiple of 32 from 64 to 4096"),
         ))
     }
 }
 
-fn unit_range(option: &str, value: f32) -> Result<f32, Error> {
+fn unit_range(option: &str, value: f32) -> Result<f32, PipelineError> {
     if (0.0..=1.0).contains(&value) {
         Ok(value)
     } else {
-        Err(Error::invalid_option(
+        Err(PipelineError::invalid_option(
             option,
             format!("{value} is not from 0 to 1"),
         ))
@@ -323,19 +323,19 @@ fn unit_range(option: &str, value: f32) -> Result<f32, Error> {
 /// Checks the length of a text that will be stored.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] when it is longer than `limit` bytes or has a NUL, which Postgres cannot keep.
+/// [`PipelineError::InvalidOption`] when it is longer than `limit` bytes or has a NUL, which Postgres cannot keep.
 pub fn bounded_text(
     option: &str,
     text: Option<String>,
     limit: usize,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<String>, PipelineError> {
     match text {
-        Some(text) if text.len() > limit => Err(Error::invalid_option(
+        Some(text) if text.len() > limit => Err(PipelineError::invalid_option(
             option,
             format!("is longer than {limit} bytes"),
         )),
         Some(text) if text.contains('\0') => {
-            Err(Error::invalid_option(option, "has a NUL character"))
+            Err(PipelineError::invalid_option(option, "has a NUL character"))
         }
         text => Ok(text.filter(|text| !text.is_empty())),
     }

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Lane,
     config::{Config, Dtype},
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
@@ -165,8 +165,8 @@ impl PreprocessRequest {
     /// Fills in the defaults and checks the ranges.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming the option.
-    pub fn resolve(self, config: &Config) -> Result<PreprocessPlan, Error> {
+    /// [`PipelineError::InvalidOption`] naming the option.
+    pub fn resolve(self, config: &Config) -> Result<PreprocessPlan, PipelineError> {
         let usual = &config.preprocess;
         let [height, width] = usual.image_size;
         let preprocess = Preprocess {
@@ -181,7 +181,7 @@ impl PreprocessRequest {
         };
         for (option, side) in [("height", preprocess.height), ("width", preprocess.width)] {
             if !(1..=LONGEST_SIDE).contains(&side) {
-                return Err(Error::invalid_option(
+                return Err(PipelineError::invalid_option(
                     option,
                     format!("must be from 1 to {LONGEST_SIDE}"),
                 ));
@@ -192,7 +192,7 @@ impl PreprocessRequest {
             .iter()
             .all(|mean| (0.0..=1.0).contains(mean))
         {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "mean",
                 "must be three numbers from 0 to 1",
             ));
@@ -202,13 +202,13 @@ impl PreprocessRequest {
             .iter()
             .all(|std| *std > 0.0 && std.is_finite())
         {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "std",
                 "must be three numbers above 0",
             ));
         }
         if self.store == Some(true) {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "store",
                 "tensors are never stored; leave it out or send false",
             ));
@@ -262,11 +262,11 @@ impl Pipeline {
     /// Refuses a strict request when preprocessing does not run on the platform that the settings ask for.
     ///
     /// # Errors
-    /// [`Error::DeviceUnavailable`].
-    pub fn check_platform(&self, strict: bool) -> Result<(), Error> {
+    /// [`PipelineError::DeviceUnavailable`].
+    pub fn check_platform(&self, strict: bool) -> Result<(), PipelineError> {
         let state = self.preprocessing.assignment.state();
         match state.reason {
-            Some(reason) if strict => Err(Error::DeviceUnavailable {
+            Some(reason) if strict => Err(PipelineError::DeviceUnavailable {
                 operation: Operation::ImageProcessing.name(),
                 requested: state.requested,
                 reason,
@@ -279,7 +279,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
-    pub async fn preprocess(&self, bytes: Bytes, plan: &PreprocessPlan) -> Result<Row, Error> {
+    pub async fn preprocess(
+        &self,
+        bytes: Bytes,
+        plan: &PreprocessPlan,
+    ) -> Result<Row, PipelineError> {
         let (lane, plan) = (plan.lane, plan.clone());
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
@@ -295,7 +299,7 @@ impl Pipeline {
         bytes: &[u8],
         plan: &PreprocessPlan,
         timings: &mut Timings,
-    ) -> Result<Row, Error> {
+    ) -> Result<Row, PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(bytes));

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Lane,
     config::Config,
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
@@ -266,24 +266,24 @@ impl ProcessRequest {
     /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own, `masks` how many came along.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] naming the option.
     pub fn resolve(
         self,
         config: &Config,
         thresholds: &Thresholds,
         masks: usize,
-    ) -> Result<ProcessPlan, Error> {
+    ) -> Result<ProcessPlan, PipelineError> {
         let longest = config.limits.max_width.min(config.limits.max_height);
         step::check_all(&self.operations, masks, longest)?;
         let quality = self.jpeg_quality.unwrap_or(config.enhancement.jpeg_quality);
         if !(1..=100).contains(&quality) {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "jpeg_quality",
                 "must be from 1 to 100",
             ));
         }
         if self.store == Some(true) {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "store",
                 "processed pictures are never stored; leave it out or send false",
             ));
@@ -304,7 +304,7 @@ impl ProcessRequest {
         };
         let format = self.format.unwrap_or(usual);
         if has_floats && format != ProcessedFormat::Npy {
-            return Err(Error::invalid_option(
+            return Err(PipelineError::invalid_option(
                 "format",
                 "normalised samples are no picture: ask for npy",
             ));
@@ -361,7 +361,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// What is wrong with a mask.
-    pub async fn masked(&self, plan: ProcessPlan, masks: Vec<Bytes>) -> Result<ProcessPlan, Error> {
+    pub async fn masked(
+        &self,
+        plan: ProcessPlan,
+        masks: Vec<Bytes>,
+    ) -> Result<ProcessPlan, PipelineError> {
         if masks.is_empty() {
             return Ok(plan);
         }
@@ -374,7 +378,10 @@ impl Pipeline {
             for bytes in &masks {
                 let mask = decode(bytes, &decoding)?.pixels;
                 if *size.get_or_insert(mask.dimensions()) != mask.dimensions() {
-                    return Err(Error::invalid_option("mask", "the masks differ in size"));
+                    return Err(PipelineError::invalid_option(
+                        "mask",
+                        "the masks differ in size",
+                    ));
                 }
                 let grey = image::imageops::grayscale(&mask);
                 let found = mask_box([&grey]);
@@ -395,7 +402,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
-    pub async fn process(&self, bytes: Bytes, plan: &ProcessPlan) -> Result<Processed, Error> {
+    pub async fn process(
+        &self,
+        bytes: Bytes,
+        plan: &ProcessPlan,
+    ) -> Result<Processed, PipelineError> {
         if plan.steps.iter().any(Step::finds_faces) {
             self.detector.check(&plan.detect)?;
         }
@@ -414,7 +425,7 @@ impl Pipeline {
         bytes: &[u8],
         plan: &ProcessPlan,
         timings: &mut Timings,
-    ) -> Result<ProcessResult, Error> {
+    ) -> Result<ProcessResult, PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));

@@ -4,7 +4,7 @@ use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::error::Error;
+use crate::pipeline::error::PipelineError;
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
     quality::{
@@ -68,14 +68,14 @@ impl Measuring {
     ///
     /// # Errors
     /// A fault of the engine.
-    pub async fn finish(self) -> Result<(PictureQuality, Option<Fault>), Error> {
+    pub async fn finish(self) -> Result<(PictureQuality, Option<Fault>), PipelineError> {
         let (row, measured_at) = match self {
             Self::Done(measures) => return Ok((measures, None)),
             Self::Pending { row, measured_at } => (row.await?, measured_at),
         };
         let measures = row.outputs.first().map(|measures| measures.row(row.row));
         let Some(&[blur_score, brightness, contrast, sharpness]) = measures else {
-            return Err(Error::Internal(
+            return Err(PipelineError::UnexpectedOutput(
                 "the quality graph gave no four measures".to_owned(),
             ));
         };

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, PictureQualityAnswer, Timings},
@@ -121,7 +121,7 @@ impl Pipeline {
         bytes: Bytes,
         hash: Option<ContentHash>,
         options: &ScanOptions,
-    ) -> Result<Scan, Error> {
+    ) -> Result<Scan, PipelineError> {
         if !options.aligned {
             self.detector.check(&options.detect)?;
         }
@@ -143,7 +143,7 @@ impl Scanning {
         bytes: Bytes,
         hash: Option<ContentHash>,
         timings: &mut Timings,
-    ) -> Result<Scan, Error> {
+    ) -> Result<Scan, PipelineError> {
         let mut opened = self.open(&bytes, hash, timings).await?;
         drop(bytes);
         let mut faces = self.find(&mut opened, timings).await?;
@@ -184,7 +184,7 @@ impl Scanning {
         bytes: &[u8],
         hash: Option<ContentHash>,
         timings: &mut Timings,
-    ) -> Result<Opened, Error> {
+    ) -> Result<Opened, PipelineError> {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
@@ -219,7 +219,11 @@ impl Scanning {
     }
 
     /// Waits for the detector's answers and reads the faces from them.
-    async fn find(&self, opened: &mut Opened, timings: &mut Timings) -> Result<Vec<Face>, Error> {
+    async fn find(
+        &self,
+        opened: &mut Opened,
+        timings: &mut Timings,
+    ) -> Result<Vec<Face>, PipelineError> {
         let Some(submitted) = opened.submitted.take() else {
             return Ok(vec![AlignedCrop::check(&opened.picture)?.into_face()]);
         };
@@ -242,7 +246,7 @@ impl Scanning {
         faces: &mut [Face],
         mut cut: Vec<CutFace>,
         timings: &mut Timings,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PipelineError> {
         let began = self.now();
         let pending: Vec<Option<Pending>> =
             cut.iter_mut().map(|face| face.embedding.take()).collect();
@@ -281,7 +285,7 @@ impl Scanning {
         Ok(())
     }
 
-    async fn measured(&self, measuring: Measuring) -> Result<PictureQuality, Error> {
+    async fn measured(&self, measuring: Measuring) -> Result<PictureQuality, PipelineError> {
         let (measures, fallback) = measuring.finish().await?;
         let (operation, strict) = (Operation::QualityChecks, self.options.strict_device);
         self.pipeline.check_rows(strict, operation, fallback)?;
@@ -293,10 +297,10 @@ impl Scanning {
 struct AlignedCrop;
 
 impl AlignedCrop {
-    fn check(picture: &RgbImage) -> Result<Self, Error> {
+    fn check(picture: &RgbImage) -> Result<Self, PipelineError> {
         match picture.dimensions() {
             (ALIGNED_SIDE, ALIGNED_SIDE) => Ok(Self),
-            (width, height) => Err(Error::invalid_option(
+            (width, height) => Err(PipelineError::invalid_option(
                 "aligned",
                 format!(
                     "takes crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, and this picture is {width}×{height}"

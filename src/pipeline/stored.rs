@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
         answer::ImageInfo,
@@ -28,13 +28,13 @@ impl ScanOptions {
     /// fetched from.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when a source is too long.
+    /// [`PipelineError::InvalidOption`] when a source is too long.
     pub fn for_image(
         &self,
         source: Option<String>,
         source_url: Option<String>,
         fetched_from: Option<String>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, PipelineError> {
         let mut options = self.clone();
         if source.is_some() {
             options.source = bounded_text("source", source, 512)?;
@@ -51,9 +51,13 @@ impl Pipeline {
     /// Scans one image, with the database where the options ask for it.
     ///
     /// # Errors
-    /// What is wrong with the image, [`Error::StoreUnavailable`] before any inference when the
+    /// What is wrong with the image, [`PipelineError::Store`] before any inference when the
     /// database is away, or a fault of ours.
-    pub async fn scan_stored(&self, bytes: Bytes, options: &ScanOptions) -> Result<Scan, Error> {
+    pub async fn scan_stored(
+        &self,
+        bytes: Bytes,
+        options: &ScanOptions,
+    ) -> Result<Scan, PipelineError> {
         let started = self.clock.monotonic();
         if !options.store {
             return self.scan(bytes, None, options).await;
@@ -110,7 +114,7 @@ impl Pipeline {
         hash: &ContentHash,
         key: &ContentHash,
         options: &ScanOptions,
-    ) -> Result<Option<Scan>, Error> {
+    ) -> Result<Option<Scan>, PipelineError> {
         let Some(found) = self.store.find_scan(&self.tenant, hash, key).await? else {
             return Ok(None);
         };
@@ -141,7 +145,7 @@ impl Pipeline {
         scan_key: ContentHash,
         byte_size: u64,
         options: &ScanOptions,
-    ) -> Result<Scan, Error> {
+    ) -> Result<Scan, PipelineError> {
         let faces: Vec<NewFace> = scan
             .faces
             .iter()
@@ -209,7 +213,7 @@ impl Pipeline {
         Ok(scan)
     }
 
-    fn new_face(&self, face: &Face) -> Result<NewFace, Error> {
+    fn new_face(&self, face: &Face) -> Result<NewFace, PipelineError> {
         Ok(NewFace {
             id: self.clock.new_id(),
             bbox: face.bbox,
@@ -231,8 +235,8 @@ impl Pipeline {
 /// The registry's models as the database keeps them.
 ///
 /// # Errors
-/// [`Error::Internal`] when the registry's sha256 is not hex, which its own checks rule out.
-pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, Error> {
+/// [`PipelineError::NotASha256`] when the registry's sha256 is not hex, which its own checks rule out.
+pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, PipelineError> {
     Ok(facescan_store::ModelFile {
         id: spec.id.clone(),
         sha256: hash_from_hex(&spec.sha256)?,
@@ -242,9 +246,9 @@ pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, Error> 
 /// Reads a sha256 in hex.
 ///
 /// # Errors
-/// [`Error::Internal`] when it is none.
-pub fn hash_from_hex(text: &str) -> Result<ContentHash, Error> {
-    let wrong = || Error::Internal(format!("{text} is not a sha256"));
+/// [`PipelineError::NotASha256`] when it is none.
+pub fn hash_from_hex(text: &str) -> Result<ContentHash, PipelineError> {
+    let wrong = || PipelineError::NotASha256(text.to_owned());
     let mut hash = ContentHash::default();
     if text.len() != 2 * hash.len() || !text.is_ascii() {
         return Err(wrong());
@@ -255,8 +259,8 @@ pub fn hash_from_hex(text: &str) -> Result<ContentHash, Error> {
     Ok(hash)
 }
 
-fn to_value(value: &impl Serialize) -> Result<Value, Error> {
-    serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string()))
+fn to_value(value: &impl Serialize) -> Result<Value, PipelineError> {
+    Ok(serde_json::to_value(value)?)
 }
 
 impl Scan {

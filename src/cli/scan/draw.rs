@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use crate::{
-    error::Error,
+    http::error::ApiError,
     pipeline::{Pipeline, scan::Face},
 };
 use facescan_imaging::{
@@ -27,13 +27,13 @@ pub fn target(folder: &Path, relative: &Path) -> PathBuf {
 /// Draws the faces and writes the file.
 ///
 /// # Errors
-/// [`Error::Internal`] when the file cannot be written.
+/// [`ApiError::Internal`] when the file cannot be written.
 pub async fn write(
     pipeline: &Pipeline,
     bytes: Bytes,
     faces: &[Face],
     target: PathBuf,
-) -> Result<(), Error> {
+) -> Result<(), ApiError> {
     let decoding = pipeline.decoding;
     let annotations: Vec<Annotation> = faces
         .iter()
@@ -50,7 +50,7 @@ pub async fn write(
             annotate(&mut picture, &annotations);
             let jpeg = encode(&picture, OutputFormat::Jpeg { quality: 90 })?;
             let failed = |error: std::io::Error| {
-                Error::Internal(format!("writing {}: {error}", target.display()))
+                ApiError::Internal(format!("writing {}: {error}", target.display()))
             };
             if let Some(folder) = target.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;

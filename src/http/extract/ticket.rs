@@ -12,8 +12,8 @@ use futures::StreamExt;
 
 use crate::{
     admission::{BodyTicket, Full, ImageTicket, Lane},
-    error::Error,
     http::AppState,
+    http::error::ApiError,
 };
 
 /// The body of a refused request is read over up to this size, so that its connection can be used again.
@@ -34,16 +34,16 @@ impl Admitted {
     /// Lets a request's body in; `lane` is the one its images will wait in, where that is known before it is read.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] when there is no room for it or for any image; [`Error::BodyTooLarge`] when it says so itself.
+    /// [`ApiError::Overloaded`] when there is no room for it or for any image; [`ApiError::BodyTooLarge`] when it says so itself.
     pub async fn body(
         request: Request,
         state: &AppState,
         lane: Option<Lane>,
-    ) -> Result<(Self, Request), Error> {
+    ) -> Result<(Self, Request), ApiError> {
         let limit = state.config.server.max_body_bytes;
         let stated = stated_length(request.headers());
         if stated.is_some_and(|stated| stated > limit) {
-            return Err(Error::BodyTooLarge { limit });
+            return Err(ApiError::BodyTooLarge { limit });
         }
         let admission = &state.admission;
         let admitted = admission
@@ -59,14 +59,14 @@ impl Admitted {
     /// otherwise.
     ///
     /// # Errors
-    /// [`Error::Overloaded`].
+    /// [`ApiError::Overloaded`].
     pub fn images(
         self,
         state: &AppState,
         lane: &mut Option<Lane>,
         images: usize,
         are_fetched: bool,
-    ) -> Result<Ticket, Error> {
+    ) -> Result<Ticket, ApiError> {
         // Hosts that do not answer keep images here for seconds, which would leave no room for those with bytes.
         let named = lane.or(are_fetched.then_some(Lane::Bulk));
         let lane = *lane.insert(lane_of(state, named, images));
@@ -93,12 +93,12 @@ pub(super) fn stated_length(headers: &HeaderMap) -> Option<usize> {
 }
 
 /// Reads a small body over before the answer. One that waits to be asked for is not.
-async fn refuse(request: Request, stated: Option<usize>, full: Full) -> Error {
+async fn refuse(request: Request, stated: Option<usize>, full: Full) -> ApiError {
     let is_small = stated.is_some_and(|stated| stated <= READ_OVER);
     if is_small && !request.headers().contains_key(EXPECT) {
         drain(request.into_body()).await;
     }
-    Error::Overloaded(full)
+    ApiError::Overloaded(full)
 }
 
 async fn drain(body: Body) {

@@ -8,14 +8,14 @@ use http_body_util::{BodyExt, LengthLimitError};
 use hyper::body::Body as _;
 
 use super::ticket::stated_length;
-use crate::{error::Error, http::AppState};
+use crate::{http::AppState, http::error::ApiError};
 
 /// Reads a body that is let in. What has come is copied to its place at once, while it is in the caches; a body that
 /// comes in one piece is not copied.
 ///
 /// # Errors
-/// [`Error::BodyTooLarge`]; [`Error::InvalidBody`] when the connection breaks off.
-pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Error> {
+/// [`ApiError::BodyTooLarge`]; [`ApiError::InvalidBody`] when the connection breaks off.
+pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, ApiError> {
     let limit = state.config.server.max_body_bytes;
     let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
     let mut body = request.into_limited_body();
@@ -23,9 +23,9 @@ pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Er
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             if is_of_length(&error) {
-                Error::BodyTooLarge { limit }
+                ApiError::BodyTooLarge { limit }
             } else {
-                Error::InvalidBody("the connection broke off".to_owned())
+                ApiError::InvalidBody("the connection broke off".to_owned())
             }
         })?;
         // Trailers say nothing of a picture.

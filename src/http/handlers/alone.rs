@@ -10,18 +10,18 @@ use axum::{
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::{error::Error, http::respond::Accepted};
+use crate::{http::error::ApiError, http::respond::Accepted};
 
 const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
 /// Whether the answer to `images` pictures is to be the picture itself.
 ///
 /// # Errors
-/// [`Error::InvalidBody`] where there are several.
-pub fn is_asked_for(accepted: Accepted, images: usize) -> Result<bool, Error> {
+/// [`ApiError::InvalidBody`] where there are several.
+pub fn is_asked_for(accepted: Accepted, images: usize) -> Result<bool, ApiError> {
     let is_asked_for = matches!(accepted, Accepted::Picture(_) | Accepted::Npy);
     if is_asked_for && images > 1 {
-        return Err(Error::InvalidBody(
+        return Err(ApiError::InvalidBody(
             "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
         ));
     }

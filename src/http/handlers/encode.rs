@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::several;
 use crate::{
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
@@ -47,7 +47,7 @@ pub(super) async fn encode(
     id: RequestId,
     headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let ImageRequest {
         images,
         options,

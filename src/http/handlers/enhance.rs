@@ -8,7 +8,7 @@ use axum::{
 
 use super::{alone, several};
 use crate::{
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
@@ -48,7 +48,7 @@ pub async fn enhance(
     id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<EnhanceRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let accepted = Accepted::picture_or_tree(&headers);
     let ImageRequest {
         images,

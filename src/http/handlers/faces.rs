@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::images::StoredFaceAnswer;
 use crate::{
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::stored_id::StoredId,
@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-fn missing(id: Uuid) -> Error {
-    Error::NotFound(format!("there is no face {id}, or it was erased"))
+fn missing(id: Uuid) -> ApiError {
+    ApiError::NotFound(format!("there is no face {id}, or it was erased"))
 }
 
 /// A stored face with its vector.
@@ -35,7 +35,7 @@ pub async fn read(
     State(state): State<AppState>,
     headers: HeaderMap,
     StoredId(id): StoredId,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let pipeline = &state.pipeline;
     let face = pipeline
         .store
@@ -58,7 +58,7 @@ pub async fn read(
 pub async fn erase(
     State(state): State<AppState>,
     StoredId(id): StoredId,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, ApiError> {
     let pipeline = &state.pipeline;
     if pipeline.store.delete_face(&pipeline.tenant, id).await? {
         Ok(StatusCode::NO_CONTENT)

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::{
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::stored_id::StoredId,
@@ -228,8 +228,8 @@ impl From<StoredFace> for StoredFaceAnswer {
     }
 }
 
-fn missing(id: Uuid) -> Error {
-    Error::NotFound(format!("there is no image {id}, or it was erased"))
+fn missing(id: Uuid) -> ApiError {
+    ApiError::NotFound(format!("there is no image {id}, or it was erased"))
 }
 
 /// Stored images, newest first.
@@ -244,11 +244,11 @@ pub async fn list(
     State(state): State<AppState>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let query: ListQuery = crate::http::extract::read_query(query.as_deref().unwrap_or_default())?;
     let limit = query.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(Error::invalid_option(
+        return Err(ApiError::invalid_option(
             "limit",
             format!("must be from 1 to {LARGEST_PAGE}"),
         ));
@@ -289,7 +289,7 @@ pub async fn read(
     State(state): State<AppState>,
     headers: HeaderMap,
     StoredId(id): StoredId,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let pipeline = &state.pipeline;
     let image = pipeline
         .store
@@ -312,7 +312,7 @@ pub async fn read(
 pub async fn erase(
     State(state): State<AppState>,
     StoredId(id): StoredId,
-) -> Result<StatusCode, Error> {
+) -> Result<StatusCode, ApiError> {
     let pipeline = &state.pipeline;
     if pipeline.store.delete_image(&pipeline.tenant, id).await? {
         Ok(StatusCode::NO_CONTENT)

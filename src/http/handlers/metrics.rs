@@ -6,17 +6,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::{error::Error, http::AppState};
+use crate::{http::AppState, http::error::ApiError};
 
 /// What a scraper reads.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The server's metrics, in Prometheus' text form.
 #[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
-pub async fn read(State(state): State<AppState>) -> Result<Response, Error> {
+pub async fn read(State(state): State<AppState>) -> Result<Response, ApiError> {
     let text = state
         .metrics
         .text()
-        .map_err(|error| Error::Internal(error.to_string()))?;
+        .map_err(|error| ApiError::Internal(error.to_string()))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::several::{self, Answered};
 use crate::{
     config::Dtype,
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::{ImageRequest, ticket::Ticket},
@@ -117,7 +117,7 @@ pub async fn preprocess(
     id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<PreprocessRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let ImageRequest {
         images,
         options,
@@ -175,8 +175,8 @@ pub async fn preprocess(
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
 }
 
-fn text(value: &str) -> Result<HeaderValue, Error> {
-    HeaderValue::from_str(value).map_err(|error| Error::Internal(error.to_string()))
+fn text(value: &str) -> Result<HeaderValue, ApiError> {
+    HeaderValue::from_str(value).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
 /// The rows, each with which picture it is, and the pictures that have none.
@@ -201,7 +201,7 @@ impl Batch {
     }
 
     /// The tensor's shape, of no rows too.
-    fn shape(&self, plan: &PreprocessPlan) -> Result<[usize; 4], Error> {
+    fn shape(&self, plan: &PreprocessPlan) -> Result<[usize; 4], ApiError> {
         let (w, h) = (
             plan.preprocess.width as usize,
             plan.preprocess.height as usize,
@@ -212,7 +212,7 @@ impl Batch {
         };
         let [a, b, c] = self.rows.first().map_or(usual, |(_, row)| row.shape);
         if self.rows.iter().any(|(_, row)| row.shape != [a, b, c]) {
-            return Err(Error::invalid_option(
+            return Err(ApiError::invalid_option(
                 "mode",
                 "short_side gives pictures of other aspects other shapes: ask for multipart/mixed",
             ));
@@ -221,7 +221,7 @@ impl Batch {
     }
 
     /// One NumPy file.
-    fn file(self, plan: &PreprocessPlan, ticket: Ticket) -> Result<Response, Error> {
+    fn file(self, plan: &PreprocessPlan, ticket: Ticket) -> Result<Response, ApiError> {
         let head = npy::head(plan.dtype.npy(), &self.shape(plan)?);
         let list = |items: Vec<String>| text(&items.join(","));
         let index = list(

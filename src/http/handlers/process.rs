@@ -9,7 +9,7 @@ use axum::{
 use super::{alone, several};
 use crate::{
     config::EnhancedFormat,
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
@@ -49,7 +49,7 @@ pub async fn process(
     id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ProcessRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let accepted = Accepted::any(&headers);
     let ImageRequest {
         images,
@@ -96,13 +96,13 @@ async fn masked(
     state: &AppState,
     plan: ProcessPlan,
     masks: Vec<ImageInput>,
-) -> Result<ProcessPlan, Error> {
+) -> Result<ProcessPlan, ApiError> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
         loaded.push(state.intake.load_at_once(mask, plan.lane).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
-    state.pipeline.masked(plan, bytes).await
+    Ok(state.pipeline.masked(plan, bytes).await?)
 }
 
 /// The format that an accepted type names.
@@ -120,9 +120,9 @@ fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
 }
 
 /// The one picture that there is.
-fn picture(result: &ProcessResult) -> Result<Response, Error> {
+fn picture(result: &ProcessResult) -> Result<Response, ApiError> {
     let [picture] = result.processed.as_slice() else {
-        return Err(Error::invalid_option(
+        return Err(ApiError::invalid_option(
             "operations",
             format!(
                 "they made {} pictures: ask for application/json to get them",

@@ -7,7 +7,7 @@ use axum::{
 };
 
 use crate::{
-    error::Error,
+    http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
@@ -47,7 +47,7 @@ pub async fn detect(
     id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     scan(&state, ScanKind::Detect, id, &headers, request).await
 }
 
@@ -70,7 +70,7 @@ pub async fn embed(
     id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     if request.options.kind == Some(EmbedKind::Image) {
         return encode(&state, id, &headers, request).await;
     }
@@ -96,7 +96,7 @@ pub async fn quality(
     id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     scan(&state, ScanKind::Quality, id, &headers, request).await
 }
 
@@ -106,7 +106,7 @@ async fn scan(
     id: RequestId,
     headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, Error> {
+) -> Result<Response, ApiError> {
     let ImageRequest {
         images,
         options,
@@ -149,7 +149,7 @@ async fn one(
     state: &AppState,
     image: Loaded,
     options: &ScanOptions,
-) -> Result<(ScanResult, Timings), Error> {
+) -> Result<(ScanResult, Timings), ApiError> {
     let options = options.for_image(image.source, image.source_url, image.url)?;
     let mut scan = state.pipeline.scan_stored(image.bytes, &options).await?;
     let timings = scan.timings.after_fetch(image.fetch_ms);

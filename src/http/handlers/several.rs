@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 
 use crate::{
     admission::Lane,
-    error::Error,
+    http::error::ApiError,
     http::{middleware::request_id::RequestId, respond::milliseconds},
     ingest::{
         intake::{Intake, Loaded},
@@ -71,9 +71,9 @@ pub async fn each<T, F>(
     images: Vec<ImageInput>,
     request_id: &RequestId,
     operation: impl Fn(Loaded) -> F,
-) -> Result<Answered<T>, Error>
+) -> Result<Answered<T>, ApiError>
 where
-    F: Future<Output = Result<(T, Timings), Error>>,
+    F: Future<Output = Result<(T, Timings), ApiError>>,
 {
     let alone = images.len() == 1;
     let operation = &operation;

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::{error::Error, http::AppState};
+use crate::{http::AppState, http::error::ApiError};
 
 /// The header by which a client makes its own deadline earlier, in milliseconds.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-timeout-ms");
@@ -25,16 +25,16 @@ pub async fn enforce(State(state): State<AppState>, request: Request, next: Next
     };
     match tokio::time::timeout(Duration::from_millis(limit_ms), next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Error::DeadlineExceeded { limit_ms }.into_response(),
+        Err(_) => ApiError::DeadlineExceeded { limit_ms }.into_response(),
     }
 }
 
-fn asked(headers: &HeaderMap) -> Result<Option<u64>, Error> {
+fn asked(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get(HEADER) else {
         return Ok(None);
     };
     let milliseconds = value.to_str().ok().and_then(|text| text.parse().ok());
     milliseconds.map(Some).ok_or_else(|| {
-        Error::invalid_option(HEADER.as_str(), "must be a whole number of milliseconds")
+        ApiError::invalid_option(HEADER.as_str(), "must be a whole number of milliseconds")
     })
 }

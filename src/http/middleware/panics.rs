@@ -4,7 +4,7 @@ use std::any::Any;
 
 use axum::response::{IntoResponse, Response};
 
-use crate::error::Error;
+use crate::http::error::ApiError;
 
 /// Turns a caught panic into an internal error.
 pub fn answer(payload: Box<dyn Any + Send + 'static>) -> Response {
@@ -13,5 +13,5 @@ pub fn answer(payload: Box<dyn Any + Send + 'static>) -> Response {
         .map(|text| (*text).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
-    Error::Internal(format!("a handler panicked: {message}")).into_response()
+    ApiError::Internal(format!("a handler panicked: {message}")).into_response()
 }

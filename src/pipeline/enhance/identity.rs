@@ -6,7 +6,7 @@ use image::RgbImage;
 
 use super::{Identity, IdentityCheck};
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::Timings,
@@ -26,7 +26,7 @@ impl Pipeline {
         after: &Arc<RgbImage>,
         check: &IdentityCheck,
         timings: &mut Timings,
-    ) -> Result<Identity, Error> {
+    ) -> Result<Identity, PipelineError> {
         let began = self.clock.monotonic();
         // Which face is the best one is decided before; after, it is the face in the same place.
         let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
@@ -78,7 +78,7 @@ impl Pipeline {
         picture: &Arc<P>,
         options: &DetectOptions,
         strict: bool,
-    ) -> Result<Vec<DetectedFace>, Error> {
+    ) -> Result<Vec<DetectedFace>, PipelineError> {
         let (detector, lane) = (&self.detector, &self.processing);
         let submitted = detector.submit_through(lane, picture, options).await;
         self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
@@ -93,9 +93,9 @@ impl Pipeline {
         picture: &RgbImage,
         face: &DetectedFace,
         strict: bool,
-    ) -> Result<Option<Embedding>, Error> {
+    ) -> Result<Option<Embedding>, PipelineError> {
         let points = face.landmarks.ok_or_else(|| {
-            Error::invalid_option(
+            PipelineError::invalid_option(
                 "identity",
                 format!(
                     "the detector {} gives no landmarks, so faces cannot be aligned and compared",

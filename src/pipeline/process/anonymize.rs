@@ -9,7 +9,7 @@ use super::{
     canvas::{around_all, owned},
 };
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{Pipeline, options::DetectOptions},
 };
 use facescan_imaging::{
@@ -46,13 +46,13 @@ impl Pipeline {
     /// Hides every face that the detector finds.
     ///
     /// # Errors
-    /// [`Error::AnonymizationFailed`] when faces are still found after all; a fault of ours.
+    /// [`PipelineError::AnonymizationFailed`] when faces are still found after all; a fault of ours.
     pub(super) async fn hide_faces(
         &self,
         pixels: RgbImage,
         hiding: &Hiding,
         plan: &ProcessPlan,
-    ) -> Result<Hidden, Error> {
+    ) -> Result<Hidden, PipelineError> {
         let mut hidden = Hidden {
             pixels,
             faces: 0,
@@ -91,7 +91,7 @@ impl Pipeline {
                 tokio::task::yield_now().await;
             }
         }
-        Err(Error::AnonymizationFailed {
+        Err(PipelineError::AnonymizationFailed {
             searches: MOST_SEARCHES,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use crate::{error::Error, pipeline::Pipeline};
+use crate::{pipeline::Pipeline, pipeline::error::PipelineError};
 use facescan_imaging::{
     blur::{Gaussian, blur_region},
     crop::{Region, crop, put},
@@ -125,7 +125,7 @@ impl Pipeline {
         region: Region,
         gaussian: &Gaussian,
         strict: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PipelineError> {
         let region = region.clipped(pixels.dimensions());
         if region.is_empty() {
             return Ok(());

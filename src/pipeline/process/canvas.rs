@@ -6,7 +6,7 @@ use image::RgbImage;
 
 use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport};
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::ImageInfo,
@@ -100,7 +100,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// Does one operation on every picture.
-    pub async fn take(&mut self, step: &Step) -> Result<(), Error> {
+    pub async fn take(&mut self, step: &Step) -> Result<(), PipelineError> {
         let mut report = StepReport {
             op: step.name(),
             ..StepReport::default()
@@ -144,7 +144,7 @@ impl<'a> Canvas<'a> {
                 faces,
             } => {
                 let gaussian = Gaussian::new(*kernel, *sigma)
-                    .ok_or_else(|| Error::invalid_option("operations", "gaussian_blur"))?;
+                    .ok_or_else(|| PipelineError::invalid_option("operations", "gaussian_blur"))?;
                 let mut found = 0;
                 for piece in &mut self.pictures {
                     let size = piece.pixels.dimensions();
@@ -219,7 +219,10 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    fn each(&mut self, change: impl FnMut(&mut Piece) -> Result<(), Error>) -> Result<(), Error> {
+    fn each(
+        &mut self,
+        change: impl FnMut(&mut Piece) -> Result<(), PipelineError>,
+    ) -> Result<(), PipelineError> {
         self.pictures.iter_mut().try_for_each(change)
     }
 
@@ -227,7 +230,7 @@ impl<'a> Canvas<'a> {
         &mut self,
         options: &crop::MaskCropOptions,
         report: &mut StepReport,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PipelineError> {
         let Some(mask) = self.plan.mask else {
             return Ok(());
         };
@@ -240,7 +243,7 @@ impl<'a> Canvas<'a> {
             let size = piece.pixels.dimensions();
             if size != mask.size {
                 let ((w, h), (mask_w, mask_h)) = (size, mask.size);
-                return Err(Error::invalid_option(
+                return Err(PipelineError::invalid_option(
                     "mask",
                     format!("the masks are {mask_w}×{mask_h}, and the picture is {w}×{h}"),
                 ));
@@ -253,7 +256,11 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    async fn cut_faces(&mut self, margin: f32, report: &mut StepReport) -> Result<(), Error> {
+    async fn cut_faces(
+        &mut self,
+        margin: f32,
+        report: &mut StepReport,
+    ) -> Result<(), PipelineError> {
         let mut cut = Vec::new();
         let mut pixels = 0;
         for piece in &mut self.pictures {
@@ -272,7 +279,7 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    async fn resize(&mut self, step: &Step) -> Result<(), Error> {
+    async fn resize(&mut self, step: &Step) -> Result<(), PipelineError> {
         let Step::Resize {
             width,
             height,
@@ -323,7 +330,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// The result, encoded.
-    pub fn finish(self) -> Result<ProcessResult, Error> {
+    pub fn finish(self) -> Result<ProcessResult, PipelineError> {
         let (plan, floats) = (self.plan, self.floats);
         let processed = self.pictures.into_iter().map(|piece| {
             let (width, height) = piece.pixels.dimensions();
@@ -355,7 +362,7 @@ impl<'a> Canvas<'a> {
         });
         Ok(ProcessResult {
             image: self.info,
-            processed: processed.collect::<Result<_, Error>>()?,
+            processed: processed.collect::<Result<_, PipelineError>>()?,
             steps: self.steps,
             timings_ms: None,
         })
@@ -368,8 +375,8 @@ fn follow(side: u32, with: u32, to: u32) -> u32 {
     (scaled.round() as u32).max(1)
 }
 
-fn outside(step: &str, (width, height): (u32, u32)) -> Error {
-    Error::invalid_option(
+fn outside(step: &str, (width, height): (u32, u32)) -> PipelineError {
+    PipelineError::invalid_option(
         "operations",
         format!("{step}: the box lies outside of the picture, which is {width}×{height}"),
     )
@@ -416,7 +423,7 @@ async fn faces_of(
     pipeline: &Pipeline,
     plan: &ProcessPlan,
     piece: &mut Piece,
-) -> Result<Vec<DetectedFace>, Error> {
+) -> Result<Vec<DetectedFace>, PipelineError> {
     let pixels = Arc::new(std::mem::take(&mut piece.pixels));
     let faces = pipeline.faces_in(&pixels, plan, &plan.detect).await;
     piece.pixels = owned(pixels);
@@ -430,7 +437,7 @@ impl Pipeline {
         picture: &Arc<P>,
         plan: &ProcessPlan,
         detect: &DetectOptions,
-    ) -> Result<Vec<DetectedFace>, Error> {
+    ) -> Result<Vec<DetectedFace>, PipelineError> {
         let submitted = self
             .detector
             .submit_through(&self.processing, picture, detect)
@@ -446,13 +453,12 @@ impl Pipeline {
 
 impl ProcessPlan {
     /// Bounds what one image becomes, in pixels.
-    fn check_pixels(&self, pixels: u64) -> Result<(), Error> {
+    fn check_pixels(&self, pixels: u64) -> Result<(), PipelineError> {
         if pixels <= self.max_pixels {
             return Ok(());
         }
-        Err(Error::ImageTooLarge(format!(
-            "the operations make pictures of more than {} pixels in all; make them smaller or fewer",
-            self.max_pixels
-        )))
+        Err(PipelineError::TooManyPixels {
+            limit: self.max_pixels,
+        })
     }
 }

@@ -6,7 +6,7 @@ use image::RgbImage;
 
 use super::canvas::owned;
 use crate::{
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{Pipeline, preprocess::Filling},
 };
 use facescan_imaging::{
@@ -25,7 +25,7 @@ impl Pipeline {
         pixels: &mut RgbImage,
         fitting: &Preprocess,
         strict: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PipelineError> {
         let size = pixels.dimensions();
         let placed = fitting.placement(size);
         if placed == Placement::stretch(size) {
@@ -46,7 +46,9 @@ impl Pipeline {
                 let samples = done.answer.into_iter();
                 let samples = samples.map(|level| level.round_ties_even() as u8).collect();
                 *pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
-                    Error::Internal(format!("a resize gave no {width} × {height} pixels"))
+                    PipelineError::UnexpectedOutput(format!(
+                        "a resize gave no {width} × {height} pixels"
+                    ))
                 })?;
                 return self.check_rows(strict, Operation::ImageProcessing, done.fallback);
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::error::Error;
+use crate::pipeline::error::PipelineError;
 use facescan_imaging::{
     blur::Gaussian,
     crop::{Bounds, MaskCropOptions},
@@ -150,11 +150,11 @@ fn a_fifth() -> f32 {
     0.2
 }
 
-fn check(holds: bool, step: &str, detail: &str) -> Result<(), Error> {
+fn check(holds: bool, step: &str, detail: &str) -> Result<(), PipelineError> {
     if holds {
         Ok(())
     } else {
-        Err(Error::invalid_option(
+        Err(PipelineError::invalid_option(
             "operations",
             format!("{step}: {detail}"),
         ))
@@ -164,8 +164,8 @@ fn check(holds: bool, step: &str, detail: &str) -> Result<(), Error> {
 /// Checks the whole list. `masks` is how many masks came with it, `most_side` the longest side that a picture may have.
 ///
 /// # Errors
-/// [`Error::InvalidOption`] naming the operation.
-pub fn check_all(steps: &[Step], masks: usize, most_side: u32) -> Result<(), Error> {
+/// [`PipelineError::InvalidOption`] naming the operation.
+pub fn check_all(steps: &[Step], masks: usize, most_side: u32) -> Result<(), PipelineError> {
     check(
         (1..=MOST_STEPS).contains(&steps.len()),
         "the list",
@@ -208,7 +208,7 @@ impl Step {
         }
     }
 
-    fn check(&self, masks: usize, most_side: u32) -> Result<(), Error> {
+    fn check(&self, masks: usize, most_side: u32) -> Result<(), PipelineError> {
         let name = self.name();
         let share = |value: f32| (0.0..=10.0).contains(&value);
         let is_box = |&[x1, y1, x2, y2]: &[u32; 4]| x1 < x2 && y1 < y2;

@@ -18,7 +18,7 @@ use futures::future::join_all;
 use super::material::{Item, Material};
 use crate::{
     app::App,
-    error::Error,
+    pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
         encode::Encoder,
@@ -50,7 +50,7 @@ impl Work {
     ///
     /// # Errors
     /// When the settings' options are refused.
-    pub fn new(app: &App, operation: Operation) -> Result<Self, Error> {
+    pub fn new(app: &App, operation: Operation) -> Result<Self, PipelineError> {
         let thresholds = &app.pipeline.detector.spec.thresholds;
         let scan = |kind, aligned| {
             let asked = ScanRequest {
@@ -93,11 +93,11 @@ impl Work {
         &self,
         pipeline: &Pipeline,
         items: impl IntoIterator<Item = &Item>,
-    ) -> Vec<Result<(), Error>> {
+    ) -> Vec<Result<(), PipelineError>> {
         join_all(items.into_iter().map(|item| self.one(pipeline, item))).await
     }
 
-    async fn one(&self, pipeline: &Pipeline, item: &Item) -> Result<(), Error> {
+    async fn one(&self, pipeline: &Pipeline, item: &Item) -> Result<(), PipelineError> {
         match self {
             Self::Detect(options) => detect(pipeline, item, options).await,
             Self::Embed => embed(pipeline, item).await,
@@ -124,7 +124,11 @@ impl Work {
     }
 }
 
-async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanOptions) -> Result<(), Error> {
+async fn detect(
+    pipeline: &Pipeline,
+    item: &Item,
+    options: &ScanOptions,
+) -> Result<(), PipelineError> {
     let (detector, picture) = (pipeline.detector.clone(), Arc::clone(&item.pixels));
     let asked = options.detect.clone();
     let submit = move || detector.submit(&picture, &asked);
@@ -136,18 +140,24 @@ async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanOptions) -> Resu
     pipeline.pool.run(Stage::Finish, faces).await?.map(drop)
 }
 
-async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), Error> {
+async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), PipelineError> {
     let (embedder, crop) = (pipeline.embedder.clone(), Arc::clone(&item.pixels));
     let submit = move || embedder.submit(&crop, true);
     let pending = pipeline.pool.run(Stage::Finish, submit).await?;
     let embeddings = pipeline.embedder.finish(vec![pending]).await?;
     match embeddings.rows.first() {
         Some(Some(_)) => Ok(()),
-        _ => Err(Error::Internal("the vector has no direction".to_owned())),
+        _ => Err(PipelineError::UnexpectedOutput(
+            "the vector has no direction".to_owned(),
+        )),
     }
 }
 
-async fn process(pipeline: &Pipeline, item: &Item, options: &ScanOptions) -> Result<(), Error> {
+async fn process(
+    pipeline: &Pipeline,
+    item: &Item,
+    options: &ScanOptions,
+) -> Result<(), PipelineError> {
     let work = pipeline
         .detector
         .letterboxing(&item.pixels, options.detect.det_size);

@@ -14,7 +14,7 @@ use crate::{
         },
         load::process::Processes,
     },
-    error::Error,
+    pipeline::{answer::ErrorEntry, error::PipelineError},
 };
 use facescan_inference::{device::OperationReport, operation::Operation};
 
@@ -129,13 +129,14 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn add(&mut self, outcome: Result<(), Error>) {
+    fn add(&mut self, outcome: Result<(), PipelineError>) {
         self.items += 1;
         if let Err(error) = outcome {
-            let of_a_kind = self.errors.entry(error.kind().code);
+            let error = ErrorEntry::in_full(error);
+            let of_a_kind = self.errors.entry(error.code);
             let failed = of_a_kind.or_insert_with(|| Failed {
                 count: 0,
-                first: error.to_string(),
+                first: error.detail,
             });
             failed.count += 1;
         }

@@ -1,0 +1,250 @@
+//! Errors of the HTTP API, and the one table from an error to its status, code and title.
+
+use facescan_imaging::{decode::DecodeError, encode::EncodeError};
+use facescan_inference::pool::PoolError;
+use facescan_store::StoreError;
+use thiserror::Error;
+
+use crate::{
+    admission::Full,
+    ingest::{error::IngestError, fetch::FetchError},
+    pipeline::{
+        answer::ErrorEntry,
+        error::{InvalidOption, PipelineError, shortened},
+    },
+};
+
+/// Why a request, or one image of it, got no result.
+#[derive(Debug, Error)]
+pub enum ApiError {
+    /// An image got no result.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// The body is not what its content type says.
+    #[error("the body could not be read: {0}")]
+    InvalidBody(String),
+    /// The request holds no image.
+    #[error("the request holds no image: {0}")]
+    MissingImage(&'static str),
+    /// The content type of the request is not accepted.
+    #[error("{0}")]
+    UnsupportedMediaType(String),
+    /// The request body is over the limit.
+    #[error("the body is larger than {limit} bytes; send fewer or smaller images")]
+    BodyTooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// More images than one request may hold.
+    #[error("the request holds more than {limit} images; send them in several requests")]
+    TooManyImages {
+        /// The limit.
+        limit: usize,
+    },
+    /// The address is there, for another method.
+    #[error("this address does not take that method; see /docs")]
+    MethodNotAllowed,
+    /// There is nothing at this address, or it was erased.
+    #[error("{0}")]
+    NotFound(String),
+    /// The server has as much work as it takes.
+    #[error("{0}; try again after the time in retry-after")]
+    Overloaded(Full),
+    /// The request took longer than it may.
+    #[error("the request took longer than {limit_ms} ms")]
+    DeadlineExceeded {
+        /// The limit in milliseconds.
+        limit_ms: u64,
+    },
+    /// An answer cannot be serialised, or a handler panicked.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// What the table says of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorKind {
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code that clients match on.
+    pub code: &'static str,
+    /// A short title of the kind.
+    pub title: &'static str,
+}
+
+const fn kind(status: u16, code: &'static str, title: &'static str) -> ErrorKind {
+    ErrorKind {
+        status,
+        code,
+        title,
+    }
+}
+
+/// The one table of statuses, codes and titles. Codes are never renamed.
+mod table {
+    use super::{ErrorKind, kind};
+
+    pub const INVALID_OPTION: ErrorKind = kind(422, "invalid_option", "invalid option");
+    pub const INVALID_BODY: ErrorKind = kind(400, "invalid_body", "unreadable body");
+    pub const MISSING_IMAGE: ErrorKind = kind(400, "missing_image", "no image");
+    pub const UNSUPPORTED_MEDIA_TYPE: ErrorKind =
+        kind(415, "unsupported_media_type", "unsupported media type");
+    pub const IMAGE_UNSUPPORTED: ErrorKind = kind(415, "image_unsupported", "unsupported image");
+    pub const IMAGE_CORRUPT: ErrorKind = kind(422, "image_corrupt", "corrupt image");
+    pub const IMAGE_TRUNCATED: ErrorKind = kind(422, "image_truncated", "truncated image");
+    pub const IMAGE_TOO_LARGE: ErrorKind = kind(413, "image_too_large", "image too large");
+    pub const BODY_TOO_LARGE: ErrorKind = kind(413, "body_too_large", "body too large");
+    pub const TOO_MANY_IMAGES: ErrorKind = kind(413, "too_many_images", "too many images");
+    pub const URL_FORBIDDEN: ErrorKind = kind(403, "url_forbidden", "url not allowed");
+    pub const URL_FAILED: ErrorKind = kind(422, "url_failed", "url not fetched");
+    pub const METHOD_NOT_ALLOWED: ErrorKind = kind(405, "method_not_allowed", "method not allowed");
+    pub const NOT_FOUND: ErrorKind = kind(404, "not_found", "not found");
+    pub const OVERLOADED: ErrorKind = kind(429, "overloaded", "overloaded");
+    pub const DEADLINE_EXCEEDED: ErrorKind = kind(504, "deadline_exceeded", "deadline exceeded");
+    pub const DEVICE_UNAVAILABLE: ErrorKind = kind(503, "device_unavailable", "device unavailable");
+    pub const ANONYMIZATION_FAILED: ErrorKind =
+        kind(422, "anonymization_failed", "faces are still found");
+    pub const STORE_UNAVAILABLE: ErrorKind = kind(503, "store_unavailable", "database unavailable");
+    pub const INTERNAL: ErrorKind = kind(500, "internal", "internal error");
+}
+
+impl ApiError {
+    /// An option that is out of range or malformed.
+    pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
+        InvalidOption::new(option, detail).into()
+    }
+
+    /// A body that cannot be read.
+    pub fn invalid_body(detail: impl Into<String>) -> Self {
+        Self::InvalidBody(shortened(detail.into()))
+    }
+
+    /// The status, the code and the title.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Pipeline(error) => kind_of_pipeline(error),
+            Self::InvalidBody(_) => table::INVALID_BODY,
+            Self::MissingImage(_) => table::MISSING_IMAGE,
+            Self::UnsupportedMediaType(_) => table::UNSUPPORTED_MEDIA_TYPE,
+            Self::BodyTooLarge { .. } => table::BODY_TOO_LARGE,
+            Self::TooManyImages { .. } => table::TOO_MANY_IMAGES,
+            Self::MethodNotAllowed => table::METHOD_NOT_ALLOWED,
+            Self::NotFound(_) => table::NOT_FOUND,
+            Self::Overloaded(_) => table::OVERLOADED,
+            Self::DeadlineExceeded { .. } => table::DEADLINE_EXCEEDED,
+            Self::Internal(_) => table::INTERNAL,
+        }
+    }
+
+    /// The text that clients see. What a 5xx says of the server's inside stays in the log.
+    pub fn public_detail(&self) -> String {
+        match self.kind() {
+            table::INTERNAL => {
+                "something failed on the server; its log has the request id".to_owned()
+            }
+            table::STORE_UNAVAILABLE => {
+                "the database cannot be used now; try again later, or send store=false".to_owned()
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
+fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
+    match error {
+        PipelineError::InvalidOption(_) => table::INVALID_OPTION,
+        PipelineError::Ingest(error) => kind_of_ingest(error),
+        PipelineError::Decode(DecodeError::UnsupportedMedia { .. }) => {
+            table::UNSUPPORTED_MEDIA_TYPE
+        }
+        PipelineError::Decode(DecodeError::Unsupported { .. }) => table::IMAGE_UNSUPPORTED,
+        PipelineError::Decode(DecodeError::Corrupt { .. }) => table::IMAGE_CORRUPT,
+        PipelineError::Decode(DecodeError::Truncated { .. }) => table::IMAGE_TRUNCATED,
+        PipelineError::Decode(DecodeError::TooLarge { .. })
+        | PipelineError::TooManyPixels { .. }
+        | PipelineError::AnswerTooLarge { .. } => table::IMAGE_TOO_LARGE,
+        PipelineError::Encode(EncodeError::Size { .. } | EncodeError::Pixels { .. }) => {
+            table::INVALID_OPTION
+        }
+        PipelineError::DeviceUnavailable { .. } => table::DEVICE_UNAVAILABLE,
+        PipelineError::AnonymizationFailed { .. } => table::ANONYMIZATION_FAILED,
+        PipelineError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
+        PipelineError::Encode(EncodeError::Encoder { .. })
+        | PipelineError::Engine(_)
+        | PipelineError::Head(_)
+        | PipelineError::Pool(_)
+        | PipelineError::Store(_)
+        | PipelineError::Serialize(_)
+        | PipelineError::UnexpectedOutput(_)
+        | PipelineError::NotASha256(_) => table::INTERNAL,
+    }
+}
+
+fn kind_of_ingest(error: &IngestError) -> ErrorKind {
+    match error {
+        IngestError::TwoSources | IngestError::NotBase64(_) | IngestError::NotBase64Url => {
+            table::INVALID_BODY
+        }
+        IngestError::NoSource => table::MISSING_IMAGE,
+        IngestError::Full(_) => table::OVERLOADED,
+        IngestError::Fetch(FetchError::Refused(_)) => table::URL_FORBIDDEN,
+        IngestError::Fetch(FetchError::TooLarge { .. }) => table::IMAGE_TOO_LARGE,
+        IngestError::Fetch(
+            FetchError::NotAUrl
+            | FetchError::Unreachable
+            | FetchError::Untrusted
+            | FetchError::TimedOut { .. }
+            | FetchError::Status(_)
+            | FetchError::BadRedirect
+            | FetchError::TooManyRedirects { .. }
+            | FetchError::Encoded
+            | FetchError::BrokeOff,
+        ) => table::URL_FAILED,
+    }
+}
+
+impl ErrorEntry {
+    /// An error with its whole text, for callers of the library and of the command line.
+    pub fn in_full(error: impl Into<ApiError>) -> Self {
+        let error = error.into();
+        Self {
+            code: error.kind().code,
+            detail: error.to_string(),
+        }
+    }
+}
+
+impl From<&ApiError> for ErrorEntry {
+    fn from(error: &ApiError) -> Self {
+        Self {
+            code: error.kind().code,
+            detail: error.public_detail(),
+        }
+    }
+}
+
+impl From<Full> for ApiError {
+    fn from(full: Full) -> Self {
+        Self::Overloaded(full)
+    }
+}
+
+/// Goes through the pipeline's error, so that each has one place in the table.
+macro_rules! through_pipeline {
+    ($($source:ty),*) => {
+        $(impl From<$source> for ApiError {
+            fn from(error: $source) -> Self {
+                Self::Pipeline(error.into())
+            }
+        })*
+    };
+}
+
+through_pipeline!(
+    InvalidOption,
+    IngestError,
+    DecodeError,
+    EncodeError,
+    PoolError,
+    StoreError
+);

@@ -1,0 +1,132 @@
+//! Why an image got no result.
+
+use facescan_imaging::{decode::DecodeError, encode::EncodeError};
+use facescan_inference::{engine::EngineError, pool::PoolError};
+use facescan_store::StoreError;
+use thiserror::Error;
+
+use super::heads::HeadError;
+use crate::ingest::error::IngestError;
+
+/// An option is unknown, malformed or out of range.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("option `{option}`: {detail}")]
+pub struct InvalidOption {
+    /// The option's name.
+    pub option: String,
+    /// What is allowed.
+    pub detail: String,
+}
+
+/// Why an image got no result.
+#[derive(Debug, Error)]
+pub enum PipelineError {
+    /// An option does not fit the image, the models or the settings.
+    #[error(transparent)]
+    InvalidOption(#[from] InvalidOption),
+    /// The bytes cannot be had.
+    #[error(transparent)]
+    Ingest(#[from] IngestError),
+    /// The bytes are not an image that can be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The result cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The operations make more pixels than one image may become.
+    #[error(
+        "the operations make images of more than {limit} pixels in all; make them smaller or fewer"
+    )]
+    TooManyPixels {
+        /// The limit in pixels.
+        limit: u64,
+    },
+    /// The images of an answer take more memory than one answer may.
+    #[error("the answer would take more than {limit} bytes; ask for smaller images, or send fewer")]
+    AnswerTooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// `strict_device` was asked for, and the operation would run elsewhere.
+    #[error("{operation} cannot run on {requested}: {reason}")]
+    DeviceUnavailable {
+        /// The operation's name.
+        operation: &'static str,
+        /// The device that the settings ask for.
+        requested: String,
+        /// Why it is not used.
+        reason: String,
+    },
+    /// Faces are still found in an image that was to have none.
+    #[error(
+        "faces are still found after {searches} searches; send a higher min_score, or method fill with a larger margin"
+    )]
+    AnonymizationFailed {
+        /// How often faces were looked for.
+        searches: u32,
+    },
+    /// A model could not be run.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The output of a detector cannot be read.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// A job of the CPU pool gave no result.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A result cannot be written as JSON.
+    #[error("a result cannot be written as json")]
+    Serialize(#[from] serde_json::Error),
+    /// A model or a graph gave another output than its registry entry says.
+    #[error("{0}")]
+    UnexpectedOutput(String),
+    /// A sha256 of the registry is not 64 hexadecimal digits.
+    #[error("{0} is not a sha256")]
+    NotASha256(String),
+}
+
+impl PipelineError {
+    /// An option that is out of range or malformed.
+    pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
+        InvalidOption::new(option, detail).into()
+    }
+}
+
+impl InvalidOption {
+    /// Names the option and what it allows.
+    pub fn new(option: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            option: shortened(option.into()),
+            detail: shortened(detail.into()),
+        }
+    }
+}
+
+/// Bounds text that quotes what a caller sent.
+pub fn shortened(mut text: String) -> String {
+    const LONGEST: usize = 500;
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_caller_is_bounded() {
+        let text = InvalidOption::new("preset", "é".repeat(1_000_000)).to_string();
+        assert!(
+            text.len() < 600 && text.ends_with('…'),
+            "{} bytes",
+            text.len()
+        );
+    }
+}
