@@ -1,4 +1,4 @@
-//! Making places in a picture unreadable: Gaussian blur, blocks of one colour, and a fill.
+//! Making places in an image unreadable: Gaussian blur, blocks of one colour, and a fill.
 
 use image::RgbImage;
 use multiversion::multiversion;
@@ -53,20 +53,20 @@ impl Gaussian {
     }
 }
 
-/// The picture blurred to within one level of OpenCV's `GaussianBlur` with `BORDER_REFLECT_101`.
-pub fn gaussian_blur(picture: &RgbImage, gaussian: &Gaussian) -> RgbImage {
-    let mut blurred = picture.clone();
-    blur_region(&mut blurred, Region::whole(picture.dimensions()), gaussian);
+/// The image blurred to within one level of OpenCV's `GaussianBlur` with `BORDER_REFLECT_101`.
+pub fn gaussian_blur(image: &RgbImage, gaussian: &Gaussian) -> RgbImage {
+    let mut blurred = image.clone();
+    blur_region(&mut blurred, Region::whole(image.dimensions()), gaussian);
     blurred
 }
 
 /// Blurs the pixels of `region` as [`gaussian_blur`] does; pixels beyond it count, as they are, and do not change.
 ///
 /// The cost is that of the region and the rows and columns that the kernel reaches around it.
-pub fn blur_region(picture: &mut RgbImage, region: Region, gaussian: &Gaussian) {
-    let region = region.clipped(picture.dimensions());
+pub fn blur_region(image: &mut RgbImage, region: Region, gaussian: &Gaussian) {
+    let region = region.clipped(image.dimensions());
     if !region.is_empty() {
-        Blur::new(region, gaussian).run(picture);
+        Blur::new(region, gaussian).run(image);
     }
 }
 
@@ -75,7 +75,7 @@ type Tap = (usize, f32);
 
 /// A blur under way: rows are blurred along themselves as they are reached, and as many as the kernel weighs are held.
 struct Blur {
-    /// Not empty, and inside the picture.
+    /// Not empty, and inside the image.
     region: Region,
     reach: u32,
     weights: Vec<f32>,
@@ -102,9 +102,9 @@ impl Blur {
         }
     }
 
-    fn run(mut self, picture: &mut RgbImage) {
+    fn run(mut self, image: &mut RgbImage) {
         let (Region { y1, y2, .. }, reach) = (self.region, self.reach);
-        let height = picture.height();
+        let height = image.height();
         let along: Vec<Tap> = (0..)
             .step_by(CHANNELS)
             .zip(self.weights.iter().copied())
@@ -114,7 +114,7 @@ impl Blur {
         for y in y1..y2 {
             // No row that is still to be read has been written: they are `reach` below.
             while next < height.min(y + reach + 1) {
-                self.read(picture, next);
+                self.read(image, next);
                 let at = self.place(next as usize);
                 let row = &mut self.held[at..at + self.levels.len() * BLOCK];
                 blur_row(&self.line, &along, row);
@@ -123,7 +123,7 @@ impl Blur {
             down.clear();
             let above = i64::from(y) - i64::from(reach);
             // Reflection leads to rows that are held: it is nearer to `y` than what it stands for, unless the
-            // picture is lower than the kernel, and then all of it is held.
+            // image is lower than the kernel, and then all of it is held.
             down.extend((above..).zip(&self.weights).map(|(row, &weight)| {
                 let row = reflect(row, height);
                 (self.place(row), weight)
@@ -134,7 +134,7 @@ impl Blur {
                 y2: y + 1,
                 ..self.region
             };
-            for row in rows_mut(picture, line) {
+            for row in rows_mut(image, line) {
                 row.copy_from_slice(&self.levels.as_flattened()[..row.len()]);
             }
         }
@@ -145,15 +145,15 @@ impl Blur {
         y % self.weights.len() * self.levels.len() * BLOCK
     }
 
-    /// Reads row `y` of the picture into the line, reflected where it ends.
-    fn read(&mut self, picture: &RgbImage, y: u32) {
-        let width = picture.width();
+    /// Reads row `y` of the image into the line, reflected where it ends.
+    fn read(&mut self, image: &RgbImage, y: u32) {
+        let width = image.width();
         let stride = width as usize * CHANNELS;
-        let row = &picture.as_raw()[y as usize * stride..][..stride];
+        let row = &image.as_raw()[y as usize * stride..][..stride];
         let inside = self.region.x1.saturating_sub(self.reach)
             ..self.region.x2.saturating_add(self.reach).min(width);
         let first = i64::from(self.region.x1) - i64::from(self.reach);
-        // How many pixels of the line are before the picture, and how many before or inside it.
+        // How many pixels of the line are before the image, and how many before or inside it.
         let before = (i64::from(inside.start) - first) as usize;
         let until = before + inside.len();
         let samples = &row[inside.start as usize * CHANNELS..inside.end as usize * CHANNELS];
@@ -212,8 +212,8 @@ fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
 
 /// Divides the longer side of `region` into `blocks` blocks and the other into as many of about their length, and
 /// fills each with its mean colour. There are never more blocks than pixels, and never fewer than one.
-pub fn pixelate(picture: &mut RgbImage, region: Region, blocks: u32) {
-    let region = region.clipped(picture.dimensions());
+pub fn pixelate(image: &mut RgbImage, region: Region, blocks: u32) {
+    let region = region.clipped(image.dimensions());
     if region.is_empty() {
         return;
     }
@@ -235,16 +235,16 @@ pub fn pixelate(picture: &mut RgbImage, region: Region, blocks: u32) {
                 x2: columns[1],
                 y2: rows[1],
             };
-            let colour = mean(picture, block);
-            fill(picture, block, colour);
+            let colour = mean(image, block);
+            fill(image, block, colour);
         }
     }
 }
 
-/// The mean colour of a region that has pixels and lies inside the picture, rounded to the nearest.
-fn mean(picture: &RgbImage, region: Region) -> [u8; 3] {
+/// The mean colour of a region that has pixels and lies inside the image, rounded to the nearest.
+fn mean(image: &RgbImage, region: Region) -> [u8; 3] {
     let mut sums = [0u64; CHANNELS];
-    for row in rows(picture, region) {
+    for row in rows(image, region) {
         for pixel in row.as_chunks::<CHANNELS>().0 {
             for (sum, sample) in sums.iter_mut().zip(pixel) {
                 *sum += u64::from(*sample);
@@ -256,9 +256,9 @@ fn mean(picture: &RgbImage, region: Region) -> [u8; 3] {
 }
 
 /// Fills `region` with `colour`, red, green and blue.
-pub fn fill(picture: &mut RgbImage, region: Region, colour: [u8; 3]) {
-    let region = region.clipped(picture.dimensions());
-    for row in rows_mut(picture, region) {
+pub fn fill(image: &mut RgbImage, region: Region, colour: [u8; 3]) {
+    let region = region.clipped(image.dimensions());
+    for row in rows_mut(image, region) {
         row.as_chunks_mut().0.fill(colour);
     }
 }

@@ -1,4 +1,4 @@
-//! Rectangles cut out of pictures: the crop around masks, a box with a margin, and the size that a crop is brought to.
+//! Rectangles cut out of images: the crop around masks, a box with a margin, and the size that a crop is brought to.
 
 mod mask;
 mod region;
@@ -16,10 +16,10 @@ pub fn padded(frame: (u32, u32), region: Region, margin: f32) -> Region {
     Region::from([x.padded(margin, frame.0).0, y.padded(margin, frame.1).0])
 }
 
-/// The pixels of `region`; of the part that is inside the picture.
-pub fn crop(picture: &RgbImage, region: Region) -> RgbImage {
-    let region = region.clipped(picture.dimensions());
-    let rows: Vec<&[u8]> = rows(picture, region).collect();
+/// The pixels of `region`; of the part that is inside the image.
+pub fn crop(image: &RgbImage, region: Region) -> RgbImage {
+    let region = region.clipped(image.dimensions());
+    let rows: Vec<&[u8]> = rows(image, region).collect();
     RgbImage::from_raw(region.width(), region.height(), rows.concat()).unwrap_or_default()
 }
 

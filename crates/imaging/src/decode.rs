@@ -4,7 +4,7 @@
 //! allocated. Alpha is composited on a stated colour and the EXIF orientation is applied once.
 //!
 //! **What counts as truncated.** A file that ends before its pixels do is [`DecodeError::Truncated`]; no format
-//! gives a half-grey picture. A file whose pixels are complete is decoded even when its end mark is missing or
+//! gives a half-grey image. A file whose pixels are complete is decoded even when its end mark is missing or
 //! garbage follows it. A file that has its end mark and damage before it is [`DecodeError::Corrupt`].
 
 mod bmp;
@@ -34,15 +34,15 @@ use super::memory::PixelMemory;
 /// How to decode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DecodeOptions {
-    /// What the picture may cost.
+    /// What the image may cost.
     pub limits: Limits,
     /// The RGB colour that shows through transparent pixels.
     pub background: [u8; 3],
 }
 
-/// A decoded picture.
+/// A decoded image.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct Decoded {
     /// The upright pixels, 8-bit RGB.
     pub pixels: RgbImage,
     /// The format of the file.
@@ -51,17 +51,17 @@ pub struct Picture {
     pub orientation: u8,
 }
 
-/// Why a file gives no picture.
+/// Why a file gives no image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Not a format that is decoded.
     #[error("{}; send jpeg, png, webp, gif, bmp or tiff", not_decoded(.format))]
     UnsupportedMedia {
-        /// The format's name; `None` for bytes of no known picture format.
+        /// The format's name; `None` for bytes of no known image format.
         format: Option<&'static str>,
     },
     /// A supported format in a variant that is not.
-    #[error("this {format} variant is not supported: {detail}; convert the picture first")]
+    #[error("this {format} variant is not supported: {detail}; convert the image first")]
     Unsupported {
         /// The format.
         format: Format,
@@ -82,22 +82,22 @@ pub enum DecodeError {
         /// The format.
         format: Format,
     },
-    /// The picture is over a limit.
-    #[error("the picture has {found} {limit}, at most {max} are allowed")]
+    /// The image is over a limit.
+    #[error("the image has {found} {limit}, at most {max} are allowed")]
     TooLarge {
         /// The limit.
         limit: LimitKind,
         /// Its value.
         max: u64,
-        /// What the picture has.
+        /// What the image has.
         found: u64,
     },
 }
 
 fn not_decoded(format: &Option<&str>) -> String {
     match format {
-        Some(name) => format!("{name} pictures are not supported"),
-        None => "the bytes are of no known picture format".to_owned(),
+        Some(name) => format!("{name} images are not supported"),
+        None => "the bytes are of no known image format".to_owned(),
     }
 }
 
@@ -166,11 +166,11 @@ fn ends_early(error: &ImageError) -> bool {
 /// # Errors
 /// See [`DecodeError`]. No input panics, and none allocates beyond a small multiple of
 /// [`Limits::decode_bytes`].
-pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Picture, DecodeError> {
+pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Decoded, DecodeError> {
     decode_within(bytes, options, &PixelMemory::new(0))
 }
 
-/// The same into memory that a picture before it had, where the format's decoder can.
+/// The same into memory that an image before it had, where the format's decoder can.
 ///
 /// # Errors
 /// As [`decode`].
@@ -178,7 +178,7 @@ pub fn decode_within(
     bytes: &[u8],
     options: &DecodeOptions,
     memory: &PixelMemory,
-) -> Result<Picture, DecodeError> {
+) -> Result<Decoded, DecodeError> {
     options.limits.check_bytes(bytes.len() as u64)?;
     let format = match sniff(bytes) {
         Sniffed::Accepted(format) => format,
@@ -189,7 +189,7 @@ pub fn decode_within(
             return Err(DecodeError::UnsupportedMedia { format: None });
         }
     };
-    // The decoders are meant not to panic. One that does must cost its own picture only.
+    // The decoders are meant not to panic. One that does must cost its own image only.
     let decoded = catch_unwind(AssertUnwindSafe(|| match format {
         Format::Jpeg => jpeg::decode(bytes, options, memory),
         Format::Png => png::decode(bytes, options),
@@ -207,7 +207,7 @@ pub fn decode_within(
             "it holds data that no decoder expects",
         ))
     })?;
-    Ok(Picture {
+    Ok(Decoded {
         pixels: orientation::upright(pixels, orientation),
         format,
         orientation,

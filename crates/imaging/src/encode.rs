@@ -24,11 +24,11 @@ pub enum OutputFormat {
     Avif,
 }
 
-/// The quality of AVIF pictures, of 100. The photograph t1.jpg has 39.5 dB at 80 and 45.8 at 95.
+/// The quality of AVIF images, of 100. The photograph t1.jpg has 39.5 dB at 80 and 45.8 at 95.
 pub const AVIF_QUALITY: u8 = 85;
 /// The encoder's fastest way, of 1 to 10: the slower ones take seconds for a photograph.
 const AVIF_SPEED: u8 = 10;
-/// The most pixels of an AVIF picture, which are those of 4K: its encoder takes a second for each of them in a million and
+/// The most pixels of an AVIF image, which are those of 4K: its encoder takes a second for each of them in a million and
 /// cannot be stopped.
 const AVIF_MOST_PIXELS: u64 = 1 << 23;
 
@@ -60,7 +60,7 @@ impl OutputFormat {
     }
 
     /// What a pixel of the answer is charged with beyond its bytes, so that an answer of 256 MiB has no more AVIF pixels
-    /// than one picture may have: they take a second each million, which nothing can stop.
+    /// than one image may have: they take a second each million, which nothing can stop.
     pub fn surcharge(self) -> u64 {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => 0,
@@ -68,7 +68,7 @@ impl OutputFormat {
         }
     }
 
-    /// The most pixels of a picture that is written.
+    /// The most pixels of an image that is written.
     fn most_pixels(self) -> u64 {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => u64::MAX,
@@ -77,24 +77,24 @@ impl OutputFormat {
     }
 }
 
-/// Why a picture could not be encoded.
+/// Why an image could not be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// The picture has no pixels, or a side that the format cannot state.
+    /// The image has no pixels, or a side that the format cannot state.
     #[error(
-        "{format} holds pictures of 1 to {longest_side} pixels a side, not {width}x{height}; choose another format"
+        "{format} holds images of 1 to {longest_side} pixels a side, not {width}x{height}; choose another format"
     )]
     Size {
         /// The format.
         format: &'static str,
         /// The longest side that it can state.
         longest_side: u32,
-        /// The picture's width.
+        /// The image's width.
         width: u32,
-        /// The picture's height.
+        /// The image's height.
         height: u32,
     },
-    /// The picture has more pixels than the format is given time for.
+    /// The image has more pixels than the format is given time for.
     #[error(
         "{format} is written of at most {most} pixels, not {width}x{height}; choose another format"
     )]
@@ -103,13 +103,13 @@ pub enum EncodeError {
         format: &'static str,
         /// The most pixels.
         most: u64,
-        /// The picture's width.
+        /// The image's width.
         width: u32,
-        /// The picture's height.
+        /// The image's height.
         height: u32,
     },
     /// The encoder failed.
-    #[error("the picture could not be encoded as {format}")]
+    #[error("the image could not be encoded as {format}")]
     Encoder {
         /// The format.
         format: &'static str,
@@ -119,12 +119,12 @@ pub enum EncodeError {
     },
 }
 
-/// Encodes a picture.
+/// Encodes an image.
 ///
 /// # Errors
 /// See [`EncodeError`].
-pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeError> {
-    let (width, height) = picture.dimensions();
+pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeError> {
+    let (width, height) = image.dimensions();
     let longest_side = output.longest_side();
     if width.min(height) == 0 || width.max(height) > longest_side {
         return Err(EncodeError::Size {
@@ -144,7 +144,7 @@ pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, Encod
         });
     }
     let mut file = Cursor::new(Vec::new());
-    let (samples, colour) = (picture.as_raw(), ExtendedColorType::Rgb8);
+    let (samples, colour) = (image.as_raw(), ExtendedColorType::Rgb8);
     match output {
         OutputFormat::Jpeg { quality } => {
             JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100))
@@ -156,7 +156,7 @@ pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, Encod
         }
         OutputFormat::Avif => {
             AvifEncoder::new_with_speed_quality(&mut file, AVIF_SPEED, AVIF_QUALITY)
-                // The pool's threads are busy with other pictures.
+                // The pool's threads are busy with other images.
                 .with_num_threads(Some(1))
                 .write_image(samples, width, height, colour)
         }
@@ -177,21 +177,21 @@ mod tests {
 
     #[test]
     fn lossless_formats_give_the_pixels_back() {
-        let picture = synthetic(33, 21);
+        let image = synthetic(33, 21);
         for output in [OutputFormat::Png, OutputFormat::Webp] {
-            let file = encode(&picture, output).unwrap();
+            let file = encode(&image, output).unwrap();
             let back = decode(&file, &DecodeOptions::default()).unwrap();
             let found = (back.format.name(), back.orientation);
             assert_eq!(found, (output.name(), 1));
-            assert_eq!(back.pixels, picture);
+            assert_eq!(back.pixels, image);
         }
     }
 
     #[test]
     fn jpeg_quality_is_used() {
-        let picture = synthetic(64, 64);
+        let image = synthetic(64, 64);
         let size = |quality| {
-            encode(&picture, OutputFormat::Jpeg { quality })
+            encode(&image, OutputFormat::Jpeg { quality })
                 .unwrap()
                 .len()
         };
@@ -203,12 +203,12 @@ mod tests {
     /// Nothing here decodes AVIF, so that its pixels are not looked at.
     #[test]
     fn avif_is_written_with_its_size_and_smaller_than_a_jpeg() {
-        let picture = synthetic(97, 61);
-        let file = encode(&picture, OutputFormat::Avif).unwrap();
+        let image = synthetic(97, 61);
+        let file = encode(&image, OutputFormat::Avif).unwrap();
         assert_eq!(sniff(&file), Sniffed::Other("avif"));
         let size = b"ispe\0\0\0\0\0\0\0\x61\0\0\0\x3D";
         assert!(file.windows(size.len()).any(|at| at == size));
-        assert!(file.len() < encode(&picture, OutputFormat::default()).unwrap().len());
+        assert!(file.len() < encode(&image, OutputFormat::default()).unwrap().len());
         let large = RgbImage::new(4096, 2049);
         assert_eq!(
             encode(&large, OutputFormat::Avif).unwrap_err().to_string(),
@@ -222,7 +222,7 @@ mod tests {
         let error = encode(&long, OutputFormat::Webp).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "webp holds pictures of 1 to 16383 pixels a side, not 16384x1; choose another format"
+            "webp holds images of 1 to 16383 pixels a side, not 16384x1; choose another format"
         );
         assert!(encode(&long, OutputFormat::Png).is_ok());
         assert!(encode(&RgbImage::new(0, 5), OutputFormat::default()).is_err());

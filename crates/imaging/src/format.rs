@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 pub enum Format {
     /// JPEG, baseline and progressive.
     Jpeg,
-    /// PNG; the default picture of an animated one.
+    /// PNG; the default image of an animated one.
     Png,
     /// WebP; the first frame of an animated one.
     Webp,

@@ -1,4 +1,4 @@
-//! Points and boxes in pixel coordinates of the upright picture.
+//! Points and boxes in pixel coordinates of the upright image.
 
 /// Five facial points, in pixels, in this order: the eye at the image's left, the other eye,
 /// the nose, the mouth corner at the image's left, the other corner.
@@ -46,7 +46,7 @@ impl BBox {
         if union > 0.0 { shared / union } else { 0.0 }
     }
 
-    /// The part of the box inside a picture of `width` × `height`.
+    /// The part of the box inside an image of `width` × `height`.
     pub fn clipped(&self, width: u32, height: u32) -> Self {
         let (w, h) = (width as f32, height as f32);
         Self {
@@ -57,7 +57,7 @@ impl BBox {
         }
     }
 
-    /// The box of the same place in the picture made `scale` times larger.
+    /// The box of the same place in the image made `scale` times larger.
     pub fn scaled(&self, scale: f32) -> Self {
         self.to_array().map(|side| side * scale).into()
     }

@@ -1,8 +1,8 @@
-//! What a picture may cost: checked from its header, before any pixel is allocated.
+//! What an image may cost: checked from its header, before any pixel is allocated.
 
 use std::fmt;
 
-/// Upper bounds for one encoded picture and its pixels. Each bound is inclusive.
+/// Upper bounds for one encoded image and its pixels. Each bound is inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the encoded file.
@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// The bound that a picture broke.
+/// The bound that an image broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
     /// [`Limits::max_bytes`].
@@ -61,7 +61,7 @@ pub struct Exceeded {
     pub limit: LimitKind,
     /// Its value.
     pub max: u64,
-    /// What the picture asks for.
+    /// What the image asks for.
     pub found: u64,
 }
 

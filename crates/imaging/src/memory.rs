@@ -1,6 +1,6 @@
-//! Memory of decoded pictures, used again.
+//! Memory of decoded images, used again.
 //!
-//! A picture is a few megabytes. Fresh memory of that size comes from the system page by page, each with a fault, which
+//! An image is a few megabytes. Fresh memory of that size comes from the system page by page, each with a fault, which
 //! takes longer than clearing memory that is there already; and what was written a moment ago is still in the caches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Buffers that are kept at most.
 const MOST_BUFFERS: usize = 16;
 
-/// Buffers that pictures were in. Bounded in bytes, whatever comes.
+/// Buffers that images were in. Bounded in bytes, whatever comes.
 #[derive(Debug)]
 pub struct PixelMemory {
     /// The last one in is the first one out: it is the likeliest to be in a cache.
@@ -30,11 +30,11 @@ impl PixelMemory {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer of `len` bytes, whose values are whatever a picture left there.
+    /// A buffer of `len` bytes, whose values are whatever an image left there.
     pub fn take(&self, len: usize) -> Vec<u8> {
         let found = {
             let mut spare = self.spare();
-            // One that is much too large would be held by a small picture.
+            // One that is much too large would be held by a small image.
             let fits =
                 |buffer: &Vec<u8>| (len..=len.saturating_mul(4)).contains(&buffer.capacity());
             spare.iter().rposition(fits).map(|at| spare.remove(at))
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_by_a_picture_that_it_fits() {
+    fn a_buffer_is_used_again_by_an_image_that_it_fits() {
         let memory = PixelMemory::new(1000);
         let mut buffer = memory.take(300);
         assert_eq!(buffer, [0; 300]);

@@ -97,18 +97,18 @@ fn mean(points: &Landmarks) -> [f64; 2] {
     [sum(0) / 5.0, sum(1) / 5.0]
 }
 
-/// Cuts the face at `points` (in pixels of `picture`) as an upright 112 × 112 crop on [`ARCFACE_TEMPLATE`].
+/// Cuts the face at `points` (in pixels of `image`) as an upright 112 × 112 crop on [`ARCFACE_TEMPLATE`].
 ///
-/// Bilinear, black outside the picture: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger
+/// Bilinear, black outside the image: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger
 /// than 112 px are deliberately not smoothed first, because embeddings are compared with those of OpenCV's crops.
 /// `None` where [`similarity`] is.
-pub fn align_face(picture: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
-    let to_picture = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
+pub fn align_face(image: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
+    let to_image = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
     let mut samples = Vec::with_capacity((ALIGNED_SIDE * ALIGNED_SIDE * 3) as usize);
     let mut line = Line::new();
     for y in 0..ALIGNED_SIDE {
-        place(&mut line, &to_picture, f64::from(y));
-        line.gather(picture);
+        place(&mut line, &to_image, f64::from(y));
+        line.gather(image);
         blend(&mut line);
         samples.extend(line.pixels.iter().flat_map(|[r, g, b, _]| [r, g, b]));
     }
@@ -142,9 +142,9 @@ impl Line {
         }
     }
 
-    /// Fetches the pixels around the positions; those outside the picture are black.
-    fn gather(&mut self, picture: &RgbImage) {
-        let (width, samples) = (picture.width() as usize, picture.as_raw().as_slice());
+    /// Fetches the pixels around the positions; those outside the image are black.
+    fn gather(&mut self, image: &RgbImage) {
+        let (width, samples) = (image.width() as usize, image.as_raw().as_slice());
         let stride = width * 3;
         let pair = |at: usize| samples.get(at..at + 8);
         for i in 0..LINE {
@@ -160,7 +160,7 @@ impl Line {
                 Some((&[a, b, c, d, e, f, g, _], &[h, j, k, l, m, n, o, _])) => {
                     [[a, b, c, d], [d, e, f, g], [h, j, k, l], [l, m, n, o]]
                 }
-                _ => around(picture, i64::from(left), i64::from(top)),
+                _ => around(image, i64::from(left), i64::from(top)),
             };
             for (all, corner) in self.corners.iter_mut().zip(corners) {
                 all[i] = corner;
@@ -169,14 +169,14 @@ impl Line {
     }
 }
 
-/// Finds where the positions of line `y` lie in the picture.
+/// Finds where the positions of line `y` lie in the image.
 #[multiversion(targets = "simd")]
-fn place(line: &mut Line, to_picture: &Similarity, y: f64) {
+fn place(line: &mut Line, to_image: &Similarity, y: f64) {
     for i in 0..LINE {
-        let position = to_picture.apply([f64::from(i as i32), y]);
+        let position = to_image.apply([f64::from(i as i32), y]);
         for (axis, position) in position.into_iter().enumerate() {
             let whole = position.floor();
-            // What is beyond every picture may move, so that the low bits of the sum are the number.
+            // What is beyond every image may move, so that the low bits of the sum are the number.
             let near = whole.clamp(-2.0, f64::from(i32::MAX));
             line.at[axis][i] = (near + WHOLE).to_bits() as i32;
             line.shares[axis][i] = (position - whole) as f32;
@@ -184,15 +184,15 @@ fn place(line: &mut Line, to_picture: &Similarity, y: f64) {
     }
 }
 
-/// The four pixels at and after a position; those outside the picture are black.
+/// The four pixels at and after a position; those outside the image are black.
 #[cold]
-fn around(picture: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
+fn around(image: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
     [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, down)| {
         let inside = u32::try_from(left + right)
             .ok()
             .zip(u32::try_from(top + down).ok());
         inside
-            .and_then(|(x, y)| picture.get_pixel_checked(x, y))
+            .and_then(|(x, y)| image.get_pixel_checked(x, y))
             .map_or(Pixel::default(), |Rgb([r, g, b])| [*r, *g, *b, 0])
     })
 }
@@ -225,7 +225,7 @@ fn blend(line: &mut Line) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{picture, reference, synthetic};
+    use crate::synthetic::{fixture_image, reference, synthetic};
     use proptest::prelude::*;
 
     fn points(value: &serde_json::Value) -> Landmarks {
@@ -281,7 +281,7 @@ mod tests {
         let source = synthetic(200, 180);
         for (name, at) in [("aligned.png", "points"), ("aligned_edge.png", "edge")] {
             let ours = align_face(&source, &points(&align[at])).unwrap();
-            let theirs = picture(name);
+            let theirs = fixture_image(name);
             let apart = ours
                 .as_raw()
                 .iter()
@@ -298,8 +298,8 @@ mod tests {
         }
     }
 
-    /// The picture at a fractional position by definition; pixels outside count as black.
-    fn sample(picture: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
+    /// The image at a fractional position by definition; pixels outside count as black.
+    fn sample(image: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
         let (left, top) = (x.floor(), y.floor());
         let (fx, fy) = ((x - left) as f32, (y - top) as f32);
         let at = |right: i64, down: i64| -> [f32; 3] {
@@ -307,7 +307,7 @@ mod tests {
                 .ok()
                 .zip(u32::try_from(top as i64 + down).ok());
             inside
-                .and_then(|(x, y)| picture.get_pixel_checked(x, y))
+                .and_then(|(x, y)| image.get_pixel_checked(x, y))
                 .map_or([0.0; 3], |pixel| pixel.0.map(f32::from))
         };
         let corners = [at(0, 0), at(1, 0), at(0, 1), at(1, 1)];
@@ -326,17 +326,17 @@ mod tests {
             (a, b) in (-4.0..4.0, -4.0..4.0),
             (tx, ty) in (-300.0..300.0, -300.0..300.0),
         ) {
-            let picture = synthetic(width, height);
+            let image = synthetic(width, height);
             let known = Similarity { a, b, tx, ty };
             let points = ARCFACE_TEMPLATE.map(|p| known.apply(p.map(f64::from)).map(|v| v as f32));
             let Some(found) = similarity(&points, &ARCFACE_TEMPLATE) else {
                 return Ok(());
             };
-            let to_picture = found.inverse();
+            let to_image = found.inverse();
             let plain = RgbImage::from_fn(ALIGNED_SIDE, ALIGNED_SIDE, |x, y| {
-                Rgb(sample(&picture, to_picture.apply([f64::from(x), f64::from(y)])))
+                Rgb(sample(&image, to_image.apply([f64::from(x), f64::from(y)])))
             });
-            prop_assert!(align_face(&picture, &points) == Some(plain));
+            prop_assert!(align_face(&image, &points) == Some(plain));
         }
     }
 

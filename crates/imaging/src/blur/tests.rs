@@ -45,7 +45,7 @@ fn kernels_are_odd_and_bounded_and_have_a_width() {
 }
 
 #[test]
-fn a_flat_picture_stays() {
+fn a_flat_image_stays() {
     for (width, height) in [(1, 1), (1, 5), (5, 1), (2, 2), (300, 3)] {
         let flat = RgbImage::from_pixel(width, height, Rgb([0, 93, 255]));
         for (kernel, sigma) in [(1, 1.0), (3, 0.5), (255, 40.0)] {
@@ -136,9 +136,9 @@ fn blocks_have_the_mean_of_their_pixels() {
 #[test]
 fn there_are_as_many_blocks_as_asked_for_and_as_there_are_pixels() {
     let colours = |size: (u32, u32), blocks: u32| {
-        let mut picture = RgbImage::from_fn(size.0, size.1, |x, y| Rgb([x as u8, y as u8, 0]));
-        pixelate(&mut picture, Region::whole(size), blocks);
-        let mut colours: Vec<_> = picture.pixels().map(|p| p.0).collect();
+        let mut image = RgbImage::from_fn(size.0, size.1, |x, y| Rgb([x as u8, y as u8, 0]));
+        pixelate(&mut image, Region::whole(size), blocks);
+        let mut colours: Vec<_> = image.pixels().map(|p| p.0).collect();
         colours.sort_unstable();
         colours.dedup();
         colours.len()
@@ -148,10 +148,10 @@ fn there_are_as_many_blocks_as_asked_for_and_as_there_are_pixels() {
     assert_eq!(colours((50, 1), 7), 7);
     assert_eq!(colours((50, 20), 0), 1);
     assert_eq!(colours((5, 4), 100), 20);
-    let mut picture = noise(4, 4);
-    pixelate(&mut picture, region([2, 2, 2, 4]), 3);
-    pixelate(&mut picture, region([4, 0, 9, 4]), 3);
-    assert_eq!(picture, noise(4, 4));
+    let mut image = noise(4, 4);
+    pixelate(&mut image, region([2, 2, 2, 4]), 3);
+    pixelate(&mut image, region([4, 0, 9, 4]), 3);
+    assert_eq!(image, noise(4, 4));
 }
 
 #[test]

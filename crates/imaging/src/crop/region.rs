@@ -19,20 +19,8 @@ pub struct Region {
     pub y2: u32,
 }
 
-impl From<Region> for [u32; 4] {
-    fn from(region: Region) -> Self {
-        [region.x1, region.y1, region.x2, region.y2]
-    }
-}
-
-impl From<[u32; 4]> for Region {
-    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
-        Self { x1, y1, x2, y2 }
-    }
-}
-
 impl Region {
-    /// All of a picture of `width` × `height`.
+    /// All of an image of `width` × `height`.
     pub fn whole((width, height): (u32, u32)) -> Self {
         Self {
             x1: 0,
@@ -57,7 +45,7 @@ impl Region {
         self.width() == 0 || self.height() == 0
     }
 
-    /// The part inside a picture of `width` × `height`. A side whose ends are the wrong way round has no length.
+    /// The part inside an image of `width` × `height`. A side whose ends are the wrong way round has no length.
     pub fn clipped(&self, (width, height): (u32, u32)) -> Self {
         let (x1, y1) = (self.x1.min(width), self.y1.min(height));
         Self {
@@ -80,6 +68,18 @@ impl Region {
 
     pub(super) fn spans(&self) -> [Span; 2] {
         [(self.x1, self.x2), (self.y1, self.y2)].map(|(start, end)| Span { start, end })
+    }
+}
+
+impl From<Region> for [u32; 4] {
+    fn from(region: Region) -> Self {
+        [region.x1, region.y1, region.x2, region.y2]
+    }
+}
+
+impl From<[u32; 4]> for Region {
+    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
+        Self { x1, y1, x2, y2 }
     }
 }
 
@@ -137,33 +137,33 @@ impl Span {
     }
 }
 
-/// The samples of each row of a region that lies inside the picture.
-pub(crate) fn rows(picture: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
+/// The samples of each row of a region that lies inside the image.
+pub(crate) fn rows(image: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
-    let stride = picture.width() as usize * CHANNELS;
-    let all = picture.as_raw().chunks_exact(stride.max(1));
+    let stride = image.width() as usize * CHANNELS;
+    let all = image.as_raw().chunks_exact(stride.max(1));
     all.take(last)
         .skip(first)
         .map(move |row| &row[columns.clone()])
 }
 
-/// The samples of each row of a region that lies inside the picture, to be changed.
-pub(crate) fn rows_mut(picture: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
+/// The samples of each row of a region that lies inside the image, to be changed.
+pub(crate) fn rows_mut(image: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
-    let stride = picture.width() as usize * CHANNELS;
-    let all = picture.chunks_exact_mut(stride.max(1));
+    let stride = image.width() as usize * CHANNELS;
+    let all = image.chunks_exact_mut(stride.max(1));
     all.take(last)
         .skip(first)
         .map(move |row| &mut row[columns.clone()])
 }
 
-/// Puts the pixels of a region of the same size, which lies inside the picture, in its place.
-pub fn put(picture: &mut RgbImage, region: Region, pixels: &RgbImage) {
+/// Puts the pixels of a region of the same size, which lies inside the image, in its place.
+pub fn put(image: &mut RgbImage, region: Region, pixels: &RgbImage) {
     let stride = pixels.width() as usize * CHANNELS;
     let lines = pixels.as_raw().chunks_exact(stride.max(1));
-    for (row, line) in rows_mut(picture, region).zip(lines) {
+    for (row, line) in rows_mut(image, region).zip(lines) {
         row.copy_from_slice(line);
     }
 }

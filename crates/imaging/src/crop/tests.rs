@@ -21,16 +21,16 @@ fn a_margin_is_a_share_of_each_side() {
 
 #[test]
 fn a_crop_has_the_pixels_of_its_region() {
-    let picture = noise(13, 9);
-    let cut = crop(&picture, region([2, 3, 7, 20]));
+    let image = noise(13, 9);
+    let cut = crop(&image, region([2, 3, 7, 20]));
     assert_eq!(cut.dimensions(), (5, 6));
     for (x, y, pixel) in cut.enumerate_pixels() {
-        assert_eq!(pixel, picture.get_pixel(x + 2, y + 3));
+        assert_eq!(pixel, image.get_pixel(x + 2, y + 3));
     }
-    assert_eq!(crop(&picture, Region::whole((13, 9))), picture);
+    assert_eq!(crop(&image, Region::whole((13, 9))), image);
     for empty in [[5, 5, 5, 8], [7, 2, 3, 8], [13, 0, 20, 9], [0, 9, 4, 9]] {
         assert!(region(empty).clipped((13, 9)).is_empty());
-        assert!(crop(&picture, region(empty)).is_empty());
+        assert!(crop(&image, region(empty)).is_empty());
     }
     assert!(crop(&RgbImage::new(0, 5), region([0, 0, 5, 5])).is_empty());
 }

@@ -4,7 +4,7 @@
 const ORIENTATION: u16 = 0x0112;
 
 /// The orientation, 1..=8, in an EXIF block (a TIFF header and its IFD 0, with or without the `Exif\0\0`
-/// that JPEG puts in front). Anything missing or malformed is `None`: metadata never fails a picture.
+/// that JPEG puts in front). Anything missing or malformed is `None`: metadata never fails an image.
 pub(super) fn orientation(block: &[u8]) -> Option<u8> {
     let block = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
     let reader = Reader {

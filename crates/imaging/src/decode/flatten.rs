@@ -31,7 +31,7 @@ pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
 }
 
 fn collect<P>(pixels: impl Iterator<Item = P>, rgb: impl Fn(P) -> [u8; 3]) -> Vec<u8> {
-    // A flat-mapped iterator has no exact length, and growth by doubling would cost twice the picture.
+    // A flat-mapped iterator has no exact length, and growth by doubling would cost twice the image.
     let mut samples = Vec::with_capacity(pixels.size_hint().0 * 3);
     pixels.for_each(|pixel| samples.extend_from_slice(&rgb(pixel)));
     samples

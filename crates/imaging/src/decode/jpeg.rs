@@ -24,7 +24,7 @@ use crate::memory::PixelMemory;
 const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
 
 /// What stands in for missing scan data after the first time, when it is the decoder's zeros. They begin with
-/// different codes, as the last code may be in a part of the last block that the picture does not show.
+/// different codes, as the last code may be in a part of the last block that the image does not show.
 const OTHER_CONTINUATIONS: [[u8; 4]; 3] = [
     [0x6B, 0xD3, 0x94, 0x2E],
     [0xB5, 0x5A, 0xC9, 0x37],
@@ -86,7 +86,7 @@ fn without_end_mark(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, DecodeE
 /// The samples, in `buffer`; `None` when there are not as many as fit in it.
 ///
 /// The decoder leaves alone what a damaged file says nothing of, and gives no error. It writes from the top, so the last
-/// bytes tell: they are marked before, in two ways one after the other, as a picture may end in the first by chance.
+/// bytes tell: they are marked before, in two ways one after the other, as an image may end in the first by chance.
 fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeErrors> {
     for mark in [0x6B, 0x94] {
         let options = DecoderOptions::default()
@@ -99,7 +99,7 @@ fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeE
         if decoder.output_buffer_size() != Some(buffer.len()) {
             return Ok(None);
         }
-        // Nothing of an earlier picture may show.
+        // Nothing of an earlier image may show.
         buffer.fill(0);
         let end = buffer.len().saturating_sub(MARKED);
         buffer[end..].fill(mark);
@@ -111,7 +111,7 @@ fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeE
     Err(DecodeErrors::ExhaustedData)
 }
 
-/// Bytes at a picture's end that tell whether it was written to its end: a pixel at least.
+/// Bytes at an image's end that tell whether it was written to its end: a pixel at least.
 const MARKED: usize = 12;
 
 fn sort(error: &DecodeErrors) -> DecodeError {

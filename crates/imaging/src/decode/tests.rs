@@ -2,12 +2,12 @@ mod hostile;
 
 use super::*;
 use crate::encode::{OutputFormat, encode};
-use crate::synthetic::{assert_within, fixture, picture, synthetic};
+use crate::synthetic::{assert_within, fixture, fixture_image, synthetic};
 use image::codecs::{bmp::BmpEncoder, gif::GifEncoder, png::PngEncoder, tiff::TiffEncoder};
 use image::{DynamicImage, ExtendedColorType, ImageEncoder, Rgba, RgbaImage};
 use std::io::Cursor;
 
-fn plain(bytes: &[u8]) -> Result<Picture, DecodeError> {
+fn plain(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     decode(bytes, &DecodeOptions::default())
 }
 
@@ -15,22 +15,22 @@ fn error(bytes: &[u8]) -> DecodeError {
     plain(bytes).map(|p| p.pixels.dimensions()).unwrap_err()
 }
 
-/// The same picture in every format.
-fn files(picture: &RgbImage) -> Vec<(Format, Vec<u8>)> {
+/// The same image in every format.
+fn files(image: &RgbImage) -> Vec<(Format, Vec<u8>)> {
     let written = |write: &dyn Fn(&mut Cursor<Vec<u8>>)| {
         let mut file = Cursor::new(Vec::new());
         write(&mut file);
         file.into_inner()
     };
-    let (raw, w, h) = (picture.as_raw(), picture.width(), picture.height());
+    let (raw, w, h) = (image.as_raw(), image.width(), image.height());
     let rgb = ExtendedColorType::Rgb8;
     vec![
         (
             Format::Jpeg,
-            encode(picture, OutputFormat::default()).unwrap(),
+            encode(image, OutputFormat::default()).unwrap(),
         ),
-        (Format::Png, encode(picture, OutputFormat::Png).unwrap()),
-        (Format::Webp, encode(picture, OutputFormat::Webp).unwrap()),
+        (Format::Png, encode(image, OutputFormat::Png).unwrap()),
+        (Format::Webp, encode(image, OutputFormat::Webp).unwrap()),
         (
             Format::Gif,
             written(&|f| GifEncoder::new(f).encode(raw, w, h, rgb).unwrap()),
@@ -77,8 +77,8 @@ fn riff(chunks: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The bitstream of a simple lossless WebP.
-fn vp8l(picture: &RgbImage) -> Vec<u8> {
-    let file = encode(picture, OutputFormat::Webp).unwrap();
+fn vp8l(image: &RgbImage) -> Vec<u8> {
+    let file = encode(image, OutputFormat::Webp).unwrap();
     let at = file.windows(4).position(|w| w == b"VP8L").unwrap();
     let length = u32::from_le_bytes(file[at + 4..at + 8].try_into().unwrap()) as usize;
     file[at + 8..at + 8 + length].to_vec()
@@ -109,7 +109,7 @@ fn every_format_decodes() {
 
 /// Cuts at every length that lacks pixels; a little is left to end marks and padding.
 #[test]
-fn nothing_of_an_earlier_picture_shows_in_the_next_one() {
+fn nothing_of_an_earlier_image_shows_in_the_next_one() {
     for (width, height) in [(1, 1), (7, 9), (16, 16), (61, 35), (130, 97)] {
         for (format, bytes) in files(&synthetic(width, height)) {
             let right = plain(&bytes).unwrap().pixels;
@@ -149,7 +149,7 @@ fn a_file_that_lacks_lines_is_truncated_whatever_its_marks_say() {
 }
 
 #[test]
-fn a_picture_may_end_in_what_marks_its_end() {
+fn an_image_may_end_in_what_marks_its_end() {
     let flat = RgbImage::from_pixel(16, 16, image::Rgb([0x6B; 3]));
     let file = encode(&flat, OutputFormat::Jpeg { quality: 100 }).unwrap();
     assert_eq!(plain(&file).unwrap().pixels, flat);
@@ -244,7 +244,7 @@ fn damage_inside_is_corrupt_not_grey() {
 fn cmyk_and_ycck_equal_pillow() {
     for name in ["cmyk", "ycck", "cmyk_plain"] {
         let ours = plain(&fixture(&format!("{name}.jpg"))).unwrap().pixels;
-        assert_within(&ours, &picture(&format!("{name}.png")), 6, name);
+        assert_within(&ours, &fixture_image(&format!("{name}.png")), 6, name);
     }
 }
 
@@ -305,9 +305,9 @@ fn orientation_is_applied_in_every_format_that_carries_it() {
 }
 
 /// A little-endian, uncompressed, one-strip RGB TIFF.
-fn tiff_with_orientation(picture: &RgbImage, orientation: u8) -> Vec<u8> {
-    let (w, h) = picture.dimensions();
-    let strip = picture.as_raw().len() as u32;
+fn tiff_with_orientation(image: &RgbImage, orientation: u8) -> Vec<u8> {
+    let (w, h) = image.dimensions();
+    let strip = image.as_raw().len() as u32;
     let entries: [(u16, u16, u32, u32); 10] = [
         (0x100, 4, 1, w),
         (0x101, 4, 1, h),
@@ -329,7 +329,7 @@ fn tiff_with_orientation(picture: &RgbImage, orientation: u8) -> Vec<u8> {
     }
     file.extend([0; 4]);
     file.extend([8, 0, 8, 0, 8, 0]);
-    file.extend(picture.as_raw());
+    file.extend(image.as_raw());
     file
 }
 
@@ -362,14 +362,14 @@ fn png_variants() {
 #[test]
 fn the_first_frame_of_an_animation() {
     let (first, second) = (synthetic(16, 12), RgbImage::new(16, 12));
-    let frame = |picture: &RgbImage, x: u32| {
+    let frame = |image: &RgbImage, x: u32| {
         let mut data = (x / 2).to_le_bytes()[..3].to_vec();
         data.extend([0; 3]);
-        data.extend(&(picture.width() - 1).to_le_bytes()[..3]);
-        data.extend(&(picture.height() - 1).to_le_bytes()[..3]);
+        data.extend(&(image.width() - 1).to_le_bytes()[..3]);
+        data.extend(&(image.height() - 1).to_le_bytes()[..3]);
         // 100 ms; no blending.
         data.extend([100, 0, 0, 2]);
-        let bits = vp8l(picture);
+        let bits = vp8l(image);
         data.extend(b"VP8L");
         data.extend((bits.len() as u32).to_le_bytes());
         data.extend(&bits);
@@ -424,7 +424,7 @@ fn other_media_is_named() {
     assert_eq!(media(b""), None);
     assert_eq!(
         error(b"%PDF-1.7").to_string(),
-        "pdf pictures are not supported; send jpeg, png, webp, gif, bmp or tiff"
+        "pdf images are not supported; send jpeg, png, webp, gif, bmp or tiff"
     );
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::PictureQuality;
+use super::ImageQuality;
 use super::pose::Pose;
 
 /// What a face is wanted for.
@@ -23,9 +23,9 @@ pub enum Preset {
 /// The least, or the most, that is acceptable of each measure. Equality is acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
-    /// Short side of the box in pixels of the picture.
+    /// Short side of the box in pixels of the image.
     pub min_face_px: f32,
-    /// [`PictureQuality::blur_score`] of the aligned crop.
+    /// [`ImageQuality::blur_score`] of the aligned crop.
     pub min_blur: f32,
     /// The larger of |yaw| and |pitch|, degrees.
     pub max_angle: f32,
@@ -102,12 +102,12 @@ impl Preset {
 /// What is known about a face.
 #[derive(Clone, Copy, Debug)]
 pub struct FaceMeasurements {
-    /// Short side of the box in pixels of the picture.
+    /// Short side of the box in pixels of the image.
     pub size_px: f32,
     /// The detector's score; `None` for a crop that came aligned.
     pub score: Option<f32>,
     /// Of the aligned crop.
-    pub quality: PictureQuality,
+    pub quality: ImageQuality,
     /// [`super::overall`] of it.
     pub overall: f32,
     /// `None` where there are no points.
@@ -193,7 +193,7 @@ mod tests {
         FaceMeasurements {
             size_px: 120.0,
             score: Some(0.93),
-            quality: PictureQuality {
+            quality: ImageQuality {
                 blur_score: 300.0,
                 brightness: 120.0,
                 contrast: 50.0,
