@@ -20,10 +20,10 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    decode::{Picture, decode_within},
+    decode::{Decoded, decode_within},
     geometry::{BBox, Landmarks},
     phash::perceptual_hash,
-    quality::{self, PictureQuality},
+    quality::{self, ImageQuality},
     warp::ALIGNED_SIDE,
 };
 use facescan_inference::{engine::Pending, operation::Operation, registry::Family};
@@ -281,7 +281,7 @@ impl Scanning {
         Ok(())
     }
 
-    async fn measured(&self, measuring: Measuring) -> Result<PictureQuality, Error> {
+    async fn measured(&self, measuring: Measuring) -> Result<ImageQuality, Error> {
         let (measures, fallback) = measuring.finish().await?;
         let (operation, strict) = (Operation::QualityChecks, self.options.strict_device);
         self.pipeline.check_rows(strict, operation, fallback)?;
@@ -333,7 +333,7 @@ impl From<DetectedFace> for Face {
     }
 }
 
-pub(super) fn image_info(picture: &Picture, hash: ContentHash) -> ImageInfo {
+pub(super) fn image_info(picture: &Decoded, hash: ContentHash) -> ImageInfo {
     ImageInfo {
         width: picture.pixels.width(),
         height: picture.pixels.height(),
@@ -343,7 +343,7 @@ pub(super) fn image_info(picture: &Picture, hash: ContentHash) -> ImageInfo {
     }
 }
 
-fn picture_quality(measures: PictureQuality) -> PictureQualityAnswer {
+fn picture_quality(measures: ImageQuality) -> PictureQualityAnswer {
     PictureQualityAnswer {
         measures,
         overall: quality::overall(&measures, None),

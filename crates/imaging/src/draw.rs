@@ -1,4 +1,4 @@
-//! Boxes and points drawn into an image, for people to look at.
+//! Annotated images: draws boxes and landmarks for people to look at.
 
 use image::{Rgb, RgbImage};
 use imageproc::drawing::{draw_filled_circle_mut, draw_filled_rect_mut};
@@ -13,11 +13,11 @@ pub struct Annotation {
     pub bbox: BBox,
     /// The five points in pixels.
     pub landmarks: Option<Landmarks>,
-    /// The detector's score, 0..=1: the box is the greener the surer, the redder the less.
+    /// The detector's score, 0..=1. The box is green for 1 and red for 0.
     pub score: Option<f32>,
 }
 
-const POINT_COLOURS: [Rgb<u8>; 5] = [
+const LANDMARK_COLOURS: [Rgb<u8>; 5] = [
     Rgb([0, 160, 255]),
     Rgb([0, 255, 255]),
     Rgb([255, 220, 0]),
@@ -25,25 +25,25 @@ const POINT_COLOURS: [Rgb<u8>; 5] = [
     Rgb([255, 140, 200]),
 ];
 
-/// Draws boxes and points. Lines are 1/400 of the long side thick, at least 1 px, and lie inside their box.
-/// What is outside the image or not a number is left out.
+/// Draws boxes and landmarks. Lines are 1/400 of the long side thick, at least 1 px, and lie inside the box. Coordinates that are
+/// outside the image or non-finite are skipped.
 pub fn annotate(image: &mut RgbImage, faces: &[Annotation]) {
-    let thick = (image.width().max(image.height()) / 400).max(1) as i32;
+    let thickness = (image.width().max(image.height()) / 400).max(1) as i32;
     for face in faces {
-        let sure = (face.score.unwrap_or(1.0).clamp(0.0, 1.0) * 255.0) as u8;
-        draw_box(image, &face.bbox, thick, Rgb([255 - sure, sure, 0]));
-        for (point, colour) in face.landmarks.iter().flatten().zip(POINT_COLOURS) {
-            draw_point(image, *point, thick + 1, colour);
+        let green = (face.score.unwrap_or(1.0).clamp(0.0, 1.0) * 255.0) as u8;
+        draw_box(image, &face.bbox, thickness, Rgb([255 - green, green, 0]));
+        for (point, colour) in face.landmarks.iter().flatten().zip(LANDMARK_COLOURS) {
+            draw_point(image, *point, thickness + 1, colour);
         }
     }
 }
 
-fn draw_box(image: &mut RgbImage, bbox: &BBox, thick: i32, colour: Rgb<u8>) {
-    // Clipping by clamp keeps NaN, which casts to 0 and is caught as an empty box.
+fn draw_box(image: &mut RgbImage, bbox: &BBox, thickness: i32, colour: Rgb<u8>) {
+    // Clamping keeps NaN, which is cast to 0 and gives an empty box.
     let clipped = bbox.clipped(image.width(), image.height());
     let [x1, y1, x2, y2] = clipped.to_array().map(|v| v.round() as i32);
     let (width, height) = (x2 - x1, y2 - y1);
-    let (down, across) = (thick.min(height), thick.min(width));
+    let (down, across) = (thickness.min(height), thickness.min(width));
     let lines = [
         (x1, y1, width, down),
         (x1, y2 - down, width, down),
@@ -99,8 +99,8 @@ mod tests {
         for (x, y) in [(9, 20), (50, 20), (30, 19), (30, 60), (15, 25)] {
             assert_eq!(*image.get_pixel(x, y), BLACK, "{x} {y}");
         }
-        assert_eq!(*image.get_pixel(30, 40), POINT_COLOURS[2]);
-        assert_eq!(*image.get_pixel(32, 40), POINT_COLOURS[2]);
+        assert_eq!(*image.get_pixel(30, 40), LANDMARK_COLOURS[2]);
+        assert_eq!(*image.get_pixel(32, 40), LANDMARK_COLOURS[2]);
     }
 
     #[test]

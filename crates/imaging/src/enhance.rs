@@ -194,24 +194,24 @@ pub fn automatic_factor(width: u32, height: u32) -> u32 {
 
 /// Enhances an image. An image without pixels is returned unchanged.
 pub fn enhance(image: &RgbImage, options: &EnhanceOptions) -> Enhanced {
-    let begun = Begun::new(image, options);
-    match &begun.finish {
-        Some(finish) => Enhanced {
-            image: finish.apply(&begun.image),
-            scale: begun.scale,
-            steps: begun.steps,
+    let partial = PartlyEnhanced::new(image, options);
+    match &partial.device_steps {
+        Some(steps) => Enhanced {
+            image: steps.apply(&partial.image),
+            scale: partial.scale,
+            steps: partial.steps,
         },
-        None => begun.into_enhanced(),
+        None => partial.into_enhanced(),
     }
 }
 
 /// An image after the steps that always run on the CPU, and the steps that are left.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct PartlyEnhanced {
     /// The pixels so far.
     pub image: RgbImage,
     /// The steps that are left; `None` when there are none.
-    pub finish: Option<Finish>,
+    pub device_steps: Option<DeviceSteps>,
     /// Output pixels per input pixel along the long side, at the end.
     pub scale: f32,
     /// All steps of the enhancement, in order.
@@ -220,7 +220,7 @@ pub struct Begun {
 
 /// The steps that a device may run: upscaling, contrast and sharpening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finish {
+pub struct DeviceSteps {
     /// The (width, height) to upscale to; the size of the image for no upscaling.
     pub size: (u32, u32),
     /// Contrast times [`CONTRAST`] about the mean luma.
@@ -229,7 +229,7 @@ pub struct Finish {
     pub sharpen: bool,
 }
 
-impl Finish {
+impl DeviceSteps {
     /// Runs the steps on the CPU.
     pub fn apply(&self, image: &RgbImage) -> RgbImage {
         let mut work = upscaled(image, self.size);
@@ -243,18 +243,18 @@ impl Finish {
     }
 }
 
-impl Begun {
+impl PartlyEnhanced {
     /// Runs the steps that always run on the CPU.
     pub fn new(image: &RgbImage, options: &EnhanceOptions) -> Self {
         let (width, height) = image.dimensions();
-        let mut begun = Self {
+        let mut partial = Self {
             image: image.clone(),
-            finish: None,
+            device_steps: None,
             scale: 1.0,
             steps: Vec::new(),
         };
         if width == 0 || height == 0 {
-            return begun;
+            return partial;
         }
         let low_resolution = width < LOW_RESOLUTION.0 || height < LOW_RESOLUTION.1;
         let applies = |apply| match apply {
@@ -263,28 +263,28 @@ impl Begun {
             Apply::Never => false,
         };
         if options.denoise {
-            begun.image = imageproc::filter::median_filter(
-                &begun.image,
+            partial.image = imageproc::filter::median_filter(
+                &partial.image,
                 MEDIAN_WINDOW / 2,
                 MEDIAN_WINDOW / 2,
             );
-            begun.steps.push(Step::Denoise {
+            partial.steps.push(Step::Denoise {
                 window: MEDIAN_WINDOW,
             });
         }
-        let size = begun.scale_by(options.upscale);
+        let size = partial.scale_by(options.upscale);
         if options.gamma != Gamma::Off || options.clahe {
             // These steps run on the CPU, between the upscaling and the steps that a device may run.
-            begun.image = upscaled(&begun.image, size);
-            begun.correct_tone(options);
+            partial.image = upscaled(&partial.image, size);
+            partial.correct_tone(options);
         }
-        let finish = Finish {
+        let steps = DeviceSteps {
             size,
             contrast: applies(options.contrast),
             sharpen: applies(options.sharpen),
         };
-        begun.finish_with(finish);
-        begun
+        partial.defer(steps);
+        partial
     }
 
     /// The result, when no steps are left.
@@ -330,11 +330,11 @@ impl Begun {
         }
     }
 
-    fn finish_with(&mut self, finish: Finish) {
-        if finish.contrast {
+    fn defer(&mut self, steps: DeviceSteps) {
+        if steps.contrast {
             self.steps.push(Step::Contrast { factor: CONTRAST });
         }
-        if finish.sharpen {
+        if steps.sharpen {
             self.steps.push(Step::Sharpness { factor: SHARPNESS });
             self.steps.push(Step::UnsharpMask {
                 radius: UNSHARP_RADIUS,
@@ -342,8 +342,8 @@ impl Begun {
                 threshold: UNSHARP_THRESHOLD,
             });
         }
-        let enlarges = finish.size != self.image.dimensions();
-        self.finish = (enlarges || finish.contrast || finish.sharpen).then_some(finish);
+        let enlarges = steps.size != self.image.dimensions();
+        self.device_steps = (enlarges || steps.contrast || steps.sharpen).then_some(steps);
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
             &enhanced.image,
             &fixture_image("enhanced.png"),
             1,
-            "whole chain",
+            "complete chain",
         );
     }
 

@@ -1,4 +1,4 @@
-//! A perceptual hash: a hint that two files show the same image, never a proof.
+//! A perceptual hash: equal or similar hashes suggest that two files show the same image, but do not prove it.
 
 use image::RgbImage;
 use image_hasher::{HashAlg, HasherConfig};
@@ -6,14 +6,14 @@ use image_hasher::{HashAlg, HasherConfig};
 use super::quality::measure;
 use super::resize::{Filter, resize};
 
-/// The hash sees nothing finer, and its own reduction is slow on large images.
+/// Images are reduced to this side first. The hash ignores finer detail, and its own reduction of large images is slow.
 const REDUCED_SIDE: u32 = 64;
 
-/// Below this standard deviation of grey the hash would be noise, and all blank images would look alike.
+/// Images below this standard deviation of grey get no hash: it would be noise, and equal for all blank images.
 const FLAT: f32 = 3.0;
 
-/// The 64-bit pHash: median of the low frequencies of the DCT, 8 × 8. Similar images differ in few bits.
-/// `None` for a (nearly) flat image.
+/// The 64-bit pHash: the 8 × 8 low frequencies of the DCT, compared with their median. The hashes of similar images differ in few
+/// bits. `None` for a nearly flat image.
 pub fn perceptual_hash(image: &RgbImage) -> Option<u64> {
     let reduced = resize(image, REDUCED_SIDE, REDUCED_SIDE, Filter::Area);
     if measure(&reduced).contrast < FLAT {
@@ -37,7 +37,7 @@ mod tests {
     use image::{Rgb, imageops};
 
     #[test]
-    fn a_resized_and_recompressed_copy_stays_close() {
+    fn a_resized_and_recompressed_copy_has_a_similar_hash() {
         let image = synthetic(300, 200);
         let hash = perceptual_hash(&image).unwrap();
         let small = resize(&image, 150, 100, Filter::Bilinear);

@@ -19,6 +19,9 @@ pub use placement::Placement;
 /// Values per pixel.
 const RGB: usize = 3;
 
+/// The longest side of a preprocessed image, in pixels.
+pub const LONGEST_SIDE: u32 = 8192;
+
 /// The mean of ImageNet's training images, RGB in 0..=1, as torchvision publishes it.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 
@@ -123,9 +126,6 @@ pub struct Preprocess {
     /// The standard deviation that the difference is divided by: RGB, not 0.
     pub std: [f32; 3],
 }
-
-/// The longest side of a preprocessed image, in pixels.
-pub const LONGEST_SIDE: u32 = 8192;
 
 impl Default for Preprocess {
     /// 224 × 224, stretched, torchvision's resize, ImageNet's mean and standard deviation.

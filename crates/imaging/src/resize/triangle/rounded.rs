@@ -1,4 +1,4 @@
-//! Rows in whole levels, rounded once after both passes.
+//! Rows of 8-bit levels, rounded once after both passes.
 
 use image::RgbImage;
 use multiversion::{multiversion, target::match_target};
