@@ -94,7 +94,7 @@ impl Kind {
     /// The head of a tensor of rows, as long as was kept for it.
     fn head(self, plan: &PreprocessPlan, shape: &[usize]) -> anyhow::Result<Vec<u8>> {
         match self {
-            Self::Npy => npy::head_of(plan.dtype.npy(), shape, HEAD)
+            Self::Npy => npy::header_of_len(plan.dtype.npy(), shape, HEAD)
                 .context("the head of the file does not fit"),
             Self::Safetensors => {
                 let bytes = shape.iter().product::<usize>() * plan.dtype.size();

@@ -16,7 +16,7 @@ use crate::{
         scan::{Face, Scan},
     },
 };
-use facescan_imaging::{format::Format, quality::PictureQuality};
+use facescan_imaging::{format::Format, quality::ImageQuality};
 use facescan_inference::device::DeviceState;
 
 /// The answer to a request, one result for each image in the order they were sent.
@@ -163,7 +163,7 @@ pub struct ScanResult {
 pub struct PictureQualityAnswer {
     /// The four measures.
     #[serde(flatten)]
-    pub measures: PictureQuality,
+    pub measures: ImageQuality,
     /// Their weighted sum, 0 to 1.
     pub overall: f32,
     /// Occlusion is not measured: its weight is spread over the other terms.

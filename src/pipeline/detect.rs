@@ -190,14 +190,14 @@ impl Detector {
 
 fn to_picture(candidate: Candidate, letterbox: &Letterbox) -> Candidate {
     let BBox { x1, y1, x2, y2 } = candidate.bbox;
-    let [x1, y1] = letterbox.to_picture([x1, y1]);
-    let [x2, y2] = letterbox.to_picture([x2, y2]);
+    let [x1, y1] = letterbox.to_image([x1, y1]);
+    let [x2, y2] = letterbox.to_image([x2, y2]);
     Candidate {
         bbox: BBox { x1, y1, x2, y2 },
         score: candidate.score,
         landmarks: candidate
             .landmarks
-            .map(|points| points.map(|point| letterbox.to_picture(point))),
+            .map(|points| points.map(|point| letterbox.to_image(point))),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 use facescan_imaging::{
     decode::decode_within,
     encode::{OutputFormat, encode},
-    enhance::{Apply, Begun, EnhanceOptions, Gamma, Step, Upscale},
+    enhance::{Apply, EnhanceOptions, Gamma, PartlyEnhanced, Step, Upscale},
 };
 use facescan_inference::{operation::Operation, registry::Thresholds};
 
@@ -356,11 +356,11 @@ impl Pipeline {
         let before = Held::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
-        let begun = Begun::new(&before, &plan.options);
-        let after = match begun.finish {
-            Some(finish) => {
-                let picture = begun.picture;
-                let done = self.enhancing.run(Arc::new(Finishing { picture, finish }));
+        let partial = PartlyEnhanced::new(&before, &plan.options);
+        let after = match partial.device_steps {
+            Some(steps) => {
+                let picture = partial.image;
+                let done = self.enhancing.run(Arc::new(Finishing { picture, steps }));
                 let done = done.await;
                 let operation = Operation::ImageEnhancement;
                 self.check_rows(plan.strict_device, operation, done.fallback)?;
@@ -368,7 +368,7 @@ impl Pipeline {
                 timings.enhance -= millis(done.queued);
                 done.answer
             }
-            None => begun.picture,
+            None => partial.image,
         };
         let data = encode(&after, plan.output())?;
         let after = Arc::new(after);
@@ -383,8 +383,8 @@ impl Pipeline {
                 format: plan.format,
                 width: after.width(),
                 height: after.height(),
-                scale: begun.scale,
-                steps: begun.steps,
+                scale: partial.scale,
+                steps: partial.steps,
                 data: data.into(),
             },
             identity,

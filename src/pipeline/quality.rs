@@ -8,7 +8,7 @@ use crate::pipeline::error::PipelineError;
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
     quality::{
-        self, PictureQuality,
+        self, ImageQuality,
         acceptance::{FaceMeasurements, Preset, Reason, judge},
         pose::{Pose, pose},
     },
@@ -28,7 +28,7 @@ pub struct Grader {
 /// The measures of a picture, taken or to come.
 pub(super) enum Measuring {
     /// Taken on the CPU, where the pixels were.
-    Done(PictureQuality),
+    Done(ImageQuality),
     /// On their way through an engine.
     Pending {
         /// The row's answer.
@@ -68,7 +68,7 @@ impl Measuring {
     ///
     /// # Errors
     /// A fault of the engine.
-    pub async fn finish(self) -> Result<(PictureQuality, Option<Fault>), PipelineError> {
+    pub async fn finish(self) -> Result<(ImageQuality, Option<Fault>), PipelineError> {
         let (row, measured_at) = match self {
             Self::Done(measures) => return Ok((measures, None)),
             Self::Pending { row, measured_at } => (row.await?, measured_at),
@@ -79,7 +79,7 @@ impl Measuring {
                 "the quality graph gave no four measures".to_owned(),
             ));
         };
-        let measures = PictureQuality {
+        let measures = ImageQuality {
             blur_score,
             brightness,
             contrast,
@@ -95,7 +95,7 @@ impl Measuring {
 pub struct FaceQuality {
     /// The four measures, taken on the aligned crop.
     #[serde(flatten)]
-    pub measures: PictureQuality,
+    pub measures: ImageQuality,
     /// Their weighted sum, 0 to 1.
     pub overall: f32,
     /// Occlusion is not measured: its weight is spread over the other terms.
@@ -122,7 +122,7 @@ pub struct Subject<'a> {
     /// The five points.
     pub landmarks: Option<&'a Landmarks>,
     /// The measures of the crop.
-    pub measures: PictureQuality,
+    pub measures: ImageQuality,
     /// The vector's length, when the face was embedded.
     pub embedding_norm: Option<f32>,
 }

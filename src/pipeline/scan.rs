@@ -20,10 +20,10 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    decode::{Picture, decode_within},
+    decode::{Decoded, decode_within},
     geometry::{BBox, Landmarks},
     phash::perceptual_hash,
-    quality::{self, PictureQuality},
+    quality::{self, ImageQuality},
     warp::ALIGNED_SIDE,
 };
 use facescan_inference::{engine::Pending, operation::Operation, registry::Family};
@@ -285,7 +285,7 @@ impl Scanning {
         Ok(())
     }
 
-    async fn measured(&self, measuring: Measuring) -> Result<PictureQuality, PipelineError> {
+    async fn measured(&self, measuring: Measuring) -> Result<ImageQuality, PipelineError> {
         let (measures, fallback) = measuring.finish().await?;
         let (operation, strict) = (Operation::QualityChecks, self.options.strict_device);
         self.pipeline.check_rows(strict, operation, fallback)?;
@@ -337,7 +337,7 @@ impl From<DetectedFace> for Face {
     }
 }
 
-pub(super) fn image_info(picture: &Picture, hash: ContentHash) -> ImageInfo {
+pub(super) fn image_info(picture: &Decoded, hash: ContentHash) -> ImageInfo {
     ImageInfo {
         width: picture.pixels.width(),
         height: picture.pixels.height(),
@@ -347,7 +347,7 @@ pub(super) fn image_info(picture: &Picture, hash: ContentHash) -> ImageInfo {
     }
 }
 
-fn picture_quality(measures: PictureQuality) -> PictureQualityAnswer {
+fn picture_quality(measures: ImageQuality) -> PictureQualityAnswer {
     PictureQualityAnswer {
         measures,
         overall: quality::overall(&measures, None),

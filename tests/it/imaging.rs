@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use facescan_imaging::decode::{DecodeError, DecodeOptions, Picture, decode};
+use facescan_imaging::decode::{DecodeError, DecodeOptions, Decoded, decode};
 use facescan_imaging::quality::{canonical, measure};
 
 use crate::support::app::{files, testdata};
 
-fn decode_file(path: &Path) -> Result<Picture, DecodeError> {
+fn decode_file(path: &Path) -> Result<Decoded, DecodeError> {
     decode(&std::fs::read(path).unwrap(), &DecodeOptions::default())
 }
 
-fn outcome(result: &Result<Picture, DecodeError>) -> String {
+fn outcome(result: &Result<Decoded, DecodeError>) -> String {
     match result {
         Ok(picture) => format!("ok {}", picture.format),
         Err(DecodeError::UnsupportedMedia { format }) => format!("unsupported media: {format:?}"),

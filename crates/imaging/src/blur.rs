@@ -1,4 +1,4 @@
-//! Making places in a picture unreadable: Gaussian blur, blocks of one colour, and a fill.
+//! Anonymisation of regions: Gaussian blur, pixelation and fill.
 
 use image::RgbImage;
 use multiversion::multiversion;
@@ -10,10 +10,10 @@ const CHANNELS: usize = 3;
 /// Samples that are summed at a time, few enough for registers.
 const BLOCK: usize = 64;
 
-/// Floats from here to its double are whole, so adding it to a smaller one rounds that.
-const WHOLE: f32 = (1 << 23) as f32;
+/// Every f32 from this value to its double is a whole number, so adding it to a smaller number rounds that.
+const ROUNDING: f32 = (1 << 23) as f32;
 
-/// The largest kernel, in pixels.
+/// The longest kernel in pixels.
 const MAX_KERNEL: u32 = 255;
 
 /// A Gaussian kernel of odd length.
@@ -24,14 +24,14 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// A kernel of `kernel` pixels, odd and 1..=255, with standard deviation `sigma` in pixels, over 0 and finite.
-    /// `None` for anything else.
+    /// A kernel of `kernel` pixels and a standard deviation of `sigma` pixels. `None` unless `kernel` is odd and in 1..=255, and
+    /// `sigma` is finite and above 0.
     pub fn new(kernel: u32, sigma: f32) -> Option<Self> {
         let odd = kernel % 2 == 1 && kernel <= MAX_KERNEL;
         (odd && sigma > 0.0 && sigma.is_finite()).then_some(Self { kernel, sigma })
     }
 
-    /// How many pixels it weighs along each axis; odd.
+    /// The length of the kernel in pixels; odd.
     pub fn kernel(&self) -> u32 {
         self.kernel
     }
@@ -41,7 +41,7 @@ impl Gaussian {
         self.sigma
     }
 
-    /// The weights along one axis, as many as [`Self::kernel`]; their sum is 1.
+    /// The weights along one axis: [`Self::kernel`] values that add up to 1.
     pub fn weights(&self) -> Vec<f32> {
         let spread = 2.0 * f64::from(self.sigma).powi(2);
         let centre = f64::from(self.kernel / 2);
@@ -53,36 +53,37 @@ impl Gaussian {
     }
 }
 
-/// The picture blurred to within one level of OpenCV's `GaussianBlur` with `BORDER_REFLECT_101`.
-pub fn gaussian_blur(picture: &RgbImage, gaussian: &Gaussian) -> RgbImage {
-    let mut blurred = picture.clone();
-    blur_region(&mut blurred, Region::whole(picture.dimensions()), gaussian);
+/// Blurs an image, to within one level of OpenCV's `GaussianBlur` with `BORDER_REFLECT_101`.
+pub fn gaussian_blur(image: &RgbImage, gaussian: &Gaussian) -> RgbImage {
+    let mut blurred = image.clone();
+    blur_region(&mut blurred, Region::full(image.dimensions()), gaussian);
     blurred
 }
 
-/// Blurs the pixels of `region` as [`gaussian_blur`] does; pixels beyond it count, as they are, and do not change.
+/// Blurs the pixels of `region` as [`gaussian_blur`] does. The kernel reads the pixels around the region, which do not change.
 ///
-/// The cost is that of the region and the rows and columns that the kernel reaches around it.
-pub fn blur_region(picture: &mut RgbImage, region: Region, gaussian: &Gaussian) {
-    let region = region.clipped(picture.dimensions());
+/// The cost is that of the region, extended by half a kernel on each side.
+pub fn blur_region(image: &mut RgbImage, region: Region, gaussian: &Gaussian) {
+    let region = region.clipped(image.dimensions());
     if !region.is_empty() {
-        Blur::new(region, gaussian).run(picture);
+        Blur::new(region, gaussian).run(image);
     }
 }
 
-/// A place in a buffer of samples, and what the samples from there on weigh.
+/// An offset into a buffer of samples, and the weight of the samples from there on.
 type Tap = (usize, f32);
 
-/// A blur under way: rows are blurred along themselves as they are reached, and as many as the kernel weighs are held.
+/// A blur in progress. Rows are blurred horizontally when they are reached; a ring buffer has as many of them as the kernel is
+/// long.
 struct Blur {
-    /// Not empty, and inside the picture.
+    /// Not empty and inside the image.
     region: Region,
-    reach: u32,
+    radius: u32,
     weights: Vec<f32>,
-    /// A row's samples, as far as the kernel reaches to either side.
+    /// The samples of a row, extended by the radius on both sides.
     line: Vec<f32>,
-    /// Rows blurred along themselves, row y at y modulo their number.
-    held: Vec<f32>,
+    /// Horizontally blurred rows: row y is at y modulo the length of the kernel.
+    ring: Vec<f32>,
     /// A row of the result.
     levels: Vec<[u8; BLOCK]>,
 }
@@ -90,70 +91,70 @@ struct Blur {
 impl Blur {
     fn new(region: Region, gaussian: &Gaussian) -> Self {
         let weights = gaussian.weights();
-        // Whole blocks: what is beyond the region's samples is summed and left.
+        // Complete blocks; the sums after the region's samples are not used.
         let blocks = (region.width() as usize * CHANNELS).div_ceil(BLOCK);
         Self {
             region,
-            reach: gaussian.kernel / 2,
+            radius: gaussian.kernel / 2,
             line: vec![0.0; blocks * BLOCK + (weights.len() - 1) * CHANNELS],
-            held: vec![0.0; blocks * BLOCK * weights.len()],
+            ring: vec![0.0; blocks * BLOCK * weights.len()],
             levels: vec![[0; BLOCK]; blocks],
             weights,
         }
     }
 
-    fn run(mut self, picture: &mut RgbImage) {
-        let (Region { y1, y2, .. }, reach) = (self.region, self.reach);
-        let height = picture.height();
+    fn run(mut self, image: &mut RgbImage) {
+        let (Region { y1, y2, .. }, radius) = (self.region, self.radius);
+        let height = image.height();
         let along: Vec<Tap> = (0..)
             .step_by(CHANNELS)
             .zip(self.weights.iter().copied())
             .collect();
         let mut down: Vec<Tap> = Vec::with_capacity(along.len());
-        let mut next = y1.saturating_sub(reach);
+        let mut next = y1.saturating_sub(radius);
         for y in y1..y2 {
-            // No row that is still to be read has been written: they are `reach` below.
-            while next < height.min(y + reach + 1) {
-                self.read(picture, next);
-                let at = self.place(next as usize);
-                let row = &mut self.held[at..at + self.levels.len() * BLOCK];
+            // A row is read before it is written, because reading is `radius` rows ahead.
+            while next < height.min(y + radius + 1) {
+                self.read(image, next);
+                let at = self.ring_offset(next as usize);
+                let row = &mut self.ring[at..at + self.levels.len() * BLOCK];
                 blur_row(&self.line, &along, row);
                 next += 1;
             }
             down.clear();
-            let above = i64::from(y) - i64::from(reach);
-            // Reflection leads to rows that are held: it is nearer to `y` than what it stands for, unless the
-            // picture is lower than the kernel, and then all of it is held.
+            let above = i64::from(y) - i64::from(radius);
+            // Reflected rows are in the ring buffer: they are closer to `y` than the rows outside the image. An image lower
+            // than the kernel is in the ring buffer completely.
             down.extend((above..).zip(&self.weights).map(|(row, &weight)| {
                 let row = reflect(row, height);
-                (self.place(row), weight)
+                (self.ring_offset(row), weight)
             }));
-            blur_column(&self.held, &down, &mut self.levels);
+            blur_column(&self.ring, &down, &mut self.levels);
             let line = Region {
                 y1: y,
                 y2: y + 1,
                 ..self.region
             };
-            for row in rows_mut(picture, line) {
+            for row in rows_mut(image, line) {
                 row.copy_from_slice(&self.levels.as_flattened()[..row.len()]);
             }
         }
     }
 
-    /// Where row `y` is held.
-    fn place(&self, y: usize) -> usize {
+    /// The offset of row `y` in the ring buffer.
+    fn ring_offset(&self, y: usize) -> usize {
         y % self.weights.len() * self.levels.len() * BLOCK
     }
 
-    /// Reads row `y` of the picture into the line, reflected where it ends.
-    fn read(&mut self, picture: &RgbImage, y: u32) {
-        let width = picture.width();
+    /// Reads row `y` of the image into the line, reflected at its ends.
+    fn read(&mut self, image: &RgbImage, y: u32) {
+        let width = image.width();
         let stride = width as usize * CHANNELS;
-        let row = &picture.as_raw()[y as usize * stride..][..stride];
-        let inside = self.region.x1.saturating_sub(self.reach)
-            ..self.region.x2.saturating_add(self.reach).min(width);
-        let first = i64::from(self.region.x1) - i64::from(self.reach);
-        // How many pixels of the line are before the picture, and how many before or inside it.
+        let row = &image.as_raw()[y as usize * stride..][..stride];
+        let inside = self.region.x1.saturating_sub(self.radius)
+            ..self.region.x2.saturating_add(self.radius).min(width);
+        let first = i64::from(self.region.x1) - i64::from(self.radius);
+        // The pixels of the line before the image, and before its end.
         let before = (i64::from(inside.start) - first) as usize;
         let until = before + inside.len();
         let samples = &row[inside.start as usize * CHANNELS..inside.end as usize * CHANNELS];
@@ -161,7 +162,7 @@ impl Blur {
         for (level, sample) in line.iter_mut().zip(samples) {
             *level = f32::from(*sample);
         }
-        let pixels = (self.region.width() + 2 * self.reach) as usize;
+        let pixels = (self.region.width() + 2 * self.radius) as usize;
         for at in (0..before).chain(until..pixels) {
             let from = reflect(first + at as i64, width) * CHANNELS;
             let line = &mut self.line[at * CHANNELS..(at + 1) * CHANNELS];
@@ -172,14 +173,14 @@ impl Blur {
     }
 }
 
-/// Reflect-101, as often as it takes: −1 is 1, and `length` is `length − 2`; a single sample reflects on itself.
+/// Reflect-101: index −1 is 1, and index `length` is `length − 2`, repeatedly. A single sample is its own reflection.
 pub fn reflect(index: i64, length: u32) -> usize {
     let last = i64::from(length) - 1;
     let folded = index.rem_euclid((2 * last).max(1));
     folded.min(2 * last - folded) as usize
 }
 
-/// Weighs a line's samples along it; `out` is whole blocks.
+/// Blurs a line horizontally; `out` has complete blocks.
 #[multiversion(targets = "simd")]
 fn blur_row(line: &[f32], taps: &[Tap], out: &mut [f32]) {
     for (at, out) in out.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
@@ -187,16 +188,16 @@ fn blur_row(line: &[f32], taps: &[Tap], out: &mut [f32]) {
     }
 }
 
-/// Weighs rows that are held, and rounds.
+/// Blurs rows vertically and rounds to the nearest level.
 #[multiversion(targets = "simd")]
-fn blur_column(held: &[f32], taps: &[Tap], out: &mut [[u8; BLOCK]]) {
+fn blur_column(ring: &[f32], taps: &[Tap], out: &mut [[u8; BLOCK]]) {
     for (at, out) in out.iter_mut().enumerate() {
-        let levels = weigh(held, taps, at * BLOCK);
-        *out = levels.map(|level| (level + WHOLE).to_bits() as u8);
+        let levels = weigh(ring, taps, at * BLOCK);
+        *out = levels.map(|level| (level + ROUNDING).to_bits() as u8);
     }
 }
 
-/// The weighted sums of the blocks that lie `at` samples after each tap.
+/// The weighted sum of a block of samples at offset `at` from each tap.
 #[inline(always)]
 fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
     let mut sums = [0.0; BLOCK];
@@ -210,24 +211,24 @@ fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
     sums
 }
 
-/// Divides the longer side of `region` into `blocks` blocks and the other into as many of about their length, and
-/// fills each with its mean colour. There are never more blocks than pixels, and never fewer than one.
-pub fn pixelate(picture: &mut RgbImage, region: Region, blocks: u32) {
-    let region = region.clipped(picture.dimensions());
+/// Pixelates `region`: divides its longer side into `blocks` blocks and the other side into blocks of about the same length, and
+/// fills each block with its mean colour. The number of blocks is clamped to between one and the number of pixels.
+pub fn pixelate(image: &mut RgbImage, region: Region, blocks: u32) {
+    let region = region.clipped(image.dimensions());
     if region.is_empty() {
         return;
     }
     let long = u64::from(region.width().max(region.height()));
     let blocks = u64::from(blocks).clamp(1, long);
-    let cuts = |start: u32, length: u32| -> Vec<u32> {
+    let edges = |start: u32, length: u32| -> Vec<u32> {
         let length = u64::from(length);
         let count = ((length * blocks + long / 2) / long).max(1);
         (0..=count)
             .map(|i| start + (i * length / count) as u32)
             .collect()
     };
-    let columns = cuts(region.x1, region.width());
-    for rows in cuts(region.y1, region.height()).windows(2) {
+    let columns = edges(region.x1, region.width());
+    for rows in edges(region.y1, region.height()).windows(2) {
         for columns in columns.windows(2) {
             let block = Region {
                 x1: columns[0],
@@ -235,16 +236,16 @@ pub fn pixelate(picture: &mut RgbImage, region: Region, blocks: u32) {
                 x2: columns[1],
                 y2: rows[1],
             };
-            let colour = mean(picture, block);
-            fill(picture, block, colour);
+            let colour = mean(image, block);
+            fill(image, block, colour);
         }
     }
 }
 
-/// The mean colour of a region that has pixels and lies inside the picture, rounded to the nearest.
-fn mean(picture: &RgbImage, region: Region) -> [u8; 3] {
+/// The mean colour of a region, rounded to the nearest level. The region has pixels and lies inside the image.
+fn mean(image: &RgbImage, region: Region) -> [u8; 3] {
     let mut sums = [0u64; CHANNELS];
-    for row in rows(picture, region) {
+    for row in rows(image, region) {
         for pixel in row.as_chunks::<CHANNELS>().0 {
             for (sum, sample) in sums.iter_mut().zip(pixel) {
                 *sum += u64::from(*sample);
@@ -255,10 +256,10 @@ fn mean(picture: &RgbImage, region: Region) -> [u8; 3] {
     sums.map(|sum| ((sum + count / 2) / count) as u8)
 }
 
-/// Fills `region` with `colour`, red, green and blue.
-pub fn fill(picture: &mut RgbImage, region: Region, colour: [u8; 3]) {
-    let region = region.clipped(picture.dimensions());
-    for row in rows_mut(picture, region) {
+/// Fills `region` with the RGB `colour`.
+pub fn fill(image: &mut RgbImage, region: Region, colour: [u8; 3]) {
+    let region = region.clipped(image.dimensions());
+    for row in rows_mut(image, region) {
         row.as_chunks_mut().0.fill(colour);
     }
 }

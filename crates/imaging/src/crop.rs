@@ -1,4 +1,4 @@
-//! Rectangles cut out of pictures: the crop around masks, a box with a margin, and the size that a crop is brought to.
+//! Crops: rectangular regions, the crop around masks, a box with a margin, and the size limits of crops.
 
 mod mask;
 mod region;
@@ -9,26 +9,26 @@ pub use mask::{MaskCrop, MaskCropOptions, Unmet, mask_box, mask_crop};
 pub use region::{Region, put};
 pub(super) use region::{rows, rows_mut};
 
-/// `region` with `margin` of its width at the left and right and of its height above and below, in whole pixels rounded
-/// down, as far as the frame of (width, height) goes.
+/// `region` extended by `margin` of its width on the left and right and of its height above and below, in pixels rounded down,
+/// clipped to the frame (width, height).
 pub fn padded(frame: (u32, u32), region: Region, margin: f32) -> Region {
     let [x, y] = region.clipped(frame).spans();
     Region::from([x.padded(margin, frame.0).0, y.padded(margin, frame.1).0])
 }
 
-/// The pixels of `region`; of the part that is inside the picture.
-pub fn crop(picture: &RgbImage, region: Region) -> RgbImage {
-    let region = region.clipped(picture.dimensions());
-    let rows: Vec<&[u8]> = rows(picture, region).collect();
+/// The pixels of the part of `region` that lies inside the image.
+pub fn crop(image: &RgbImage, region: Region) -> RgbImage {
+    let region = region.clipped(image.dimensions());
+    let rows: Vec<&[u8]> = rows(image, region).collect();
     RgbImage::from_raw(region.width(), region.height(), rows.concat()).unwrap_or_default()
 }
 
-/// What the sides of a crop are brought under before it goes on.
+/// Limits for the sides of a crop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most that the short side has, in pixels.
+    /// The longest short side in pixels.
     pub short: u32,
-    /// The most that the long side has, in pixels.
+    /// The longest long side in pixels.
     pub long: u32,
     /// Both sides are multiples of this.
     pub multiple: u32,
@@ -44,12 +44,12 @@ impl Default for Bounds {
     }
 }
 
-/// The (width, height) that a crop of `size` = (width, height) is resized to.
+/// The (width, height) to which a crop of `size` = (width, height) is resized.
 ///
-/// A short side over its bound comes down to it and takes the long side along, rounded down; then the long side in
-/// the same way; then each is rounded down to a multiple, but to one multiple at least.
+/// A short side above its limit is reduced to it, and the long side in proportion, rounded down. Then the long side is limited in
+/// the same way. Then each side is rounded down to a multiple, at least one multiple.
 pub fn bounded_size(size: (u32, u32), bounds: &Bounds) -> (u32, u32) {
-    // In proportion, rounded down: less than `side`, because `to` is less than `from`.
+    // Less than `side`, because `to` is less than `from`.
     let scaled =
         |side: u32, to: u32, from: u32| (u64::from(side) * u64::from(to) / u64::from(from)) as u32;
     let (mut short, mut long) = (size.0.min(size.1), size.0.max(size.1));

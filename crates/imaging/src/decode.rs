@@ -1,11 +1,11 @@
-//! Encoded bytes to upright RGB pixels.
+//! Decoding of image files to upright RGB pixels.
 //!
-//! The format is found from the bytes, the limits are checked from the header, and only then are pixels
-//! allocated. Alpha is composited on a stated colour and the EXIF orientation is applied once.
+//! The format is detected from the bytes. The limits are checked on the header, before memory is allocated for pixels. Alpha is
+//! composited on a background colour, and the EXIF orientation is applied once.
 //!
-//! **What counts as truncated.** A file that ends before its pixels do is [`DecodeError::Truncated`]; no format
-//! gives a half-grey picture. A file whose pixels are complete is decoded even when its end mark is missing or
-//! garbage follows it. A file that has its end mark and damage before it is [`DecodeError::Corrupt`].
+//! **Truncated and corrupt files.** A file that ends before all pixels is [`DecodeError::Truncated`]; no format gives an image that
+//! is partly grey. A file with all pixels is decoded, even when its end marker is missing or other data follows it. A file with an
+//! end marker and damage before it is [`DecodeError::Corrupt`].
 
 mod bmp;
 mod exif;
@@ -31,18 +31,18 @@ use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
-/// How to decode.
+/// Options of decoding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DecodeOptions {
-    /// What the picture may cost.
+    /// The limits of the image's size.
     pub limits: Limits,
-    /// The RGB colour that shows through transparent pixels.
+    /// The RGB background colour of transparent pixels.
     pub background: [u8; 3],
 }
 
-/// A decoded picture.
+/// A decoded image.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct Decoded {
     /// The upright pixels, 8-bit RGB.
     pub pixels: RgbImage,
     /// The format of the file.
@@ -51,53 +51,53 @@ pub struct Picture {
     pub orientation: u8,
 }
 
-/// Why a file gives no picture.
+/// Why a file cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Not a format that is decoded.
+    /// The format is not supported.
     #[error("{}; send jpeg, png, webp, gif, bmp or tiff", not_decoded(.format))]
     UnsupportedMedia {
-        /// The format's name; `None` for bytes of no known picture format.
+        /// The name of the format; `None` when it is unknown.
         format: Option<&'static str>,
     },
-    /// A supported format in a variant that is not.
-    #[error("this {format} variant is not supported: {detail}; convert the picture first")]
+    /// The format is supported, but not this variant of it.
+    #[error("this {format} variant is not supported: {detail}; convert the image first")]
     Unsupported {
         /// The format.
         format: Format,
-        /// What is not supported.
+        /// The unsupported property.
         detail: String,
     },
-    /// The file contradicts its format.
+    /// The file violates its format.
     #[error("the {format} file is damaged: {detail}")]
     Corrupt {
         /// The format.
         format: Format,
-        /// What is wrong.
+        /// The violation.
         detail: String,
     },
-    /// The file ends before its pixels do.
-    #[error("the {format} file is cut short; send all of it")]
+    /// The file ends before all pixels.
+    #[error("the {format} file is truncated; send the complete file")]
     Truncated {
         /// The format.
         format: Format,
     },
-    /// The picture is over a limit.
-    #[error("the picture has {found} {limit}, at most {max} are allowed")]
+    /// The image exceeds a limit.
+    #[error("the image has {found} {limit}, at most {max} are allowed")]
     TooLarge {
         /// The limit.
         limit: LimitKind,
         /// Its value.
         max: u64,
-        /// What the picture has.
+        /// The value of the image.
         found: u64,
     },
 }
 
 fn not_decoded(format: &Option<&str>) -> String {
     match format {
-        Some(name) => format!("{name} pictures are not supported"),
-        None => "the bytes are of no known picture format".to_owned(),
+        Some(name) => format!("{name} images are not supported"),
+        None => "the bytes are of no known image format".to_owned(),
     }
 }
 
@@ -126,7 +126,7 @@ impl DecodeError {
         }
     }
 
-    /// Sorts a decoder's error. Its text stays behind: it names functions, not remedies.
+    /// Converts the error of a decoder. Its text is dropped, because it does not help a user.
     fn from_image(format: Format, limits: &Limits, error: &ImageError) -> Self {
         match error {
             ImageError::Unsupported(_) => {
@@ -145,7 +145,7 @@ impl DecodeError {
     }
 }
 
-/// Whether reading past the end is somewhere in the chain of causes.
+/// Whether the error was caused by the end of the file.
 fn ends_early(error: &ImageError) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -166,19 +166,19 @@ fn ends_early(error: &ImageError) -> bool {
 /// # Errors
 /// See [`DecodeError`]. No input panics, and none allocates beyond a small multiple of
 /// [`Limits::decode_bytes`].
-pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Picture, DecodeError> {
+pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Decoded, DecodeError> {
     decode_within(bytes, options, &PixelMemory::new(0))
 }
 
-/// The same into memory that a picture before it had, where the format's decoder can.
+/// [`decode`] into a buffer of the pool, where the decoder of the format supports that.
 ///
 /// # Errors
-/// As [`decode`].
+/// See [`DecodeError`].
 pub fn decode_within(
     bytes: &[u8],
     options: &DecodeOptions,
     memory: &PixelMemory,
-) -> Result<Picture, DecodeError> {
+) -> Result<Decoded, DecodeError> {
     options.limits.check_bytes(bytes.len() as u64)?;
     let format = match sniff(bytes) {
         Sniffed::Accepted(format) => format,
@@ -189,7 +189,7 @@ pub fn decode_within(
             return Err(DecodeError::UnsupportedMedia { format: None });
         }
     };
-    // The decoders are meant not to panic. One that does must cost its own picture only.
+    // The decoders should not panic. If one does, only its own image fails.
     let decoded = catch_unwind(AssertUnwindSafe(|| match format {
         Format::Jpeg => jpeg::decode(bytes, options, memory),
         Format::Png => png::decode(bytes, options),
@@ -204,23 +204,23 @@ pub fn decode_within(
     } = decoded.unwrap_or_else(|_| {
         Err(DecodeError::corrupt(
             format,
-            "it holds data that no decoder expects",
+            "it contains data that the decoder does not expect",
         ))
     })?;
-    Ok(Picture {
+    Ok(Decoded {
         pixels: orientation::upright(pixels, orientation),
         format,
         orientation,
     })
 }
 
-/// Pixels as the file stores them, and the orientation that it states.
+/// The pixels as stored in the file, and the file's EXIF orientation.
 struct Stored {
     pixels: RgbImage,
     orientation: u8,
 }
 
-/// Checks a decoder's header against the limits, then lets it decode and drops the alpha.
+/// Checks the header against the limits, decodes, and composites alpha.
 fn read(
     mut decoder: impl ImageDecoder,
     format: Format,
@@ -240,7 +240,7 @@ fn read(
         .map_err(|error| DecodeError::from_image(format, limits, &error))
 }
 
-/// The limits in the image library's terms. A decoder may hold its own copy of the samples beside ours.
+/// The limits for the image library. A decoder may have its own copy of the samples, hence twice the memory.
 fn library_limits(limits: &Limits) -> image::Limits {
     let mut library = image::Limits::no_limits();
     library.max_image_width = Some(limits.max_width);

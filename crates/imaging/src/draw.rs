@@ -1,4 +1,4 @@
-//! Boxes and points drawn into a picture, for people to look at.
+//! Annotated images: draws boxes and landmarks for people to look at.
 
 use image::{Rgb, RgbImage};
 use imageproc::drawing::{draw_filled_circle_mut, draw_filled_rect_mut};
@@ -13,11 +13,11 @@ pub struct Annotation {
     pub bbox: BBox,
     /// The five points in pixels.
     pub landmarks: Option<Landmarks>,
-    /// The detector's score, 0..=1: the box is the greener the surer, the redder the less.
+    /// The detector's score, 0..=1. The box is green for 1 and red for 0.
     pub score: Option<f32>,
 }
 
-const POINT_COLOURS: [Rgb<u8>; 5] = [
+const LANDMARK_COLOURS: [Rgb<u8>; 5] = [
     Rgb([0, 160, 255]),
     Rgb([0, 255, 255]),
     Rgb([255, 220, 0]),
@@ -25,25 +25,25 @@ const POINT_COLOURS: [Rgb<u8>; 5] = [
     Rgb([255, 140, 200]),
 ];
 
-/// Draws boxes and points. Lines are 1/400 of the long side thick, at least 1 px, and lie inside their box.
-/// What is outside the picture or not a number is left out.
-pub fn annotate(picture: &mut RgbImage, faces: &[Annotation]) {
-    let thick = (picture.width().max(picture.height()) / 400).max(1) as i32;
+/// Draws boxes and landmarks. Lines are 1/400 of the long side thick, at least 1 px, and lie inside the box. Coordinates that are
+/// outside the image or non-finite are skipped.
+pub fn annotate(image: &mut RgbImage, faces: &[Annotation]) {
+    let thickness = (image.width().max(image.height()) / 400).max(1) as i32;
     for face in faces {
-        let sure = (face.score.unwrap_or(1.0).clamp(0.0, 1.0) * 255.0) as u8;
-        draw_box(picture, &face.bbox, thick, Rgb([255 - sure, sure, 0]));
-        for (point, colour) in face.landmarks.iter().flatten().zip(POINT_COLOURS) {
-            draw_point(picture, *point, thick + 1, colour);
+        let green = (face.score.unwrap_or(1.0).clamp(0.0, 1.0) * 255.0) as u8;
+        draw_box(image, &face.bbox, thickness, Rgb([255 - green, green, 0]));
+        for (point, colour) in face.landmarks.iter().flatten().zip(LANDMARK_COLOURS) {
+            draw_point(image, *point, thickness + 1, colour);
         }
     }
 }
 
-fn draw_box(picture: &mut RgbImage, bbox: &BBox, thick: i32, colour: Rgb<u8>) {
-    // Clipping by clamp keeps NaN, which casts to 0 and is caught as an empty box.
-    let clipped = bbox.clipped(picture.width(), picture.height());
+fn draw_box(image: &mut RgbImage, bbox: &BBox, thickness: i32, colour: Rgb<u8>) {
+    // Clamping keeps NaN, which is cast to 0 and gives an empty box.
+    let clipped = bbox.clipped(image.width(), image.height());
     let [x1, y1, x2, y2] = clipped.to_array().map(|v| v.round() as i32);
     let (width, height) = (x2 - x1, y2 - y1);
-    let (down, across) = (thick.min(height), thick.min(width));
+    let (down, across) = (thickness.min(height), thickness.min(width));
     let lines = [
         (x1, y1, width, down),
         (x1, y2 - down, width, down),
@@ -53,16 +53,16 @@ fn draw_box(picture: &mut RgbImage, bbox: &BBox, thick: i32, colour: Rgb<u8>) {
     for (x, y, width, height) in lines {
         if width > 0 && height > 0 {
             let line = Rect::at(x, y).of_size(width.unsigned_abs(), height.unsigned_abs());
-            draw_filled_rect_mut(picture, line, colour);
+            draw_filled_rect_mut(image, line, colour);
         }
     }
 }
 
-fn draw_point(picture: &mut RgbImage, [x, y]: [f32; 2], radius: i32, colour: Rgb<u8>) {
+fn draw_point(image: &mut RgbImage, [x, y]: [f32; 2], radius: i32, colour: Rgb<u8>) {
     let inside = |v: f32, side: u32| (0.0..side as f32).contains(&v);
-    if inside(x, picture.width()) && inside(y, picture.height()) {
+    if inside(x, image.width()) && inside(y, image.height()) {
         let centre = (x.round() as i32, y.round() as i32);
-        draw_filled_circle_mut(picture, centre, radius, colour);
+        draw_filled_circle_mut(image, centre, radius, colour);
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_box_is_an_outline_and_points_are_discs() {
-        let mut picture = RgbImage::new(100, 80);
+        let mut image = RgbImage::new(100, 80);
         let mut annotation = face([10.0, 20.0, 50.0, 60.0]);
         annotation.landmarks = Some([
             [20.0, 30.0],
@@ -91,29 +91,29 @@ mod tests {
             [22.0, 50.0],
             [38.0, 50.0],
         ]);
-        annotate(&mut picture, &[annotation]);
+        annotate(&mut image, &[annotation]);
         let green = Rgb([0, 255, 0]);
         for (x, y) in [(10, 20), (49, 20), (10, 59), (49, 59), (30, 20), (10, 40)] {
-            assert_eq!(*picture.get_pixel(x, y), green, "{x} {y}");
+            assert_eq!(*image.get_pixel(x, y), green, "{x} {y}");
         }
         for (x, y) in [(9, 20), (50, 20), (30, 19), (30, 60), (15, 25)] {
-            assert_eq!(*picture.get_pixel(x, y), BLACK, "{x} {y}");
+            assert_eq!(*image.get_pixel(x, y), BLACK, "{x} {y}");
         }
-        assert_eq!(*picture.get_pixel(30, 40), POINT_COLOURS[2]);
-        assert_eq!(*picture.get_pixel(32, 40), POINT_COLOURS[2]);
+        assert_eq!(*image.get_pixel(30, 40), LANDMARK_COLOURS[2]);
+        assert_eq!(*image.get_pixel(32, 40), LANDMARK_COLOURS[2]);
     }
 
     #[test]
-    fn lines_grow_with_the_picture() {
-        let mut picture = RgbImage::new(2000, 100);
-        annotate(&mut picture, &[face([100.0, 10.0, 300.0, 90.0])]);
-        assert_ne!(*picture.get_pixel(104, 50), BLACK);
-        assert_eq!(*picture.get_pixel(105, 50), BLACK);
+    fn lines_grow_with_the_image() {
+        let mut image = RgbImage::new(2000, 100);
+        annotate(&mut image, &[face([100.0, 10.0, 300.0, 90.0])]);
+        assert_ne!(*image.get_pixel(104, 50), BLACK);
+        assert_eq!(*image.get_pixel(105, 50), BLACK);
     }
 
     #[test]
     fn what_cannot_be_drawn_is_left_out() {
-        let mut picture = RgbImage::new(20, 20);
+        let mut image = RgbImage::new(20, 20);
         let mut nan = face([f32::NAN; 4]);
         nan.landmarks = Some([
             [f32::NAN; 2],
@@ -124,15 +124,15 @@ mod tests {
         ]);
         nan.score = Some(f32::NAN);
         annotate(
-            &mut picture,
+            &mut image,
             &[
                 nan,
                 face([30.0, 30.0, 40.0, 40.0]),
                 face([5.0, 5.0, 5.0, 9.0]),
             ],
         );
-        assert!(picture.pixels().all(|p| *p == BLACK));
-        annotate(&mut picture, &[face([-1e9, -1e9, 1e9, 1e9])]);
-        assert_ne!(*picture.get_pixel(0, 19), BLACK);
+        assert!(image.pixels().all(|p| *p == BLACK));
+        annotate(&mut image, &[face([-1e9, -1e9, 1e9, 1e9])]);
+        assert_ne!(*image.get_pixel(0, 19), BLACK);
     }
 }

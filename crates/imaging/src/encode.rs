@@ -1,4 +1,4 @@
-//! RGB pixels to an encoded file.
+//! Encoding of RGB images.
 
 use std::io::Cursor;
 
@@ -8,7 +8,7 @@ use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{ExtendedColorType, ImageEncoder, RgbImage};
 
-/// What to write.
+/// The format of an encoded image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// JPEG at a quality of 1..=100; other values are clamped.
@@ -24,23 +24,22 @@ pub enum OutputFormat {
     Avif,
 }
 
-/// The quality of AVIF pictures, of 100. The photograph t1.jpg has 39.5 dB at 80 and 45.8 at 95.
+/// The quality of AVIF images, 1..=100. The photograph t1.jpg has a PSNR of 39.5 dB at 80 and 45.8 dB at 95.
 pub const AVIF_QUALITY: u8 = 85;
-/// The encoder's fastest way, of 1 to 10: the slower ones take seconds for a photograph.
+/// The speed of the AVIF encoder, 1..=10. Slower settings take seconds for a photograph.
 const AVIF_SPEED: u8 = 10;
-/// The most pixels of an AVIF picture, which are those of 4K: its encoder takes a second for each of them in a million and
-/// cannot be stopped.
-const AVIF_MOST_PIXELS: u64 = 1 << 23;
+/// The most pixels of an AVIF image, about those of 4K. The encoder takes a second per megapixel and cannot be cancelled.
+const AVIF_MAX_PIXELS: u64 = 1 << 23;
 
 impl Default for OutputFormat {
-    /// JPEG at 95.
+    /// JPEG at quality 95.
     fn default() -> Self {
         Self::Jpeg { quality: 95 }
     }
 }
 
 impl OutputFormat {
-    /// The lower-case name of the format that is written.
+    /// The lower-case name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jpeg { .. } => "jpeg",
@@ -50,7 +49,7 @@ impl OutputFormat {
         }
     }
 
-    /// The longest side that the format can state.
+    /// The longest side that the format supports, in pixels.
     fn longest_side(self) -> u32 {
         match self {
             Self::Jpeg { .. } | Self::Avif => 65_535,
@@ -59,8 +58,8 @@ impl OutputFormat {
         }
     }
 
-    /// What a pixel of the answer is charged with beyond its bytes, so that an answer of 256 MiB has no more AVIF pixels
-    /// than one picture may have: they take a second each million, which nothing can stop.
+    /// Bytes that each pixel of a response is charged in addition to its own, for the time that the encoder takes. With it, a
+    /// response of 256 MiB has no more AVIF pixels than a single AVIF image may have.
     pub fn surcharge(self) -> u64 {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => 0,
@@ -68,63 +67,63 @@ impl OutputFormat {
         }
     }
 
-    /// The most pixels of a picture that is written.
-    fn most_pixels(self) -> u64 {
+    /// The most pixels of an image in this format.
+    fn max_pixels(self) -> u64 {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => u64::MAX,
-            Self::Avif => AVIF_MOST_PIXELS,
+            Self::Avif => AVIF_MAX_PIXELS,
         }
     }
 }
 
-/// Why a picture could not be encoded.
+/// Why an image could not be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// The picture has no pixels, or a side that the format cannot state.
+    /// The image has no pixels, or a side longer than the format supports.
     #[error(
-        "{format} holds pictures of 1 to {longest_side} pixels a side, not {width}x{height}; choose another format"
+        "{format} images can have 1 to {longest_side} pixels a side, not {width}x{height}; choose another format"
     )]
     Size {
         /// The format.
         format: &'static str,
-        /// The longest side that it can state.
+        /// The longest side that the format supports, in pixels.
         longest_side: u32,
-        /// The picture's width.
+        /// The image's width.
         width: u32,
-        /// The picture's height.
+        /// The image's height.
         height: u32,
     },
-    /// The picture has more pixels than the format is given time for.
+    /// The image has too many pixels for a slow encoder.
     #[error(
-        "{format} is written of at most {most} pixels, not {width}x{height}; choose another format"
+        "{format} images can have at most {max} pixels, not {width}x{height}; choose another format"
     )]
     Pixels {
         /// The format.
         format: &'static str,
         /// The most pixels.
-        most: u64,
-        /// The picture's width.
+        max: u64,
+        /// The image's width.
         width: u32,
-        /// The picture's height.
+        /// The image's height.
         height: u32,
     },
     /// The encoder failed.
-    #[error("the picture could not be encoded as {format}")]
+    #[error("the image could not be encoded as {format}")]
     Encoder {
         /// The format.
         format: &'static str,
-        /// The encoder's own error.
+        /// The error of the encoder.
         #[source]
         source: image::ImageError,
     },
 }
 
-/// Encodes a picture.
+/// Encodes an image.
 ///
 /// # Errors
 /// See [`EncodeError`].
-pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeError> {
-    let (width, height) = picture.dimensions();
+pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeError> {
+    let (width, height) = image.dimensions();
     let longest_side = output.longest_side();
     if width.min(height) == 0 || width.max(height) > longest_side {
         return Err(EncodeError::Size {
@@ -134,17 +133,17 @@ pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, Encod
             height,
         });
     }
-    let most = output.most_pixels();
-    if u64::from(width) * u64::from(height) > most {
+    let max = output.max_pixels();
+    if u64::from(width) * u64::from(height) > max {
         return Err(EncodeError::Pixels {
             format: output.name(),
-            most,
+            max,
             width,
             height,
         });
     }
     let mut file = Cursor::new(Vec::new());
-    let (samples, colour) = (picture.as_raw(), ExtendedColorType::Rgb8);
+    let (samples, colour) = (image.as_raw(), ExtendedColorType::Rgb8);
     match output {
         OutputFormat::Jpeg { quality } => {
             JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100))
@@ -156,7 +155,7 @@ pub fn encode(picture: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, Encod
         }
         OutputFormat::Avif => {
             AvifEncoder::new_with_speed_quality(&mut file, AVIF_SPEED, AVIF_QUALITY)
-                // The pool's threads are busy with other pictures.
+                // The other threads encode other images.
                 .with_num_threads(Some(1))
                 .write_image(samples, width, height, colour)
         }
@@ -176,22 +175,22 @@ mod tests {
     use crate::synthetic::synthetic;
 
     #[test]
-    fn lossless_formats_give_the_pixels_back() {
-        let picture = synthetic(33, 21);
+    fn lossless_formats_preserve_the_pixels() {
+        let image = synthetic(33, 21);
         for output in [OutputFormat::Png, OutputFormat::Webp] {
-            let file = encode(&picture, output).unwrap();
+            let file = encode(&image, output).unwrap();
             let back = decode(&file, &DecodeOptions::default()).unwrap();
             let found = (back.format.name(), back.orientation);
             assert_eq!(found, (output.name(), 1));
-            assert_eq!(back.pixels, picture);
+            assert_eq!(back.pixels, image);
         }
     }
 
     #[test]
-    fn jpeg_quality_is_used() {
-        let picture = synthetic(64, 64);
+    fn jpeg_quality_changes_the_file_size() {
+        let image = synthetic(64, 64);
         let size = |quality| {
-            encode(&picture, OutputFormat::Jpeg { quality })
+            encode(&image, OutputFormat::Jpeg { quality })
                 .unwrap()
                 .len()
         };
@@ -200,29 +199,29 @@ mod tests {
         assert_eq!(size(255), size(100));
     }
 
-    /// Nothing here decodes AVIF, so that its pixels are not looked at.
+    /// There is no AVIF decoder here, so the test does not compare pixels.
     #[test]
-    fn avif_is_written_with_its_size_and_smaller_than_a_jpeg() {
-        let picture = synthetic(97, 61);
-        let file = encode(&picture, OutputFormat::Avif).unwrap();
+    fn avif_states_its_size_and_is_smaller_than_jpeg() {
+        let image = synthetic(97, 61);
+        let file = encode(&image, OutputFormat::Avif).unwrap();
         assert_eq!(sniff(&file), Sniffed::Other("avif"));
         let size = b"ispe\0\0\0\0\0\0\0\x61\0\0\0\x3D";
-        assert!(file.windows(size.len()).any(|at| at == size));
-        assert!(file.len() < encode(&picture, OutputFormat::default()).unwrap().len());
+        assert!(file.windows(size.len()).any(|bytes| bytes == size));
+        assert!(file.len() < encode(&image, OutputFormat::default()).unwrap().len());
         let large = RgbImage::new(4096, 2049);
         assert_eq!(
             encode(&large, OutputFormat::Avif).unwrap_err().to_string(),
-            "avif is written of at most 8388608 pixels, not 4096x2049; choose another format"
+            "avif images can have at most 8388608 pixels, not 4096x2049; choose another format"
         );
     }
 
     #[test]
-    fn sizes_that_a_format_cannot_state() {
+    fn sizes_that_a_format_does_not_support_are_refused() {
         let long = RgbImage::new(16_384, 1);
         let error = encode(&long, OutputFormat::Webp).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "webp holds pictures of 1 to 16383 pixels a side, not 16384x1; choose another format"
+            "webp images can have 1 to 16383 pixels a side, not 16384x1; choose another format"
         );
         assert!(encode(&long, OutputFormat::Png).is_ok());
         assert!(encode(&RgbImage::new(0, 5), OutputFormat::default()).is_err());

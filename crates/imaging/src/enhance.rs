@@ -1,11 +1,14 @@
-//! Enhancement for detection: small, flat or noisy pictures made easier to find faces in.
+//! Enhancement for detection: makes faces easier to find in small, flat or noisy images.
 //!
-//! Order: denoise, upscale, gamma, CLAHE, contrast, sharpness, unsharp mask. Contrast, sharpness and unsharp mask
-//! equal Pillow's `ImageEnhance` and `ImageFilter` to one level.
+//! Order: denoise, upscale, gamma, CLAHE, contrast, sharpness, unsharp mask. Contrast, sharpness and unsharp mask are within one
+//! level of Pillow's `ImageEnhance` and `ImageFilter`. The constants of all steps stand here once, for the CPU, for the graphs
+//! that devices run and for tensor code.
 
 mod clahe;
 mod filters;
 mod tone;
+
+use std::ops::RangeInclusive;
 
 use image::RgbImage;
 use serde::Serialize;
@@ -13,10 +16,57 @@ use utoipa::ToSchema;
 
 use super::resize::{Filter, resize};
 
-/// No upscaling goes beyond this long side, whatever was asked for.
-pub const LONGEST_UPSCALED: u32 = 2400;
+/// The longest side of an upscaled image in pixels, whatever the request asks for.
+pub const MAX_UPSCALED_SIDE: u32 = 2400;
 
-/// How much to enlarge.
+/// Images below this (width, height) in either side are low-resolution sources.
+pub const LOW_RESOLUTION: (u32, u32) = (500, 400);
+
+/// The contrast factor for low-resolution sources, as `ImageEnhance.Contrast` takes it.
+pub const CONTRAST: f32 = 1.15;
+/// The sharpness factor for low-resolution sources, as `ImageEnhance.Sharpness` takes it.
+pub const SHARPNESS: f32 = 1.1;
+
+/// Weight of the centre in Pillow's `ImageFilter.SMOOTH`, (1 1 1 / 1 5 1 / 1 1 1) / 13; its neighbours have weight 1.
+pub const SMOOTH_CENTRE: u32 = 5;
+/// The sum of all weights of that filter.
+pub const SMOOTH_SUM: u32 = SMOOTH_CENTRE + 8;
+
+/// Standard deviation of the unsharp mask's blur in pixels, as `ImageFilter.UnsharpMask` takes it.
+pub const UNSHARP_RADIUS: f32 = 1.0;
+/// The share of the difference that the unsharp mask adds, in percent.
+pub const UNSHARP_PERCENT: u32 = 120;
+/// The unsharp mask ignores differences up to this many levels.
+pub const UNSHARP_THRESHOLD: u32 = 3;
+
+/// Passes of the extended box along each axis that make Pillow's Gaussian blur of σ = 1.
+pub const BLUR_PASSES: usize = 3;
+/// Fractional bits of the weights of a pass.
+pub const BLUR_BITS: u32 = 24;
+/// The weight of the centre: 2²⁴ / 1.5 rounded up, as Pillow computes it in single precision. One less changes every third
+/// sample by a level.
+pub const BLUR_CENTRE: u32 = 11_184_811;
+/// The weight of each of its two neighbours.
+pub const BLUR_SIDE: u32 = ((1 << BLUR_BITS) - BLUR_CENTRE) / 2;
+
+/// CLAHE clips histogram bins at this multiple of a flat histogram's height: OpenCV's `createCLAHE(2.0, (8, 8))`.
+pub const CLAHE_CLIP_LIMIT: f32 = 2.0;
+/// CLAHE tiles along each side.
+pub const CLAHE_TILES: u32 = 8;
+
+/// Exponents of gamma correction; others are clamped.
+pub const GAMMA_RANGE: RangeInclusive<f32> = 0.1..=10.0;
+/// Automatic gamma brightens images with a mean luma below this.
+const DARK_MEAN: f64 = 90.0;
+/// Automatic gamma chooses the exponent that maps the mean luma to this.
+const LIFTED_MEAN: f64 = 110.0;
+/// The smallest exponent of automatic gamma.
+const MIN_AUTOMATIC_GAMMA: f64 = 0.4;
+
+/// The side of the median filter's window in pixels.
+const MEDIAN_WINDOW: u32 = 3;
+
+/// How much to upscale.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Upscale {
     /// By the rule of [`automatic_factor`].
@@ -24,14 +74,14 @@ pub enum Upscale {
     Auto,
     /// Not at all.
     Off,
-    /// By a factor; below 1 counts as 1. Limited by [`LONGEST_UPSCALED`].
+    /// By a factor; values below 1 count as 1. Limited by [`MAX_UPSCALED_SIDE`].
     Factor(f32),
 }
 
-/// Whether a step is taken.
+/// Whether a step is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Apply {
-    /// On low-resolution sources only: width under 500 or height under 400, before upscaling.
+    /// To low-resolution sources only, see [`LOW_RESOLUTION`]; judged before upscaling.
     #[default]
     Auto,
     /// Always.
@@ -40,36 +90,36 @@ pub enum Apply {
     Never,
 }
 
-/// How to brighten dark pictures.
+/// Gamma correction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Gamma {
     /// Not at all.
     #[default]
     Off,
-    /// Pictures with a mean luma under 90 get the exponent that lifts it to 110, at least 0.4.
+    /// Images with a mean luma below 90 get the exponent that maps it to 110, at least 0.4.
     Auto,
-    /// `255 · (x / 255)^gamma`; kept within 0.1..=10.
+    /// `255 · (x / 255)^gamma`, with the exponent clamped to [`GAMMA_RANGE`].
     Value(f32),
 }
 
-/// What to do.
+/// The steps of an enhancement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EnhanceOptions {
-    /// Enlarging, bicubic.
+    /// Bicubic upscaling.
     pub upscale: Upscale,
-    /// Contrast × 1.15 about the mean luma.
+    /// Contrast times [`CONTRAST`] about the mean luma.
     pub contrast: Apply,
-    /// Sharpness × 1.1 and the unsharp mask.
+    /// Sharpness times [`SHARPNESS`], then the unsharp mask.
     pub sharpen: Apply,
     /// Adaptive histogram equalisation of the luma: clip limit 2, 8 × 8 tiles.
     pub clahe: bool,
-    /// Brightening.
+    /// Gamma correction.
     pub gamma: Gamma,
     /// A 3 × 3 median of each channel, before everything else.
     pub denoise: bool,
 }
 
-/// A step that was taken, with its parameters.
+/// A step that was applied, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum Step {
@@ -80,7 +130,7 @@ pub enum Step {
     },
     /// Bicubic enlargement.
     Upscale {
-        /// The factor that was asked for or chosen, after limiting.
+        /// The requested or chosen factor, after limiting.
         factor: f32,
     },
     /// Gamma correction.
@@ -100,7 +150,7 @@ pub enum Step {
         /// The factor.
         factor: f32,
     },
-    /// Sharpness against the smoothed picture.
+    /// Sharpness relative to the smoothed image.
     Sharpness {
         /// The factor.
         factor: f32,
@@ -109,32 +159,28 @@ pub enum Step {
     UnsharpMask {
         /// Standard deviation of the blur in pixels.
         radius: f32,
-        /// How much of the difference is added, percent.
+        /// The share of the difference that is added, in percent.
         percent: u32,
-        /// Differences up to this many levels are left alone.
+        /// Differences up to this many levels are ignored.
         threshold: u32,
     },
 }
 
-/// An enhanced picture.
+/// An enhanced image.
 #[derive(Clone, Debug)]
 pub struct Enhanced {
     /// The pixels.
-    pub picture: RgbImage,
+    pub image: RgbImage,
     /// Output pixels per input pixel along the long side: divide coordinates by it to get back.
     pub scale: f32,
-    /// What was done, in order.
+    /// The steps that were applied, in order.
     pub steps: Vec<Step>,
 }
 
-const CONTRAST: f32 = 1.15;
-const SHARPNESS: f32 = 1.1;
-
-/// The factor of the upscaling rule for a source of this size.
+/// The upscaling factor for a source of this size.
 ///
-/// The rule is read so that either side decides: if width or height is at most 150 the factor is 4, at most 250
-/// it is 3, at most 600 it is 2, else 1. The factor is then lowered, in whole steps, until the long side of the result
-/// is at most [`LONGEST_UPSCALED`].
+/// The shorter side decides: up to 150 pixels the factor is 4, up to 250 it is 3, up to 600 it is 2, otherwise 1. The factor is
+/// then lowered in steps of 1 until the long side of the result is at most [`MAX_UPSCALED_SIDE`].
 pub fn automatic_factor(width: u32, height: u32) -> u32 {
     let wanted = match width.min(height) {
         0..=150 => 4,
@@ -142,51 +188,51 @@ pub fn automatic_factor(width: u32, height: u32) -> u32 {
         251..=600 => 2,
         _ => 1,
     };
-    let most = LONGEST_UPSCALED / width.max(height).max(1);
+    let most = MAX_UPSCALED_SIDE / width.max(height).max(1);
     wanted.min(most).max(1)
 }
 
-/// Enhances a picture. A picture without pixels is given back as it is.
-pub fn enhance(picture: &RgbImage, options: &EnhanceOptions) -> Enhanced {
-    let begun = Begun::new(picture, options);
-    match &begun.finish {
-        Some(finish) => Enhanced {
-            picture: finish.apply(&begun.picture),
-            scale: begun.scale,
-            steps: begun.steps,
+/// Enhances an image. An image without pixels is returned unchanged.
+pub fn enhance(image: &RgbImage, options: &EnhanceOptions) -> Enhanced {
+    let partial = PartlyEnhanced::new(image, options);
+    match &partial.device_steps {
+        Some(steps) => Enhanced {
+            image: steps.apply(&partial.image),
+            scale: partial.scale,
+            steps: partial.steps,
         },
-        None => begun.into_enhanced(),
+        None => partial.into_enhanced(),
     }
 }
 
-/// A picture after the steps that are done on the CPU always, and what is left to do.
+/// An image after the steps that always run on the CPU, and the steps that are left.
 #[derive(Clone, Debug)]
-pub struct Begun {
+pub struct PartlyEnhanced {
     /// The pixels so far.
-    pub picture: RgbImage,
-    /// What is left; `None` when that is nothing.
-    pub finish: Option<Finish>,
+    pub image: RgbImage,
+    /// The steps that are left; `None` when there are none.
+    pub device_steps: Option<DeviceSteps>,
     /// Output pixels per input pixel along the long side, at the end.
     pub scale: f32,
-    /// Every step of the whole, in order.
+    /// All steps of the enhancement, in order.
     pub steps: Vec<Step>,
 }
 
-/// The steps that a device may do: enlarging, contrast and sharpening.
+/// The steps that a device may run: upscaling, contrast and sharpening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finish {
-    /// The width and height to enlarge to; those of the picture for no enlargement.
+pub struct DeviceSteps {
+    /// The (width, height) to upscale to; the size of the image for no upscaling.
     pub size: (u32, u32),
-    /// Contrast × 1.15 about the mean luma.
+    /// Contrast times [`CONTRAST`] about the mean luma.
     pub contrast: bool,
-    /// Sharpness × 1.1 and the unsharp mask.
+    /// Sharpness times [`SHARPNESS`], then the unsharp mask.
     pub sharpen: bool,
 }
 
-impl Finish {
-    /// Does it on the CPU.
-    pub fn apply(&self, picture: &RgbImage) -> RgbImage {
-        let mut work = enlarged(picture, self.size);
+impl DeviceSteps {
+    /// Runs the steps on the CPU.
+    pub fn apply(&self, image: &RgbImage) -> RgbImage {
+        let mut work = upscaled(image, self.size);
         if self.contrast {
             tone::contrast(&mut work, CONTRAST);
         }
@@ -197,62 +243,68 @@ impl Finish {
     }
 }
 
-impl Begun {
-    /// Begins with a picture.
-    pub fn new(picture: &RgbImage, options: &EnhanceOptions) -> Self {
-        let (width, height) = picture.dimensions();
-        let mut begun = Self {
-            picture: picture.clone(),
-            finish: None,
+impl PartlyEnhanced {
+    /// Runs the steps that always run on the CPU.
+    pub fn new(image: &RgbImage, options: &EnhanceOptions) -> Self {
+        let (width, height) = image.dimensions();
+        let mut partial = Self {
+            image: image.clone(),
+            device_steps: None,
             scale: 1.0,
             steps: Vec::new(),
         };
         if width == 0 || height == 0 {
-            return begun;
+            return partial;
         }
-        let low_resolution = width < 500 || height < 400;
+        let low_resolution = width < LOW_RESOLUTION.0 || height < LOW_RESOLUTION.1;
         let applies = |apply| match apply {
             Apply::Auto => low_resolution,
             Apply::Always => true,
             Apply::Never => false,
         };
         if options.denoise {
-            begun.picture = imageproc::filter::median_filter(&begun.picture, 1, 1);
-            begun.steps.push(Step::Denoise { window: 3 });
+            partial.image = imageproc::filter::median_filter(
+                &partial.image,
+                MEDIAN_WINDOW / 2,
+                MEDIAN_WINDOW / 2,
+            );
+            partial.steps.push(Step::Denoise {
+                window: MEDIAN_WINDOW,
+            });
         }
-        let size = begun.scale_by(options.upscale);
+        let size = partial.scale_by(options.upscale);
         if options.gamma != Gamma::Off || options.clahe {
-            // They come after the enlargement and before what a device may do.
-            begun.picture = enlarged(&begun.picture, size);
-            begun.tone(options);
+            // These steps run on the CPU, between the upscaling and the steps that a device may run.
+            partial.image = upscaled(&partial.image, size);
+            partial.correct_tone(options);
         }
-        let finish = Finish {
+        let steps = DeviceSteps {
             size,
             contrast: applies(options.contrast),
             sharpen: applies(options.sharpen),
         };
-        begun.finish_with(finish);
-        begun
+        partial.defer(steps);
+        partial
     }
 
-    /// What there is when nothing is left to do.
+    /// The result, when no steps are left.
     pub fn into_enhanced(self) -> Enhanced {
         Enhanced {
-            picture: self.picture,
+            image: self.image,
             scale: self.scale,
             steps: self.steps,
         }
     }
 
-    /// The size to enlarge to.
+    /// The (width, height) to upscale to; adds the step.
     fn scale_by(&mut self, upscale: Upscale) -> (u32, u32) {
-        let (width, height) = self.picture.dimensions();
+        let (width, height) = self.image.dimensions();
         let long = width.max(height);
-        let most = LONGEST_UPSCALED as f32 / long as f32;
+        let most = MAX_UPSCALED_SIDE as f32 / long as f32;
         let factor = match upscale {
             Upscale::Off => 1.0,
             Upscale::Auto => automatic_factor(width, height) as f32,
-            // `max` takes the number where the factor is none.
+            // `max` returns 1 for NaN.
             Upscale::Factor(factor) => factor.max(1.0).min(most),
         };
         let scaled = |side: u32| (side as f32 * factor).round() as u32;
@@ -264,50 +316,50 @@ impl Begun {
         (scaled(width), scaled(height))
     }
 
-    fn tone(&mut self, options: &EnhanceOptions) {
-        if let Some(gamma) = tone::exponent(&self.picture, options.gamma) {
-            tone::gamma(&mut self.picture, gamma);
+    fn correct_tone(&mut self, options: &EnhanceOptions) {
+        if let Some(gamma) = tone::exponent(&self.image, options.gamma) {
+            tone::gamma(&mut self.image, gamma);
             self.steps.push(Step::Gamma { gamma });
         }
         if options.clahe {
-            clahe::equalise(&mut self.picture);
+            clahe::equalise(&mut self.image);
             self.steps.push(Step::Clahe {
-                clip_limit: clahe::CLIP_LIMIT,
-                tiles: clahe::TILES,
+                clip_limit: CLAHE_CLIP_LIMIT,
+                tiles: CLAHE_TILES,
             });
         }
     }
 
-    fn finish_with(&mut self, finish: Finish) {
-        if finish.contrast {
+    fn defer(&mut self, steps: DeviceSteps) {
+        if steps.contrast {
             self.steps.push(Step::Contrast { factor: CONTRAST });
         }
-        if finish.sharpen {
+        if steps.sharpen {
             self.steps.push(Step::Sharpness { factor: SHARPNESS });
             self.steps.push(Step::UnsharpMask {
-                radius: filters::UNSHARP_RADIUS,
-                percent: filters::UNSHARP_PERCENT,
-                threshold: filters::UNSHARP_THRESHOLD,
+                radius: UNSHARP_RADIUS,
+                percent: UNSHARP_PERCENT,
+                threshold: UNSHARP_THRESHOLD,
             });
         }
-        let enlarges = finish.size != self.picture.dimensions();
-        self.finish = (enlarges || finish.contrast || finish.sharpen).then_some(finish);
+        let enlarges = steps.size != self.image.dimensions();
+        self.device_steps = (enlarges || steps.contrast || steps.sharpen).then_some(steps);
     }
 }
 
-/// A picture enlarged to a size, unless it has it.
-fn enlarged(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
-    if (width, height) == picture.dimensions() {
-        picture.clone()
+/// Upscales an image to a size, unless it has that size.
+fn upscaled(image: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
+    if (width, height) == image.dimensions() {
+        image.clone()
     } else {
-        resize(picture, width, height, Filter::Bicubic)
+        resize(image, width, height, Filter::Bicubic)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{assert_within, picture, synthetic};
+    use crate::synthetic::{assert_within, fixture_image, synthetic};
     use image::Rgb;
 
     fn names(steps: &[Step]) -> Vec<String> {
@@ -327,10 +379,10 @@ mod tests {
             ["upscale", "contrast", "sharpness", "unsharp_mask"]
         );
         assert_within(
-            &enhanced.picture,
-            &picture("enhanced.png"),
+            &enhanced.image,
+            &fixture_image("enhanced.png"),
             1,
-            "whole chain",
+            "complete chain",
         );
     }
 
@@ -356,15 +408,15 @@ mod tests {
     }
 
     #[test]
-    fn large_pictures_are_left_alone() {
+    fn large_images_are_not_changed() {
         let source = synthetic(700, 601);
         let enhanced = enhance(&source, &EnhanceOptions::default());
         assert_eq!((enhanced.scale, enhanced.steps.as_slice()), (1.0, &[][..]));
-        assert_eq!(enhanced.picture, source);
+        assert_eq!(enhanced.image, source);
     }
 
     #[test]
-    fn low_resolution_is_judged_before_upscaling() {
+    fn low_resolution_is_decided_before_upscaling() {
         let enhanced = enhance(&synthetic(499, 601), &EnhanceOptions::default());
         assert_eq!(
             names(&enhanced.steps),
@@ -380,17 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn a_given_factor_is_limited_and_its_scale_is_true() {
+    fn a_requested_factor_is_limited_and_the_scale_is_exact() {
         let scale = |factor: f32, width: u32| {
             let options = EnhanceOptions {
                 upscale: Upscale::Factor(factor),
                 ..EnhanceOptions::default()
             };
             let enhanced = enhance(&synthetic(width, 10), &options);
-            assert_eq!(
-                enhanced.scale,
-                enhanced.picture.width() as f32 / width as f32
-            );
+            assert_eq!(enhanced.scale, enhanced.image.width() as f32 / width as f32);
             enhanced.scale
         };
         assert_eq!(scale(2.5, 40), 2.5);
@@ -401,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_a_named_step() {
+    fn every_option_adds_a_named_step() {
         let options = EnhanceOptions {
             denoise: true,
             clahe: true,
@@ -424,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_removes_single_specks() {
+    fn the_median_filter_removes_single_pixels() {
         let mut speckled = RgbImage::from_pixel(9, 9, Rgb([50, 60, 70]));
         speckled.put_pixel(4, 4, Rgb([255, 0, 255]));
         let options = EnhanceOptions {
@@ -434,7 +483,7 @@ mod tests {
             sharpen: Apply::Never,
             ..EnhanceOptions::default()
         };
-        let clean = enhance(&speckled, &options).picture;
+        let clean = enhance(&speckled, &options).image;
         assert!(clean.pixels().all(|p| *p == Rgb([50, 60, 70])));
         assert_eq!(enhance(&RgbImage::new(0, 4), &options).scale, 1.0);
     }

@@ -1,4 +1,4 @@
-//! Which format a file has, from its bytes alone.
+//! Detection of a file's format from its bytes.
 
 use std::{fmt, str::FromStr};
 
@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 pub enum Format {
     /// JPEG, baseline and progressive.
     Jpeg,
-    /// PNG; the default picture of an animated one.
+    /// PNG; of an animated PNG, the default image.
     Png,
-    /// WebP; the first frame of an animated one.
+    /// WebP; of an animated WebP, the first frame.
     Webp,
-    /// GIF; its first frame.
+    /// GIF; the first frame.
     Gif,
     /// Windows and OS/2 bitmaps.
     Bmp,
@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The lower-case name, as answers carry it.
+    /// The lower-case name, as in responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jpeg => "jpeg",
@@ -40,7 +40,7 @@ impl Format {
 impl FromStr for Format {
     type Err = UnknownFormat;
 
-    /// Reads a name that [`Format::name`] gave.
+    /// Parses a name from [`Format::name`].
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
         [
             Self::Jpeg,
@@ -56,7 +56,7 @@ impl FromStr for Format {
     }
 }
 
-/// A name that is no [`Format`]'s.
+/// The error of parsing a name that no [`Format`] has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of an accepted format")]
 pub struct UnknownFormat;
@@ -67,18 +67,18 @@ impl fmt::Display for Format {
     }
 }
 
-/// What the first bytes say.
+/// The detected format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sniffed {
     /// A format that is decoded.
     Accepted(Format),
     /// A known format that is not decoded, by name.
     Other(&'static str),
-    /// Nothing that is recognised.
+    /// An unknown format.
     Unknown,
 }
 
-/// Signatures at the start of a file. Longer ones stand before those that they begin with.
+/// Signatures of decoded formats, at the start of a file.
 const ACCEPTED: &[(&[u8], Format)] = &[
     (b"\xFF\xD8\xFF", Format::Jpeg),
     (b"\x89PNG\r\n\x1A\n", Format::Png),
@@ -91,6 +91,7 @@ const ACCEPTED: &[(&[u8], Format)] = &[
     (b"MM\0+", Format::Tiff),
 ];
 
+/// Signatures of known formats that are not decoded, at the start of a file.
 const OTHER: &[(&[u8], &str)] = &[
     (b"\xFF\x0A", "jpeg xl"),
     (b"\0\0\0\x0CJXL \r\n\x87\n", "jpeg xl"),
@@ -116,7 +117,7 @@ const OTHER: &[(&[u8], &str)] = &[
     (b"\x1F\x8B", "gzip"),
 ];
 
-/// Finds the format of `bytes` from its signature.
+/// Detects the format of `bytes` by its signature.
 pub fn sniff(bytes: &[u8]) -> Sniffed {
     if let Some((_, format)) = ACCEPTED.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Sniffed::Accepted(*format);
@@ -131,7 +132,7 @@ pub fn sniff(bytes: &[u8]) -> Sniffed {
     if let Some((_, name)) = OTHER.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Sniffed::Other(name);
     }
-    boxed_media(bytes)
+    iso_media(bytes)
         .or_else(|| icon(bytes))
         .or_else(|| targa(bytes))
         .or_else(|| netpbm(bytes))
@@ -139,14 +140,14 @@ pub fn sniff(bytes: &[u8]) -> Sniffed {
         .map_or(Sniffed::Unknown, Sniffed::Other)
 }
 
-/// ISO base media files name themselves by the brands of their `ftyp` box.
-fn boxed_media(bytes: &[u8]) -> Option<&'static str> {
+/// ISO base media files: the brands of the `ftyp` box name the format.
+fn iso_media(bytes: &[u8]) -> Option<&'static str> {
     if bytes.len() < 12 || bytes[4..8] != *b"ftyp" {
         return None;
     }
     let length = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let brands = bytes.get(8..length.clamp(12, 256).min(bytes.len()))?;
-    // The major brand may be the generic `mif1`; the compatible ones then say what it is.
+    // The major brand may be the generic `mif1`; then the compatible brands name the format.
     let has = |names: &[&[u8; 4]]| {
         brands
             .chunks_exact(4)
@@ -165,7 +166,7 @@ fn boxed_media(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Icons and cursors: a type and a count that is not 0. Without the count, plain TGA files would be cursors.
+/// Icons and cursors: a type, and a count above 0. Without the count, TGA files without a footer would be taken for cursors.
 fn icon(bytes: &[u8]) -> Option<&'static str> {
     match bytes.get(..6)? {
         [0, 0, _, 0, 0, 0] => None,
@@ -175,7 +176,7 @@ fn icon(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// TGA has no signature; version 2 files end with one.
+/// TGA: files of version 2 end with a signature; others have none.
 fn targa(bytes: &[u8]) -> Option<&'static str> {
     bytes.ends_with(b"TRUEVISION-XFILE.\0").then_some("tga")
 }
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepted_formats() {
+    fn decoded_formats_are_detected() {
         let cases: &[(&[u8], Format)] = &[
             (b"\xFF\xD8\xFF\xE0", Format::Jpeg),
             (b"\x89PNG\r\n\x1A\n", Format::Png),
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_named() {
+    fn other_formats_are_named() {
         let cases: &[(&[u8], &str)] = &[
             (b"\0\0\0\x1Cftypavif\0\0\0\0mif1miaf", "avif"),
             (b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif", "avif"),
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_unknown() {
+    fn everything_else_is_unknown() {
         for bytes in [
             &b""[..],
             b"P",
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_serde_writes() {
+    fn names_equal_the_serialised_ones() {
         let json = serde_json::to_string(&Format::Webp).unwrap();
         assert_eq!(json, "\"webp\"");
         assert_eq!(Format::Webp.to_string(), "webp");

@@ -1,7 +1,7 @@
-//! Points and boxes in pixel coordinates of the upright picture.
+//! Points and boxes in pixel coordinates of the upright image.
 
-/// Five facial points, in pixels, in this order: the eye at the image's left, the other eye,
-/// the nose, the mouth corner at the image's left, the other corner.
+/// Five facial landmarks in pixels, in this order: the eye on the left of the image, the other eye, the nose, the mouth corner on
+/// the left of the image, the other mouth corner.
 pub type Landmarks = [[f32; 2]; 5];
 
 /// An axis-aligned box `[x1, y1, x2, y2]` in pixels; half-open, `x1 ≤ x2` and `y1 ≤ y2`.
@@ -46,7 +46,7 @@ impl BBox {
         if union > 0.0 { shared / union } else { 0.0 }
     }
 
-    /// The part of the box inside a picture of `width` × `height`.
+    /// The part of the box inside an image of `width` × `height`.
     pub fn clipped(&self, width: u32, height: u32) -> Self {
         let (w, h) = (width as f32, height as f32);
         Self {
@@ -57,12 +57,12 @@ impl BBox {
         }
     }
 
-    /// The box of the same place in the picture made `scale` times larger.
+    /// The same box in an image that is `scale` times larger.
     pub fn scaled(&self, scale: f32) -> Self {
         self.to_array().map(|side| side * scale).into()
     }
 
-    /// `[x1, y1, x2, y2]`, as answers carry it.
+    /// `[x1, y1, x2, y2]`, as in responses.
     pub fn to_array(self) -> [f32; 4] {
         [self.x1, self.y1, self.x2, self.y2]
     }

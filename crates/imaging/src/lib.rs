@@ -1,7 +1,6 @@
 //! Pixels: decoding, geometry, resizing, warping, quality, enhancement and encoding. No inference, no I/O.
 
 pub mod blur;
-mod cache;
 pub mod crop;
 pub mod decode;
 pub mod draw;
@@ -10,14 +9,16 @@ pub mod enhance;
 pub mod format;
 pub mod geometry;
 pub mod limits;
+pub mod luma;
 pub mod memory;
 pub mod npy;
+pub mod orientation;
 pub mod phash;
+mod prefetch;
 pub mod preprocess;
 pub mod quality;
 pub mod resize;
 pub mod tensor;
-pub mod turn;
 pub mod warp;
 
 #[cfg(any(test, feature = "testing"))]

@@ -1,15 +1,15 @@
-//! What a picture may cost: checked from its header, before any pixel is allocated.
+//! Limits for the size of an image, checked on its header before memory is allocated for its pixels.
 
 use std::fmt;
 
-/// Upper bounds for one encoded picture and its pixels. Each bound is inclusive.
+/// Upper limits for one encoded image and its pixels. Each limit is inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the encoded file.
     pub max_bytes: u64,
-    /// Width in pixels, as stored (before EXIF orientation).
+    /// Stored width in pixels, before the EXIF orientation is applied.
     pub max_width: u32,
-    /// Height in pixels, as stored (before EXIF orientation).
+    /// Stored height in pixels, before the EXIF orientation is applied.
     pub max_height: u32,
     /// Width × height.
     pub max_pixels: u64,
@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// The bound that a picture broke.
+/// The limit that an image exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
     /// [`Limits::max_bytes`].
@@ -54,28 +54,28 @@ impl fmt::Display for LimitKind {
     }
 }
 
-/// A bound that does not hold: which, what it is, and what was found.
+/// The error of an image that exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// The bound.
+    /// The limit.
     pub limit: LimitKind,
     /// Its value.
     pub max: u64,
-    /// What the picture asks for.
+    /// The value of the image.
     pub found: u64,
 }
 
 impl Limits {
-    /// The most that the decoded samples may take: 8 bytes a pixel, which is 16-bit RGBA.
-    /// Only floating-point TIFFs near the pixel limit need more, and they are refused.
+    /// The most memory for decoded samples: 8 bytes a pixel, which is 16-bit RGBA. Only floating-point TIFFs close to the pixel
+    /// limit need more; they are refused.
     pub fn decode_bytes(&self) -> u64 {
         self.max_pixels.saturating_mul(8)
     }
 
-    /// Refuses a file of more bytes than are allowed.
+    /// Checks the size of a file in bytes.
     ///
     /// # Errors
-    /// [`Exceeded`] with both numbers.
+    /// [`Exceeded`] when the file is too large.
     pub fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
         within(LimitKind::Bytes, self.max_bytes, found)
     }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_inclusive_and_named() {
+    fn limits_are_inclusive_and_named() {
         let limits = Limits {
             max_bytes: 10,
             max_width: 20,

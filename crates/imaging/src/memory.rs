@@ -1,23 +1,23 @@
-//! Memory of decoded pictures, used again.
+//! A pool of buffers for decoded images.
 //!
-//! A picture is a few megabytes. Fresh memory of that size comes from the system page by page, each with a fault, which
-//! takes longer than clearing memory that is there already; and what was written a moment ago is still in the caches.
+//! An image takes a few megabytes. The system maps fresh memory of that size page by page, and each page fault takes longer than
+//! clearing memory that is mapped already. A buffer that was in use a moment ago is also still in the CPU's caches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Buffers that are kept at most.
-const MOST_BUFFERS: usize = 16;
+/// The most buffers in the pool.
+const MAX_BUFFERS: usize = 16;
 
-/// Buffers that pictures were in. Bounded in bytes, whatever comes.
+/// Buffers of earlier images. The pool is bounded in bytes and in number.
 #[derive(Debug)]
 pub struct PixelMemory {
-    /// The last one in is the first one out: it is the likeliest to be in a cache.
+    /// A stack: the buffer that was returned last is the most likely to be in a cache.
     spare: Mutex<Vec<Vec<u8>>>,
     max_bytes: usize,
 }
 
 impl PixelMemory {
-    /// Keeps up to `max_bytes` bytes; 0 for none.
+    /// A pool of up to `max_bytes` bytes; 0 turns it off.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             spare: Mutex::default(),
@@ -26,15 +26,15 @@ impl PixelMemory {
     }
 
     fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        // Every change to it is one step.
+        // Each change is one operation, so a panic leaves no inconsistent state.
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer of `len` bytes, whose values are whatever a picture left there.
+    /// Takes a buffer of `len` bytes. It may contain the bytes of an earlier image.
     pub fn take(&self, len: usize) -> Vec<u8> {
         let found = {
             let mut spare = self.spare();
-            // One that is much too large would be held by a small picture.
+            // A much larger buffer would waste memory on a small image.
             let fits =
                 |buffer: &Vec<u8>| (len..=len.saturating_mul(4)).contains(&buffer.capacity());
             spare.iter().rposition(fits).map(|at| spare.remove(at))
@@ -47,20 +47,20 @@ impl PixelMemory {
         buffer
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     pub fn keep(&self, buffer: Vec<u8>) {
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         let mut spare = self.spare();
         spare.push(buffer);
         let mut bytes: usize = spare.iter().map(Vec::capacity).sum();
-        while bytes > self.max_bytes || spare.len() > MOST_BUFFERS {
+        while bytes > self.max_bytes || spare.len() > MAX_BUFFERS {
             let oldest = spare.remove(0);
             bytes -= oldest.capacity();
-            gone.push(oldest);
+            dropped.push(oldest);
         }
         drop(spare);
-        // Outside the lock: giving megabytes back takes a while.
-        drop(gone);
+        // Outside the lock, because returning megabytes to the system takes a while.
+        drop(dropped);
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_by_a_picture_that_it_fits() {
+    fn a_buffer_is_reused_for_an_image_of_a_similar_size() {
         let memory = PixelMemory::new(1000);
         let mut buffer = memory.take(300);
         assert_eq!(buffer, [0; 300]);
@@ -81,14 +81,14 @@ mod tests {
         let again = memory.take(200);
         assert_eq!((again.len(), again.as_ptr()), (200, address));
         memory.keep(again);
-        let whole = memory.take(300);
-        assert_eq!(whole.as_ptr(), address, "all of it");
+        let full = memory.take(300);
+        assert_eq!(full.as_ptr(), address, "all of it");
         let other = memory.take(300);
-        assert_ne!(other.as_ptr(), address, "it is out");
+        assert_ne!(other.as_ptr(), address, "the buffer is in use");
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_the_newest_stays() {
+    fn the_pool_is_bounded_and_keeps_the_newest_buffers() {
         let memory = PixelMemory::new(1000);
         for _ in 0..3 {
             memory.keep(vec![0; 400]);
@@ -96,12 +96,12 @@ mod tests {
         assert_eq!(memory.spare().len(), 2);
         memory.keep(vec![0; 4000]);
         assert!(memory.spare().is_empty());
-        for _ in 0..2 * MOST_BUFFERS {
+        for _ in 0..2 * MAX_BUFFERS {
             memory.keep(vec![0; 1]);
         }
-        assert_eq!(memory.spare().len(), MOST_BUFFERS);
-        let none = PixelMemory::new(0);
-        none.keep(vec![0; 1]);
-        assert!(none.spare().is_empty());
+        assert_eq!(memory.spare().len(), MAX_BUFFERS);
+        let off = PixelMemory::new(0);
+        off.keep(vec![0; 1]);
+        assert!(off.spare().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! A perceptual hash: a hint that two files show the same picture, never a proof.
+//! A perceptual hash: equal or similar hashes suggest that two files show the same image, but do not prove it.
 
 use image::RgbImage;
 use image_hasher::{HashAlg, HasherConfig};
@@ -6,16 +6,16 @@ use image_hasher::{HashAlg, HasherConfig};
 use super::quality::measure;
 use super::resize::{Filter, resize};
 
-/// The hash sees nothing finer, and its own reduction is slow on large pictures.
+/// Images are reduced to this side first. The hash ignores finer detail, and its own reduction of large images is slow.
 const REDUCED_SIDE: u32 = 64;
 
-/// Below this standard deviation of grey the hash would be noise, and all blank pictures would look alike.
+/// Images below this standard deviation of grey get no hash: it would be noise, and equal for all blank images.
 const FLAT: f32 = 3.0;
 
-/// The 64-bit pHash: median of the low frequencies of the DCT, 8 × 8. Similar pictures differ in few bits.
-/// `None` for a (nearly) flat picture.
-pub fn perceptual_hash(picture: &RgbImage) -> Option<u64> {
-    let reduced = resize(picture, REDUCED_SIDE, REDUCED_SIDE, Filter::Area);
+/// The 64-bit pHash: the 8 × 8 low frequencies of the DCT, compared with their median. The hashes of similar images differ in few
+/// bits. `None` for a nearly flat image.
+pub fn perceptual_hash(image: &RgbImage) -> Option<u64> {
+    let reduced = resize(image, REDUCED_SIDE, REDUCED_SIDE, Filter::Area);
     if measure(&reduced).contrast < FLAT {
         return None;
     }
@@ -37,21 +37,21 @@ mod tests {
     use image::{Rgb, imageops};
 
     #[test]
-    fn a_resized_and_recompressed_copy_stays_close() {
-        let picture = synthetic(300, 200);
-        let hash = perceptual_hash(&picture).unwrap();
-        let small = resize(&picture, 150, 100, Filter::Bilinear);
+    fn a_resized_and_recompressed_copy_has_a_similar_hash() {
+        let image = synthetic(300, 200);
+        let hash = perceptual_hash(&image).unwrap();
+        let small = resize(&image, 150, 100, Filter::Bilinear);
         let file = encode(&small, OutputFormat::Jpeg { quality: 60 }).unwrap();
         let copy = decode(&file, &DecodeOptions::default()).unwrap().pixels;
         let near = (hash ^ perceptual_hash(&copy).unwrap()).count_ones();
-        let turned = imageops::rotate90(&picture);
+        let turned = imageops::rotate90(&image);
         let far = (hash ^ perceptual_hash(&turned).unwrap()).count_ones();
         assert!(near <= 8, "{near} bits");
         assert!(far >= 16, "{far} bits");
     }
 
     #[test]
-    fn flat_pictures_have_no_hash() {
+    fn flat_images_have_no_hash() {
         assert_eq!(perceptual_hash(&RgbImage::new(100, 80)), None);
         let nearly = RgbImage::from_fn(90, 90, |x, y| Rgb([200 + ((x + y) % 3) as u8; 3]));
         assert_eq!(perceptual_hash(&nearly), None);

@@ -1,6 +1,8 @@
-//! Pictures to network input by named definitions: which library's resize is matched, how the picture is fitted, and
-//! in which order the values lie. A device that does the same is given [`Preprocess::placement`] and
-//! [`Preprocess::normalisation`]. The values that other libraries give are in `tests/fixtures`.
+//! Images to network input by named definitions: the library whose resize is matched, how the image is fitted, and the layout
+//! of the values.
+//!
+//! Devices that preprocess read [`Preprocess::placement`] and [`Preprocess::normalisation`]. The reference values of the other
+//! libraries are in `tests/fixtures`. Here a row is one entry of the batch, and a line is a line of pixels.
 
 mod canvas;
 mod lines;
@@ -14,27 +16,38 @@ use super::tensor::{ChannelOrder, Normalisation, preprocess_into};
 use canvas::Canvas;
 pub use placement::Placement;
 
-/// Values of a pixel in a row.
+/// Values per pixel.
 const RGB: usize = 3;
 
-/// Which library's resize is matched; recorded with every output. Models answer differently to another one. All are
-/// bilinear with half-pixel centres, on 8-bit pictures.
+/// The longest side of a preprocessed image, in pixels.
+pub const LONGEST_SIDE: u32 = 8192;
+
+/// The mean of ImageNet's training images, RGB in 0..=1, as torchvision publishes it.
+pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+
+/// The standard deviation of ImageNet's training images, RGB in 0..=1, as torchvision publishes it.
+pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// The library whose resize is matched; recorded with every output, because the outputs of a model depend on it.
+///
+/// All profiles are bilinear with half-pixel centres and take 8-bit images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// torchvision with antialias: the triangle widened when shrinking, rounded once to whole levels. Within one level.
+    /// torchvision with antialias: the triangle filter, widened when shrinking, rounded once to the nearest level. Within one
+    /// level.
     #[default]
     Torchvision,
     /// `jax.image.resize` with antialias: the same without rounding. Within a thousandth of a level.
     Jax,
-    /// Pillow's `BILINEAR`: the same, rounded after the columns and after the rows. Within one level.
+    /// Pillow's `BILINEAR`: the same, rounded after each of the two passes. Within one level.
     Pil,
-    /// OpenCV's `INTER_LINEAR`: the four nearest pixels at any scale, in fixed point. To the last bit.
+    /// OpenCV's `INTER_LINEAR`: the four nearest pixels at any scale, in fixed point. Bit for bit.
     Opencv,
 }
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 4] = [Self::Torchvision, Self::Jax, Self::Pil, Self::Opencv];
 
     /// The name in settings and contracts.
@@ -48,18 +61,18 @@ impl Profile {
     }
 }
 
-/// How a picture is fitted to the set size.
+/// How an image is fitted to the configured size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// To exactly the set size, without regard to the aspect.
+    /// Scaled to exactly the configured size; the aspect ratio may change.
     #[default]
     Stretch,
-    /// Scaled to fit within the set size, in its middle, with padding around it.
+    /// Scaled to fit within the configured size, centred and padded.
     Letterbox,
-    /// Scaled to cover the set size, of which the middle is kept.
+    /// Scaled to cover the configured size and cropped to its centre.
     CenterCrop,
-    /// Scaled so that the shorter side is the smaller of the set sides; the other follows the aspect.
+    /// Scaled so that the shorter side has the length of the shorter configured side; the aspect ratio is kept.
     ShortSide,
 }
 
@@ -75,50 +88,47 @@ impl Mode {
     }
 }
 
-/// In which order a row's values lie. N, the pictures of a batch, is outermost in both.
+/// The order of the values. The batch (N) is the outermost axis in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Layout {
-    /// A plane for each channel, each row by row.
+    /// One plane per channel.
     #[default]
     Nchw,
-    /// Pixel by pixel, row by row.
+    /// The channels of a pixel side by side.
     Nhwc,
 }
 
 impl Layout {
-    /// Whether the channels come first.
+    /// Whether the layout has one plane per channel.
     pub fn is_nchw(&self) -> bool {
         *self == Self::Nchw
     }
 }
 
-/// How pictures become rows of f32 values.
+/// How images become rows of f32 values, one row per image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preprocess {
-    /// The set height in pixels, at least 1.
+    /// The configured height in pixels, at least 1.
     pub height: u32,
-    /// The set width in pixels, at least 1.
+    /// The configured width in pixels, at least 1.
     pub width: u32,
-    /// Which library's resize is matched.
+    /// The library whose resize is matched.
     pub profile: Profile,
-    /// How the picture is fitted.
+    /// How the image is fitted.
     pub mode: Mode,
     /// The order of the values.
     pub layout: Layout,
-    /// What a letterbox is padded with: RGB in 0..=255, before normalisation.
+    /// The padding colour of a letterbox: RGB in 0..=255, before normalisation.
     pub pad: [u8; 3],
-    /// What is subtracted from samples in 0..=1: RGB.
+    /// The mean that is subtracted from samples in 0..=1: RGB.
     pub mean: [f32; 3],
-    /// What the difference is divided by, not 0: RGB.
+    /// The standard deviation that the difference is divided by: RGB, not 0.
     pub std: [f32; 3],
 }
 
-/// The longest side of a preprocessed image, in pixels.
-pub const LONGEST_SIDE: u32 = 8192;
-
 impl Default for Preprocess {
-    /// ImageNet's: 224 × 224, stretched as by torchvision.
+    /// 224 × 224, stretched, torchvision's resize, ImageNet's mean and standard deviation.
     fn default() -> Self {
         Self {
             height: 224,
@@ -127,32 +137,32 @@ impl Default for Preprocess {
             mode: Mode::default(),
             layout: Layout::default(),
             pad: [0; 3],
-            mean: [0.485, 0.456, 0.406],
-            std: [0.229, 0.224, 0.225],
+            mean: IMAGENET_MEAN,
+            std: IMAGENET_STD,
         }
     }
 }
 
 impl Preprocess {
-    /// Size (width, height) of the row that a picture of `size` becomes, both in pixels: the set size, except for
-    /// [`Mode::ShortSide`]. There the longer side is rounded to the nearest pixel, halves up, and is as long as the
-    /// picture's aspect makes it: before making room for it, compare it with a limit.
+    /// The (width, height) of the output for an image of `size`, in pixels: the configured size, except for
+    /// [`Mode::ShortSide`]. There the longer side follows the aspect ratio, rounded to the nearest pixel, halves up. It has no
+    /// upper bound, so compare it with a limit before allocating memory.
     pub fn output_size(&self, size: (u32, u32)) -> (u32, u32) {
         self.placement(size).output
     }
 
-    /// Values of the row that a picture of `size` becomes: three a pixel.
+    /// The number of values of the row for an image of `size`: three per pixel.
     pub fn row_len(&self, size: (u32, u32)) -> usize {
         let (width, height) = self.output_size(size);
         RGB * width as usize * height as usize
     }
 
-    /// Where a picture of `size` lies in the output. A side of 0 counts as 1.
+    /// The placement of an image of `size` in the output. A side of 0 counts as 1.
     pub fn placement(&self, size: (u32, u32)) -> Placement {
         Placement::new(self.mode, size, (self.width, self.height))
     }
 
-    /// What makes a value of a level in 0..=255: the same as `(level / 255 − mean) / std`.
+    /// The normalisation of levels in 0..=255: equal to `(level / 255 − mean) / std`.
     pub fn normalisation(&self) -> Normalisation {
         Normalisation {
             order: ChannelOrder::Rgb,
@@ -161,31 +171,31 @@ impl Preprocess {
         }
     }
 
-    /// Writes `(resize(picture) / 255 − mean) / std` to `row`, which has [`Preprocess::row_len`] values. A picture
-    /// without pixels counts as black, in all of the row.
+    /// Writes `(resize(image) / 255 − mean) / std` to `row`, which has [`Preprocess::row_len`] values. An image without pixels
+    /// makes the output black.
     ///
     /// # Panics
     /// When `row` has another length.
-    pub fn write(&self, picture: &RgbImage, row: &mut [f32]) {
-        let place = self.placement(picture.dimensions());
+    pub fn write(&self, image: &RgbImage, row: &mut [f32]) {
+        let placement = self.placement(image.dimensions());
         let normalisation = self.normalisation();
-        let plain = (self.profile, self.mode, self.layout);
-        if plain == (Profile::Torchvision, Mode::Stretch, Layout::Nchw) {
-            // The usual way, and the one that the benchmarks measure.
-            return preprocess_into(picture, place.output, &normalisation, row);
+        let options = (self.profile, self.mode, self.layout);
+        if options == (Profile::Torchvision, Mode::Stretch, Layout::Nchw) {
+            // The default, without a line of floats in between.
+            return preprocess_into(image, placement.output, &normalisation, row);
         }
-        let mut canvas = Canvas::new(row, place.output, self.layout, &normalisation);
-        if picture.is_empty() {
+        let mut canvas = Canvas::new(row, placement.output, self.layout, &normalisation);
+        if image.is_empty() {
             return canvas.fill([0; RGB]);
         }
-        if place.pads() {
+        if placement.pads() {
             canvas.fill(self.pad);
         }
-        let view = place.view(picture.dimensions());
-        let width = view.columns.kept.len();
-        let (left, mut y) = place.corner();
-        lines::each(self.profile, picture, &view, |line| {
-            canvas.put(&line[..width], left, y);
+        let view = placement.view(image.dimensions());
+        let width = view.columns.range.len();
+        let (left, mut y) = placement.corner();
+        lines::for_each(self.profile, image, &view, |line| {
+            canvas.write(&line[..width], left, y);
             y += 1;
         });
     }

@@ -1,4 +1,4 @@
-//! How good a picture or a face is: blur, brightness, contrast, sharpness, pose, and what is acceptable.
+//! Quality of images and faces: blur, brightness, contrast, sharpness, pose, and acceptance for a purpose.
 
 pub mod acceptance;
 pub mod pose;
@@ -9,16 +9,22 @@ use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::resize::{Filter, resize};
+use super::{
+    luma,
+    resize::{Filter, resize},
+};
 
-/// The long side that whole pictures are measured at, because blur depends on size.
+/// The long side at which complete images are measured, in pixels, because blur depends on size.
 pub const CANONICAL_SIDE: u32 = 640;
 
-/// The four measures of a picture and the size they were taken at.
+/// Variances below this count as 0: rounding leaves that much for a flat image.
+pub const FLAT_VARIANCE: f64 = 1e-6;
+
+/// The four measures of an image and the size at which they were taken.
 ///
-/// Grey is BT.601, `0.299 R + 0.587 G + 0.114 B`, not rounded. Borders are reflected without repeating the edge.
+/// Grey is the luma of BT.601 ([`luma::BT601`]), not rounded. Borders are reflected without repeating the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PictureQuality {
+pub struct ImageQuality {
     /// Population variance of the Laplacian (0 1 0 / 1 −4 1 / 0 1 0); 0 is flat, below about 30 is blurry.
     pub blur_score: f32,
     /// Mean grey, 0..=255.
@@ -27,17 +33,17 @@ pub struct PictureQuality {
     pub contrast: f32,
     /// Mean length of the 3×3 Sobel gradient.
     pub sharpness: f32,
-    /// Width and height of what was measured.
+    /// The measured width and height in pixels.
     pub measured_at: [u32; 2],
 }
 
-/// Measures a picture in one pass. A picture without pixels measures 0 everywhere.
-pub fn measure(picture: &RgbImage) -> PictureQuality {
-    let (width, height) = picture.dimensions();
+/// Measures an image in one pass. All measures of an image without pixels are 0.
+pub fn measure(image: &RgbImage) -> ImageQuality {
+    let (width, height) = image.dimensions();
     let mut sums = Sums::default();
     if width > 0 && height > 0 {
-        // Three grey rows are held: above, here and below, each with one reflected sample at either end.
-        let row = |y: i64| grey_row(picture, reflect(y, height));
+        // Three rows of grey are in memory, each with a reflected sample at both ends.
+        let row = |y: i64| grey_row(image, reflect(y, height));
         let (mut above, mut here) = (row(-1), row(0));
         for y in 0..i64::from(height) {
             let below = row(y + 1);
@@ -48,24 +54,26 @@ pub fn measure(picture: &RgbImage) -> PictureQuality {
     sums.finish([width, height])
 }
 
-/// A row of grey, padded by its reflection at both ends.
-fn grey_row(picture: &RgbImage, y: u32) -> Vec<f32> {
-    let width = picture.width();
+/// A row of grey with a reflected sample at both ends.
+fn grey_row(image: &RgbImage, y: u32) -> Vec<f32> {
+    let width = image.width();
     let stride = width as usize * 3;
     let start = y as usize * stride;
     let mut grey = Vec::with_capacity(width as usize + 2);
     grey.push(0.0);
     grey.extend(
-        picture.as_raw()[start..start + stride]
-            .chunks_exact(3)
-            .map(|p| 0.299 * f32::from(p[0]) + 0.587 * f32::from(p[1]) + 0.114 * f32::from(p[2])),
+        image.as_raw()[start..start + stride]
+            .as_chunks()
+            .0
+            .iter()
+            .map(|pixel| luma::exact(*pixel)),
     );
     grey.push(grey[reflect(i64::from(width), width) as usize + 1]);
     grey[0] = grey[reflect(-1, width) as usize + 1];
     grey
 }
 
-/// Reflect-101: −1 is 1, and `length` is `length − 2`; a single sample reflects on itself.
+/// Reflect-101: index −1 is 1, and index `length` is `length − 2`. A single sample is its own reflection.
 fn reflect(index: i64, length: u32) -> u32 {
     let last = i64::from(length) - 1;
     let folded = if index < 0 {
@@ -103,12 +111,17 @@ impl Sums {
         }
     }
 
-    fn finish(&self, measured_at: [u32; 2]) -> PictureQuality {
+    fn finish(&self, measured_at: [u32; 2]) -> ImageQuality {
         let count = (f64::from(measured_at[0]) * f64::from(measured_at[1])).max(1.0);
         let variance = |sum: f64, squares: f64| (squares / count - (sum / count).powi(2)).max(0.0);
-        // Rounding of f32 grey leaves a flat picture a variance in the last digits.
-        let flat_is_zero = |variance: f64| if variance < 1e-6 { 0.0 } else { variance };
-        PictureQuality {
+        let flat_is_zero = |variance: f64| {
+            if variance < FLAT_VARIANCE {
+                0.0
+            } else {
+                variance
+            }
+        };
+        ImageQuality {
             blur_score: flat_is_zero(variance(self.laplacian, self.laplacian_squared)) as f32,
             brightness: (self.grey / count) as f32,
             contrast: flat_is_zero(variance(self.grey, self.grey_squared)).sqrt() as f32,
@@ -118,39 +131,38 @@ impl Sums {
     }
 }
 
-/// One figure, 0..=1: `0.25·min(blur/1000, 1) + 0.20·(1 − |brightness − 128|/128) + 0.20·min(contrast/50, 1) +
+/// One score, 0..=1: `0.25·min(blur/1000, 1) + 0.20·(1 − |brightness − 128|/128) + 0.20·min(contrast/50, 1) +
 /// 0.25·min(sharpness/100, 1) + 0.10·(1 − occlusion)`.
 ///
-/// `occlusion` is the hidden share of the face, 0..=1. Where it was not measured its weight is spread over the
-/// other terms in proportion, and the answer must say so.
-pub fn overall(quality: &PictureQuality, occlusion: Option<f32>) -> f32 {
+/// `occlusion` is the hidden share of the face, 0..=1. When it was not measured, its weight is spread over the other terms in
+/// proportion, and the response must say so.
+pub fn overall(quality: &ImageQuality, occlusion: Option<f32>) -> f32 {
     let measured = 0.25 * (quality.blur_score / 1000.0).min(1.0)
         + 0.20 * (1.0 - (quality.brightness - 128.0).abs() / 128.0)
         + 0.20 * (quality.contrast / 50.0).min(1.0)
         + 0.25 * (quality.sharpness / 100.0).min(1.0);
-    let figure = match occlusion {
+    let score = match occlusion {
         Some(hidden) => measured + 0.10 * (1.0 - hidden),
         None => measured / 0.90,
     };
-    figure.clamp(0.0, 1.0)
+    score.clamp(0.0, 1.0)
 }
 
-/// A whole picture as it is measured: its long side at [`CANONICAL_SIDE`], whether that shrinks or enlarges it.
+/// Resizes a complete image for its measurement: its long side becomes [`CANONICAL_SIDE`], which shrinks or enlarges it.
 ///
-/// The filter is the antialiased [`Filter::Bilinear`]: without antialiasing a large picture would score as sharp
-/// for its aliasing alone.
-pub fn canonical(picture: &RgbImage) -> Cow<'_, RgbImage> {
-    let (width, height) = picture.dimensions();
+/// The filter is the antialiased [`Filter::Bilinear`]. Without antialiasing, aliasing would raise the sharpness of a large image.
+pub fn canonical(image: &RgbImage) -> Cow<'_, RgbImage> {
+    let (width, height) = image.dimensions();
     let long = width.max(height);
     if long == CANONICAL_SIDE || long == 0 {
-        return Cow::Borrowed(picture);
+        return Cow::Borrowed(image);
     }
     let scaled = |side: u32| {
         let side = f64::from(side) * f64::from(CANONICAL_SIDE) / f64::from(long);
         side.round() as u32
     };
     Cow::Owned(resize(
-        picture,
+        image,
         scaled(width),
         scaled(height),
         Filter::Bilinear,
@@ -181,19 +193,19 @@ mod tests {
             ("97x61", synthetic(97, 61)),
             ("dark", dark),
         ];
-        for (name, picture) in cases {
-            let ours = measure(&picture);
+        for (name, image) in cases {
+            let ours = measure(&image);
             let theirs = &reference()["quality"][name];
             assert_close(ours.blur_score, &theirs["blur_score"], name);
             assert_close(ours.brightness, &theirs["brightness"], name);
             assert_close(ours.contrast, &theirs["contrast"], name);
             assert_close(ours.sharpness, &theirs["sharpness"], name);
-            assert_eq!(ours.measured_at, [picture.width(), picture.height()]);
+            assert_eq!(ours.measured_at, [image.width(), image.height()]);
         }
     }
 
     #[test]
-    fn a_flat_picture_has_no_blur_score_up_to_its_border() {
+    fn a_flat_image_has_no_blur_score_up_to_its_border() {
         for side in [1, 2, 112] {
             let flat = measure(&RgbImage::from_pixel(side, side, Rgb([93, 180, 41])));
             assert_eq!(
@@ -202,13 +214,13 @@ mod tests {
             );
             assert!((flat.brightness - 138.141).abs() < 1e-3);
         }
-        let none = measure(&RgbImage::new(0, 3));
-        assert_eq!((none.brightness, none.blur_score), (0.0, 0.0));
+        let empty = measure(&RgbImage::new(0, 3));
+        assert_eq!((empty.brightness, empty.blur_score), (0.0, 0.0));
     }
 
     #[test]
-    fn overall_weighs_its_terms() {
-        let best = PictureQuality {
+    fn overall_is_the_weighted_sum_of_its_terms() {
+        let best = ImageQuality {
             blur_score: 4000.0,
             brightness: 128.0,
             contrast: 70.0,
@@ -218,7 +230,7 @@ mod tests {
         assert!((overall(&best, None) - 1.0).abs() < 1e-6);
         assert!((overall(&best, Some(0.0)) - 1.0).abs() < 1e-6);
         assert!((overall(&best, Some(1.0)) - 0.9).abs() < 1e-6);
-        let poor = PictureQuality {
+        let poor = ImageQuality {
             blur_score: 500.0,
             brightness: 64.0,
             contrast: 25.0,
@@ -231,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pictures_are_measured_at_one_size() {
+    fn complete_images_are_measured_at_one_size() {
         assert_eq!(canonical(&synthetic(1280, 886)).dimensions(), (640, 443));
         assert_eq!(canonical(&synthetic(30, 60)).dimensions(), (320, 640));
         assert_eq!(canonical(&synthetic(9000, 3)).dimensions(), (640, 1));

@@ -1,4 +1,4 @@
-//! The picture that the reference scripts compute as well, and readers for what they stored.
+//! Test support: synthetic images, which the reference scripts compute too, and readers for the reference files.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub fn synthetic(width: u32, height: u32) -> RgbImage {
     })
 }
 
-/// Red, green and blue without a pattern that a mistaken stride would keep.
+/// Noise in each channel: a wrong stride changes every pixel.
 pub fn noise(width: u32, height: u32) -> RgbImage {
     let mut state = 1u32;
     RgbImage::from_fn(width, height, |_, _| {
@@ -24,14 +24,14 @@ pub fn noise(width: u32, height: u32) -> RgbImage {
     })
 }
 
-/// The planes of the widened triangle's means, unrounded.
-pub fn antialiased(picture: &RgbImage, size: (u32, u32)) -> Vec<f64> {
-    antialiased_at(picture, size, |centre| centre)
+/// The antialiased bilinear resize by definition, unrounded, as three planes.
+pub fn antialiased(image: &RgbImage, size: (u32, u32)) -> Vec<f64> {
+    antialiased_at(image, size, |centre| centre)
 }
 
-/// The same with every triangle's centre, in pixels of the picture, put elsewhere.
+/// [`antialiased`] with the centre of every window, in pixels of the image, replaced by `moved(centre)`.
 pub fn antialiased_at(
-    picture: &RgbImage,
+    image: &RgbImage,
     (width, height): (u32, u32),
     moved: fn(f64) -> f64,
 ) -> Vec<f64> {
@@ -49,18 +49,18 @@ pub fn antialiased_at(
             .collect()
     };
     let columns: Vec<_> = (0..width)
-        .map(|x| shares(picture.width(), width, x))
+        .map(|x| shares(image.width(), width, x))
         .collect();
     let mut planes = Vec::new();
     for channel in 0..3 {
         for y in 0..height {
-            let rows = shares(picture.height(), height, y);
+            let rows = shares(image.height(), height, y);
             planes.extend(columns.iter().map(|column| {
                 let parts = rows.iter().flat_map(|&(y, down)| {
                     column.iter().map(move |&(x, across)| (x, y, down * across))
                 });
                 parts
-                    .map(|(x, y, share)| f64::from(picture[(x, y)][channel]) * share)
+                    .map(|(x, y, share)| f64::from(image[(x, y)][channel]) * share)
                     .sum::<f64>()
             }));
         }
@@ -78,15 +78,16 @@ pub fn fixture(name: &str) -> Vec<u8> {
 
 /// The numbers in `reference.json`.
 pub fn reference() -> serde_json::Value {
-    serde_json::from_slice(&fixture("reference.json")).unwrap()
+    serde_json::from_slice(&fixture("reference.json")).expect("reference.json is JSON")
 }
 
-/// A stored picture.
-pub fn picture(name: &str) -> RgbImage {
-    image::load_from_memory(&fixture(name)).unwrap().to_rgb8()
+/// A reference image.
+pub fn fixture_image(name: &str) -> RgbImage {
+    let image = image::load_from_memory(&fixture(name));
+    image.expect("the file is an image").to_rgb8()
 }
 
-/// Asserts that two pictures have one size and that no sample differs by more than `levels`.
+/// Asserts that two images have the same size and that no sample differs by more than `levels`.
 pub fn assert_within(ours: &RgbImage, theirs: &RgbImage, levels: u8, what: &str) {
     assert_eq!(ours.dimensions(), theirs.dimensions(), "{what}");
     let worst = ours

@@ -1,12 +1,14 @@
-//! Pixels to network input: normalised, planar, written straight into a batch row.
+//! Images to network input: resized, normalised, and written as channel planes into a row of the batch.
+//!
+//! Here a row is one entry of the batch, and a line is a line of pixels.
 
 mod planes;
 
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
 
-use super::resize::{Pixel, point, triangle, view::View};
-use planes::{Planes, widen};
+use super::resize::{Pixel, triangle, two_tap, view::View};
+use planes::{Planes, expand};
 
 /// The order of the channel planes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,14 +25,14 @@ pub enum ChannelOrder {
 pub struct Normalisation {
     /// The order of the planes.
     pub order: ChannelOrder,
-    /// What is subtracted, in 0..=255 units.
+    /// The mean that is subtracted, in levels of 0..=255.
     pub mean: [f32; 3],
-    /// What the difference is multiplied by.
+    /// The factor of the difference.
     pub scale: [f32; 3],
 }
 
 impl Normalisation {
-    /// The samples as they are, 0..=255.
+    /// Leaves samples as they are, 0..=255.
     pub fn identity(order: ChannelOrder) -> Self {
         Self {
             order,
@@ -47,29 +49,28 @@ impl Normalisation {
         }
     }
 
-    /// What a sample becomes in one output plane.
-    fn of(&self, sample: u8, plane: usize) -> f32 {
+    /// The value of a sample in one output plane.
+    fn value(&self, sample: u8, plane: usize) -> f32 {
         (f32::from(sample) - self.mean[plane]) * self.scale[plane]
     }
 }
 
-/// Where a letterboxed picture lies in the network's input: its top left corner is the input's, and x and y
-/// are scaled by nearly the same factor.
+/// The position of a letterboxed image in the network's input. The top left corners coincide.
 ///
-/// The scaled sides are rounded to whole pixels while points are mapped back by the one factor before rounding, as
-/// the recorded answers of the reference are: at the far edge that is off by at most half a network pixel.
+/// The scaled sides are rounded to integers, but points are mapped back by the scale before rounding, as the reference
+/// implementation does. At the far edge that is off by at most half a network pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Letterbox {
-    /// Network pixels per picture pixel.
+    /// Network pixels per image pixel, before the sides are rounded.
     pub scale: f32,
-    /// Width of the scaled picture in network pixels; the rest is padding.
+    /// Width of the scaled image in network pixels; the rest is padding.
     pub width: u32,
-    /// Height of the scaled picture in network pixels; the rest is padding.
+    /// Height of the scaled image in network pixels; the rest is padding.
     pub height: u32,
 }
 
 impl Letterbox {
-    /// Fits `width` × `height` into `side_w` × `side_h`, up or down, keeping the aspect.
+    /// Fits `width` × `height` into `side_w` × `side_h`, enlarging or shrinking, with the aspect ratio kept.
     pub fn fit((width, height): (u32, u32), (side_w, side_h): (u32, u32)) -> Self {
         let (w, h) = (f64::from(width.max(1)), f64::from(height.max(1)));
         let scale = (f64::from(side_w) / w).min(f64::from(side_h) / h);
@@ -81,58 +82,58 @@ impl Letterbox {
         }
     }
 
-    /// A point in network pixels, in picture pixels.
-    pub fn to_picture(&self, [x, y]: [f32; 2]) -> [f32; 2] {
+    /// Converts a point from network pixels to image pixels.
+    pub fn to_image(&self, [x, y]: [f32; 2]) -> [f32; 2] {
         [x / self.scale, y / self.scale]
     }
 }
 
-/// Scales `picture` to fit `side_w` × `side_h`, puts it at the top left on zero pixels, normalises, and writes the
-/// three planes to `row` (CHW; `3 · side_w · side_h` values). The padding is a normalised zero pixel.
+/// Letterboxes `image`: scales it to fit `side_w` × `side_h`, puts it at the top left, pads with black, normalises, and writes
+/// the three planes to `row` (CHW, `3 · side_w · side_h` values).
 ///
-/// The filter is [`Filter::BilinearPoint`](super::resize::Filter::BilinearPoint), OpenCV's, which the detectors' recorded answers come from.
-/// Antialiasing moves YuNet's boxes by up to 2.7 px on the reference pictures and gains little: of 81 faces reduced
-/// to a 128-pixel input it finds 53 to 55 where this finds 52, and as many as this at 192 and 256.
+/// The filter is [`Filter::BilinearTwoTap`](super::resize::Filter::BilinearTwoTap), OpenCV's, as in the reference answers of
+/// the detectors. Antialiasing moves YuNet's boxes by up to 2.7 px on the reference images and gains little: of 81 faces
+/// reduced to a 128-pixel input it finds 53 to 55 instead of 52, and the same number at 192 and 256.
 ///
 /// # Panics
 /// When `row` has another length.
 pub fn letterbox_into(
-    picture: &RgbImage,
+    image: &RgbImage,
     (side_w, side_h): (u32, u32),
     normalisation: &Normalisation,
     row: &mut [f32],
 ) -> Letterbox {
-    let fit = Letterbox::fit(picture.dimensions(), (side_w, side_h));
+    let fit = Letterbox::fit(image.dimensions(), (side_w, side_h));
     let mut planes = Planes::new(row, (side_w, side_h), normalisation);
-    if !picture.is_empty() {
-        let view = View::whole(picture.dimensions(), (fit.width, fit.height));
-        let mut lines = point::lines(picture, &view);
-        while let Some(line) = lines.next() {
-            planes.mix(&line, fit.width as usize);
+    if !image.is_empty() {
+        let view = View::full(image.dimensions(), (fit.width, fit.height));
+        let mut lines = two_tap::row_pairs(image, &view);
+        while let Some(pair) = lines.next() {
+            planes.push_blended(&pair, fit.width as usize);
         }
     }
     planes.pad();
     fit
 }
 
-/// Stretches `picture` to `width` × `height`, normalises, and writes the three planes to `row` (CHW;
-/// `3 · width · height` values). A picture without pixels counts as black.
+/// Stretches `image` to `width` × `height`, normalises, and writes the three planes to `row` (CHW, `3 · width · height`
+/// values). An image without pixels counts as black.
 ///
-/// The filter is [`Filter::Bilinear`](super::resize::Filter::Bilinear), antialiased when shrinking, and its samples
-/// are rounded to whole levels: what torchvision makes of 8-bit pictures, to within one level.
+/// The filter is [`Filter::Bilinear`](super::resize::Filter::Bilinear), antialiased when shrinking, and its samples are rounded
+/// to the nearest level. The result is within one level of torchvision's for 8-bit images.
 ///
 /// # Panics
 /// When `row` has another length.
 pub fn preprocess_into(
-    picture: &RgbImage,
+    image: &RgbImage,
     (width, height): (u32, u32),
     normalisation: &Normalisation,
     row: &mut [f32],
 ) {
     let mut planes = Planes::new(row, (width, height), normalisation);
-    if !picture.is_empty() {
-        let view = View::whole(picture.dimensions(), (width, height));
-        let mut lines = triangle::lines(picture, &view);
+    if !image.is_empty() {
+        let view = View::full(image.dimensions(), (width, height));
+        let mut lines = triangle::rounded(image, &view);
         while let Some(line) = lines.next() {
             planes.push(&line[..width as usize]);
         }
@@ -140,18 +141,18 @@ pub fn preprocess_into(
     planes.pad();
 }
 
-/// Normalises a picture that already has the network's size and writes its three planes to `row` (CHW).
+/// Normalises an image of the network's size and writes its three planes to `row` (CHW).
 ///
 /// # Panics
 /// When `row` does not hold three values a pixel.
-pub fn fill_row(picture: &RgbImage, normalisation: &Normalisation, row: &mut [f32]) {
-    let mut planes = Planes::new(row, picture.dimensions(), normalisation);
-    let mut line = vec![Pixel::default(); picture.width() as usize];
-    for source in picture
+pub fn fill_row(image: &RgbImage, normalisation: &Normalisation, row: &mut [f32]) {
+    let mut planes = Planes::new(row, image.dimensions(), normalisation);
+    let mut line = vec![Pixel::default(); image.width() as usize];
+    for source in image
         .as_raw()
-        .chunks_exact((picture.width() as usize * 3).max(1))
+        .chunks_exact((image.width() as usize * 3).max(1))
     {
-        widen(source, &mut line);
+        expand(source, &mut line);
         planes.push(&line);
     }
 }

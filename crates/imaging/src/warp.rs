@@ -8,7 +8,7 @@ use super::{geometry::Landmarks, resize::Pixel};
 /// The side of an aligned face in pixels.
 pub const ALIGNED_SIDE: u32 = 112;
 
-/// Where the five points of an aligned 112 × 112 face lie (ArcFace, Deng et al. 2019; InsightFace's `arcface_dst`).
+/// The five landmarks of an aligned 112 × 112 face (ArcFace, Deng et al. 2019; InsightFace's `arcface_dst`).
 pub const ARCFACE_TEMPLATE: Landmarks = [
     [38.2946, 51.6963],
     [73.5318, 51.5014],
@@ -31,7 +31,7 @@ pub struct Similarity {
 }
 
 impl Similarity {
-    /// Where a point goes.
+    /// Maps a point.
     pub fn apply(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         [
             self.a * x - self.b * y + self.tx,
@@ -44,7 +44,7 @@ impl Similarity {
         self.a.hypot(self.b)
     }
 
-    /// The transform back.
+    /// The inverse transform.
     fn inverse(&self) -> Self {
         let square = self.a * self.a + self.b * self.b;
         let (a, b) = (self.a / square, -self.b / square);
@@ -57,10 +57,10 @@ impl Similarity {
     }
 }
 
-/// The similarity without reflection that brings `from` to `to` with the least squared error.
+/// The similarity without reflection that maps `from` to `to` with the least squared error.
 ///
-/// This is Umeyama's estimate (1991) with scale; in two dimensions it has a closed form. `None` where the points
-/// fix no transform: they coincide, the best scale is zero, or a coordinate is not finite.
+/// This is Umeyama's estimate (1991) with scale, which has a closed form in two dimensions. `None` when the points determine no
+/// transform: they coincide, the best scale is zero, or a coordinate is not finite.
 pub fn similarity(from: &Landmarks, to: &Landmarks) -> Option<Similarity> {
     let (from_mean, to_mean) = (mean(from), mean(to));
     let (mut dot, mut cross, mut spread) = (0.0, 0.0, 0.0);
@@ -75,19 +75,19 @@ pub fn similarity(from: &Landmarks, to: &Landmarks) -> Option<Similarity> {
         spread += px * px + py * py;
     }
     let (a, b) = (dot / spread, cross / spread);
-    let turned = Similarity {
+    let linear = Similarity {
         a,
         b,
         tx: 0.0,
         ty: 0.0,
     };
-    let [x, y] = turned.apply(from_mean);
+    let [x, y] = linear.apply(from_mean);
     let similarity = Similarity {
         tx: to_mean[0] - x,
         ty: to_mean[1] - y,
-        ..turned
+        ..linear
     };
-    // Points within a thousandth of a pixel of each other are one point.
+    // Points within a thousandth of a pixel of each other count as one point.
     let usable = spread > 1e-6 && similarity.scale() > 1e-9 && similarity.scale().is_finite();
     usable.then_some(similarity)
 }
@@ -97,36 +97,35 @@ fn mean(points: &Landmarks) -> [f64; 2] {
     [sum(0) / 5.0, sum(1) / 5.0]
 }
 
-/// Cuts the face at `points` (in pixels of `picture`) as an upright 112 × 112 crop on [`ARCFACE_TEMPLATE`].
+/// Crops the face at `points` (in pixels of `image`), aligned to [`ARCFACE_TEMPLATE`]: upright, 112 × 112 pixels.
 ///
-/// Bilinear, black outside the picture: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger
-/// than 112 px are deliberately not smoothed first, because embeddings are compared with those of OpenCV's crops.
-/// `None` where [`similarity`] is.
-pub fn align_face(picture: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
-    let to_picture = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
+/// Bilinear, black outside the image: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger than 112 px are not
+/// smoothed first, because their embeddings are compared with those of OpenCV's crops. `None` when [`similarity`] is `None`.
+pub fn align_face(image: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
+    let to_image = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
     let mut samples = Vec::with_capacity((ALIGNED_SIDE * ALIGNED_SIDE * 3) as usize);
     let mut line = Line::new();
     for y in 0..ALIGNED_SIDE {
-        place(&mut line, &to_picture, f64::from(y));
-        line.gather(picture);
-        blend(&mut line);
+        locate(&mut line, &to_image, f64::from(y));
+        line.gather(image);
+        interpolate(&mut line);
         samples.extend(line.pixels.iter().flat_map(|[r, g, b, _]| [r, g, b]));
     }
     RgbImage::from_raw(ALIGNED_SIDE, ALIGNED_SIDE, samples)
 }
 
-/// Floats from here on are whole for a while, so that the low bits of a sum with it are a number. A cast would check
-/// for numbers that are too large, and one at a time.
-const WHOLE: f64 = (3u64 << 51) as f64;
+/// Added to a small f64 integer, this leaves the integer in the low bits of the sum. It replaces a cast, which checks the range and
+/// is not vectorised.
+const INTEGER_BITS: f64 = (3u64 << 51) as f64;
 
 const LINE: usize = ALIGNED_SIDE as usize;
 
-/// One line of a crop, and what it is made of.
+/// One line of a crop, and the pixels that it is interpolated from.
 struct Line {
     /// The column and the row of the upper left of the four pixels around each position.
     at: [[i32; LINE]; 2],
-    /// How far right of and below it the position lies, 0..1.
-    shares: [[f32; LINE]; 2],
+    /// The distance of the position from that pixel along x and y, 0..1.
+    fractions: [[f32; LINE]; 2],
     /// The upper left, upper right, lower left and lower right pixel.
     corners: [[Pixel; LINE]; 4],
     pixels: [Pixel; LINE],
@@ -136,15 +135,15 @@ impl Line {
     fn new() -> Self {
         Self {
             at: [[0; LINE]; 2],
-            shares: [[0.0; LINE]; 2],
+            fractions: [[0.0; LINE]; 2],
             corners: [[Pixel::default(); LINE]; 4],
             pixels: [Pixel::default(); LINE],
         }
     }
 
-    /// Fetches the pixels around the positions; those outside the picture are black.
-    fn gather(&mut self, picture: &RgbImage) {
-        let (width, samples) = (picture.width() as usize, picture.as_raw().as_slice());
+    /// Loads the pixels around the positions; pixels outside the image are black.
+    fn gather(&mut self, image: &RgbImage) {
+        let (width, samples) = (image.width() as usize, image.as_raw().as_slice());
         let stride = width * 3;
         let pair = |at: usize| samples.get(at..at + 8);
         for i in 0..LINE {
@@ -156,11 +155,11 @@ impl Line {
                 Some((pair(at)?, pair(at + stride)?))
             });
             let corners = match pairs {
-                // One load brings both pixels of a row.
+                // One load has both pixels of a row.
                 Some((&[a, b, c, d, e, f, g, _], &[h, j, k, l, m, n, o, _])) => {
                     [[a, b, c, d], [d, e, f, g], [h, j, k, l], [l, m, n, o]]
                 }
-                _ => around(picture, i64::from(left), i64::from(top)),
+                _ => around(image, i64::from(left), i64::from(top)),
             };
             for (all, corner) in self.corners.iter_mut().zip(corners) {
                 all[i] = corner;
@@ -169,54 +168,54 @@ impl Line {
     }
 }
 
-/// Finds where the positions of line `y` lie in the picture.
+/// Maps the positions of line `y` to the image.
 #[multiversion(targets = "simd")]
-fn place(line: &mut Line, to_picture: &Similarity, y: f64) {
+fn locate(line: &mut Line, to_image: &Similarity, y: f64) {
     for i in 0..LINE {
-        let position = to_picture.apply([f64::from(i as i32), y]);
+        let position = to_image.apply([f64::from(i as i32), y]);
         for (axis, position) in position.into_iter().enumerate() {
-            let whole = position.floor();
-            // What is beyond every picture may move, so that the low bits of the sum are the number.
-            let near = whole.clamp(-2.0, f64::from(i32::MAX));
-            line.at[axis][i] = (near + WHOLE).to_bits() as i32;
-            line.shares[axis][i] = (position - whole) as f32;
+            let floor = position.floor();
+            // Positions outside every image are moved into the range of the integer conversion.
+            let near = floor.clamp(-2.0, f64::from(i32::MAX));
+            line.at[axis][i] = (near + INTEGER_BITS).to_bits() as i32;
+            line.fractions[axis][i] = (position - floor) as f32;
         }
     }
 }
 
-/// The four pixels at and after a position; those outside the picture are black.
+/// The four pixels at and after a position; pixels outside the image are black.
 #[cold]
-fn around(picture: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
+fn around(image: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
     [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, down)| {
         let inside = u32::try_from(left + right)
             .ok()
             .zip(u32::try_from(top + down).ok());
         inside
-            .and_then(|(x, y)| picture.get_pixel_checked(x, y))
+            .and_then(|(x, y)| image.get_pixel_checked(x, y))
             .map_or(Pixel::default(), |Rgb([r, g, b])| [*r, *g, *b, 0])
     })
 }
 
-/// Mixes the four pixels around each position by how near they are.
+/// Interpolates between the four pixels around each position.
 #[multiversion(targets = "simd")]
-fn blend(line: &mut Line) {
+fn interpolate(line: &mut Line) {
     for i in 0..LINE {
         let corners = [0, 1, 2, 3].map(|corner: usize| u32::from_le_bytes(line.corners[corner][i]));
-        let [fx, fy] = [line.shares[0][i], line.shares[1][i]];
+        let [fx, fy] = [line.fractions[0][i], line.fractions[1][i]];
         let mut pixel = 0;
         for channel in 0..3 {
             let [a, b, c, d] = corners.map(|word| ((word >> (8 * channel)) & 255) as i32 as f32);
             let upper = a + fx * (b - a);
             let lower = c + fx * (d - c);
             let level = upper + fy * (lower - upper);
-            // Half away from zero; adding a half first would round 0.49999997 up.
-            let whole = level.floor();
-            let whole = if level - whole >= 0.5 {
-                whole + 1.0
+            // Rounds halves up. Adding 0.5 first would round 0.49999997 up too.
+            let floor = level.floor();
+            let rounded = if level - floor >= 0.5 {
+                floor + 1.0
             } else {
-                whole
+                floor
             };
-            pixel |= ((whole + 8_388_608.0).to_bits() & 255) << (8 * channel);
+            pixel |= ((rounded + 8_388_608.0).to_bits() & 255) << (8 * channel);
         }
         line.pixels[i] = pixel.to_le_bytes();
     }
@@ -225,7 +224,7 @@ fn blend(line: &mut Line) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{picture, reference, synthetic};
+    use crate::synthetic::{fixture_image, reference, synthetic};
     use proptest::prelude::*;
 
     fn points(value: &serde_json::Value) -> Landmarks {
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_fix_no_transform() {
+    fn points_that_determine_no_transform() {
         assert_eq!(similarity(&[[5.0, 5.0]; 5], &ARCFACE_TEMPLATE), None);
         assert_eq!(similarity(&ARCFACE_TEMPLATE, &[[1.0, 2.0]; 5]), None);
         let mut broken = ARCFACE_TEMPLATE;
@@ -281,7 +280,7 @@ mod tests {
         let source = synthetic(200, 180);
         for (name, at) in [("aligned.png", "points"), ("aligned_edge.png", "edge")] {
             let ours = align_face(&source, &points(&align[at])).unwrap();
-            let theirs = picture(name);
+            let theirs = fixture_image(name);
             let apart = ours
                 .as_raw()
                 .iter()
@@ -298,8 +297,8 @@ mod tests {
         }
     }
 
-    /// The picture at a fractional position by definition; pixels outside count as black.
-    fn sample(picture: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
+    /// The image at a fractional position, by definition. Pixels outside the image are black.
+    fn sample(image: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
         let (left, top) = (x.floor(), y.floor());
         let (fx, fy) = ((x - left) as f32, (y - top) as f32);
         let at = |right: i64, down: i64| -> [f32; 3] {
@@ -307,7 +306,7 @@ mod tests {
                 .ok()
                 .zip(u32::try_from(top as i64 + down).ok());
             inside
-                .and_then(|(x, y)| picture.get_pixel_checked(x, y))
+                .and_then(|(x, y)| image.get_pixel_checked(x, y))
                 .map_or([0.0; 3], |pixel| pixel.0.map(f32::from))
         };
         let corners = [at(0, 0), at(1, 0), at(0, 1), at(1, 1)];
@@ -321,22 +320,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn crops_are_the_definition_to_the_last_bit(
+        fn crops_equal_the_definition_bit_for_bit(
             (width, height) in (1u32..150, 1u32..150),
             (a, b) in (-4.0..4.0, -4.0..4.0),
             (tx, ty) in (-300.0..300.0, -300.0..300.0),
         ) {
-            let picture = synthetic(width, height);
+            let image = synthetic(width, height);
             let known = Similarity { a, b, tx, ty };
             let points = ARCFACE_TEMPLATE.map(|p| known.apply(p.map(f64::from)).map(|v| v as f32));
             let Some(found) = similarity(&points, &ARCFACE_TEMPLATE) else {
                 return Ok(());
             };
-            let to_picture = found.inverse();
-            let plain = RgbImage::from_fn(ALIGNED_SIDE, ALIGNED_SIDE, |x, y| {
-                Rgb(sample(&picture, to_picture.apply([f64::from(x), f64::from(y)])))
+            let to_image = found.inverse();
+            let expected = RgbImage::from_fn(ALIGNED_SIDE, ALIGNED_SIDE, |x, y| {
+                Rgb(sample(&image, to_image.apply([f64::from(x), f64::from(y)])))
             });
-            prop_assert!(align_face(&picture, &points) == Some(plain));
+            prop_assert!(align_face(&image, &points) == Some(expected));
         }
     }
 

@@ -1,20 +1,20 @@
-//! Small ONNX graphs of our own: what the CPU does with its SIMD code, for any provider of ONNX Runtime, held to
-//! the same answers.
+//! Small ONNX graphs that are built here: the image operations of the CPU for any execution provider of ONNX Runtime, tested
+//! against the CPU's results.
 //!
 //! | graph | in | out | against the CPU |
 //! |---|---|---|---|
 //! | [`quality::graph`] | pictures `[N, 3, H, W]` | `[N, 4]` measures | 0.5 % or 0.01 |
-//! | [`process::bilinear_point`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | the same bits |
+//! | [`process::bilinear_two_tap`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | the same bits |
 //! | [`process::bilinear()`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | 1 level; `jax` 0.001 |
 //! | [`process::blur()`] | one picture `[H, W, 3]` | a region's tiles `[m, t, n, t, 3]` | 1 level |
 //! | [`enhance::graph`] | one picture `[H, W, 3]` | `[H', W', 3]` | the same bytes |
 //!
-//! Sizes are free in all of them. A provider that compiles for shapes (TensorRT, MIGraphX, CoreML) compiles again for
-//! each new one.
+//! All sizes are dynamic. A provider that compiles for fixed shapes (TensorRT, MIGraphX, CoreML) compiles again for each new
+//! shape.
 //!
-//! **Exactness.** Where the CPU computes in whole numbers, the graphs do so too, in f32 and below 2²⁴, where every sum
-//! and product is exact in any order, fused or not. Divisions and truncations are offset so that no result lies next
-//! to a whole number: a device whose division is off by a unit in the last place gives the same level.
+//! **Exactness.** Where the CPU computes with integers, the graphs do so in f32, below 2²⁴, where every sum and product is exact
+//! in any order, fused or not. Divisions and truncations are offset so that no result lies close to an integer. A device whose
+//! division is off by a unit in the last place then gives the same level.
 
 mod builder;
 pub mod enhance;
@@ -24,3 +24,61 @@ pub mod session;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod check;
+
+use session::GraphModel;
+
+/// An image operation that devices run: an ONNX graph, and the same computation as tensor code for libtorch.
+///
+/// This is the one list of them. Code that depends on the operation matches on it without a wildcard arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageGraph {
+    /// [`quality::graph`].
+    Quality,
+    /// [`enhance::graph`].
+    Enhance(enhance::Steps),
+    /// [`process::bilinear_two_tap`].
+    BilinearTwoTap,
+    /// [`process::bilinear()`].
+    Bilinear(process::Rounding),
+    /// [`process::blur()`].
+    Blur,
+}
+
+impl ImageGraph {
+    /// Every operation, with all of its variants.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let single = [Self::Quality, Self::BilinearTwoTap, Self::Blur];
+        let enhance = enhance::Steps::ALL.map(Self::Enhance);
+        let bilinear = process::Rounding::ALL.map(Self::Bilinear);
+        single.into_iter().chain(enhance).chain(bilinear)
+    }
+
+    /// The name of the graph in errors and logs, and the key of its session.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quality => "quality",
+            Self::Enhance(steps) => steps.graph_name(),
+            Self::BilinearTwoTap => "bilinear_two_tap",
+            Self::Bilinear(process::Rounding::None) => "bilinear_jax",
+            Self::Bilinear(process::Rounding::Once) => "bilinear_torchvision",
+            Self::Bilinear(process::Rounding::EachPass) => "bilinear_pil",
+            Self::Blur => "gaussian_blur",
+        }
+    }
+
+    /// The graph.
+    pub fn model(self) -> GraphModel {
+        match self {
+            Self::Quality => quality::graph(),
+            Self::Enhance(steps) => enhance::graph(steps),
+            Self::BilinearTwoTap => process::bilinear_two_tap(),
+            Self::Bilinear(rounding) => process::bilinear(rounding),
+            Self::Blur => process::blur(),
+        }
+    }
+
+    /// The operation of a graph; `None` for other graphs, such as the one that devices are proved with.
+    pub fn of(graph: &GraphModel) -> Option<Self> {
+        Self::all().find(|operation| operation.name() == graph.name)
+    }
+}

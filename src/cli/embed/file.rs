@@ -161,7 +161,7 @@ impl VectorFile {
                 dim,
             }) => {
                 let rows = index.finish()?;
-                let head = npy::head_of(npy::Kind::F32, &[rows, dim], HEAD)
+                let head = npy::header_of_len(npy::Kind::F32, &[rows, dim], HEAD)
                     .context("the head of the file does not fit")?;
                 matrix.seek(SeekFrom::Start(0))?;
                 matrix.write_all(&head)?;

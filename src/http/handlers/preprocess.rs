@@ -222,7 +222,7 @@ impl Batch {
 
     /// One NumPy file.
     fn file(self, plan: &PreprocessPlan, ticket: Ticket) -> Result<Response, ApiError> {
-        let head = npy::head(plan.dtype.npy(), &self.shape(plan)?);
+        let head = npy::header(plan.dtype.npy(), &self.shape(plan)?);
         let list = |items: Vec<String>| text(&items.join(","));
         let index = list(
             self.rows
@@ -252,7 +252,7 @@ impl Batch {
                 "--{BOUNDARY}\r\ncontent-type: application/x-npy\r\nx-facescan-index: {index}\r\n\r\n"
             )
             .into_bytes();
-            head.extend(npy::head(plan.dtype.npy(), &row.shape));
+            head.extend(npy::header(plan.dtype.npy(), &row.shape));
             parts.push((index, [head, row.values, b"\r\n".to_vec()]));
         }
         for failed in self.failed {

@@ -10,7 +10,8 @@ use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
     graphs::{
-        process::{PointPlan, bilinear_point},
+        ImageGraph,
+        process::{TwoTapPlan, bilinear_two_tap},
         session::Samples,
     },
     pictures::{Graphs, PictureLane, PictureWork, Sizes, only_output},
@@ -48,14 +49,14 @@ impl<P: Pixels> PictureWork for Letterboxing<P> {
     fn sizes(&self) -> Sizes {
         let (width, height) = self.size();
         Sizes {
-            graph: "bilinear_point",
+            graph: ImageGraph::BilinearTwoTap.name(),
             lengths: vec![width, height, self.side, self.side],
         }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
-        let plan = PointPlan::letterbox(self.size(), (self.side, self.side));
-        let session = graphs.session("bilinear_point", bilinear_point)?;
+        let plan = TwoTapPlan::letterbox(self.size(), (self.side, self.side));
+        let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
         let picture = self.picture.as_ref().borrow();
         let inputs = plan.inputs(picture, [0; 3], &self.normalisation);
         let len = 3 * (self.side as usize).pow(2);

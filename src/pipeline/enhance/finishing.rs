@@ -2,7 +2,7 @@
 
 use image::RgbImage;
 
-use facescan_imaging::enhance::Finish;
+use facescan_imaging::enhance::DeviceSteps;
 use facescan_inference::{
     backend::BackendError,
     graphs::{
@@ -18,7 +18,7 @@ pub(crate) struct Finishing {
     /// The pixels so far.
     pub picture: RgbImage,
     /// What is left to do.
-    pub finish: Finish,
+    pub steps: DeviceSteps,
 }
 
 impl Finishing {
@@ -26,7 +26,7 @@ impl Finishing {
     pub fn probe() -> Self {
         Self {
             picture: proof::picture(96, 72),
-            finish: Finish {
+            steps: DeviceSteps {
                 size: (192, 144),
                 contrast: true,
                 sharpen: true,
@@ -34,10 +34,10 @@ impl Finishing {
         }
     }
 
-    fn steps(&self) -> Steps {
-        let Finish {
+    fn graph_steps(&self) -> Steps {
+        let DeviceSteps {
             contrast, sharpen, ..
-        } = self.finish;
+        } = self.steps;
         Steps { contrast, sharpen }
     }
 }
@@ -46,15 +46,15 @@ impl PictureWork for Finishing {
     type Answer = RgbImage;
 
     fn sizes(&self) -> Sizes {
-        let ((width, height), (w, h)) = (self.picture.dimensions(), self.finish.size);
+        let ((width, height), (w, h)) = (self.picture.dimensions(), self.steps.size);
         Sizes {
-            graph: self.steps().graph_name(),
+            graph: self.graph_steps().graph_name(),
             lengths: vec![width, height, w, h],
         }
     }
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
-        let (size, steps) = (self.finish.size, self.steps());
+        let (size, steps) = (self.steps.size, self.graph_steps());
         let plan = Plan::new(self.picture.dimensions(), size);
         let session = graphs.session(steps.graph_name(), || graph(steps))?;
         let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;
@@ -68,7 +68,7 @@ impl PictureWork for Finishing {
     }
 
     fn run_on_cpu(&self) -> RgbImage {
-        self.finish.apply(&self.picture)
+        self.steps.apply(&self.picture)
     }
 
     fn compare(&self, given: &RgbImage, right: &RgbImage) -> Result<f64, String> {

@@ -9,7 +9,8 @@ use facescan_imaging::preprocess::{Layout, Mode, Placement, Preprocess, Profile}
 use facescan_inference::{
     backend::BackendError,
     graphs::{
-        process::{BilinearPlan, PointPlan, Rounding, bilinear, bilinear_point},
+        ImageGraph,
+        process::{BilinearPlan, Rounding, TwoTapPlan},
         session::Samples,
     },
     pictures::{Graphs, PictureWork, Sizes, only_output},
@@ -91,9 +92,11 @@ impl<P: Pixels> Filling<P> {
         let (width, height) = picture.dimensions();
         let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
         let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
-        let is_light = match graph(self.preprocess.profile).1 {
-            Some(_) => area(width, output.0) + area(height, output.1) <= MOST_WEIGHTS,
-            None => area(width, output.1) <= MOST_IN_LINES,
+        let is_light = match self.preprocess.profile {
+            Profile::Torchvision | Profile::Jax | Profile::Pil => {
+                area(width, output.0) + area(height, output.1) <= MOST_WEIGHTS
+            }
+            Profile::Opencv => area(width, output.1) <= MOST_IN_LINES,
         };
         scaled.0.max(scaled.1) <= LONGEST_SCALED
             && area(output.0, output.1) <= MOST_PIXELS
@@ -116,13 +119,13 @@ impl<P: Pixels> Filling<P> {
     }
 }
 
-/// The name of a profile's graph, and how it rounds; `None` where there is no antialiasing.
-fn graph(profile: Profile) -> (&'static str, Option<Rounding>) {
+/// The graph of a profile.
+fn graph(profile: Profile) -> ImageGraph {
     match profile {
-        Profile::Torchvision => ("bilinear_torchvision", Some(Rounding::Once)),
-        Profile::Jax => ("bilinear_jax", Some(Rounding::None)),
-        Profile::Pil => ("bilinear_pil", Some(Rounding::EachPass)),
-        Profile::Opencv => ("bilinear_point", None),
+        Profile::Torchvision => ImageGraph::Bilinear(Rounding::Once),
+        Profile::Jax => ImageGraph::Bilinear(Rounding::None),
+        Profile::Pil => ImageGraph::Bilinear(Rounding::EachPass),
+        Profile::Opencv => ImageGraph::BilinearTwoTap,
     }
 }
 
@@ -133,7 +136,7 @@ impl<P: Pixels> PictureWork for Filling<P> {
         let (width, height) = self.pixels().dimensions();
         let (w, h) = self.preprocess.output_size((width, height));
         Sizes {
-            graph: graph(self.preprocess.profile).0,
+            graph: graph(self.preprocess.profile).name(),
             lengths: vec![width, height, w, h],
         }
     }
@@ -144,16 +147,15 @@ impl<P: Pixels> PictureWork for Filling<P> {
         let placed = self.preprocess.placement(size);
         let normalisation = self.preprocess.normalisation();
         let pad = self.preprocess.pad;
-        let (name, rounding) = graph(self.preprocess.profile);
-        let outputs = match rounding {
-            Some(rounding) => {
+        let graph = graph(self.preprocess.profile);
+        let session = graphs.session(graph.name(), || graph.model())?;
+        let outputs = match self.preprocess.profile {
+            Profile::Torchvision | Profile::Jax | Profile::Pil => {
                 let plan = BilinearPlan::new(size, &placed);
-                let session = graphs.session(name, || bilinear(rounding))?;
                 session.run(&plan.inputs(picture, pad, &normalisation))
             }
-            None => {
-                let plan = PointPlan::new(size, &placed);
-                let session = graphs.session(name, bilinear_point)?;
+            Profile::Opencv => {
+                let plan = TwoTapPlan::new(size, &placed);
                 session.run(&plan.inputs(picture, pad, &normalisation))
             }
         }?;

@@ -12,6 +12,7 @@ use facescan_imaging::{
 use facescan_inference::{
     backend::BackendError,
     graphs::{
+        ImageGraph,
         process::{BlurPlan, Tiles, blur},
         session::Samples,
     },
@@ -78,7 +79,7 @@ impl PictureWork for Blurring {
         let (width, height) = self.picture.dimensions();
         let tiles = Tiles::new(self.region, &self.gaussian);
         Sizes {
-            graph: "gaussian_blur",
+            graph: ImageGraph::Blur.name(),
             lengths: vec![
                 width,
                 height,
@@ -92,7 +93,7 @@ impl PictureWork for Blurring {
 
     fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
         let plan = BlurPlan::new(self.picture.dimensions(), self.region, &self.gaussian);
-        let session = graphs.session("gaussian_blur", blur)?;
+        let session = graphs.session(ImageGraph::Blur.name(), blur)?;
         let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;
         let pixels = match samples {
             Samples::U8(tiles) => plan.pixels(&tiles),

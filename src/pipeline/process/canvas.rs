@@ -18,9 +18,8 @@ use facescan_imaging::{
     blur::Gaussian,
     crop::{self, Region, mask_crop, padded},
     encode::encode,
-    npy,
+    luma, npy, orientation,
     preprocess::{Layout, Preprocess, Profile},
-    turn,
 };
 use facescan_inference::operation::Operation;
 
@@ -69,7 +68,7 @@ pub(super) fn around_all(faces: &[DetectedFace], size: (u32, u32), margin: f32) 
         .map(|face| around(face, size, margin))
         .collect();
     let sum: u64 = regions.iter().map(area).sum();
-    if sum <= MOST_PICTURES * area(&Region::whole(size)) {
+    if sum <= MOST_PICTURES * area(&Region::full(size)) {
         return regions;
     }
     regions
@@ -155,7 +154,7 @@ impl<'a> Canvas<'a> {
                             around_all(&faces, size, 0.0)
                         }
                         (Some(sides), _) => vec![Region::from(*sides).clipped(size)],
-                        (None, _) => vec![Region::whole(size)],
+                        (None, _) => vec![Region::full(size)],
                     };
                     for region in regions {
                         let strict = self.plan.strict_device;
@@ -180,15 +179,15 @@ impl<'a> Canvas<'a> {
                 degrees,
                 background,
             } => self.each(|piece| {
-                piece.pixels = turn::rotate(&piece.pixels, *degrees, *background);
+                piece.pixels = orientation::rotate(&piece.pixels, *degrees, *background);
                 Ok(())
             })?,
             Step::Flip { axis } => self.each(|piece| {
-                piece.pixels = turn::flip(&piece.pixels, *axis);
+                piece.pixels = orientation::flip(&piece.pixels, *axis);
                 Ok(())
             })?,
             Step::Grayscale {} => self.each(|piece| {
-                piece.pixels = turn::grayscale(&piece.pixels);
+                piece.pixels = luma::grayscale(&piece.pixels);
                 Ok(())
             })?,
             Step::Anonymize {
@@ -346,7 +345,7 @@ impl<'a> Canvas<'a> {
                 (ProcessedFormat::Npy, Some(floats)) => floats.npy(&piece.pixels),
                 (ProcessedFormat::Npy, None) => {
                     let shape = [height as usize, width as usize, 3];
-                    let mut file = npy::head(npy::Kind::U8, &shape);
+                    let mut file = npy::header(npy::Kind::U8, &shape);
                     file.extend_from_slice(piece.pixels.as_raw());
                     file
                 }
@@ -407,7 +406,7 @@ impl Floats {
             Layout::Nchw => [3, h, w],
             Layout::Nhwc => [h, w, 3],
         };
-        let mut file = npy::head(npy::Kind::F32, &shape);
+        let mut file = npy::header(npy::Kind::F32, &shape);
         file.extend(row.iter().flat_map(|value| value.to_le_bytes()));
         file
     }

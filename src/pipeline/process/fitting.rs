@@ -62,7 +62,7 @@ impl Pipeline {
 
 fn fitted(picture: &RgbImage, placed: &Placement, fitting: &Preprocess) -> RgbImage {
     let filter = match fitting.profile {
-        Profile::Opencv => Filter::BilinearPoint,
+        Profile::Opencv => Filter::BilinearTwoTap,
         Profile::Torchvision | Profile::Jax | Profile::Pil => Filter::Bilinear,
     };
     let ((width, height), (w, h)) = (placed.scaled, placed.output);

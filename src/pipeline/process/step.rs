@@ -7,8 +7,8 @@ use crate::pipeline::error::PipelineError;
 use facescan_imaging::{
     blur::Gaussian,
     crop::{Bounds, MaskCropOptions},
+    orientation::Axis,
     preprocess::{Layout, Mode, Profile},
-    turn::Axis,
 };
 
 /// Operations of one request at most.

@@ -24,7 +24,7 @@ fn weights_equal_the_definition() {
 }
 
 #[test]
-fn kernels_are_odd_and_bounded_and_have_a_width() {
+fn kernels_have_an_odd_length_a_bound_and_a_positive_sigma() {
     for (kernel, sigma) in [(1, 1.0), (255, 60.0), (3, f32::MIN_POSITIVE), (3, f32::MAX)] {
         let weights = gaussian(kernel, sigma).weights();
         let sum: f32 = weights.iter().sum();
@@ -45,19 +45,19 @@ fn kernels_are_odd_and_bounded_and_have_a_width() {
 }
 
 #[test]
-fn a_flat_picture_stays() {
+fn a_flat_image_does_not_change() {
     for (width, height) in [(1, 1), (1, 5), (5, 1), (2, 2), (300, 3)] {
         let flat = RgbImage::from_pixel(width, height, Rgb([0, 93, 255]));
         for (kernel, sigma) in [(1, 1.0), (3, 0.5), (255, 40.0)] {
             assert_eq!(gaussian_blur(&flat, &gaussian(kernel, sigma)), flat);
         }
     }
-    let none = RgbImage::new(0, 7);
-    assert_eq!(gaussian_blur(&none, &gaussian(3, 1.0)), none);
+    let empty = RgbImage::new(0, 7);
+    assert_eq!(gaussian_blur(&empty, &gaussian(3, 1.0)), empty);
 }
 
-/// What is at `index` when a line of `length` samples is reflected at both ends, one step at a time.
-fn walk(mut index: i64, length: u32) -> u32 {
+/// The reflection of `index` on a line of `length` samples, one step at a time.
+fn reflect_by_steps(mut index: i64, length: u32) -> u32 {
     let last = i64::from(length) - 1;
     while last > 0 && !(0..=last).contains(&index) {
         index = if index < 0 { -index } else { 2 * last - index };
@@ -80,9 +80,9 @@ proptest! {
             for c in 0..3 {
                 let mut exact = 0.0;
                 for (j, down) in (-i64::from(half)..).zip(&weights) {
-                    let row = walk(i64::from(y) + j, height);
+                    let row = reflect_by_steps(i64::from(y) + j, height);
                     for (i, across) in (-i64::from(half)..).zip(&weights) {
-                        let column = walk(i64::from(x) + i, width);
+                        let column = reflect_by_steps(i64::from(x) + i, width);
                         exact += down * across * f64::from(source[(column, row)][c]);
                     }
                 }
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn only_the_region_changes_and_what_is_around_it_counts(
+    fn only_the_region_changes_and_the_kernel_reads_around_it(
         (width, height) in (1u32..60, 1u32..60),
         corners in (0u32..70, 0u32..70, 0u32..70, 0u32..70),
         half in 0u32..16,
@@ -101,10 +101,10 @@ proptest! {
         let source = noise(width, height);
         let gaussian = gaussian(2 * half + 1, 0.4 + half as f32 / 2.0);
         let at = region([corners.0, corners.1, corners.2, corners.3]);
-        let whole = gaussian_blur(&source, &gaussian);
+        let complete = gaussian_blur(&source, &gaussian);
         let mut ours = source.clone();
         blur_region(&mut ours, at, &gaussian);
-        prop_assert_eq!(crop(&ours, at), crop(&whole, at));
+        prop_assert_eq!(crop(&ours, at), crop(&complete, at));
         for (x, y, pixel) in ours.enumerate_pixels() {
             let inside = (at.x1..at.x2).contains(&x) && (at.y1..at.y2).contains(&y);
             prop_assert!(inside || *pixel == source[(x, y)]);
@@ -116,11 +116,11 @@ proptest! {
 fn blocks_have_the_mean_of_their_pixels() {
     let mut ours = RgbImage::from_fn(9, 6, |x, y| Rgb([x as u8, 10 * y as u8, 200]));
     let before = ours.clone();
-    // Six by four pixels in three blocks along the longer side: two by two each.
+    // Six by four pixels, three blocks along the longer side: two by two pixels each.
     pixelate(&mut ours, region([1, 1, 7, 5]), 3);
     for (x, y, pixel) in ours.enumerate_pixels() {
         if (1..7).contains(&x) && (1..5).contains(&y) {
-            // The mean of two neighbours is half a level over the first and rounds up.
+            // The mean of two neighbours is half a level above the first and rounds up.
             let (left, top) = ((x - 1) / 2 * 2 + 1, (y - 1) / 2 * 2 + 1);
             assert_eq!(
                 *pixel,
@@ -134,11 +134,11 @@ fn blocks_have_the_mean_of_their_pixels() {
 }
 
 #[test]
-fn there_are_as_many_blocks_as_asked_for_and_as_there_are_pixels() {
+fn the_number_of_blocks_is_as_requested_and_at_most_the_pixels() {
     let colours = |size: (u32, u32), blocks: u32| {
-        let mut picture = RgbImage::from_fn(size.0, size.1, |x, y| Rgb([x as u8, y as u8, 0]));
-        pixelate(&mut picture, Region::whole(size), blocks);
-        let mut colours: Vec<_> = picture.pixels().map(|p| p.0).collect();
+        let mut image = RgbImage::from_fn(size.0, size.1, |x, y| Rgb([x as u8, y as u8, 0]));
+        pixelate(&mut image, Region::full(size), blocks);
+        let mut colours: Vec<_> = image.pixels().map(|p| p.0).collect();
         colours.sort_unstable();
         colours.dedup();
         colours.len()
@@ -148,14 +148,14 @@ fn there_are_as_many_blocks_as_asked_for_and_as_there_are_pixels() {
     assert_eq!(colours((50, 1), 7), 7);
     assert_eq!(colours((50, 20), 0), 1);
     assert_eq!(colours((5, 4), 100), 20);
-    let mut picture = noise(4, 4);
-    pixelate(&mut picture, region([2, 2, 2, 4]), 3);
-    pixelate(&mut picture, region([4, 0, 9, 4]), 3);
-    assert_eq!(picture, noise(4, 4));
+    let mut image = noise(4, 4);
+    pixelate(&mut image, region([2, 2, 2, 4]), 3);
+    pixelate(&mut image, region([4, 0, 9, 4]), 3);
+    assert_eq!(image, noise(4, 4));
 }
 
 #[test]
-fn a_fill_is_one_colour_inside_and_nothing_outside() {
+fn a_fill_changes_the_region_only() {
     let mut ours = noise(12, 9);
     fill(&mut ours, region([5, 2, 40, 6]), [1, 2, 3]);
     let before = noise(12, 9);

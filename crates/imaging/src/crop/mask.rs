@@ -6,17 +6,17 @@ use utoipa::ToSchema;
 
 use super::region::{Region, Span};
 
-/// The highest level of a mask that is outside it: half of 255, rounded down.
+/// The highest level of a pixel outside a mask: half of 255, rounded down.
 const MASK_HALF: u8 = 127;
 
-/// How a crop is laid around masks.
+/// Options of the crop around masks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MaskCropOptions {
-    /// What is added on each side, as a share of the masks' width or height; 0 or more.
+    /// The padding on each side, as a share of the masks' width or height; 0 or more.
     pub padding_ratio: f32,
-    /// The least width and height in pixels.
+    /// The smallest width and height in pixels.
     pub min_size: (u32, u32),
-    /// The longer side is at most so many times the shorter; 1 or more.
+    /// The largest ratio of the longer to the shorter side; 1 or more.
     pub max_aspect: f32,
 }
 
@@ -30,31 +30,30 @@ impl Default for MaskCropOptions {
     }
 }
 
-/// What a crop was asked for and the frame has no room for.
+/// A constraint that the crop does not meet, because the frame is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmet {
     /// A side is odd.
     Odd,
-    /// The longer side is more than the shorter one allows.
+    /// The ratio of the sides is above the maximum.
     Aspect,
-    /// A side is shorter than the least.
+    /// A side is below the minimum.
     MinSize,
 }
 
 /// The crop around masks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaskCrop {
-    /// What to cut, inside the frame.
+    /// The region of the crop, inside the frame.
     pub region: Region,
-    /// The constraints that do not hold, each once, in the order of [`Unmet`].
+    /// The constraints that are not met, each once, in the order of [`Unmet`].
     pub unmet: Vec<Unmet>,
-    /// Whether the frame had no room for all of the padding.
+    /// Whether the padding was clipped to the frame.
     pub padding_clipped: bool,
 }
 
-/// The tight box around the union of `masks`, whose pixels are inside where they are over one half: level 128 and up.
-/// `None` where no pixel is.
+/// The tight box around the union of `masks`. Pixels above one half, from level 128 on, are inside. `None` when no pixel is inside.
 pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Region> {
     let rows = masks.into_iter().flat_map(|mask| {
         let width = mask.width().max(1) as usize;
@@ -64,9 +63,9 @@ pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Re
         .reduce(Region::union)
 }
 
-/// The box around what row `y` of a mask has inside.
+/// The box around the inside pixels of row `y`.
 fn row_box(y: u32, row: &[u8]) -> Option<Region> {
-    // Most rows have nothing, and this looks at many samples at a time. Only levels from 128 on have the highest bit.
+    // Most rows have no inside pixel, and this test reads many samples at a time. Only levels from 128 on have the highest bit.
     if row.iter().fold(0, |bits, level| bits | level) <= MASK_HALF {
         return None;
     }
@@ -79,23 +78,23 @@ fn row_box(y: u32, row: &[u8]) -> Option<Region> {
     })
 }
 
-/// Lays a crop around the masks' box `tight` in a frame of `frame` = (width, height).
+/// The crop around the masks' box `tight` in a frame of `frame` = (width, height).
 ///
-/// 1. `tight` is padded by `padding_ratio` of each side, rounded down, as far as the frame goes.
-/// 2. A side under the minimum grows to it: half of it before, rounded down, and the rest after; what does not fit
+/// 1. `tight` is padded by `padding_ratio` of each side, rounded down, and clipped to the frame.
+/// 2. A side below the minimum grows to it: half of the growth before, rounded down, and the rest after. Growth that does not fit
 ///    at one end goes to the other.
-/// 3. A side under the other divided by `max_aspect`, rounded down, grows to that in the same way.
-/// 4. An odd side takes one pixel more after it, else before it.
+/// 3. A side below the other side divided by `max_aspect`, rounded down, grows to that length in the same way.
+/// 4. An odd side grows by one pixel after it, or before it if there is no room.
 ///
-/// Nothing is ever taken past the frame: what could not hold for it is listed. The aspect is judged before the last
-/// step, so that a pixel more does not count as a shape that is too long.
+/// The crop never leaves the frame; constraints that the frame does not allow are listed. The aspect ratio is checked before the
+/// last step, so that the additional pixel does not count.
 pub fn mask_crop(frame: (u32, u32), tight: Region, options: &MaskCropOptions) -> MaskCrop {
     let [x, y] = tight.clipped(frame).spans();
     let (x, clipped_across) = x.padded(options.padding_ratio, frame.0);
     let (y, clipped_down) = y.padded(options.padding_ratio, frame.1);
     let x = x.grown(options.min_size.0, frame.0);
     let y = y.grown(options.min_size.1, frame.1);
-    // No rectangle has both sides longer than the other.
+    // Below 1, each side would have to be longer than the other.
     let max_aspect = options.max_aspect.max(1.0);
     let least = |beside: Span| (beside.length() as f32 / max_aspect) as u32;
     let x = x.grown(least(y), frame.0);

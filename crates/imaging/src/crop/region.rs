@@ -1,4 +1,4 @@
-//! Rectangles of whole pixels, and what lies in them.
+//! Regions: rectangles in integer pixel coordinates, and access to their pixels.
 
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 const CHANNELS: usize = 3;
 
-/// A half-open rectangle in whole pixels: `x1 ≤ x < x2` and `y1 ≤ y < y2`.
+/// A half-open rectangle in integer pixel coordinates: `x1 ≤ x < x2` and `y1 ≤ y < y2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Region {
     /// The first column.
@@ -19,21 +19,9 @@ pub struct Region {
     pub y2: u32,
 }
 
-impl From<Region> for [u32; 4] {
-    fn from(region: Region) -> Self {
-        [region.x1, region.y1, region.x2, region.y2]
-    }
-}
-
-impl From<[u32; 4]> for Region {
-    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
-        Self { x1, y1, x2, y2 }
-    }
-}
-
 impl Region {
-    /// All of a picture of `width` × `height`.
-    pub fn whole((width, height): (u32, u32)) -> Self {
+    /// The complete image of `width` × `height`.
+    pub fn full((width, height): (u32, u32)) -> Self {
         Self {
             x1: 0,
             y1: 0,
@@ -52,12 +40,12 @@ impl Region {
         self.y2.saturating_sub(self.y1)
     }
 
-    /// Whether there is no pixel in it.
+    /// Whether the region has no pixels.
     pub fn is_empty(&self) -> bool {
         self.width() == 0 || self.height() == 0
     }
 
-    /// The part inside a picture of `width` × `height`. A side whose ends are the wrong way round has no length.
+    /// The part inside an image of `width` × `height`. A side whose end is before its start has no length.
     pub fn clipped(&self, (width, height): (u32, u32)) -> Self {
         let (x1, y1) = (self.x1.min(width), self.y1.min(height));
         Self {
@@ -83,6 +71,18 @@ impl Region {
     }
 }
 
+impl From<Region> for [u32; 4] {
+    fn from(region: Region) -> Self {
+        [region.x1, region.y1, region.x2, region.y2]
+    }
+}
+
+impl From<[u32; 4]> for Region {
+    fn from([x1, y1, x2, y2]: [u32; 4]) -> Self {
+        Self { x1, y1, x2, y2 }
+    }
+}
+
 impl From<[Span; 2]> for Region {
     fn from([x, y]: [Span; 2]) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl From<[Span; 2]> for Region {
     }
 }
 
-/// A side of a region that lies in a frame: the first pixel, and the one after the last.
+/// A side of a region inside a frame: the first pixel, and the pixel after the last.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     start: u32,
@@ -106,9 +106,9 @@ impl Span {
         self.end - self.start
     }
 
-    /// Both ends moved out by `ratio` of the length, rounded down; and whether the frame had no room for all of it.
+    /// Both ends moved outwards by `ratio` of the length, rounded down and clipped to the frame, and whether it was clipped.
     pub(super) fn padded(self, ratio: f32, frame: u32) -> (Self, bool) {
-        // The cast gives 0 for what is negative or not a number, and the largest for what is larger.
+        // The cast saturates, and gives 0 for negative values and NaN.
         let pad = (self.length() as f32 * ratio) as u32;
         let end = self.end.saturating_add(pad);
         let padded = Self {
@@ -118,8 +118,8 @@ impl Span {
         (padded, pad > self.start || end > frame)
     }
 
-    /// At least `length` long, if the frame is: half of the growth, rounded down, before and the rest after. What
-    /// does not fit at one end goes to the other.
+    /// Grown to `length`, at most to the frame: half of the growth before, rounded down, and the rest after. Growth that does not
+    /// fit at one end goes to the other.
     pub(super) fn grown(self, length: u32, frame: u32) -> Self {
         let length = length.min(frame).max(self.length());
         let before = (length - self.length()) / 2;
@@ -130,40 +130,40 @@ impl Span {
         }
     }
 
-    /// Of even length, if the frame has a pixel more: at the end, else at the start.
+    /// Grown to an even length, at the end or else at the start, if the frame has room.
     pub(super) fn even(self, frame: u32) -> Self {
         let odd = self.length() % 2;
         self.grown(self.length().saturating_add(odd), frame)
     }
 }
 
-/// The samples of each row of a region that lies inside the picture.
-pub(crate) fn rows(picture: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
+/// The samples of each row of a region inside the image.
+pub(crate) fn rows(image: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
-    let stride = picture.width() as usize * CHANNELS;
-    let all = picture.as_raw().chunks_exact(stride.max(1));
+    let stride = image.width() as usize * CHANNELS;
+    let all = image.as_raw().chunks_exact(stride.max(1));
     all.take(last)
         .skip(first)
         .map(move |row| &row[columns.clone()])
 }
 
-/// The samples of each row of a region that lies inside the picture, to be changed.
-pub(crate) fn rows_mut(picture: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
+/// The samples of each row of a region inside the image, mutable.
+pub(crate) fn rows_mut(image: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
-    let stride = picture.width() as usize * CHANNELS;
-    let all = picture.chunks_exact_mut(stride.max(1));
+    let stride = image.width() as usize * CHANNELS;
+    let all = image.chunks_exact_mut(stride.max(1));
     all.take(last)
         .skip(first)
         .map(move |row| &mut row[columns.clone()])
 }
 
-/// Puts the pixels of a region of the same size, which lies inside the picture, in its place.
-pub fn put(picture: &mut RgbImage, region: Region, pixels: &RgbImage) {
+/// Replaces the pixels of a region inside the image by `pixels`, an image of the region's size.
+pub fn put(image: &mut RgbImage, region: Region, pixels: &RgbImage) {
     let stride = pixels.width() as usize * CHANNELS;
     let lines = pixels.as_raw().chunks_exact(stride.max(1));
-    for (row, line) in rows_mut(picture, region).zip(lines) {
+    for (row, line) in rows_mut(image, region).zip(lines) {
         row.copy_from_slice(line);
     }
 }

@@ -6,7 +6,7 @@ fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
 }
 
 #[test]
-fn a_margin_is_a_share_of_each_side() {
+fn the_margin_is_a_share_of_each_side() {
     let at = region([40, 50, 60, 90]);
     assert_eq!(padded((200, 200), at, 0.25), region([35, 40, 65, 100]));
     assert_eq!(padded((62, 95), at, 0.25), region([35, 40, 62, 95]));
@@ -20,29 +20,29 @@ fn a_margin_is_a_share_of_each_side() {
 }
 
 #[test]
-fn a_crop_has_the_pixels_of_its_region() {
-    let picture = noise(13, 9);
-    let cut = crop(&picture, region([2, 3, 7, 20]));
-    assert_eq!(cut.dimensions(), (5, 6));
-    for (x, y, pixel) in cut.enumerate_pixels() {
-        assert_eq!(pixel, picture.get_pixel(x + 2, y + 3));
+fn a_crop_contains_the_pixels_of_its_region() {
+    let image = noise(13, 9);
+    let cropped = crop(&image, region([2, 3, 7, 20]));
+    assert_eq!(cropped.dimensions(), (5, 6));
+    for (x, y, pixel) in cropped.enumerate_pixels() {
+        assert_eq!(pixel, image.get_pixel(x + 2, y + 3));
     }
-    assert_eq!(crop(&picture, Region::whole((13, 9))), picture);
+    assert_eq!(crop(&image, Region::full((13, 9))), image);
     for empty in [[5, 5, 5, 8], [7, 2, 3, 8], [13, 0, 20, 9], [0, 9, 4, 9]] {
         assert!(region(empty).clipped((13, 9)).is_empty());
-        assert!(crop(&picture, region(empty)).is_empty());
+        assert!(crop(&image, region(empty)).is_empty());
     }
     assert!(crop(&RgbImage::new(0, 5), region([0, 0, 5, 5])).is_empty());
 }
 
 #[test]
-fn sizes_equal_the_definitions_examples() {
+fn sizes_equal_the_examples_of_the_definition() {
     let size = |width, height| bounded_size((width, height), &Bounds::default());
     assert_eq!(size(1080, 540), (1072, 528));
     assert_eq!(size(720, 1440), (640, 1280));
     assert_eq!(size(1281, 721), (1136, 640));
     assert_eq!(size(401, 300), (400, 288));
-    // The long side is bounded after the short one.
+    // The long side is limited after the short one.
     assert_eq!(size(1000, 5000), (256, 1280));
     assert_eq!(size(9, 15), (16, 16));
     assert_eq!(size(0, 0), (16, 16));

@@ -1,4 +1,4 @@
-//! BMP: an uncompressed file's length is known from its header, so a short one is found before allocation.
+//! BMP. The header states the length of an uncompressed file, so truncation is detected before memory is allocated.
 
 use std::io::Cursor;
 
@@ -10,7 +10,7 @@ use crate::format::Format;
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
     if let Some(header) = Header::parse(bytes) {
         options.limits.check_size(header.width, header.height)?;
-        if header.shortest().is_some_and(|n| n > bytes.len() as u64) {
+        if header.min_length().is_some_and(|n| n > bytes.len() as u64) {
             return Err(DecodeError::Truncated {
                 format: Format::Bmp,
             });
@@ -33,7 +33,7 @@ struct Header {
 }
 
 impl Header {
-    /// The fields that the length follows from; `None` where the decoder has to judge.
+    /// Reads the fields that determine the length; `None` when the header is too short, which the decoder reports.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         let long = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -48,7 +48,7 @@ impl Header {
                 pixels_at,
             }
         } else {
-            // A negative height means rows from the top.
+            // A negative height means that rows are stored from the top.
             Self {
                 width: u32::try_from(long(18)?.cast_signed()).ok()?,
                 height: long(22)?.cast_signed().unsigned_abs(),
@@ -59,9 +59,9 @@ impl Header {
         })
     }
 
-    /// The least length of an uncompressed file: all rows, the last without its padding.
-    fn shortest(&self) -> Option<u64> {
-        // 0 is BI_RGB, 3 and 6 are bit fields; the others are run-length or embedded formats.
+    /// The smallest length of an uncompressed file: all rows, the last one without padding. `None` for compressed files.
+    fn min_length(&self) -> Option<u64> {
+        // 0 is BI_RGB, 3 and 6 are bit fields; the others are run-length coded or embedded formats.
         if !matches!(self.compression, 0 | 3 | 6) {
             return None;
         }

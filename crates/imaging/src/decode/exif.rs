@@ -1,10 +1,10 @@
-//! The one EXIF entry that matters here.
+//! The EXIF orientation.
 
 /// Tag 0x0112, Orientation, in IFD 0.
 const ORIENTATION: u16 = 0x0112;
 
-/// The orientation, 1..=8, in an EXIF block (a TIFF header and its IFD 0, with or without the `Exif\0\0`
-/// that JPEG puts in front). Anything missing or malformed is `None`: metadata never fails a picture.
+/// The orientation, 1..=8, in an EXIF block: a TIFF header and its IFD 0, with or without JPEG's prefix `Exif\0\0`. `None` when it
+/// is missing or malformed, because broken metadata must not fail an image.
 pub(super) fn orientation(block: &[u8]) -> Option<u8> {
     let block = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
     let reader = Reader {
@@ -20,7 +20,7 @@ pub(super) fn orientation(block: &[u8]) -> Option<u8> {
     let entry = (0..entries)
         .map(|i| ifd + 2 + 12 * i)
         .find(|at| reader.u16(*at) == Some(ORIENTATION))?;
-    // The standard says SHORT; some writers use BYTE or LONG.
+    // The standard requires SHORT; some writers use BYTE or LONG.
     let value = match reader.u16(entry + 2)? {
         1 => u32::from(*block.get(entry + 8)?),
         3 => u32::from(reader.u16(entry + 8)?),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn both_byte_orders_and_three_types() {
+    fn both_byte_orders_and_three_types_are_read() {
         for big_endian in [false, true] {
             for kind in [1, 3, 4] {
                 assert_eq!(orientation(&block(big_endian, kind, 6)), Some(6), "{kind}");
@@ -104,16 +104,16 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_orientation() {
+    fn malformed_blocks_have_no_orientation() {
         assert_eq!(orientation(&block(false, 3, 0)), None);
         assert_eq!(orientation(&block(false, 3, 9)), None);
         assert_eq!(orientation(&block(false, 4, 0x1_0006)), None);
         assert_eq!(orientation(&block(false, 2, 6)), None);
-        let whole = block(false, 3, 6);
-        for end in 0..whole.len() - 2 {
-            assert_eq!(orientation(&whole[..end]), None, "{end}");
+        let complete = block(false, 3, 6);
+        for end in 0..complete.len() - 2 {
+            assert_eq!(orientation(&complete[..end]), None, "{end}");
         }
-        let mut far = whole;
+        let mut far = complete;
         far[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(orientation(&far), None);
     }

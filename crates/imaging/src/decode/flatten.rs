@@ -1,10 +1,10 @@
-//! Any sample type to opaque 8-bit RGB.
+//! Conversion of any sample type to opaque 8-bit RGB.
 
 use image::{DynamicImage, RgbImage};
 
-/// Composites on `background` and reduces to 8 bits.
+/// Composites an image on `background` and converts it to 8 bits.
 ///
-/// 16-bit samples are rounded (v / 257), floating-point ones clamped to 0..1 and scaled; the mix is
+/// 16-bit samples are divided by 257 and rounded. Floating-point samples are clamped to 0..1, scaled and rounded. Compositing is
 /// `(c·a + background·(255 − a)) / 255`, rounded, on 8-bit values.
 pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
     let (width, height) = (image.width(), image.height());
@@ -24,14 +24,14 @@ pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
         DynamicImage::ImageRgba32F(p) => collect(p.pixels(), |p| {
             mix([p[0], p[1], p[2]].map(from_float), from_float(p[3]))
         }),
-        // The enum is open; a type added to it later goes through the library's own conversion.
+        // The enum is non-exhaustive; types that are added later are converted by the library.
         other => return other.to_rgb8(),
     };
     RgbImage::from_raw(width, height, samples).unwrap_or_default()
 }
 
 fn collect<P>(pixels: impl Iterator<Item = P>, rgb: impl Fn(P) -> [u8; 3]) -> Vec<u8> {
-    // A flat-mapped iterator has no exact length, and growth by doubling would cost twice the picture.
+    // Exact capacity: a flat-mapped iterator does not know its length, and growing by doubling would take twice the memory.
     let mut samples = Vec::with_capacity(pixels.size_hint().0 * 3);
     pixels.for_each(|pixel| samples.extend_from_slice(&rgb(pixel)));
     samples
@@ -50,7 +50,7 @@ fn to8(sample: u16) -> u8 {
 }
 
 fn from_float(sample: f32) -> u8 {
-    // `as` turns NaN into 0 and saturates.
+    // The cast of NaN is 0.
     (sample.clamp(0.0, 1.0) * 255.0).round() as u8
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use image::{ImageBuffer, LumaA, Rgb, Rgba};
 
     #[test]
-    fn alpha_shows_the_background() {
+    fn transparent_pixels_show_the_background() {
         let pixels = ImageBuffer::from_fn(3, 1, |x, _| {
             Rgba([200u8, 100, 0, [0, 128, 255][x as usize]])
         });
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_samples_are_rounded() {
+    fn samples_of_more_than_8_bits_are_rounded() {
         let deep = ImageBuffer::from_pixel(1, 1, Rgb([0u16, 32768, 65535]));
         assert_eq!(
             onto(DynamicImage::ImageRgb16(deep), [0; 3]).as_raw(),

@@ -14,7 +14,7 @@ const TRAILER: u8 = 0x3B;
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
     let limits = &options.limits;
     let (width, height) = first_frame(bytes)?;
-    // The frame may be larger than the canvas, and is held whole while it is decoded.
+    // The frame may be larger than the canvas, and the decoder allocates all of it.
     limits.check_size(width, height)?;
     let decoder = GifDecoder::new(Cursor::new(bytes))
         .map_err(|error| DecodeError::from_image(Format::Gif, limits, &error))?;
@@ -24,7 +24,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     })
 }
 
-/// Walks the blocks to the end of the first frame's data: its size, or where the file falls short.
+/// Reads the blocks up to the end of the first frame's data and returns its size.
 fn first_frame(bytes: &[u8]) -> Result<(u32, u32), DecodeError> {
     let truncated = || DecodeError::Truncated {
         format: Format::Gif,
@@ -67,7 +67,7 @@ impl<'a> Blocks<'a> {
         Some(taken)
     }
 
-    /// The flags say whether a table follows and how long it is.
+    /// Skips the colour table, if the flags announce one.
     fn colour_table(&mut self, flags: u8) -> Option<()> {
         if flags & 0x80 != 0 {
             self.take(3 << ((flags & 7) + 1))?;

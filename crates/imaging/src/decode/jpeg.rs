@@ -1,11 +1,11 @@
 //! JPEG: grey, YCbCr, RGB, CMYK and YCCK; baseline and progressive.
 //!
-//! Four-channel files are taken as inverted, as Adobe writes them and as Pillow reads them, with or without the
-//! Adobe marker: R = C·K / 255 on the stored values.
+//! Four-channel files are read as inverted, with or without the Adobe marker, as Adobe writes them and Pillow reads them:
+//! R = C·K / 255 on the stored values.
 //!
-//! The decoder fills what a short file lacks with grey and says nothing. So the markers are walked first
-//! ([`walk`]). A file that reaches its end mark is decoded strictly. One that does not is decoded several
-//! times, with different continuations: equal pixels mean that the scans were complete and only the mark is missing.
+//! The decoder fills the missing part of a truncated file with grey and reports no error. So the markers are read first
+//! ([`walk`]). A file with an end marker is decoded strictly. A file without one is decoded several times, with different bytes
+//! appended: equal pixels mean that the scans are complete and only the marker is missing.
 
 mod walk;
 
@@ -23,8 +23,8 @@ use crate::memory::PixelMemory;
 
 const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
 
-/// What stands in for missing scan data after the first time, when it is the decoder's zeros. They begin with
-/// different codes, as the last code may be in a part of the last block that the picture does not show.
+/// Bytes that replace missing scan data; in the first attempt the decoder itself inserts zeros. They begin with different codes,
+/// because the last code may belong to a part of the last block that is outside the image.
 const OTHER_CONTINUATIONS: [[u8; 4]; 3] = [
     [0x6B, 0xD3, 0x94, 0x2E],
     [0xB5, 0x5A, 0xC9, 0x37],
@@ -43,16 +43,17 @@ pub(super) fn decode(
     let walk = Walk::over(bytes)?;
     let (width, height) = (u32::from(walk.width), u32::from(walk.height));
     options.limits.check_size(width, height)?;
-    // Every 8×8 block costs at least one bit, so a header alone makes nobody allocate.
+    // Every 8×8 block takes at least one bit, so a short file with a large header allocates nothing.
     let blocks = u64::from(width.div_ceil(8)) * u64::from(height.div_ceil(8));
     if blocks > bytes.len() as u64 * 8 {
         return Err(TRUNCATED);
     }
     let len = width as usize * height as usize * 3;
     let samples = if walk.ended {
-        samples(&walk.without_junk(bytes), memory.take(len)).map_err(|error| sort(&error))?
-    } else if walk.all_scans_seen() {
-        without_end_mark(&walk.without_junk(bytes), len)?
+        samples(&walk.without_junk(bytes), memory.take(len))
+            .map_err(|error| convert_error(&error))?
+    } else if walk.is_complete() {
+        without_end_marker(&walk.without_junk(bytes), len)?
     } else {
         return Err(TRUNCATED);
     };
@@ -65,15 +66,15 @@ pub(super) fn decode(
     })
 }
 
-/// Decodes a file that lacks its end mark, if that is all it lacks.
-fn without_end_mark(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, DecodeError> {
-    // A trailing 0xFF is half a mark or half a stuffed byte; either way it holds no pixels.
-    let kept = bytes.iter().rposition(|b| *b != 0xFF).map_or(0, |i| i + 1);
-    let kept = &bytes[..kept];
-    let first = [kept, &END_OF_IMAGE].concat();
+/// Decodes a file without an end marker, if nothing else is missing.
+fn without_end_marker(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, DecodeError> {
+    // A trailing 0xFF is half of a marker or of a stuffed byte, and has no pixels.
+    let end = bytes.iter().rposition(|b| *b != 0xFF).map_or(0, |i| i + 1);
+    let bytes = &bytes[..end];
+    let first = [bytes, &END_OF_IMAGE].concat();
     let decoded = samples(&first, vec![0; len]).map_err(|_| TRUNCATED)?;
     let complete = OTHER_CONTINUATIONS.iter().all(|continuation| {
-        let other = [kept, &continuation.repeat(16), &END_OF_IMAGE].concat();
+        let other = [bytes, &continuation.repeat(16), &END_OF_IMAGE].concat();
         samples(&other, vec![0; len]).is_ok_and(|other| other == decoded)
     });
     if complete {
@@ -83,10 +84,11 @@ fn without_end_mark(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, DecodeE
     }
 }
 
-/// The samples, in `buffer`; `None` when there are not as many as fit in it.
+/// Decodes the samples into `buffer`; `None` when their number is not its length.
 ///
-/// The decoder leaves alone what a damaged file says nothing of, and gives no error. It writes from the top, so the last
-/// bytes tell: they are marked before, in two ways one after the other, as a picture may end in the first by chance.
+/// The decoder does not write the part of the buffer that a damaged file has no data for, and reports no error. It writes from the
+/// top, so the last bytes of the buffer are set to a mark before. If they still have the mark, a second attempt with another mark
+/// tells whether the image ends with it by chance.
 fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeErrors> {
     for mark in [0x6B, 0x94] {
         let options = DecoderOptions::default()
@@ -99,7 +101,7 @@ fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeE
         if decoder.output_buffer_size() != Some(buffer.len()) {
             return Ok(None);
         }
-        // Nothing of an earlier picture may show.
+        // The buffer may have the pixels of an earlier image.
         buffer.fill(0);
         let end = buffer.len().saturating_sub(MARKED);
         buffer[end..].fill(mark);
@@ -111,10 +113,10 @@ fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeE
     Err(DecodeErrors::ExhaustedData)
 }
 
-/// Bytes at a picture's end that tell whether it was written to its end: a pixel at least.
+/// Marked bytes at the end of the buffer: at least a pixel.
 const MARKED: usize = 12;
 
-fn sort(error: &DecodeErrors) -> DecodeError {
+fn convert_error(error: &DecodeErrors) -> DecodeError {
     match error {
         DecodeErrors::Unsupported(_) => {
             DecodeError::unsupported(Format::Jpeg, "its coding process cannot be decoded")

@@ -1,13 +1,13 @@
-//! EXIF orientation applied to pixels.
+//! Applies the EXIF orientation to pixels.
 
 use image::RgbImage;
 use image::imageops::{
     flip_horizontal_in_place, flip_vertical_in_place, rotate90, rotate180_in_place, rotate270,
 };
 
-/// Turns stored pixels upright. Values outside 2..=8 change nothing.
+/// Rotates and mirrors stored pixels so that they are upright. Values outside 2..=8 change nothing.
 pub(super) fn upright(pixels: RgbImage, orientation: u8) -> RgbImage {
-    // 5 and 7 are the transposes: a quarter turn of the stored picture, then a mirror.
+    // 5 and 7 are transpositions: a rotation by 90 degrees, then a reflection.
     let mut pixels = match orientation {
         5 | 6 => rotate90(&pixels),
         7 | 8 => rotate270(&pixels),
@@ -27,14 +27,14 @@ mod tests {
     use super::*;
     use image::Rgb;
 
-    /// Where the stored corners A B / C D stand in the upright picture, from the EXIF 2.3 table.
+    /// Stored and upright pixels from the table of EXIF 2.3.
     #[test]
-    fn corners_follow_the_standard() {
+    fn pixels_are_moved_as_in_the_standard() {
         let stored = |letters: [u8; 6]| {
             RgbImage::from_fn(3, 2, |x, y| Rgb([letters[(y * 3 + x) as usize]; 3]))
         };
-        let rows = |picture: RgbImage| -> Vec<String> {
-            picture
+        let rows = |image: RgbImage| -> Vec<String> {
+            image
                 .rows()
                 .map(|row| row.map(|p| char::from(p[0])).collect())
                 .collect()

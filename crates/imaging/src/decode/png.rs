@@ -1,4 +1,4 @@
-//! PNG: colour types, depths, interlacing and tRNS by the library; EXIF from anywhere in the file.
+//! PNG. The library handles colour types, depths, interlacing and tRNS; EXIF is read from anywhere in the file.
 
 use std::io::Cursor;
 
@@ -8,13 +8,13 @@ use image::codecs::png::PngDecoder;
 use super::{DecodeError, DecodeOptions, Stored, exif, read};
 use crate::format::Format;
 
-/// Deflate gives at most 1032 bytes for one.
+/// The highest compression ratio of deflate.
 const DEFLATE_RATIO: u64 = 1032;
 
-/// What a decoder may hold besides pixels: colour profiles and text, which are compressed and may be bombs.
+/// The memory for everything except pixels: colour profiles and text, which may be decompression bombs.
 const METADATA_BYTES: u64 = 32 << 20;
 
-/// What a file ends with.
+/// The end chunk.
 const END: [u8; 12] = *b"\0\0\0\0IEND\xAE\x42\x60\x82";
 
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
@@ -36,7 +36,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     let pixels = if ended {
         pixels(bytes, options)
     } else {
-        // The whole chunks may hold all pixels. If they do not, the file is short, whatever else it looks like.
+        // The complete chunks may have all pixels. If they do not, the file is truncated, whatever the decoder reports.
         let closed = [&bytes[..chunks.at.min(bytes.len())], &END].concat();
         pixels(&closed, options).map_err(|error| match error {
             DecodeError::Corrupt { format, .. } => DecodeError::Truncated { format },
@@ -57,7 +57,8 @@ fn pixels(bytes: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError
     read(decoder, Format::Png, options)
 }
 
-/// The whole chunks, up to the end mark: type and data. Afterwards `at` is where the first that is not whole begins.
+/// Iterates over the complete chunks up to the end chunk: type and data. Afterwards `at` is the start of the first incomplete
+/// chunk.
 struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -75,7 +76,7 @@ impl<'a> Iterator for Chunks<'a> {
         if checksum.len() < 4 {
             return None;
         }
-        // Nothing behind the end mark is read.
+        // Nothing after the end chunk is read.
         self.at = if kind == b"IEND" {
             self.bytes.len()
         } else {
@@ -85,8 +86,7 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// Limits first; then whether the file is long enough to hold its pixels at all, so that a header alone
-/// makes nobody allocate.
+/// Checks the limits, and that the file is long enough for its pixels, so that a short file with a large header allocates nothing.
 fn check_header(data: &[u8], file: u64, options: &DecodeOptions) -> Result<(), DecodeError> {
     let (Some(width), Some(height), Some(depth), Some(colour)) = (
         data.first_chunk::<4>(),

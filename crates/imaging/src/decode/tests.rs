@@ -2,12 +2,12 @@ mod hostile;
 
 use super::*;
 use crate::encode::{OutputFormat, encode};
-use crate::synthetic::{assert_within, fixture, picture, synthetic};
+use crate::synthetic::{assert_within, fixture, fixture_image, synthetic};
 use image::codecs::{bmp::BmpEncoder, gif::GifEncoder, png::PngEncoder, tiff::TiffEncoder};
 use image::{DynamicImage, ExtendedColorType, ImageEncoder, Rgba, RgbaImage};
 use std::io::Cursor;
 
-fn plain(bytes: &[u8]) -> Result<Picture, DecodeError> {
+fn plain(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     decode(bytes, &DecodeOptions::default())
 }
 
@@ -15,22 +15,22 @@ fn error(bytes: &[u8]) -> DecodeError {
     plain(bytes).map(|p| p.pixels.dimensions()).unwrap_err()
 }
 
-/// The same picture in every format.
-fn files(picture: &RgbImage) -> Vec<(Format, Vec<u8>)> {
+/// The same image in every format.
+fn files(image: &RgbImage) -> Vec<(Format, Vec<u8>)> {
     let written = |write: &dyn Fn(&mut Cursor<Vec<u8>>)| {
         let mut file = Cursor::new(Vec::new());
         write(&mut file);
         file.into_inner()
     };
-    let (raw, w, h) = (picture.as_raw(), picture.width(), picture.height());
+    let (raw, w, h) = (image.as_raw(), image.width(), image.height());
     let rgb = ExtendedColorType::Rgb8;
     vec![
         (
             Format::Jpeg,
-            encode(picture, OutputFormat::default()).unwrap(),
+            encode(image, OutputFormat::default()).unwrap(),
         ),
-        (Format::Png, encode(picture, OutputFormat::Png).unwrap()),
-        (Format::Webp, encode(picture, OutputFormat::Webp).unwrap()),
+        (Format::Png, encode(image, OutputFormat::Png).unwrap()),
+        (Format::Webp, encode(image, OutputFormat::Webp).unwrap()),
         (
             Format::Gif,
             written(&|f| GifEncoder::new(f).encode(raw, w, h, rgb).unwrap()),
@@ -52,14 +52,14 @@ fn png(image: &DynamicImage) -> Vec<u8> {
     file.into_inner()
 }
 
-/// An EXIF block that states an orientation.
+/// An EXIF block with an orientation.
 fn exif_block(orientation: u8) -> Vec<u8> {
     let mut block = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     block.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
     block
 }
 
-/// A JPEG with a segment put behind its start mark.
+/// A JPEG with an additional segment after its start marker.
 fn with_segment(jpeg: &[u8], marker: u8, data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u16 + 2).to_be_bytes();
     [&jpeg[..2], &[0xFF, marker], &length, data, &jpeg[2..]].concat()
@@ -77,8 +77,8 @@ fn riff(chunks: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The bitstream of a simple lossless WebP.
-fn vp8l(picture: &RgbImage) -> Vec<u8> {
-    let file = encode(picture, OutputFormat::Webp).unwrap();
+fn vp8l(image: &RgbImage) -> Vec<u8> {
+    let file = encode(image, OutputFormat::Webp).unwrap();
     let at = file.windows(4).position(|w| w == b"VP8L").unwrap();
     let length = u32::from_le_bytes(file[at + 4..at + 8].try_into().unwrap()) as usize;
     file[at + 8..at + 8 + length].to_vec()
@@ -100,16 +100,15 @@ fn every_format_decodes() {
                 let theirs = image::load_from_memory(&file).unwrap().to_rgb8();
                 assert_within(&decoded.pixels, &theirs, 0, "jpeg");
             }
-            // 256 colours for 1200 different ones.
+            // GIF has 256 colours for 1200 different ones.
             Format::Gif => assert_within(&decoded.pixels, &source, 48, "gif"),
             _ => assert_eq!(decoded.pixels, source, "{format}"),
         }
     }
 }
 
-/// Cuts at every length that lacks pixels; a little is left to end marks and padding.
 #[test]
-fn nothing_of_an_earlier_picture_shows_in_the_next_one() {
+fn a_reused_buffer_shows_nothing_of_an_earlier_image() {
     for (width, height) in [(1, 1), (7, 9), (16, 16), (61, 35), (130, 97)] {
         for (format, bytes) in files(&synthetic(width, height)) {
             let right = plain(&bytes).unwrap().pixels;
@@ -124,22 +123,22 @@ fn nothing_of_an_earlier_picture_shows_in_the_next_one() {
     }
 }
 
-/// A file that says 64 lines and holds eight, with every mark in its place.
+/// A file that states 64 lines and has eight, with all markers.
 fn short_of_lines() -> Vec<u8> {
-    let whole = encode(&synthetic(64, 8), OutputFormat::default()).unwrap();
-    let frame = whole
+    let complete = encode(&synthetic(64, 8), OutputFormat::default()).unwrap();
+    let frame = complete
         .windows(2)
         .position(|mark| matches!(mark, [0xFF, 0xC0..=0xC2]))
         .unwrap();
-    let mut file = whole[..whole.len() - 2].to_vec();
+    let mut file = complete[..complete.len() - 2].to_vec();
     file[frame + 5..frame + 7].copy_from_slice(&64u16.to_be_bytes());
-    // A comment between the scan and the end mark.
+    // A comment between the scan and the end marker.
     file.extend([0xFF, 0xFE, 0, 2, 0xFF, 0xD9]);
     file
 }
 
 #[test]
-fn a_file_that_lacks_lines_is_truncated_whatever_its_marks_say() {
+fn a_file_with_missing_lines_is_truncated_even_with_an_end_marker() {
     assert_eq!(
         error(&short_of_lines()),
         DecodeError::Truncated {
@@ -149,14 +148,14 @@ fn a_file_that_lacks_lines_is_truncated_whatever_its_marks_say() {
 }
 
 #[test]
-fn a_picture_may_end_in_what_marks_its_end() {
+fn an_image_may_end_with_the_mark_of_the_buffer() {
     let flat = RgbImage::from_pixel(16, 16, image::Rgb([0x6B; 3]));
     let file = encode(&flat, OutputFormat::Jpeg { quality: 100 }).unwrap();
     assert_eq!(plain(&file).unwrap().pixels, flat);
 }
 
 #[test]
-fn cut_files_are_truncated() {
+fn files_cut_before_their_last_pixels_are_truncated() {
     for (format, file) in files(&synthetic(40, 30)) {
         let header = match format {
             Format::Bmp => 54,
@@ -175,12 +174,12 @@ fn cut_files_are_truncated() {
 }
 
 #[test]
-fn every_prefix_of_every_format_is_an_answer() {
+fn every_prefix_of_a_file_gives_all_pixels_or_an_error() {
     for (format, file) in files(&synthetic(24, 17)) {
-        let whole = plain(&file).unwrap().pixels;
+        let complete = plain(&file).unwrap().pixels;
         for end in 0..file.len() {
             match plain(&file[..end]) {
-                Ok(decoded) => assert_eq!(decoded.pixels, whole, "{format} cut at {end}"),
+                Ok(decoded) => assert_eq!(decoded.pixels, complete, "{format} cut at {end}"),
                 Err(DecodeError::UnsupportedMedia { .. }) => assert!(end < 12, "{format} {end}"),
                 Err(DecodeError::Truncated { .. }) => {}
                 Err(other) => panic!("{format} cut at {end}: {other:?}"),
@@ -190,13 +189,13 @@ fn every_prefix_of_every_format_is_an_answer() {
 }
 
 #[test]
-fn a_missing_end_mark_or_trailing_garbage_is_forgiven() {
+fn a_missing_end_marker_and_trailing_data_are_accepted() {
     for (format, file) in files(&synthetic(40, 30)) {
-        let whole = plain(&file).unwrap().pixels;
+        let complete = plain(&file).unwrap().pixels;
         let longer = [&file[..], b"\0\0garbage\xFF\xD8\xFF"].concat();
         assert_eq!(
             plain(&longer).unwrap().pixels,
-            whole,
+            complete,
             "{format} with garbage"
         );
         let end_mark = match format {
@@ -207,22 +206,26 @@ fn a_missing_end_mark_or_trailing_garbage_is_forgiven() {
         };
         for cut in 1..=end_mark {
             let shorter = &file[..file.len() - cut];
-            assert_eq!(plain(shorter).unwrap().pixels, whole, "{format} less {cut}");
+            assert_eq!(
+                plain(shorter).unwrap().pixels,
+                complete,
+                "{format} without {cut} bytes"
+            );
         }
     }
 }
 
 #[test]
-fn damage_inside_is_corrupt_not_grey() {
+fn damage_before_the_end_marker_is_an_error() {
     let file = encode(&synthetic(64, 64), OutputFormat::default()).unwrap();
     let middle = file.len() * 2 / 3;
-    // In the middle of the scan: a mark that no scan may hold, and a whole segment that could be skipped.
+    // In the middle of the scan: a marker that is not allowed there, and a complete segment that could be skipped.
     for damage in [&[0xFF, 0xC5][..], &[0xFF, 0xE1, 0x00, 0x04, 0, 0]] {
         let mut damaged = file.clone();
         damaged[middle..middle + damage.len()].copy_from_slice(damage);
         assert!(plain(&damaged).is_err(), "{damage:x?}");
     }
-    // Junk before the scan does not make the scan's own damage pass.
+    // Other bytes before the scan do not hide damage inside the scan.
     let mut damaged = file.clone();
     damaged[middle..middle + 4].copy_from_slice(&[0xFF, 0xE1, 0x00, 0x04]);
     damaged.splice(2..2, [0x00; 8]);
@@ -244,7 +247,7 @@ fn damage_inside_is_corrupt_not_grey() {
 fn cmyk_and_ycck_equal_pillow() {
     for name in ["cmyk", "ycck", "cmyk_plain"] {
         let ours = plain(&fixture(&format!("{name}.jpg"))).unwrap().pixels;
-        assert_within(&ours, &picture(&format!("{name}.png")), 6, name);
+        assert_within(&ours, &fixture_image(&format!("{name}.png")), 6, name);
     }
 }
 
@@ -252,7 +255,7 @@ fn cmyk_and_ycck_equal_pillow() {
 fn orientation_is_applied_in_every_format_that_carries_it() {
     let upright = synthetic(24, 16);
     for orientation in 1..=8u8 {
-        // Stored so that the orientation brings it upright: the inverse turn, which is its own but for 6 and 8.
+        // The stored image is the inverse transform of the upright one. Only 6 and 8 are not their own inverses.
         let inverse = match orientation {
             6 => 8,
             8 => 6,
@@ -265,8 +268,8 @@ fn orientation_is_applied_in_every_format_that_carries_it() {
         let exif = [&b"Exif\0\0"[..], &block].concat();
         let turned = plain(&with_segment(&jpeg, 0xE1, &exif)).unwrap();
         assert_eq!(turned.orientation, orientation);
-        let whole = super::orientation::upright(plain(&jpeg).unwrap().pixels, orientation);
-        assert_eq!(turned.pixels, whole, "jpeg {orientation}");
+        let complete = super::orientation::upright(plain(&jpeg).unwrap().pixels, orientation);
+        assert_eq!(turned.pixels, complete, "jpeg {orientation}");
         assert_within(&turned.pixels, &upright, 60, "jpeg");
 
         let mut file = Cursor::new(Vec::new());
@@ -305,9 +308,9 @@ fn orientation_is_applied_in_every_format_that_carries_it() {
 }
 
 /// A little-endian, uncompressed, one-strip RGB TIFF.
-fn tiff_with_orientation(picture: &RgbImage, orientation: u8) -> Vec<u8> {
-    let (w, h) = picture.dimensions();
-    let strip = picture.as_raw().len() as u32;
+fn tiff_with_orientation(image: &RgbImage, orientation: u8) -> Vec<u8> {
+    let (w, h) = image.dimensions();
+    let strip = image.as_raw().len() as u32;
     let entries: [(u16, u16, u32, u32); 10] = [
         (0x100, 4, 1, w),
         (0x101, 4, 1, h),
@@ -329,12 +332,12 @@ fn tiff_with_orientation(picture: &RgbImage, orientation: u8) -> Vec<u8> {
     }
     file.extend([0; 4]);
     file.extend([8, 0, 8, 0, 8, 0]);
-    file.extend(picture.as_raw());
+    file.extend(image.as_raw());
     file
 }
 
 #[test]
-fn png_variants() {
+fn every_png_variant_decodes() {
     let source = synthetic(20, 14);
     let image = DynamicImage::ImageRgb8(source.clone());
     assert_eq!(
@@ -360,16 +363,16 @@ fn png_variants() {
 }
 
 #[test]
-fn the_first_frame_of_an_animation() {
+fn the_first_frame_of_an_animation_is_decoded() {
     let (first, second) = (synthetic(16, 12), RgbImage::new(16, 12));
-    let frame = |picture: &RgbImage, x: u32| {
+    let frame = |image: &RgbImage, x: u32| {
         let mut data = (x / 2).to_le_bytes()[..3].to_vec();
         data.extend([0; 3]);
-        data.extend(&(picture.width() - 1).to_le_bytes()[..3]);
-        data.extend(&(picture.height() - 1).to_le_bytes()[..3]);
+        data.extend(&(image.width() - 1).to_le_bytes()[..3]);
+        data.extend(&(image.height() - 1).to_le_bytes()[..3]);
         // 100 ms; no blending.
         data.extend([100, 0, 0, 2]);
-        let bits = vp8l(picture);
+        let bits = vp8l(image);
         data.extend(b"VP8L");
         data.extend((bits.len() as u32).to_le_bytes());
         data.extend(&bits);
@@ -391,7 +394,7 @@ fn the_first_frame_of_an_animation() {
     assert_eq!(
         decoded.get_pixel(0, 5).0,
         [7, 8, 9],
-        "where the frame is not"
+        "the canvas outside the frame"
     );
     assert_eq!(decoded.get_pixel(4, 0), first.get_pixel(0, 0));
     assert_eq!(decoded.get_pixel(19, 11), first.get_pixel(15, 11));
@@ -408,14 +411,14 @@ fn the_first_frame_of_an_animation() {
 }
 
 #[test]
-fn promised_metadata_that_is_missing_is_forgiven() {
+fn flags_of_missing_metadata_are_accepted() {
     let source = synthetic(10, 8);
     let webp = riff(&[(b"VP8X", vp8x(0x0C, 10, 8)), (b"VP8L", vp8l(&source))]);
     assert_eq!(plain(&webp).unwrap().pixels, source);
 }
 
 #[test]
-fn other_media_is_named() {
+fn formats_that_are_not_decoded_are_named() {
     let media = |bytes: &[u8]| match error(bytes) {
         DecodeError::UnsupportedMedia { format } => format,
         other => panic!("{other:?}"),
@@ -424,12 +427,12 @@ fn other_media_is_named() {
     assert_eq!(media(b""), None);
     assert_eq!(
         error(b"%PDF-1.7").to_string(),
-        "pdf pictures are not supported; send jpeg, png, webp, gif, bmp or tiff"
+        "pdf images are not supported; send jpeg, png, webp, gif, bmp or tiff"
     );
 }
 
 #[test]
-fn unsupported_variants_say_which() {
+fn unsupported_variants_are_named() {
     let jpeg = encode(&synthetic(16, 16), OutputFormat::default()).unwrap();
     let sof = jpeg.windows(2).position(|w| w == [0xFF, 0xC0]).unwrap();
     let detail = |at: usize, byte: u8| {

@@ -1,4 +1,4 @@
-//! TIFF: the first page.
+//! TIFF. The first page is decoded.
 
 use std::io::Cursor;
 
@@ -8,13 +8,13 @@ use image::codecs::tiff::TiffDecoder;
 use super::{DecodeError, DecodeOptions, Stored, library_limits, read};
 use crate::format::Format;
 
-/// More than any of TIFF's compressions gives for 8-bit samples; LZW leads with about 2,700.
+/// Above the compression ratio of every method of TIFF for 8-bit samples. The highest is that of LZW, about 2,700.
 const COMPRESSION_RATIO: u64 = 4096;
 
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
     let limits = &options.limits;
-    let sort = |error| DecodeError::from_image(Format::Tiff, limits, &error);
-    let mut decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(sort)?;
+    let convert_error = |error| DecodeError::from_image(Format::Tiff, limits, &error);
+    let mut decoder = TiffDecoder::new(Cursor::new(bytes)).map_err(convert_error)?;
     let (width, height) = decoder.dimensions();
     limits.check_size(width, height)?;
     let bilevel = decoder.original_color_type() == image::ExtendedColorType::L1;
@@ -23,7 +23,9 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
             format: Format::Tiff,
         });
     }
-    decoder.set_limits(library_limits(limits)).map_err(sort)?;
+    decoder
+        .set_limits(library_limits(limits))
+        .map_err(convert_error)?;
     let orientation = decoder.orientation().map_or(1, |o| o.to_exif());
     Ok(Stored {
         pixels: read(decoder, Format::Tiff, options)?,

@@ -1,4 +1,4 @@
-//! WebP: lossy, lossless, with alpha; the first frame of an animation on its canvas.
+//! WebP: lossy, lossless, with alpha. Of an animation, the first frame on its canvas is decoded.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -9,7 +9,7 @@ use image::{ImageDecoder, Rgba};
 use super::{DecodeError, DecodeOptions, Stored, exif, read};
 use crate::format::Format;
 
-/// Where VP8X keeps its flags, and the two that promise metadata.
+/// The offset of the flags of VP8X, and the two flags that announce metadata.
 const FLAGS_AT: usize = 20;
 const EXIF_FLAG: u8 = 0x08;
 const XMP_FLAG: u8 = 0x04;
@@ -17,7 +17,7 @@ const XMP_FLAG: u8 = 0x04;
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
     let limits = &options.limits;
     let file = File::walk(bytes)?;
-    // Frames state their size once more, and the decoder allocates by it before it compares.
+    // Each frame states its own size, and the decoder allocates that size before it compares it with the canvas.
     let (width, height) = file.largest_frame;
     limits.check_size(width, height)?;
     let mut decoder = WebPDecoder::new(Cursor::new(file.repaired(bytes)))
@@ -29,7 +29,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         return Err(DecodeError::corrupt(Format::Webp, detail));
     }
     if decoder.has_animation() {
-        // Where the first frame leaves canvas free, it is transparent, or what shows through if there is no alpha.
+        // Where the first frame does not cover the canvas, the canvas is transparent, or the background if there is no alpha.
         let [r, g, b] = options.background;
         let colour = if decoder.color_type().has_alpha() {
             Rgba([0; 4])
@@ -46,9 +46,9 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     })
 }
 
-/// What the chunk walk finds.
+/// The content of the chunks.
 struct File {
-    /// The largest width and the largest height that any frame states, in whatever chunk the decoder may look.
+    /// The largest width and the largest height of any frame, in any chunk that the decoder may read.
     largest_frame: (u32, u32),
     orientation: Option<u8>,
     has_exif: bool,
@@ -72,18 +72,18 @@ impl File {
                     file.largest_frame = (most_w.max(width), most_h.max(height));
                     first_frame.get_or_insert(chunk);
                 }
-                b"EXIF" if chunk.is_whole() => {
+                b"EXIF" if chunk.is_complete() => {
                     file.has_exif = true;
                     file.orientation = exif::orientation(chunk.data);
                 }
-                b"XMP " if chunk.is_whole() => file.has_xmp = true,
+                b"XMP " if chunk.is_complete() => file.has_xmp = true,
                 _ => {}
             }
         }
         let Some(frame) = first_frame else {
             return Err(missing_frame(bytes));
         };
-        if !frame.is_whole() {
+        if !frame.is_complete() {
             return Err(DecodeError::Truncated {
                 format: Format::Webp,
             });
@@ -95,7 +95,7 @@ impl File {
         Ok(file)
     }
 
-    /// The file without promises of metadata that is not there: the decoder refuses such files, browsers do not.
+    /// The file without the flags of missing metadata. The decoder refuses such files; browsers do not.
     fn repaired<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut broken = 0;
         if !self.has_exif {
@@ -128,7 +128,7 @@ fn missing_frame(bytes: &[u8]) -> DecodeError {
     }
 }
 
-/// A RIFF chunk; `data` is shorter than `length` where the file ends first.
+/// A RIFF chunk. `data` is shorter than `length` when the file is truncated.
 struct Chunk<'a> {
     kind: &'a [u8; 4],
     length: usize,
@@ -136,11 +136,11 @@ struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.data.len() == self.length
     }
 
-    /// The size in the bitstream's own header.
+    /// The size in the header of the bitstream.
     fn size(&self) -> Option<(u32, u32)> {
         match self.kind {
             b"VP8 " => {
@@ -154,7 +154,7 @@ impl Chunk<'_> {
                 let bits = u32::from_le_bytes(self.data.get(1..5)?.try_into().ok()?);
                 Some(((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1))
             }
-            // An animation frame: sixteen bytes of placement, then chunks of its own.
+            // An animation frame: sixteen bytes of header, then chunks.
             _ => Chunks::new(self.data.get(16..)?)
                 .find(|c| matches!(c.kind, b"VP8 " | b"VP8L"))?
                 .size(),

@@ -2,26 +2,18 @@
 
 use image::RgbImage;
 
-/// Bins are cut at this multiple of a flat histogram's height.
-pub(super) const CLIP_LIMIT: f32 = 2.0;
-/// Tiles along each side.
-pub(super) const TILES: u32 = 8;
+use super::{CLAHE_CLIP_LIMIT, CLAHE_TILES};
+use crate::luma;
 
-/// Equalises the luma and moves the three channels along with it, which keeps the chroma.
-pub(super) fn equalise(picture: &mut RgbImage) {
-    let (width, height) = (picture.width() as usize, picture.height() as usize);
-    let plane: Vec<u8> = picture.pixels().map(|p| luma(p.0)).collect();
+/// Equalises the luma and adds its change to the three channels, which keeps the chroma.
+pub(super) fn equalise(image: &mut RgbImage) {
+    let (width, height) = (image.width() as usize, image.height() as usize);
+    let plane: Vec<u8> = image.pixels().map(|p| luma::opencv(p.0)).collect();
     let equalised = equalise_plane(&plane, width, height);
-    for (pixel, (before, after)) in picture.pixels_mut().zip(plane.iter().zip(&equalised)) {
+    for (pixel, (before, after)) in image.pixels_mut().zip(plane.iter().zip(&equalised)) {
         let shift = i16::from(*after) - i16::from(*before);
         pixel.0 = pixel.0.map(|v| (i16::from(v) + shift).clamp(0, 255) as u8);
     }
-}
-
-/// OpenCV's 8-bit luma: BT.601 in 14-bit fixed point, rounded.
-fn luma(pixel: [u8; 3]) -> u8 {
-    let [r, g, b] = pixel.map(u32::from);
-    ((4_899 * r + 9_617 * g + 1_868 * b + 0x2000) >> 14) as u8
 }
 
 fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
@@ -34,7 +26,7 @@ fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
     for (line, row) in plane.chunks_exact(width).zip(&rows) {
         for (sample, column) in line.iter().zip(&columns) {
             let at = |x: usize, y: usize| {
-                f32::from(grid.tables[y * TILES as usize + x][usize::from(*sample)])
+                f32::from(grid.tables[y * CLAHE_TILES as usize + x][usize::from(*sample)])
             };
             let across = |y: usize| {
                 at(column.first, y) * (1.0 - column.share) + at(column.second, y) * column.share
@@ -46,7 +38,7 @@ fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
     equalised
 }
 
-/// Between which two tiles a coordinate lies, and how much of the second it gets.
+/// The two tiles between which a coordinate lies, and the share of the second.
 struct Between {
     first: usize,
     second: usize,
@@ -56,14 +48,15 @@ struct Between {
 struct Grid {
     tile_width: usize,
     tile_height: usize,
-    /// A look-up table for each tile, row by row.
+    /// A lookup table for each tile, row by row.
     tables: Vec<[u8; 256]>,
 }
 
 impl Grid {
     fn over(plane: &[u8], width: usize, height: usize) -> Self {
-        let tiles = TILES as usize;
-        // Sides that the tiles do not divide are extended by reflection; if one is, the other is by a whole step.
+        let tiles = CLAHE_TILES as usize;
+        // A side that is not a multiple of the tiles is extended by reflection. OpenCV then extends the other side too, by a
+        // complete step if it is a multiple.
         let (extended_width, extended_height) =
             if width.is_multiple_of(tiles) && height.is_multiple_of(tiles) {
                 (width, height)
@@ -95,7 +88,7 @@ impl Grid {
     }
 
     fn axis(&self, length: usize, tile: usize) -> Vec<Between> {
-        let last = TILES as i64 - 1;
+        let last = CLAHE_TILES as i64 - 1;
         let inverse = 1.0 / tile as f32;
         (0..length)
             .map(|i| {
@@ -112,16 +105,16 @@ impl Grid {
     }
 }
 
-/// Reflect-101 beyond the end, back and forth where the extension is longer than the side.
+/// Reflect-101 beyond the end; repeatedly, where the extension is longer than the side.
 fn reflect(index: usize, length: usize) -> usize {
     let period = (2 * (length - 1)).max(1);
     let folded = index % period;
     folded.min(period - folded).min(length - 1)
 }
 
-/// Cuts the histogram, spreads what was cut over all bins, and accumulates.
+/// Clips the histogram, spreads the excess over all bins, and accumulates.
 fn table(mut histogram: [u32; 256], area: u32) -> [u8; 256] {
-    let limit = ((CLIP_LIMIT * area as f32 / 256.0) as u32).max(1);
+    let limit = ((CLAHE_CLIP_LIMIT * area as f32 / 256.0) as u32).max(1);
     let mut excess = 0;
     for bin in &mut histogram {
         excess += bin.saturating_sub(limit);
@@ -154,7 +147,7 @@ mod tests {
     #[test]
     fn the_luma_equals_opencv() {
         let source = synthetic(131, 90);
-        let plane: Vec<u8> = source.pixels().map(|p| luma(p.0)).collect();
+        let plane: Vec<u8> = source.pixels().map(|p| luma::opencv(p.0)).collect();
         let ours = equalise_plane(&plane, 131, 90);
         let theirs = image::load_from_memory(&fixture("clahe_luma.png")).unwrap();
         assert_eq!(theirs.dimensions(), (131, 90));
@@ -167,17 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn chroma_stays_and_small_pictures_work() {
+    fn chroma_is_kept_and_small_images_work() {
         for (width, height) in [(1, 1), (3, 2), (8, 8), (9, 1)] {
-            let mut picture = RgbImage::from_pixel(width, height, Rgb([90, 100, 110]));
-            equalise(&mut picture);
-            let [r, g, b] = picture.get_pixel(0, 0).0.map(i16::from);
+            let mut image = RgbImage::from_pixel(width, height, Rgb([90, 100, 110]));
+            equalise(&mut image);
+            let [r, g, b] = image.get_pixel(0, 0).0.map(i16::from);
             assert!((g - r, b - g) == (10, 10) || b == 255, "{r} {g} {b}");
         }
     }
 
     #[test]
-    fn a_faint_texture_is_spread() {
+    fn a_faint_texture_gets_more_contrast() {
         let mut faint = RgbImage::from_fn(64, 64, |x, y| Rgb([100 + ((x * 3 + y) % 16) as u8; 3]));
         equalise(&mut faint);
         let greys = faint.pixels().map(|p| p[0]);

@@ -1,4 +1,4 @@
-//! A row to which normalised lines are written.
+//! The output row, to which normalised lines are written.
 
 use multiversion::multiversion;
 
@@ -39,7 +39,7 @@ impl<'a> Canvas<'a> {
         (level - self.mean[channel]) * self.scale[channel]
     }
 
-    /// Makes all of the row one colour, given in levels.
+    /// Fills the row with one colour, in levels.
     pub(super) fn fill(&mut self, colour: [u8; RGB]) {
         let values = [0, 1, 2].map(|c| self.value(f32::from(colour[c]), c));
         match self.layout {
@@ -53,8 +53,8 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Writes `line` from column `x` of line `y` on; it lies within the row.
-    pub(super) fn put(&mut self, line: &[Levels], x: usize, y: usize) {
+    /// Writes `line` from column `x` of line `y` on. It must lie within the output.
+    pub(super) fn write(&mut self, line: &[Levels], x: usize, y: usize) {
         let at = y * self.width + x;
         let (mean, scale) = (self.mean, self.scale);
         match self.layout {
@@ -72,16 +72,16 @@ impl<'a> Canvas<'a> {
 #[multiversion(targets = "simd")]
 fn planar(line: &[Levels], mean: &[f32; RGB], scale: &[f32; RGB], out: [&mut [f32]; RGB]) {
     let [red, green, blue] = out;
-    // A place that is known when compiling is a shuffle and not a gathering load.
+    // A constant channel index is compiled to a shuffle instead of a gather.
     plane::<0>(line, mean[0], scale[0], red);
     plane::<1>(line, mean[1], scale[1], green);
     plane::<2>(line, mean[2], scale[2], blue);
 }
 
 #[inline(always)]
-fn plane<const AT: usize>(line: &[Levels], mean: f32, scale: f32, out: &mut [f32]) {
+fn plane<const CHANNEL: usize>(line: &[Levels], mean: f32, scale: f32, out: &mut [f32]) {
     for (out, level) in out.iter_mut().zip(line) {
-        *out = (level[AT] - mean) * scale;
+        *out = (level[CHANNEL] - mean) * scale;
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) const MODES: [Mode; 4] = [
     Mode::ShortSide,
 ];
 
-/// To `size`, both width and height, by ImageNet's mean and deviation.
+/// Preprocessing to `size` (width, height) with ImageNet's mean and standard deviation.
 pub(super) fn to(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     Preprocess {
         width: size.0,
@@ -23,16 +23,16 @@ pub(super) fn to(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     }
 }
 
-/// The row of a picture.
-pub(super) fn row(preprocess: &Preprocess, picture: &RgbImage) -> Vec<f32> {
-    let mut row = vec![f32::NAN; preprocess.row_len(picture.dimensions())];
-    preprocess.write(picture, &mut row);
+/// The row of an image.
+pub(super) fn row(preprocess: &Preprocess, image: &RgbImage) -> Vec<f32> {
+    let mut row = vec![f32::NAN; preprocess.row_len(image.dimensions())];
+    preprocess.write(image, &mut row);
     row
 }
 
-/// The pixels of a row, whatever its layout.
-fn pixels(preprocess: &Preprocess, picture: &RgbImage) -> Vec<[f32; 3]> {
-    let row = row(preprocess, picture);
+/// The pixels of a row in either layout.
+fn pixels(preprocess: &Preprocess, image: &RgbImage) -> Vec<[f32; 3]> {
+    let row = row(preprocess, image);
     match preprocess.layout {
         Layout::Nhwc => row.as_chunks().0.to_vec(),
         Layout::Nchw => {
@@ -45,7 +45,7 @@ fn pixels(preprocess: &Preprocess, picture: &RgbImage) -> Vec<[f32; 3]> {
 }
 
 #[test]
-fn the_default_is_what_the_fast_path_writes() {
+fn the_default_equals_the_fast_path() {
     let preprocess = Preprocess::default();
     assert_eq!(preprocess.row_len((97, 61)), 3 * 224 * 224);
     let normalisation = preprocess.normalisation();
@@ -79,7 +79,7 @@ fn nhwc_is_nchw_transposed() {
 }
 
 #[test]
-fn pictures_lie_where_the_modes_put_them() {
+fn images_are_placed_by_the_mode() {
     use Mode::*;
     let cases = [
         (Stretch, (1440, 1080), (8, 6), ((8, 6), (8, 6), (0, 0))),
@@ -125,7 +125,7 @@ fn pictures_lie_where_the_modes_put_them() {
             (224, 320),
             ((224, 299), (224, 299), (0, 0)),
         ),
-        // 3 · 3 / 2 is a half.
+        // 3 · 3 / 2 = 4.5 rounds up.
         (ShortSide, (3, 2), (3, 3), ((5, 3), (5, 3), (0, 0))),
         (ShortSide, (0, 0), (3, 2), ((2, 2), (2, 2), (0, 0))),
     ];
@@ -138,7 +138,7 @@ fn pictures_lie_where_the_modes_put_them() {
 }
 
 #[test]
-fn no_size_is_too_odd_to_be_placed() {
+fn every_size_is_placed_inside_the_output() {
     let sides = [0, 1, 2, 65_535, u32::MAX];
     for mode in MODES {
         for size in sides.into_iter().flat_map(|w| sides.map(|h| (w, h))) {
@@ -148,7 +148,7 @@ fn no_size_is_too_odd_to_be_placed() {
                 (view.columns, placed.scaled.0),
                 (view.rows, placed.scaled.1),
             ] {
-                let inside = !axis.kept.is_empty() && axis.kept.end <= scaled;
+                let inside = !axis.range.is_empty() && axis.range.end <= scaled;
                 assert!(inside, "{mode:?} {size:?}: {placed:?}");
             }
         }
@@ -156,7 +156,7 @@ fn no_size_is_too_odd_to_be_placed() {
 }
 
 #[test]
-fn a_letterbox_is_the_scaled_picture_with_padding_around() {
+fn a_letterbox_is_the_scaled_image_with_padding_around() {
     for (size, (left, top, width, height)) in
         [((40, 20), (0, 6, 24, 12)), ((20, 40), (6, 0, 12, 24))]
     {
@@ -193,8 +193,8 @@ fn a_letterbox_is_the_scaled_picture_with_padding_around() {
 }
 
 #[test]
-fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
-    // Of the picture's size, the scaled one's, and its cut.
+fn a_centre_crop_is_the_middle_of_the_scaled_image() {
+    // The size of the image, the scaled size, and the cropped columns and rows.
     let cases = [
         ((60, 90), (32, 48), (0, 8)),
         ((90, 60), (48, 32), (8, 0)),
@@ -205,8 +205,8 @@ fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
         let source = noise(size.0, size.1);
         for profile in Profile::ALL {
             let cropped = pixels(&to((32, 32), profile, Mode::CenterCrop), &source);
-            let whole = pixels(&to(scaled, profile, Mode::Stretch), &source);
-            // Pillow's weights depend on how the cut is computed, which may decide a rounding.
+            let uncropped = pixels(&to(scaled, profile, Mode::Stretch), &source);
+            // Pillow's weights depend on how the crop is computed, which may change a rounding.
             let level = 1.0 / (255.0 * 0.224);
             let most = if profile == Profile::Pil {
                 1.01 * level
@@ -215,7 +215,7 @@ fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
             };
             for (at, pixel) in cropped.into_iter().enumerate() {
                 let (x, y) = (left + at % 32, top + at / 32);
-                let expected = whole[y * scaled.0 as usize + x];
+                let expected = uncropped[y * scaled.0 as usize + x];
                 for (ours, theirs) in pixel.into_iter().zip(expected) {
                     assert!(
                         (ours - theirs).abs() <= most,
@@ -228,8 +228,8 @@ fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
 }
 
 #[test]
-fn what_a_crop_cuts_away_is_not_computed() {
-    // Scaled, it would be 8 × 480000; its middle lies between a dark and a light pixel.
+fn cropped_pixels_are_not_computed() {
+    // Scaled, it would be 8 × 480,000 pixels. Its centre lies between a dark and a light pixel.
     let source = RgbImage::from_fn(
         1,
         60_000,
@@ -252,7 +252,7 @@ fn what_a_crop_cuts_away_is_not_computed() {
 }
 
 #[test]
-fn the_short_side_mode_stretches_to_the_pictures_aspect() {
+fn the_short_side_mode_keeps_the_aspect_ratio() {
     let source = synthetic(97, 61);
     for profile in Profile::ALL {
         let short = row(&to((50, 30), profile, Mode::ShortSide), &source);
@@ -262,7 +262,7 @@ fn the_short_side_mode_stretches_to_the_pictures_aspect() {
 }
 
 #[test]
-fn tiny_and_flat_pictures_keep_their_level_in_every_mode() {
+fn tiny_and_flat_images_keep_their_level_in_every_mode() {
     for size in [(1, 1), (1, 50), (50, 1), (2, 3), (3, 400)] {
         let source = RgbImage::from_pixel(size.0, size.1, Rgb([51, 102, 204]));
         for (profile, mode) in Profile::ALL.into_iter().flat_map(|p| MODES.map(|m| (p, m))) {
@@ -286,7 +286,7 @@ fn tiny_and_flat_pictures_keep_their_level_in_every_mode() {
 }
 
 #[test]
-fn a_picture_without_pixels_is_black() {
+fn an_image_without_pixels_is_black() {
     let black = [-2.117_904, -2.035_714, -1.804_444_4];
     for size in [(0, 0), (0, 7), (7, 0)] {
         for (profile, mode) in Profile::ALL.into_iter().flat_map(|p| MODES.map(|m| (p, m))) {
@@ -307,7 +307,7 @@ fn a_picture_without_pixels_is_black() {
 
 #[test]
 fn values_are_normalised_to_a_hundred_thousandth() {
-    // Every level once a channel; a picture of the set size has no resizing to differ in.
+    // Every level once per channel. An image of the configured size is not resized.
     let source = RgbImage::from_fn(16, 16, |x, y| {
         Rgb([0, 85, 170].map(|c| (16 * y + x) as u8 ^ c))
     });

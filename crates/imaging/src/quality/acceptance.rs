@@ -1,31 +1,31 @@
-//! Whether a face is good enough for a purpose, with reasons a program can read.
+//! Acceptance of a face for a purpose, with machine-readable reasons.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::PictureQuality;
+use super::ImageQuality;
 use super::pose::Pose;
 
-/// What a face is wanted for.
+/// The purpose of a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// Filling a collection from unknown sources: the strictest.
+    /// Filling a collection from unknown sources. The strictest preset.
     Ingest,
-    /// Registering a person who can be asked again.
+    /// Registering a person who can be asked for another image.
     Enrol,
-    /// Comparing a face with one that is known.
+    /// Comparing a face with a known face.
     Verify,
-    /// Looking a face up: whatever may still match.
+    /// Searching for a face. The most lenient preset.
     Search,
 }
 
-/// The least, or the most, that is acceptable of each measure. Equality is acceptable.
+/// The smallest or largest acceptable value of each measure, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Thresholds {
-    /// Short side of the box in pixels of the picture.
+    /// Short side of the box in pixels of the image.
     pub min_face_px: f32,
-    /// [`PictureQuality::blur_score`] of the aligned crop.
+    /// [`ImageQuality::blur_score`] of the aligned crop.
     pub min_blur: f32,
     /// The larger of |yaw| and |pitch|, degrees.
     pub max_angle: f32,
@@ -33,22 +33,22 @@ pub struct Thresholds {
     pub min_overall: f32,
     /// The detector's score.
     pub min_score: f32,
-    /// Mean grey of the aligned crop.
+    /// Smallest mean grey of the aligned crop.
     pub min_brightness: f32,
-    /// Mean grey of the aligned crop.
+    /// Largest mean grey of the aligned crop.
     pub max_brightness: f32,
     /// Standard deviation of grey of the aligned crop.
     pub min_contrast: f32,
-    /// The embedding's length before normalisation. It depends on the model: these values are for SFace.
+    /// The norm of the embedding before normalisation. It depends on the model; these values are for SFace.
     pub min_embedding_norm: f32,
 }
 
 impl Preset {
     /// The thresholds of the preset.
     ///
-    /// Size, blur, angle and overall are the definition's. The others leave room below what 150 aligned faces of LFW
-    /// measure (1st to 99th percentile): brightness 59..=161, contrast 29 and up, SFace norm 9.8 and up. The norm is
-    /// a weak witness: the same faces blurred (σ 4) still have a median of 9.2, and sound faces in crowds fall to 7.9.
+    /// Size, blur, angle and overall are part of the definition. The other thresholds leave a margin to the measures of 150 aligned
+    /// faces of LFW (1st to 99th percentile): brightness 59..=161, contrast from 29, SFace norm from 9.8. The norm is a weak
+    /// indicator: the same faces blurred with σ = 4 still have a median of 9.2, and good faces in crowds go down to 7.9.
     pub fn thresholds(self) -> Thresholds {
         match self {
             Self::Ingest => Thresholds {
@@ -99,49 +99,48 @@ impl Preset {
     }
 }
 
-/// What is known about a face.
+/// The measures of a face.
 #[derive(Clone, Copy, Debug)]
 pub struct FaceMeasurements {
-    /// Short side of the box in pixels of the picture.
+    /// Short side of the box in pixels of the image.
     pub size_px: f32,
-    /// The detector's score; `None` for a crop that came aligned.
+    /// The detector's score; `None` for a crop that was aligned by the client.
     pub score: Option<f32>,
-    /// Of the aligned crop.
-    pub quality: PictureQuality,
-    /// [`super::overall`] of it.
+    /// The quality of the aligned crop.
+    pub quality: ImageQuality,
+    /// [`super::overall`] of the aligned crop.
     pub overall: f32,
-    /// `None` where there are no points.
+    /// The pose; `None` without landmarks.
     pub pose: Option<Pose>,
-    /// `None` where no embedding was asked for.
+    /// The norm of the embedding; `None` when no embedding was requested.
     pub embedding_norm: Option<f32>,
 }
 
-/// Why a face is not acceptable.
+/// A reason why a face is not acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Under `min_face_px`.
+    /// Below `min_face_px`.
     FaceTooSmall,
-    /// Under `min_score`.
+    /// Below `min_score`.
     LowScore,
-    /// Under `min_blur`.
+    /// Below `min_blur`.
     TooBlurry,
-    /// Under `min_brightness`.
+    /// Below `min_brightness`.
     TooDark,
-    /// Over `max_brightness`.
+    /// Above `max_brightness`.
     TooBright,
-    /// Under `min_contrast`.
+    /// Below `min_contrast`.
     LowContrast,
-    /// Over `max_angle`.
+    /// Above `max_angle`.
     ExtremePose,
-    /// Under `min_embedding_norm`.
+    /// Below `min_embedding_norm`.
     LowEmbeddingNorm,
-    /// Under `min_overall`.
+    /// Below `min_overall`.
     LowOverall,
 }
 
-/// Every reason that speaks against the face; none means acceptable. What was not measured is not judged.
-/// A measure that is not a number fails.
+/// All reasons why the face is not acceptable; empty means acceptable. Measures that are missing are not checked. NaN fails.
 pub fn judge(face: &FaceMeasurements, thresholds: &Thresholds) -> Vec<Reason> {
     let t = thresholds;
     let at_least = |value: f32, least: f32| value >= least;
@@ -193,7 +192,7 @@ mod tests {
         FaceMeasurements {
             size_px: 120.0,
             score: Some(0.93),
-            quality: PictureQuality {
+            quality: ImageQuality {
                 blur_score: 300.0,
                 brightness: 120.0,
                 contrast: 50.0,
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_measure_has_its_reason() {
+    fn each_measure_has_a_reason() {
         let ingest = Preset::Ingest.thresholds();
         type Spoil = fn(&mut FaceMeasurements);
         let cases: [(Spoil, &str); 11] = [
@@ -248,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_is_not_judged() {
+    fn missing_measures_are_not_checked() {
         let mut face = good();
         (face.score, face.pose, face.embedding_norm) = (None, None, None);
         assert_eq!(judge(&face, &Preset::Ingest.thresholds()), []);
     }
 
     #[test]
-    fn presets_keep_the_defined_values() {
+    fn presets_have_the_defined_values() {
         let defined = |preset: Preset| {
             let t = preset.thresholds();
             (t.min_face_px, t.min_blur, t.max_angle, t.min_overall)

@@ -1,25 +1,25 @@
-//! Head pose from five points: an estimate, as good as the points are.
+//! An estimate of the head pose from five landmarks. Its quality depends on the landmarks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::geometry::Landmarks;
 
-/// How far the nose tip stands out of the plane of eyes and mouth, in eye distances.
+/// The distance of the nose tip from the plane of eyes and mouth, in eye distances.
 ///
-/// Chosen so that yaw from the nose agrees with yaw from the shortened eye distance on turned faces.
+/// With this value, the yaw from the nose agrees with the yaw from the shortened eye distance on turned faces.
 const NOSE_DEPTH: f32 = 0.55;
 
 /// The distance from eyes to mouth of a frontal face, in eye distances: the median of 200 faces of LFW.
 const FACE_LENGTH: f32 = 1.05;
 
-/// How far down from the eyes to the mouth the nose of a frontal face is: the median of 200 faces of LFW.
+/// The position of the nose of a frontal face between the eyes (0) and the mouth (1): the median of 200 faces of LFW.
 const NOSE_HEIGHT: f32 = 0.57;
 
-/// Angles in degrees, named an estimate wherever they are shown.
+/// Estimated angles in degrees.
 ///
-/// Not checked against measured angles: yaw is calibrated on two profiles and separates them from frontal faces.
-/// Pitch is weak. Five points hardly change while a head nods: a raised face with an open mouth measures 3°.
+/// The estimate was not compared with measured angles. Yaw is calibrated on two profile faces and separates them from frontal
+/// faces. Pitch is weak, because five landmarks hardly change when a head nods: a raised face with an open mouth measures 3°.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Pose {
     /// Positive: the face is turned to the image's right. −90..=90.
@@ -31,7 +31,7 @@ pub struct Pose {
 }
 
 impl Pose {
-    /// The largest turn away from the camera, which is what hides a face; roll does not, as crops are aligned.
+    /// The larger of |yaw| and |pitch|. Roll does not count, because crops are aligned.
     pub fn extreme(&self) -> f32 {
         self.yaw.abs().max(self.pitch.abs())
     }
@@ -39,9 +39,9 @@ impl Pose {
 
 /// Estimates the pose of a face.
 ///
-/// The face is taken as a plane through eyes and mouth with the nose standing out of it, seen from afar. Turned by
-/// yaw, the nose leaves the middle line by depth · sin(yaw) while the eye distance shrinks by cos(yaw); pitch moves
-/// it along that line likewise. Points that coincide give zeros.
+/// The model is a plane through eyes and mouth with the nose in front of it, in orthographic projection. Yaw moves the nose away
+/// from the centre line by depth · sin(yaw) and shortens the eye distance by cos(yaw). Pitch moves the nose along that line in the
+/// same way. Coinciding landmarks give angles of 0.
 pub fn pose(points: &Landmarks) -> Pose {
     let [left_eye, right_eye, nose, left_mouth, right_mouth] = *points;
     let roll = (right_eye[1] - left_eye[1]).atan2(right_eye[0] - left_eye[0]);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::warp::Similarity;
 
-    /// A model face turned in space, in pixels: the inverse of what is estimated.
+    /// The landmarks of a model face with the given angles, in pixels.
     fn face(yaw: f32, pitch: f32, roll: f32) -> Landmarks {
         let model = [
             [-0.5, 0.0, 0.0],
@@ -98,7 +98,7 @@ mod tests {
         let (ys, yc) = yaw.to_radians().sin_cos();
         let (ps, pc) = pitch.to_radians().sin_cos();
         let (rs, rc) = f64::from(roll).to_radians().sin_cos();
-        let place = Similarity {
+        let placed = Similarity {
             a: 60.0 * rc,
             b: 60.0 * rs,
             tx: 300.0,
@@ -107,12 +107,12 @@ mod tests {
         model.map(|[x, y, z]| {
             let (x, z) = (x * yc + z * ys, z * yc - x * ys);
             let y = y * pc - z * ps;
-            place.apply([x.into(), y.into()]).map(|v| v as f32)
+            placed.apply([x.into(), y.into()]).map(|v| v as f32)
         })
     }
 
     #[test]
-    fn a_turned_model_gives_its_angles_back() {
+    fn the_angles_of_a_rotated_model_are_recovered() {
         for (yaw, pitch, roll) in [
             (0.0, 0.0, 0.0),
             (35.0, 0.0, 0.0),
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    // Points that YuNet (OpenCV Zoo, 2023mar) gives for faces named by their pose.
+    // Landmarks from YuNet (OpenCV Zoo, 2023mar), named by the pose of the face.
     const LEFT: Landmarks = [
         [109.6, 326.6],
         [193.0, 330.1],
@@ -165,7 +165,7 @@ mod tests {
     ];
 
     #[test]
-    fn profiles_are_far_from_frontal() {
+    fn profile_faces_are_separated_from_frontal_ones() {
         let left = pose(&LEFT);
         let right = pose(&RIGHT);
         let frontal = pose(&FRONTAL);
@@ -173,12 +173,12 @@ mod tests {
         assert!(right.yaw > 40.0, "{right:?}");
         assert!(frontal.extreme() < 10.0, "{frontal:?}");
         assert!(right.roll < -10.0 && left.roll.abs() < 10.0);
-        // A lowered face against a raised one: the sign, no more.
+        // Only the signs of a lowered and a raised face are checked.
         assert!(pose(&LOWERED).pitch < -5.0 && pose(&RAISED).pitch > 1.0);
     }
 
     #[test]
-    fn points_without_a_face_are_harmless() {
+    fn degenerate_points_give_finite_angles() {
         for points in [[[0.0; 2]; 5], [[f32::NAN; 2]; 5], [[f32::INFINITY; 2]; 5]] {
             let found = pose(&points);
             assert!(found.yaw.is_finite() && found.pitch.is_finite() && found.roll.is_finite());

@@ -1,25 +1,25 @@
-//! Area averaging with fractional coverage, first along rows, then along columns.
+//! Area averaging: the mean of the source samples that a target pixel covers, weighted by how much of each it covers.
 
 use image::RgbImage;
 
-pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
-    let columns = spans(picture.width(), width);
-    let rows = spans(picture.height(), height);
-    let source = picture.as_raw();
-    let stride = picture.width() as usize * 3;
+pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
+    let columns = windows(image.width(), width);
+    let rows = windows(image.height(), height);
+    let source = image.as_raw();
+    let stride = image.width() as usize * 3;
     let mut target = Vec::with_capacity(width as usize * height as usize * 3);
-    let mut line = vec![0f32; stride];
+    let mut sums = vec![0f32; stride];
     for row in &rows {
-        line.fill(0.0);
-        for (y, weight) in row.parts() {
-            for (sum, sample) in line.iter_mut().zip(&source[y * stride..]) {
+        sums.fill(0.0);
+        for (y, weight) in row.taps() {
+            for (sum, sample) in sums.iter_mut().zip(&source[y * stride..]) {
                 *sum += weight * f32::from(*sample);
             }
         }
         for column in &columns {
             let mut pixel = [0f32; 3];
-            for (x, weight) in column.parts() {
-                for (sum, sample) in pixel.iter_mut().zip(&line[x * 3..]) {
+            for (x, weight) in column.taps() {
+                for (sum, sample) in pixel.iter_mut().zip(&sums[x * 3..]) {
                     *sum += weight * sample;
                 }
             }
@@ -29,14 +29,14 @@ pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
     RgbImage::from_raw(width, height, target).unwrap_or_default()
 }
 
-/// The samples that one output covers: from `first`, with weights that add up to 1.
-struct Span {
+/// The weights of one target position, from source sample `first` on. They add up to 1.
+struct Window {
     first: usize,
     weights: Vec<f32>,
 }
 
-impl Span {
-    fn parts(&self) -> impl Iterator<Item = (usize, f32)> {
+impl Window {
+    fn taps(&self) -> impl Iterator<Item = (usize, f32)> {
         self.weights
             .iter()
             .enumerate()
@@ -44,12 +44,12 @@ impl Span {
     }
 }
 
-fn spans(source: u32, target: u32) -> Vec<Span> {
+fn windows(source: u32, target: u32) -> Vec<Window> {
     let scale = f64::from(source) / f64::from(target);
     (0..target)
         .map(|i| {
             let (from, to) = (f64::from(i) * scale, f64::from(i + 1) * scale);
-            // Rounding must not reach for a sample that is covered by nothing but rounding.
+            // Without the tolerance, rounding could add a sample that is not covered.
             let first = (from + 1e-9).floor() as u32;
             let last = (((to - 1e-9).ceil() as u32).min(source)).max(first + 1);
             let weights = (first..last)
@@ -58,7 +58,7 @@ fn spans(source: u32, target: u32) -> Vec<Span> {
                     (covered / scale) as f32
                 })
                 .collect();
-            Span {
+            Window {
                 first: first as usize,
                 weights,
             }

@@ -1,27 +1,28 @@
-//! Pillow's bicubic, to the last bit: what the enhancement does next multiplies the difference of one level.
+//! Pillow's `BICUBIC`, bit for bit: the enhancement steps that follow would multiply a difference of one level.
 
 use image::RgbImage;
 
 use super::{view::Axis, window};
 
-/// Pillow keeps weights in 22 fractional bits: 32, less 8 for the sample and 2 for overshoot and sign.
-pub(super) const FRACTION: u32 = 22;
+/// Fractional bits of a weight in Pillow: 32 bits, less 8 for the sample and 2 for overshoot and sign.
+pub(super) const WEIGHT_BITS: u32 = 22;
 
-pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
-    let columns = windows(picture.width(), width);
-    let rows = windows(picture.height(), height);
-    let (old_width, old_height) = (picture.width() as usize, picture.height() as usize);
-    let (new_width, new_height) = (width as usize, height as usize);
-    let mut narrow = Vec::with_capacity(new_width * old_height * 3);
-    for line in picture.as_raw().chunks_exact(old_width * 3) {
+/// Resizes along the rows, then along the columns, with a rounding after each.
+pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
+    let columns = windows(image.width(), width);
+    let rows = windows(image.height(), height);
+    let (source_width, source_height) = (image.width() as usize, image.height() as usize);
+    let (target_width, target_height) = (width as usize, height as usize);
+    let mut narrow = Vec::with_capacity(target_width * source_height * 3);
+    for row in image.as_raw().chunks_exact(source_width * 3) {
         for column in &columns {
             for channel in 0..3 {
-                narrow.push(column.weigh(|x| line[x * 3 + channel]));
+                narrow.push(column.weigh(|x| row[x * 3 + channel]));
             }
         }
     }
-    let stride = new_width * 3;
-    let mut samples = Vec::with_capacity(stride * new_height);
+    let stride = target_width * 3;
+    let mut samples = Vec::with_capacity(stride * target_height);
     for row in &rows {
         for x in 0..stride {
             samples.push(row.weigh(|y| narrow[y * stride + x]));
@@ -30,7 +31,7 @@ pub(super) fn resize(picture: &RgbImage, width: u32, height: u32) -> RgbImage {
     RgbImage::from_raw(width, height, samples).unwrap_or_default()
 }
 
-/// The samples that one output is made of, from `first` on.
+/// The weights of one target position, from source sample `first` on.
 pub(super) struct Window {
     pub(super) first: usize,
     pub(super) weights: Vec<i32>,
@@ -42,24 +43,30 @@ impl Window {
         let sum: i32 = parts
             .map(|(i, weight)| weight * i32::from(sample(self.first + i)))
             .sum();
-        ((sum + (1 << (FRACTION - 1))) >> FRACTION).clamp(0, 255) as u8
+        ((sum + (1 << (WEIGHT_BITS - 1))) >> WEIGHT_BITS).clamp(0, 255) as u8
     }
 }
 
-pub(super) fn windows(old: u32, new: u32) -> Vec<Window> {
-    let fixed = |w: &f64| (w * f64::from(1 << FRACTION)).round() as i32;
-    let mut windows = Vec::with_capacity(new as usize);
-    window::windows(&Axis::whole(old, new), 2.0, kernel, |first, weights| {
-        windows.push(Window {
-            first,
-            weights: weights.iter().map(fixed).collect(),
-        });
-    });
+/// The windows of all target positions.
+pub(super) fn windows(source: u32, target: u32) -> Vec<Window> {
+    let fixed = |w: &f64| (w * f64::from(1 << WEIGHT_BITS)).round() as i32;
+    let mut windows = Vec::with_capacity(target as usize);
+    window::windows(
+        &Axis::full(source, target),
+        2.0,
+        keys_cubic,
+        |first, weights| {
+            windows.push(Window {
+                first,
+                weights: weights.iter().map(fixed).collect(),
+            });
+        },
+    );
     windows
 }
 
-/// Keys' cubic with a = −0.5.
-fn kernel(x: f64) -> f64 {
+/// The cubic convolution kernel of Keys (1981) with a = −0.5.
+fn keys_cubic(x: f64) -> f64 {
     const A: f64 = -0.5;
     let x = x.abs();
     if x < 1.0 {

@@ -1,63 +1,73 @@
-//! What is computed of a scaled picture.
+//! Which part of a resized image is computed.
 
 use std::ops::Range;
 
-/// One axis of a scaled picture.
+/// One axis of a resize: source length, target length, and the target positions that are computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    /// Samples of the source, at least one.
-    pub(crate) old: u32,
-    /// Samples after scaling, at least one.
-    pub(crate) new: u32,
-    /// Which of the new ones are computed.
-    pub(crate) kept: Range<u32>,
+    /// Source samples, at least one.
+    pub(crate) source: u32,
+    /// Target samples, at least one.
+    pub(crate) target: u32,
+    /// The target positions that are computed, within `0..target`.
+    pub(crate) range: Range<u32>,
 }
 
 impl Axis {
-    pub(super) fn whole(old: u32, new: u32) -> Self {
+    /// An axis of which every target position is computed.
+    pub(super) fn full(source: u32, target: u32) -> Self {
         Self {
-            old,
-            new,
-            kept: 0..new,
+            source,
+            target,
+            range: 0..target,
         }
     }
 
-    /// Where the kept samples begin in the source, and how far they reach, in source samples.
-    pub(super) fn span(&self) -> (f64, f64) {
-        let old = f64::from(self.old);
-        let edge = |at: u32| {
-            // The last edge is the source's to the last bit, which a product need not be.
-            if at == self.new {
-                old
+    /// Source samples per target sample: above 1 when the axis shrinks.
+    pub(super) fn scale(&self) -> f64 {
+        f64::from(self.source) / f64::from(self.target)
+    }
+
+    /// The start and the length of the computed range, in source samples.
+    pub(super) fn source_span(&self) -> (f64, f64) {
+        let source = f64::from(self.source);
+        let edge = |position: u32| {
+            // The last edge is exactly the source's length; the product may be off by rounding.
+            if position == self.target {
+                source
             } else {
-                f64::from(at) * (old / f64::from(self.new))
+                f64::from(position) * (source / f64::from(self.target))
             }
         };
-        let start = edge(self.kept.start);
-        (start, edge(self.kept.end) - start)
+        let start = edge(self.range.start);
+        (start, edge(self.range.end) - start)
     }
 }
 
-/// Both axes of a scaled picture. What is cut away costs nothing: a picture one pixel wide that is made as wide as a
-/// network's input is too tall to be held.
+/// Both axes of a resize.
+///
+/// Positions outside the ranges cost nothing. An image one pixel wide that is scaled to the width of a network's input
+/// would otherwise be too tall to hold in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
+    /// The horizontal axis.
     pub(crate) columns: Axis,
+    /// The vertical axis.
     pub(crate) rows: Axis,
 }
 
 impl View {
-    /// All of a picture of the size `old` at the size `new`, both width and height.
-    pub(crate) fn whole(old: (u32, u32), new: (u32, u32)) -> Self {
+    /// The complete resize from `source` to `target`, both (width, height).
+    pub(crate) fn full(source: (u32, u32), target: (u32, u32)) -> Self {
         Self {
-            columns: Axis::whole(old.0, new.0),
-            rows: Axis::whole(old.1, new.1),
+            columns: Axis::full(source.0, target.0),
+            rows: Axis::full(source.1, target.1),
         }
     }
 
-    /// Width and height of what is computed.
+    /// Width and height of the computed part.
     pub(crate) fn size(&self) -> (u32, u32) {
-        let len = |axis: &Axis| axis.kept.end - axis.kept.start;
+        let len = |axis: &Axis| axis.range.end - axis.range.start;
         (len(&self.columns), len(&self.rows))
     }
 }

@@ -1,23 +1,25 @@
-//! The samples that each output of an axis is made of, and their weights, as Pillow chooses them.
+//! The filter window of each target position: which source samples count, and with which weights. Pillow's choice.
 
 use super::view::Axis;
 
-/// Gives `each` the windows of an axis, for a kernel that is zero beyond `radius`: the first sample of each kept output
-/// and the weights from there on, which add up to 1. The kernel widens when shrinking and never narrows.
+/// Calls `each` for every computed position of an axis, in order, with the first source sample of its window and the weights
+/// from that sample on. The weights of a window add up to 1.
+///
+/// `kernel` is zero beyond `radius`. It is widened by the scale when the axis shrinks and never narrowed.
 pub(super) fn windows(
     axis: &Axis,
     radius: f64,
     kernel: impl Fn(f64) -> f64,
     mut each: impl FnMut(usize, &[f64]),
 ) {
-    let scale = f64::from(axis.old) / f64::from(axis.new);
+    let scale = axis.scale();
     let widening = scale.max(1.0);
-    let (reach, narrowing) = (radius * widening, 1.0 / widening);
+    let (support, narrowing) = (radius * widening, 1.0 / widening);
     let mut weights = Vec::new();
-    for i in axis.kept.clone() {
-        let centre = (f64::from(i) + 0.5) * scale;
-        let first = (centre - reach + 0.5).max(0.0) as usize;
-        let end = ((centre + reach + 0.5) as usize).min(axis.old as usize);
+    for position in axis.range.clone() {
+        let centre = (f64::from(position) + 0.5) * scale;
+        let first = (centre - support + 0.5).max(0.0) as usize;
+        let end = ((centre + support + 0.5) as usize).min(axis.source as usize);
         weights.clear();
         weights.extend((first..end).map(|x| kernel((x as f64 - centre + 0.5) * narrowing)));
         let share = 1.0 / weights.iter().sum::<f64>();

@@ -1,30 +1,33 @@
-//! The planes of a row, and what writes them.
+//! The channel planes of a row, and the kernels that write them.
 
 use bytemuck::cast_slice;
 use multiversion::{multiversion, target::match_target};
 
 use super::Normalisation;
 use crate::{
-    cache,
+    prefetch::prefetch,
     resize::{
         Pixel,
-        point::{self, BLOCK, Block, Line, Weights},
+        two_tap::{
+            BLOCK, Block, RowPair,
+            vertical::{self, Weights},
+        },
     },
 };
 
 /// The planes of a row, filled line by line from the top.
 pub(super) struct Planes<'a> {
-    /// What is still to be filled, in the output's order.
+    /// The part of each plane that is not filled yet, in the output's order.
     rest: [&'a mut [f32]; 3],
     width: usize,
     normalisation: Normalisation,
     channels: [Channel; 3],
 }
 
-/// What makes a plane of pixels.
+/// How a plane is made from pixels.
 #[derive(Clone, Copy)]
 struct Channel {
-    /// Where in a pixel's four bytes its sample begins, in bits.
+    /// The position of its sample in the four bytes of a pixel, in bits.
     shift: u32,
     mean: f32,
     scale: f32,
@@ -32,7 +35,7 @@ struct Channel {
 
 impl Channel {
     #[inline(always)]
-    fn of(&self, pixel: Pixel) -> f32 {
+    fn value(&self, pixel: Pixel) -> f32 {
         let sample = (u32::from_le_bytes(pixel) >> self.shift) & 255;
         (sample as i32 as f32 - self.mean) * self.scale
     }
@@ -64,7 +67,7 @@ impl<'a> Planes<'a> {
         }
     }
 
-    /// The next line of each plane up to `width`, with padding beyond; `None` below the last.
+    /// Pads the next line of each plane from column `width` on, and returns the part before it; `None` after the last line.
     fn line(&mut self, width: usize) -> Option<[&'a mut [f32]; 3]> {
         if self.rest.iter().any(|rest| rest.len() < self.width) {
             return None;
@@ -72,17 +75,17 @@ impl<'a> Planes<'a> {
         let mut plane = 0;
         Some(self.rest.each_mut().map(|rest| {
             let (line, below) = std::mem::take(rest).split_at_mut(self.width);
-            // Memory is read before a part of it is written.
-            cache::fetch(cast_slice(below.get(..self.width).unwrap_or_default()));
+            // A write to a part of a cache line first loads the line.
+            prefetch(cast_slice(below.get(..self.width).unwrap_or_default()));
             *rest = below;
             let (inside, padding) = line.split_at_mut(width.min(line.len()));
-            fill(padding, self.normalisation.of(0, plane));
+            fill(padding, self.normalisation.value(0, plane));
             plane += 1;
             inside
         }))
     }
 
-    /// Writes the next line of each plane, and padding where `pixels` is shorter.
+    /// Writes the next line of each plane, padded where `pixels` is shorter.
     pub(super) fn push(&mut self, pixels: &[Pixel]) {
         let Some(lines) = self.line(pixels.len()) else {
             return;
@@ -92,17 +95,17 @@ impl<'a> Planes<'a> {
         }
     }
 
-    /// Writes the next line of each plane from `width` pixels of a scaled line, and padding beyond.
-    pub(super) fn mix(&mut self, line: &Line<'_>, width: usize) {
+    /// Writes the next line of each plane from `width` pixels of a blended row pair, and pads the rest.
+    pub(super) fn push_blended(&mut self, pair: &RowPair<'_>, width: usize) {
         if let Some(lines) = self.line(width) {
-            mix(line, &self.channels, lines);
+            blend(pair, &self.channels, lines);
         }
     }
 
-    /// Fills what is left with padding.
+    /// Pads the remaining lines.
     pub(super) fn pad(self) {
         for (plane, rest) in self.rest.into_iter().enumerate() {
-            fill(rest, self.normalisation.of(0, plane));
+            fill(rest, self.normalisation.value(0, plane));
         }
     }
 }
@@ -111,49 +114,50 @@ impl<'a> Planes<'a> {
 #[multiversion(targets = "simd")]
 fn normalise(pixels: &[Pixel], channel: &Channel, out: &mut [f32]) {
     for (out, pixel) in out.iter_mut().zip(pixels) {
-        *out = channel.of(*pixel);
+        *out = channel.value(*pixel);
     }
 }
 
-/// Mixes the two rows of a line and writes its normalised channels, without a line of bytes in between.
+/// Blends a row pair and writes its normalised channels, without a line of bytes in between.
 #[multiversion(targets = "simd")]
-fn mix(line: &Line<'_>, channels: &[Channel; 3], out: [&mut [f32]; 3]) {
+fn blend(pair: &RowPair<'_>, channels: &[Channel; 3], out: [&mut [f32]; 3]) {
     match_target! {
         "x86_64+avx512f+avx512bw" => {
-            blocks(line, channels, out, |rows, weights| point::x86::mix_512(rows, weights))
+            blend_blocks(pair, channels, out, |rows, weights| vertical::avx512::blend(rows, weights))
         },
         "x86_64+avx2" => {
-            blocks(line, channels, out, |rows, weights| point::x86::mix_256(rows, weights))
+            blend_blocks(pair, channels, out, |rows, weights| vertical::avx2::blend(rows, weights))
         },
-        _ => blocks(line, channels, out, point::mix),
+        _ => blend_blocks(pair, channels, out, vertical::portable),
     }
 }
 
 #[inline(always)]
-fn blocks(
-    line: &Line<'_>,
+fn blend_blocks(
+    pair: &RowPair<'_>,
     channels: &[Channel; 3],
     out: [&mut [f32]; 3],
-    mix: impl Fn([&Block; 2], &Weights) -> [Pixel; BLOCK],
+    blend: impl Fn([&Block; 2], &Weights) -> [Pixel; BLOCK],
 ) {
-    let [upper, lower] = line.rows;
+    let [upper, lower] = pair.rows;
     let [first, second, third] = out.map(|line| line.as_chunks_mut::<BLOCK>());
     let outs = first.0.iter_mut().zip(second.0).zip(third.0);
     for ((upper, lower), ((first, second), third)) in upper.iter().zip(lower).zip(outs) {
-        let pixels = mix([upper, lower], &line.weights);
+        let pixels = blend([upper, lower], &pair.weights);
         for (channel, out) in channels.iter().zip([first, second, third]) {
-            // `pixels.map` is now and then a call to a function without this one's instructions: twice the time.
+            // A loop, because `pixels.map` is sometimes compiled as a call without this function's target features, which
+            // takes twice the time.
             for (out, pixel) in out.iter_mut().zip(pixels) {
-                *out = channel.of(pixel);
+                *out = channel.value(pixel);
             }
         }
     }
-    // The last block may be wider than what is left of the line.
+    // The last block may be wider than the rest of the line.
     if let (Some(upper), Some(lower)) = (upper.last(), lower.last()) {
-        let pixels = mix([upper, lower], &line.weights);
+        let pixels = blend([upper, lower], &pair.weights);
         for (channel, out) in channels.iter().zip([first.1, second.1, third.1]) {
             for (out, pixel) in out.iter_mut().zip(pixels) {
-                *out = channel.of(pixel);
+                *out = channel.value(pixel);
             }
         }
     }
@@ -163,16 +167,16 @@ fn blocks(
 #[multiversion(targets = "simd")]
 fn fill(out: &mut [f32], value: f32) {
     if value.to_bits() == 0 {
-        // The system's way to clear memory need not read it first.
+        // Clearing memory by `memset` does not load it first.
         bytemuck::cast_slice_mut::<f32, u8>(out).fill(0);
     } else {
         out.fill(value);
     }
 }
 
-/// Gives a line of a picture four bytes a pixel.
+/// Expands a line of an image to four bytes a pixel.
 #[multiversion(targets = "simd")]
-pub(super) fn widen(line: &[u8], out: &mut [Pixel]) {
+pub(super) fn expand(line: &[u8], out: &mut [Pixel]) {
     for (out, pixel) in out.iter_mut().zip(line.as_chunks::<3>().0) {
         *out = [pixel[0], pixel[1], pixel[2], 0];
     }

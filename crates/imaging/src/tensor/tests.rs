@@ -1,10 +1,10 @@
 use super::*;
-use crate::synthetic::{antialiased, assert_within, noise, picture, synthetic};
+use crate::synthetic::{antialiased, assert_within, fixture_image, noise, synthetic};
 use image::Rgb;
 use proptest::prelude::*;
 
-/// OpenCV's `INTER_LINEAR` as it is defined, one sample after the other.
-fn opencv(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
+/// OpenCV's `INTER_LINEAR` by definition, one sample after the other.
+fn opencv(image: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
     let taps = |from: u32, to: u32, at: u32| {
         let scale = f64::from(from) / f64::from(to);
         let centre = ((f64::from(at) + 0.5) * scale - 0.5) as f32;
@@ -19,9 +19,9 @@ fn opencv(picture: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
     };
     RgbImage::from_fn(width, height, |x, y| {
         Rgb([0, 1, 2].map(|channel: usize| {
-            let across = taps(picture.width(), width, x);
-            let rows = taps(picture.height(), height, y).map(|(row, weight)| {
-                let parts = across.map(|(x, w)| i32::from(picture[(x, row)][channel]) * w);
+            let across = taps(image.width(), width, x);
+            let rows = taps(image.height(), height, y).map(|(row, weight)| {
+                let parts = across.map(|(x, w)| i32::from(image[(x, row)][channel]) * w);
                 (((parts[0] + parts[1]) >> 4) * weight) >> 16
             });
             ((rows[0] + rows[1] + 2) >> 2) as u8
@@ -37,8 +37,8 @@ fn imagenet(order: ChannelOrder) -> Normalisation {
     }
 }
 
-/// What the row is by its definition, with `scaled` at the top left.
-fn planes(scaled: &RgbImage, side: (u32, u32), normalisation: &Normalisation) -> Vec<f32> {
+/// The row by definition, with `scaled` at the top left.
+fn expected_row(scaled: &RgbImage, side: (u32, u32), normalisation: &Normalisation) -> Vec<f32> {
     let mut row = Vec::new();
     for (plane, channel) in normalisation.planes().into_iter().enumerate() {
         for (y, x) in (0..side.1).flat_map(|y| (0..side.0).map(move |x| (y, x))) {
@@ -55,12 +55,12 @@ fn assert_letterboxed(from: (u32, u32), to: (u32, u32)) {
     let mut row = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
     let fit = letterbox_into(&source, to, &normalisation, &mut row);
     let scaled = opencv(&source, (fit.width, fit.height));
-    let same = row == planes(&scaled, to, &normalisation);
+    let same = row == expected_row(&scaled, to, &normalisation);
     assert!(same, "{from:?} to {to:?}");
 }
 
 #[test]
-fn a_letterboxed_row_is_the_definition_to_the_last_bit() {
+fn a_letterboxed_row_equals_the_definition_bit_for_bit() {
     for (from, to) in [
         ((1, 1), (1, 1)),
         ((1, 1), (33, 20)),
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_letterboxed_row_is_the_definition_at_any_size(
+    fn a_letterboxed_row_equals_the_definition_at_any_size(
         from in (1u32..300, 1u32..300),
         to in (1u32..150, 1u32..150),
     ) {
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn a_preprocessed_row_is_the_definition_to_half_a_level(
+    fn a_preprocessed_row_is_within_rounding_of_the_definition(
         from in (1u32..300, 1u32..300),
         to in (1u32..100, 1u32..100),
     ) {
@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn a_preprocessed_picture_equals_the_reference() {
+fn a_preprocessed_image_equals_the_reference() {
     let source = synthetic(97, 61);
     for (width, height) in [(40, 25), (150, 100)] {
         let mut row = vec![f32::NAN; (3 * width * height) as usize];
@@ -115,12 +115,12 @@ fn a_preprocessed_picture_equals_the_reference() {
             Rgb([0, 1, 2].map(|c: usize| row[c * plane + (y * width + x) as usize] as u8))
         });
         let name = format!("bilinear_{width}.png");
-        assert_within(&ours, &picture(&name), 1, &name);
+        assert_within(&ours, &fixture_image(&name), 1, &name);
     }
 }
 
 #[test]
-fn a_large_picture_keeps_its_level_when_preprocessed() {
+fn a_large_image_keeps_its_level_when_preprocessed() {
     for level in [0, 1, 127, 255] {
         let source = RgbImage::from_pixel(2000, 3000, Rgb([level; 3]));
         let mut row = vec![f32::NAN; 3 * 5 * 4];
@@ -131,9 +131,9 @@ fn a_large_picture_keeps_its_level_when_preprocessed() {
 }
 
 #[test]
-fn a_picture_without_pixels_is_padding() {
+fn an_image_without_pixels_is_padding() {
     let normalisation = imagenet(ChannelOrder::Rgb);
-    let black = planes(&RgbImage::new(1, 1), (4, 3), &normalisation);
+    let black = expected_row(&RgbImage::new(1, 1), (4, 3), &normalisation);
     let mut row = vec![f32::NAN; 36];
     preprocess_into(&RgbImage::new(0, 7), (4, 3), &normalisation, &mut row);
     assert_eq!(row, black);
@@ -144,21 +144,21 @@ fn a_picture_without_pixels_is_padding() {
 
 #[test]
 fn planes_are_ordered_normalised_and_padded() {
-    let picture = RgbImage::from_pixel(2, 1, Rgb([10, 20, 30]));
+    let image = RgbImage::from_pixel(2, 1, Rgb([10, 20, 30]));
     let normalisation = Normalisation {
         order: ChannelOrder::Bgr,
         mean: [1.0, 2.0, 3.0],
         scale: [0.5, 1.0, 2.0],
     };
     let mut row = vec![f32::NAN; 3 * 2 * 4];
-    let fit = letterbox_into(&picture, (4, 2), &normalisation, &mut row);
+    let fit = letterbox_into(&image, (4, 2), &normalisation, &mut row);
     assert_eq!((fit.width, fit.height, fit.scale), (4, 2, 2.0));
     assert_eq!(row[..8], [14.5; 8]);
     assert_eq!(row[8..16], [18.0; 8]);
     assert_eq!(row[16..], [14.0; 8]);
 
     let mut row = vec![f32::NAN; 3 * 3 * 4];
-    let fit = letterbox_into(&picture, (4, 3), &normalisation, &mut row);
+    let fit = letterbox_into(&image, (4, 3), &normalisation, &mut row);
     assert_eq!((fit.width, fit.height), (4, 2));
     assert_eq!(row[..8], [14.5; 8]);
     assert_eq!(row[8..12], [-0.5; 4]);
@@ -167,11 +167,11 @@ fn planes_are_ordered_normalised_and_padded() {
 }
 
 #[test]
-fn a_narrow_picture_is_padded_at_the_right() {
-    let picture = RgbImage::from_pixel(1, 2, Rgb([7, 8, 9]));
+fn a_narrow_image_is_padded_at_the_right() {
+    let image = RgbImage::from_pixel(1, 2, Rgb([7, 8, 9]));
     let mut row = vec![f32::NAN; 3 * 4 * 4];
     letterbox_into(
-        &picture,
+        &image,
         (4, 4),
         &Normalisation::identity(ChannelOrder::Rgb),
         &mut row,
@@ -188,7 +188,7 @@ fn the_far_corner_maps_back_to_within_half_a_network_pixel() {
             fit.width == 640 || fit.height == 640,
             "{size:?} fills a side"
         );
-        let [x, y] = fit.to_picture([fit.width as f32, fit.height as f32]);
+        let [x, y] = fit.to_image([fit.width as f32, fit.height as f32]);
         let tolerance = 0.5 / fit.scale + 1e-2;
         assert!((x - size.0 as f32).abs() <= tolerance, "{size:?} {x}");
         assert!((y - size.1 as f32).abs() <= tolerance, "{size:?} {y}");
@@ -196,15 +196,15 @@ fn the_far_corner_maps_back_to_within_half_a_network_pixel() {
 }
 
 #[test]
-fn fill_row_is_the_picture() {
-    let picture = synthetic(5, 3);
+fn fill_row_is_the_image() {
+    let image = synthetic(5, 3);
     let mut row = vec![0.0; 45];
     fill_row(
-        &picture,
+        &image,
         &Normalisation::identity(ChannelOrder::Rgb),
         &mut row,
     );
-    for (x, y, pixel) in picture.enumerate_pixels() {
+    for (x, y, pixel) in image.enumerate_pixels() {
         for c in 0..3 {
             let at = c * 15 + (y * 5 + x) as usize;
             assert_eq!(row[at], f32::from(pixel[c]));

@@ -10,10 +10,10 @@ use tch::{CModule, Cuda, Device, TchError};
 
 use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
-    graphs::session::GraphSession,
+    graphs::{ImageGraph, session::GraphSession},
     place::{Place, Provider},
 };
-use code::{Code, TensorCode};
+use code::TensorCode;
 use known::Known;
 use quality::Measures;
 use session::Loaded;
@@ -58,7 +58,7 @@ impl Backend for TorchBackend {
                 // A module holds the weights and is only read, so one is enough for all.
                 Ok(each(opening.count, &one))
             }
-            Model::Graph(graph) if Code::of(graph) == Some(Code::Quality) => {
+            Model::Graph(graph) if ImageGraph::of(graph) == Some(ImageGraph::Quality) => {
                 Ok(each(opening.count, &Measures::new(device)))
             }
             Model::Graph(graph) => {
@@ -72,7 +72,7 @@ impl Backend for TorchBackend {
         let device = device(opening.place)?;
         settle(opening.threads);
         match opening.model {
-            Model::Graph(graph) => Code::of(graph),
+            Model::Graph(graph) => ImageGraph::of(graph),
             Model::File(_) => None,
         }
         .map(|code| Box::new(TensorCode::new(code, device)) as Box<dyn GraphSession>)

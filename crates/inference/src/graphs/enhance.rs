@@ -9,24 +9,29 @@ use super::{
     builder::{Builder, Dim, Kind, Value},
     session::{GraphModel, Input},
 };
-use facescan_imaging::resize::axis::{self, BICUBIC_BITS, Taps};
+use facescan_imaging::{
+    enhance::{
+        BLUR_PASSES, CONTRAST, SHARPNESS, SMOOTH_CENTRE, SMOOTH_SUM, UNSHARP_PERCENT,
+        UNSHARP_THRESHOLD,
+    },
+    luma,
+    resize::axis::{self, BICUBIC_BITS, BICUBIC_TAPS, Taps},
+};
 
 /// Axes of the planes `[3, H, W]` that everything is computed on.
 const CHANNEL: i64 = 0;
 const ROW: i64 = 1;
 const COLUMN: i64 = 2;
 
-/// Taps of the bicubic filter where it does not shrink.
-const TAPS: usize = 4;
+/// Taps of the bicubic filter, which only enlarges here.
+const TAPS: usize = BICUBIC_TAPS;
 /// Weights have 22 fractional bits, which times a sample would be more than f32 holds. So they are split: the upper 11
 /// bits and the sign, and the lower 11.
 const HALF_BITS: u32 = BICUBIC_BITS / 2;
 const HALF: i32 = 1 << HALF_BITS;
 
-const CONTRAST: f32 = 1.15;
-const SHARPNESS: f32 = 1.1;
-/// What the truncations to bytes are lifted by. Exact blends are multiples of 0.05 and 0.1; a device that fuses a product
-/// and a sum comes out a little below a whole one, which truncation would make a level.
+/// Added before a blend is truncated to a level. Exact blends are multiples of 0.05 and 0.1. A device that fuses a product and a
+/// sum may come out a little below an integer, and truncation would lose a level.
 const LIFT: f32 = 0.001;
 
 const PICTURE: &str = "picture";
@@ -167,14 +172,16 @@ fn blend(b: &mut Builder, from: &Value, to: &Value, factor: f32) -> Value {
 }
 
 fn contrast(b: &mut Builder, planes: &Value) -> Value {
-    let shares = b.floats(&[3, 1, 1], &[19_595.0, 38_470.0, 7_471.0]);
+    let weights = luma::BT601_PILLOW.map(|weight| weight as f32);
+    let shares = b.floats(&[3, 1, 1], &weights);
     let weighed = b.mul(planes, &shares);
     let sum = b.sum(&weighed, CHANNEL);
     // Below 2²⁴ even with the rounding: exact.
-    let sum = b.plus(&sum, 32_768.0);
-    let luma = b.times(&sum, 1.0 / 65_536.0);
-    let luma = b.floor(&luma);
-    let middle = rounded_mean(b, &luma);
+    let one = (1u32 << luma::PILLOW_BITS) as f32;
+    let sum = b.plus(&sum, one / 2.0);
+    let grey = b.times(&sum, 1.0 / one);
+    let grey = b.floor(&grey);
+    let middle = rounded_mean(b, &grey);
     blend(b, &middle, planes, CONTRAST)
 }
 
@@ -211,11 +218,11 @@ fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
 fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
     let rows = three(b, planes, ROW);
     let box_sum = three(b, &rows, COLUMN);
-    let four = b.times(planes, 4.0);
-    let sum = b.add(&box_sum, &four);
-    // Rounded to the nearest, ⌊(sum + 6) / 13⌋, with half a unit so that no quotient is next to a whole number.
-    let sum = b.plus(&sum, 6.5);
-    let smooth = b.times(&sum, 1.0 / 13.0);
+    let centre = b.times(planes, (SMOOTH_CENTRE - 1) as f32);
+    let sum = b.add(&box_sum, &centre);
+    // Rounded to the nearest, ⌊(sum + 6) / 13⌋, with half a unit more so that no quotient is close to an integer.
+    let sum = b.plus(&sum, SMOOTH_SUM as f32 / 2.0);
+    let smooth = b.times(&sum, 1.0 / SMOOTH_SUM as f32);
     let smooth = b.floor(&smooth);
     let apart = b.sub(&smooth, planes);
     let apart = b.mul(&apart, inside);
@@ -234,8 +241,10 @@ fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
 /// Adds 120 % of the difference from the blurred picture where it exceeds 3 levels.
 fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
     let mut blurred = planes.clone();
-    for axis in [COLUMN, COLUMN, COLUMN, ROW, ROW, ROW] {
-        blurred = blur_pass(b, &blurred, axis);
+    for axis in [COLUMN, ROW] {
+        for _ in 0..BLUR_PASSES {
+            blurred = blur_pass(b, &blurred, axis);
+        }
     }
     let apart = b.sub(planes, &blurred);
     let size = {
@@ -244,10 +253,10 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
         b.add(&up, &down)
     };
     // Multiples of 0.2, truncated; the lift is for a product that is a little below a whole one.
-    let share = b.times(&size, 1.2);
+    let share = b.times(&size, UNSHARP_PERCENT as f32 / 100.0);
     let share = b.plus(&share, 0.05);
     let share = b.floor(&share);
-    let over = b.plus(&size, -3.0);
+    let over = b.plus(&size, -(UNSHARP_THRESHOLD as f32));
     let counts = b.clip(&over, 0.0, 1.0);
     let share = b.mul(&share, &counts);
     let sign = b.clip(&apart, -1.0, 1.0);

@@ -1,6 +1,6 @@
 //! Pictures to network input (resized, padded or cut, normalised, planar), and blurred.
 //!
-//! There are two graphs to resize, because OpenCV's filter and the antialiased one are different work. [`bilinear_point`]
+//! There are two graphs to resize, because OpenCV's filter and the antialiased one are different work. [`bilinear_two_tap`]
 //! takes two samples a side for each output, so it gathers them from the picture's bytes, in whole numbers: no provider
 //! has a lower precision for that, and the answer is OpenCV's to the last bit. [`bilinear()`] weighs as many samples as the
 //! scale asks for, which is a product with a matrix a side. ONNX's own `Resize` was not taken: its linear mode
@@ -23,11 +23,11 @@ use facescan_imaging::tensor::{ChannelOrder, Normalisation};
 
 mod bilinear;
 mod blur;
-mod point;
+mod two_tap;
 
 pub use bilinear::{BilinearPlan, Rounding, bilinear};
 pub use blur::{BlurPlan, Tiles, blur};
-pub use point::{PointPlan, bilinear_point};
+pub use two_tap::{TwoTapPlan, bilinear_two_tap};
 
 const PICTURE: &str = "picture";
 const ROWS: &str = "rows";

@@ -1,6 +1,9 @@
 //! Blur, brightness, contrast and sharpness of pictures of one size, as [`facescan_imaging::quality::measure`] has them.
 
+use facescan_imaging::{luma::BT601, quality::FLAT_VARIANCE};
+
 use super::{
+    ImageGraph,
     builder::{Builder, Dim, Kind, Value},
     session::{GraphModel, Input},
 };
@@ -8,9 +11,6 @@ use super::{
 pub use on_cpu::OnCpu;
 
 mod on_cpu;
-
-/// Variances up to this are none: what rounding leaves of a flat picture.
-const FLAT: f32 = 1e-6;
 
 /// Axes of `[N, 3, H, W]`.
 const CHANNEL: i64 = 1;
@@ -21,11 +21,11 @@ const COLUMN: i64 = 3;
 const PICTURES: &str = "pictures";
 
 /// The graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, none of them 0. Out: `measures` `[N, 4]` f32: blur
-/// score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::PictureQuality`].
+/// score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
 ///
 /// Nothing in it has a reduced precision mode on any provider.
 pub fn graph() -> GraphModel {
-    Builder::write("quality", describe)
+    Builder::write(ImageGraph::Quality.name(), describe)
 }
 
 fn describe(b: &mut Builder) {
@@ -36,7 +36,7 @@ fn describe(b: &mut Builder) {
         &[Free("N"), Is(3), Free("H"), Free("W")],
     );
 
-    let shares = b.floats(&[1, 3, 1, 1], &[0.299, 0.587, 0.114]);
+    let shares = b.floats(&[1, 3, 1, 1], &BT601);
     let weighed = b.mul(&pictures, &shares);
     let grey = b.sum(&weighed, CHANNEL);
     let brightness = mean(b, &grey);
@@ -103,7 +103,7 @@ fn mean(b: &mut Builder, a: &Value) -> Value {
 fn mean_square(b: &mut Builder, a: &Value) -> Value {
     let square = b.mul(a, a);
     let mean = mean(b, &square);
-    let above = b.plus(&mean, -FLAT);
+    let above = b.plus(&mean, -(FLAT_VARIANCE as f32));
     b.relu(&above)
 }
 

@@ -9,7 +9,7 @@ use image::{Rgb, RgbImage};
 use super::*;
 use crate::config::Dtype;
 use facescan_imaging::synthetic::{
-    antialiased, antialiased_at, fixture, noise, picture, synthetic,
+    antialiased, antialiased_at, fixture, fixture_image, noise, synthetic,
 };
 use facescan_inference::graphs::check::RUNTIMES;
 
@@ -64,7 +64,7 @@ fn apart(ours: &[f32], theirs: impl IntoIterator<Item = f64>) -> (f64, f64) {
 /// What a library gave, pixel by pixel.
 fn stored(name: &str) -> Vec<f64> {
     if name.ends_with(".png") {
-        let levels = picture(name).into_raw();
+        let levels = fixture_image(name).into_raw();
         return levels.into_iter().map(f64::from).collect();
     }
     let bytes = fixture(name);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use facescan_imaging::{
     blur::gaussian_blur,
-    synthetic::{assert_within, noise, picture, synthetic},
+    synthetic::{assert_within, fixture_image, noise, synthetic},
 };
 use facescan_inference::graphs::{check::RUNTIMES, session::Values};
 
@@ -21,7 +21,7 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Blurring) -> RgbIma
 }
 
 fn whole(picture: &RgbImage, (kernel, sigma): (u32, f32)) -> Blurring {
-    let region = Region::whole(picture.dimensions());
+    let region = Region::full(picture.dimensions());
     Blurring::new(picture, region, &Gaussian::new(kernel, sigma).unwrap())
 }
 
@@ -40,7 +40,7 @@ fn golden_values_of_blurs() {
     on_every_path(|path, blur| {
         for (name, (width, height), gaussian) in cases {
             let ours = blur(&whole(&synthetic(width, height), gaussian));
-            assert_within(&ours, &picture(name), 1, &format!("{name} on {path}"));
+            assert_within(&ours, &fixture_image(name), 1, &format!("{name} on {path}"));
         }
     });
 }
@@ -121,7 +121,7 @@ fn what_is_cut_out_is_blurred_as_the_whole_picture_is() {
 #[test]
 fn what_is_read_is_counted() {
     let gaussian = |kernel| Gaussian::new(kernel, 2.0).unwrap();
-    let region = |width, height| Region::whole((width, height));
+    let region = |width, height| Region::full((width, height));
     // Each as the plan's own lists of lines and columns have it.
     for (size, kernel) in [
         ((150, 110), 7),
@@ -141,7 +141,7 @@ fn what_is_read_is_counted() {
         assert_eq!(tiles.pixels_read(), counts[0] * counts[1], "{size:?}");
     }
     let read =
-        |size: (u32, u32), kernel| Tiles::new(Region::whole(size), &gaussian(kernel)).pixels_read();
+        |size: (u32, u32), kernel| Tiles::new(Region::full(size), &gaussian(kernel)).pixels_read();
     assert!(read((1920, 1080), 21) <= MOST_READ, "a usual picture");
     assert!(read((65_000, 40), 255) > MOST_READ, "a long, thin one");
     assert!(read((10_000, 10_000), 3) > MOST_READ, "a huge one");

@@ -6,7 +6,7 @@ fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
     Region { x1, y1, x2, y2 }
 }
 
-/// A mask of (width, height) that is `level` in the rows and columns named, both ends included.
+/// A mask of (width, height) with `level` in the given rows and columns, both ends included.
 fn mask(size: (u32, u32), [top, bottom, left, right]: [u32; 4], level: u8) -> GrayImage {
     GrayImage::from_fn(size.0, size.1, |x, y| {
         let inside = (left..=right).contains(&x) && (top..=bottom).contains(&y);
@@ -14,7 +14,7 @@ fn mask(size: (u32, u32), [top, bottom, left, right]: [u32; 4], level: u8) -> Gr
     })
 }
 
-/// Rows and columns of the mask, the crop, what is unmet and whether the padding is clipped.
+/// Rows and columns of the mask, the crop, the unmet constraints and whether the padding is clipped.
 type Case = ([u32; 4], [u32; 4], &'static [Unmet], bool);
 
 #[test]
@@ -62,7 +62,7 @@ fn padding_is_a_share_of_the_tight_box_rounded_down() {
         min_size: (0, 0),
         ..MaskCropOptions::default()
     };
-    // 15 and 9 pixels are padded by 7 and 4; the odd sides then take a pixel after them.
+    // 15 and 9 pixels are padded by 7 and 4; the odd sides then grow by a pixel after them.
     let ours = mask_crop((100, 100), region([30, 40, 45, 49]), &options);
     assert_eq!(ours.region, region([23, 36, 53, 54]));
     let at_the_end = mask_crop((100, 100), region([90, 95, 93, 100]), &options);
@@ -101,7 +101,7 @@ fn the_box_is_around_all_masks_over_one_half() {
 
 proptest! {
     #[test]
-    fn a_crop_is_inside_the_frame_around_the_masks_and_says_what_does_not_hold(
+    fn a_crop_is_inside_the_frame_around_the_masks_and_lists_unmet_constraints(
         (width, height) in (1u32..1500, 1u32..1500),
         corners in (0.0..1.0, 0.0..1.0, 0.0..1.0, 0.0..1.0),
         padding_ratio in 0.0f32..2.0,
@@ -121,13 +121,13 @@ proptest! {
         prop_assert!(region.y1 <= y1 && y2 <= region.y2 && region.y2 <= height);
 
         let (w, h) = (region.width(), region.height());
-        // A side is odd, or too short, only where the frame has no more.
+        // A side is odd or too short only if it is as long as the frame.
         prop_assert!((w % 2 == 0 || w == width) && (h % 2 == 0 || h == height));
         prop_assert_eq!(unmet.contains(&Unmet::Odd), w % 2 == 1 || h % 2 == 1);
         let small = w < min_size.0 || h < min_size.1;
         prop_assert!(w >= min_size.0.min(width) && h >= min_size.1.min(height));
         prop_assert_eq!(unmet.contains(&Unmet::MinSize), small);
-        // Two pixels are the rounding down and the even side.
+        // Two pixels of tolerance: the rounding down and the even side.
         let (short, long) = (w.min(h) as f32, w.max(h) as f32);
         let held = long <= (short + 2.0) * max_aspect;
         prop_assert!(held || unmet.contains(&Unmet::Aspect));

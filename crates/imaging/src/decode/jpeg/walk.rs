@@ -1,4 +1,4 @@
-//! The marker walk: size, orientation, which scans are there and whether the file reaches its end.
+//! Reads the markers of a JPEG file: its size, its orientation, its scans, and whether it has an end marker.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -6,27 +6,27 @@ use super::super::{DecodeError, exif};
 use super::TRUNCATED;
 use crate::format::Format;
 
-/// What the markers say. Scan data is skipped, not decoded.
+/// The content of the markers. Scan data is skipped, not decoded.
 pub(super) struct Walk {
     pub width: u16,
     pub height: u16,
     /// The EXIF orientation, 1..=8.
     pub orientation: Option<u8>,
-    /// Whether the end-of-image mark was reached.
+    /// Whether there is an end-of-image marker.
     pub ended: bool,
-    /// Bytes between segments that belong to none: they harm no pixel, and the strict decoder refuses them.
+    /// Bytes between segments that belong to no segment. They affect no pixel, but the strict decoder refuses them.
     junk: Vec<Range<usize>>,
     components: Vec<Component>,
 }
 
 struct Component {
     id: u8,
-    /// For each coefficient in zigzag order, the lowest bit that a scan has carried; none yet is `u8::MAX`.
+    /// For each coefficient in zigzag order the lowest bit in any scan; `u8::MAX` before the first scan.
     lowest_bit: [u8; 64],
 }
 
 impl Walk {
-    /// Walks `bytes`, which start with a JPEG signature, up to the first end mark or the end of the file.
+    /// Reads `bytes`, which start with a JPEG signature, up to the first end marker or the end of the file.
     pub fn over(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut walk = Self {
             width: 0,
@@ -40,7 +40,7 @@ impl Walk {
         let mut at = 2;
         while let Some((marker, skipped)) = next_marker(bytes, &mut at) {
             let is_fill = bytes[skipped.clone()].iter().all(|byte| *byte == 0xFF);
-            // What follows a scan and is no segment is the rest of a scan that damage has cut in two.
+            // Other bytes after a scan are the rest of a scan that was split by damage.
             if scans > 0 && !is_fill {
                 return Err(DecodeError::corrupt(
                     Format::Jpeg,
@@ -55,7 +55,7 @@ impl Walk {
                     walk.ended = true;
                     break;
                 }
-                // Restart marks and the like stand alone.
+                // Restart markers and similar markers have no segment.
                 0x01 | 0xD0..=0xD8 => continue,
                 _ => {}
             }
@@ -83,8 +83,8 @@ impl Walk {
         }
     }
 
-    /// Whether the scans bring every coefficient of every component to its full precision.
-    pub fn all_scans_seen(&self) -> bool {
+    /// Whether the scans have every coefficient of every component in full precision.
+    pub fn is_complete(&self) -> bool {
         self.components
             .iter()
             .all(|component| component.lowest_bit == [0; 64])
@@ -95,14 +95,14 @@ impl Walk {
         if self.junk.is_empty() {
             return Cow::Borrowed(bytes);
         }
-        let mut kept = Vec::with_capacity(bytes.len());
+        let mut rest = Vec::with_capacity(bytes.len());
         let mut from = 0;
         for junk in &self.junk {
-            kept.extend_from_slice(&bytes[from..junk.start]);
+            rest.extend_from_slice(&bytes[from..junk.start]);
             from = junk.end;
         }
-        kept.extend_from_slice(&bytes[from..]);
-        Cow::Owned(kept)
+        rest.extend_from_slice(&bytes[from..]);
+        Cow::Owned(rest)
     }
 
     fn start_of_frame(&mut self, segment: &[u8]) -> Result<(), DecodeError> {
@@ -168,7 +168,7 @@ impl Walk {
     }
 }
 
-/// The next marker, behind which `at` moves, and what lies between.
+/// The next marker and the bytes before it; moves `at` behind the marker.
 fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
     let from = *at;
     loop {
@@ -183,7 +183,7 @@ fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
     }
 }
 
-/// The segment at `at`, which moves behind it; `None` where the file ends inside it.
+/// The segment at `at`; moves `at` behind it. `None` when the file ends inside the segment.
 fn segment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, DecodeError> {
     let Some(length) = bytes.get(*at..*at + 2) else {
         return Ok(None);
@@ -198,7 +198,7 @@ fn segment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, Deco
     Ok(segment)
 }
 
-/// Where the next marker that is no restart mark stands, or the end of the file.
+/// The position of the next marker other than a restart marker, or the end of the file.
 fn end_of_scan(bytes: &[u8], mut at: usize) -> usize {
     while let Some(ff) = bytes
         .get(at..)
@@ -206,7 +206,7 @@ fn end_of_scan(bytes: &[u8], mut at: usize) -> usize {
     {
         at += ff;
         match bytes.get(at + 1) {
-            // A stuffed byte, a fill byte or a restart mark: still the scan.
+            // A stuffed byte, a restart marker or a fill byte belongs to the scan.
             Some(0 | 0xD0..=0xD7) => at += 2,
             Some(0xFF) => at += 1,
             Some(_) => return at,

@@ -1,9 +1,9 @@
-//! Files that claim too much, and random damage.
+//! Files with headers that state too much, and random damage.
 
 use super::*;
 
 #[test]
-fn limits_hold_before_pixels() {
+fn limits_are_checked_before_pixels_are_decoded() {
     let source = synthetic(40, 30);
     for (format, file) in files(&source) {
         let limited = |limits: Limits| {
@@ -59,9 +59,9 @@ fn limits_hold_before_pixels() {
     }
 }
 
-/// A few bytes that claim a lot: refused by their header, or found short before their pixels are allocated.
+/// Short files that state a large size are refused by their header, or reported as truncated before memory is allocated.
 #[test]
-fn hostile_headers() {
+fn headers_that_state_too_much_are_refused() {
     let too_wide = DecodeError::TooLarge {
         limit: LimitKind::Width,
         max: 16_384,
@@ -153,7 +153,7 @@ fn hostile_headers() {
         }
     );
 
-    // A small canvas around a bitstream that claims the most it can.
+    // A small canvas around a bitstream that states the largest size.
     let mut bits = vp8l(&source);
     bits[1..5].copy_from_slice(&0x0FFF_FFFFu32.to_le_bytes());
     let webp = riff(&[(b"VP8X", vp8x(0, 16, 16)), (b"VP8L", bits)]);
@@ -176,7 +176,7 @@ fn hostile_headers() {
         "a frame larger than its canvas"
     );
 
-    // The same bitstream behind a small frame of the other kind, which hides it from a look at the first frame only.
+    // The same bitstream after a small frame of the other kind: a check of the first frame would not see it.
     let mut bits = vp8l(&source);
     bits[1..5].copy_from_slice(&0x0FFF_FFFFu32.to_le_bytes());
     let small = riff(&[(b"VP8L", vp8l(&source))])[12..].to_vec();
@@ -201,7 +201,7 @@ fn hostile_headers() {
     }
 }
 
-/// Random damage: whatever comes back, it comes back.
+/// Random damage gives an image or an error, and never panics.
 #[test]
 fn damaged_bytes_never_panic() {
     use proptest::test_runner::{Config, TestRunner};

@@ -1,45 +1,45 @@
-//! What the libraries answer that the profiles are named after, and how far their answers are from each other.
+//! The profiles against the values of their libraries, and how far the profiles are from each other.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::synthetic::{antialiased, assert_within, fixture, picture, reference};
+use crate::synthetic::{antialiased, assert_within, fixture, fixture_image, reference};
 
-/// The levels of a stretched picture, pixel by pixel.
-fn levels(profile: Profile, picture: &RgbImage, size: (u32, u32)) -> Vec<f32> {
+/// The levels of a stretched image, pixel by pixel.
+fn levels(profile: Profile, image: &RgbImage, size: (u32, u32)) -> Vec<f32> {
     let unscaled = Preprocess {
         layout: Layout::Nhwc,
         mean: [0.0; 3],
         std: [1.0 / 255.0; 3],
         ..to(size, profile, Mode::Stretch)
     };
-    row(&unscaled, picture)
+    row(&unscaled, image)
 }
 
-/// Whole levels as a picture.
-fn as_picture(levels: &[f32], (width, height): (u32, u32)) -> RgbImage {
+/// Integer levels as an image.
+fn as_image(levels: &[f32], (width, height): (u32, u32)) -> RgbImage {
     let bytes = levels.iter().map(|level| {
-        let whole = (level - level.round()).abs() < 1e-4;
-        assert!(whole && (-0.1..255.1).contains(level), "{level}");
+        let is_integer = (level - level.round()).abs() < 1e-4;
+        assert!(is_integer && (-0.1..255.1).contains(level), "{level}");
         level.round() as u8
     });
     RgbImage::from_raw(width, height, bytes.collect()).unwrap()
 }
 
-/// Every 16th line of a picture of the width, from the first on: what is stored of large ones.
-fn some<T: Copy>(values: &[T], width: u32) -> Vec<T> {
+/// Every 16th line of an image of the width, from the first on. Only these are stored of large images.
+fn every_16th<T: Copy>(values: &[T], width: u32) -> Vec<T> {
     let line = 3 * width as usize;
     values.chunks(line).step_by(16).flatten().copied().collect()
 }
 
-fn some_lines(picture: &RgbImage) -> RgbImage {
-    let (width, height) = picture.dimensions();
-    RgbImage::from_raw(width, height.div_ceil(16), some(picture, width)).unwrap()
+fn every_16th_line(image: &RgbImage) -> RgbImage {
+    let (width, height) = image.dimensions();
+    RgbImage::from_raw(width, height.div_ceil(16), every_16th(image, width)).unwrap()
 }
 
 /// The largest and the mean difference, and the share of values that differ.
-fn apart(ours: &[f32], theirs: &[f32]) -> [f64; 3] {
+fn difference(ours: &[f32], theirs: &[f32]) -> [f64; 3] {
     assert_eq!(ours.len(), theirs.len());
     let all = ours.len() as f64;
     let each = || {
@@ -56,7 +56,7 @@ fn apart(ours: &[f32], theirs: &[f32]) -> [f64; 3] {
 }
 
 #[test]
-fn whole_levels_equal_their_library() {
+fn rounded_profiles_equal_their_library() {
     let cases = [
         (
             Profile::Torchvision,
@@ -71,22 +71,22 @@ fn whole_levels_equal_their_library() {
         let source = synthetic(97, 61);
         for size in [(40, 25), (150, 100)] {
             let name = format!("{name}_{}.png", size.0);
-            let ours = as_picture(&levels(profile, &source, size), size);
-            assert_within(&ours, &picture(&name), most, &name);
+            let ours = as_image(&levels(profile, &source, size), size);
+            assert_within(&ours, &fixture_image(&name), most, &name);
         }
         let source = synthetic(1440, 1080);
-        let ours = as_picture(&levels(profile, &source, (224, 224)), (224, 224));
-        assert_within(&some_lines(&ours), &picture(large), most, large);
+        let ours = as_image(&levels(profile, &source, (224, 224)), (224, 224));
+        assert_within(&every_16th_line(&ours), &fixture_image(large), most, large);
     }
 }
 
 #[test]
-fn rounding_once_and_twice_are_told_apart() {
+fn rounding_once_differs_from_rounding_twice() {
     let size = (150, 100);
     let source = synthetic(97, 61);
-    let theirs = ["torchvision_150.png", "bilinear_150.png"].map(picture);
+    let theirs = ["torchvision_150.png", "bilinear_150.png"].map(fixture_image);
     for (own, profile) in [Profile::Torchvision, Profile::Pil].into_iter().enumerate() {
-        let ours = as_picture(&levels(profile, &source, size), size);
+        let ours = as_image(&levels(profile, &source, size), size);
         let [own, other] = [own, 1 - own].map(|library| {
             let samples = ours.iter().zip(theirs[library].iter());
             samples.filter(|(a, b)| a != b).count()
@@ -96,25 +96,25 @@ fn rounding_once_and_twice_are_told_apart() {
 }
 
 #[test]
-fn opencv_is_matched_to_the_last_bit_of_a_large_picture() {
+fn the_opencv_profile_equals_opencv_bit_for_bit() {
     let ours = levels(Profile::Opencv, &synthetic(1440, 1080), (224, 224));
-    let digest = Sha256::digest(as_picture(&ours, (224, 224)).as_raw());
+    let digest = Sha256::digest(as_image(&ours, (224, 224)).as_raw());
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(reference()["profiles"]["opencv_sha256"], digest);
 }
 
 #[test]
-fn jax_is_matched_to_a_thousandth_of_a_level() {
+fn the_jax_profile_is_within_a_thousandth_of_a_level_of_jax() {
     let small = synthetic(97, 61);
     let large = synthetic(1440, 1080);
     let cases = [
         (levels(Profile::Jax, &small, (40, 25)), "jax_40.f32"),
         (
-            some(&levels(Profile::Jax, &small, (150, 100)), 150),
+            every_16th(&levels(Profile::Jax, &small, (150, 100)), 150),
             "jax_150.f32",
         ),
         (
-            some(&levels(Profile::Jax, &large, (224, 224)), 224),
+            every_16th(&levels(Profile::Jax, &large, (224, 224)), 224),
             "jax_224.f32",
         ),
     ];
@@ -126,7 +126,7 @@ fn jax_is_matched_to_a_thousandth_of_a_level() {
             .iter()
             .map(|&v| f32::from_le_bytes(v))
             .collect();
-        let [most, ..] = apart(&ours, &theirs);
+        let [most, ..] = difference(&ours, &theirs);
         assert!(most <= 1e-3, "{name}: {most} of a level");
     }
 }
@@ -137,13 +137,13 @@ fn profiles_are_as_far_apart_as_their_libraries() {
     let row = |profile| levels(profile, &source, (224, 224));
     let [torchvision, jax, pil, opencv] = Profile::ALL.map(row);
     let reference = &reference()["profiles"];
-    // The largest difference may move with one sample; the mean may not.
+    // One sample may move the largest difference, but not the mean.
     let cases = [
-        ("jax_pil", apart(&jax, &pil), 0.1, 0.01),
-        ("jax_torchvision", apart(&jax, &torchvision), 0.1, 0.01),
+        ("jax_pil", difference(&jax, &pil), 0.1, 0.01),
+        ("jax_torchvision", difference(&jax, &torchvision), 0.1, 0.01),
         (
             "torchvision_opencv",
-            apart(&torchvision, &opencv),
+            difference(&torchvision, &opencv),
             1.0,
             0.05,
         ),
@@ -160,7 +160,7 @@ fn profiles_are_as_far_apart_as_their_libraries() {
             "{name}: {mean}, theirs {their_mean}"
         );
     }
-    let [most, mean, _] = apart(&jax, &pil);
+    let [most, mean, _] = difference(&jax, &pil);
     assert!(
         most <= 0.93 && (mean - 0.26).abs() < 0.01,
         "{most}, mean {mean}"
@@ -168,7 +168,7 @@ fn profiles_are_as_far_apart_as_their_libraries() {
 }
 
 /// Bilinear sampling without antialias as torch defines it, unrounded, pixel by pixel.
-fn without_antialias(picture: &RgbImage, (width, height): (u32, u32)) -> Vec<f64> {
+fn without_antialias(image: &RgbImage, (width, height): (u32, u32)) -> Vec<f64> {
     let tap = |from: u32, to: u32, at: u32| {
         let centre = ((f64::from(at) + 0.5) * f64::from(from) / f64::from(to) - 0.5).max(0.0);
         let first = centre as u32;
@@ -176,11 +176,11 @@ fn without_antialias(picture: &RgbImage, (width, height): (u32, u32)) -> Vec<f64
     };
     let mut levels = Vec::new();
     for y in 0..height {
-        let (top, bottom, down) = tap(picture.height(), height, y);
+        let (top, bottom, down) = tap(image.height(), height, y);
         for x in 0..width {
-            let (left, right, across) = tap(picture.width(), width, x);
+            let (left, right, across) = tap(image.width(), width, x);
             for c in 0..3 {
-                let at = |x, y| f64::from(picture[(x, y)][c]);
+                let at = |x, y| f64::from(image[(x, y)][c]);
                 let row = |y| at(left, y) * (1.0 - across) + at(right, y) * across;
                 levels.push(row(top) * (1.0 - down) + row(bottom) * down);
             }
@@ -193,7 +193,7 @@ fn without_antialias(picture: &RgbImage, (width, height): (u32, u32)) -> Vec<f64
 fn without_antialias_torchvision_and_opencv_are_at_most_a_level_apart() {
     let source = synthetic(1440, 1080);
     let rounded = without_antialias(&source, (640, 1080));
-    // From −1 to 1, in which a level is 0.0078.
+    // From −1 to 1, where a level is 0.0078.
     let theirs: Vec<f32> = rounded
         .iter()
         .map(|level| (level.round_ties_even() / 127.5 - 1.0) as f32)
@@ -204,7 +204,7 @@ fn without_antialias_torchvision_and_opencv_are_at_most_a_level_apart() {
         std: [0.5; 3],
         ..to((640, 1080), Profile::Opencv, Mode::Stretch)
     };
-    let [most, mean, different] = apart(&row(&opencv, &source), &theirs);
+    let [most, mean, different] = difference(&row(&opencv, &source), &theirs);
     assert!((0.0078..0.0079).contains(&most), "{most}");
     assert!(mean < 0.0008, "{mean}");
     let reference = &reference()["profiles"]["without_antialias"];
@@ -215,7 +215,7 @@ fn without_antialias_torchvision_and_opencv_are_at_most_a_level_apart() {
     );
 }
 
-/// Asserts that the `jax` profile is its definition to a thousandth of a level.
+/// Asserts that the `jax` profile is within a thousandth of a level of its definition.
 fn assert_exact(from: (u32, u32), size: (u32, u32)) {
     let source = noise(from.0, from.1);
     let unscaled = Preprocess {
@@ -234,7 +234,7 @@ fn assert_exact(from: (u32, u32), size: (u32, u32)) {
 }
 
 #[test]
-fn many_samples_a_pixel_are_summed_exactly() {
+fn windows_of_thousands_of_samples_are_summed_exactly() {
     assert_exact((2000, 3000), (3, 2));
     assert_exact((9000, 2), (1, 1));
     assert_exact((2, 9000), (1, 1));
@@ -244,7 +244,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn the_jax_profile_is_the_definition_at_any_size(
+    fn the_jax_profile_equals_its_definition_at_any_size(
         from in (1u32..300, 1u32..300),
         size in (1u32..100, 1u32..100),
     ) {

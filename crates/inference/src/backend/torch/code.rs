@@ -15,65 +15,31 @@ use super::{
 use crate::{
     backend::BackendError,
     graphs::{
-        enhance::Steps,
-        process::Rounding,
-        session::{GraphModel, GraphSession, Input, Output, Samples, Values},
+        ImageGraph,
+        session::{GraphSession, Input, Output, Samples, Values},
     },
 };
-
-/// One of the operations, each with the inputs and the output of a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
-    /// [`crate::graphs::quality::graph`]: pictures `[N, 3, H, W]` to measures `[N, 4]`.
-    Quality,
-    /// [`crate::graphs::enhance::graph`]: a picture `[H, W, 3]` to an enlarged one.
-    Enhance(Steps),
-    /// [`crate::graphs::process::bilinear_point`]: a picture `[H, W, 3]` to `[1, 3, h, w]`.
-    BilinearPoint,
-    /// [`crate::graphs::process::bilinear`]: a picture `[H, W, 3]` to `[1, 3, h, w]`.
-    Bilinear(Rounding),
-    /// [`crate::graphs::process::blur`]: a picture `[H, W, 3]` to a region's tiles `[m, t, n, t, 3]`.
-    Blur,
-}
-
-impl Code {
-    /// What computes the same as a graph, which its name tells.
-    pub(super) fn of(graph: &GraphModel) -> Option<Self> {
-        Some(match graph.name {
-            "quality" => Self::Quality,
-            "bilinear_point" => Self::BilinearPoint,
-            "gaussian_blur" => Self::Blur,
-            "bilinear_jax" => Self::Bilinear(Rounding::None),
-            "bilinear_torchvision" => Self::Bilinear(Rounding::Once),
-            "bilinear_pil" => Self::Bilinear(Rounding::EachPass),
-            name => Steps::ALL
-                .into_iter()
-                .find(|steps| steps.graph_name() == name)
-                .map(Self::Enhance)?,
-        })
-    }
-}
 
 /// An operation on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TensorCode {
-    code: Code,
+    code: ImageGraph,
     device: Device,
 }
 
 impl TensorCode {
-    pub(super) fn new(code: Code, device: Device) -> Self {
+    pub(super) fn new(code: ImageGraph, device: Device) -> Self {
         Self { code, device }
     }
 
     fn output(&self, inputs: &[Input<'_>]) -> Result<Output, TchError> {
         let given = Given::new(inputs, self.device)?;
         let output = match self.code {
-            Code::Quality => quality::measure(given.get("pictures")?),
-            Code::Enhance(steps) => enhance::enhance(&given, steps),
-            Code::BilinearPoint => process::bilinear_point(&given),
-            Code::Blur => process::blur(&given),
-            Code::Bilinear(rounding) => process::bilinear(&given, rounding),
+            ImageGraph::Quality => quality::measure(given.get("pictures")?),
+            ImageGraph::Enhance(steps) => enhance::enhance(&given, steps),
+            ImageGraph::BilinearTwoTap => process::bilinear_two_tap(&given),
+            ImageGraph::Blur => process::blur(&given),
+            ImageGraph::Bilinear(rounding) => process::bilinear(&given, rounding),
         }?;
         let output = output.f_to_device(Device::Cpu)?.f_contiguous()?;
         let count = output.numel();

@@ -1,6 +1,14 @@
 //! The low-resolution recipe of [`facescan_imaging::enhance`], byte for byte: bicubic enlargement, contrast, sharpness,
 //! unsharp mask.
 
+use facescan_imaging::{
+    enhance::{
+        BLUR_BITS, BLUR_CENTRE, BLUR_PASSES, BLUR_SIDE, CONTRAST, SHARPNESS, SMOOTH_CENTRE,
+        SMOOTH_SUM, UNSHARP_PERCENT, UNSHARP_THRESHOLD,
+    },
+    luma,
+    resize::axis::{BICUBIC_BITS, BICUBIC_TAPS},
+};
 use tch::{Kind, TchError, Tensor as Torch};
 
 use super::{
@@ -8,20 +16,16 @@ use super::{
     process::{beside, length},
 };
 use crate::graphs::enhance::Steps;
-use facescan_imaging::resize::axis::BICUBIC_BITS;
 
 /// Axes of the planes `[3, H, W]` that everything is computed on.
 const CHANNEL: i64 = 0;
 const ROW: i64 = 1;
 const COLUMN: i64 = 2;
 
-/// Taps of the bicubic filter where it does not shrink.
-const TAPS: i64 = 4;
+/// Taps of the bicubic filter, which only enlarges here.
+const TAPS: i64 = BICUBIC_TAPS as i64;
 /// The graphs' weights come in two halves of so many bits.
 const HALF: i64 = 1 << (BICUBIC_BITS / 2);
-
-const CONTRAST: f64 = 1.15;
-const SHARPNESS: f64 = 1.1;
 
 /// The enhanced picture `[h, w, 3]` u8.
 pub(super) fn enhance(given: &Given, steps: Steps) -> Result<Torch, TchError> {
@@ -63,9 +67,9 @@ fn enlarge(given: &Given, planes: &Torch, axis: i64, name: &str) -> Result<Torch
 }
 
 /// `from + factor · (to − from)`, truncated and cut to 0..=255, in the CPU's order of operations.
-fn blend(from: &Torch, to: &Torch, factor: f64) -> Result<Torch, TchError> {
+fn blend(from: &Torch, to: &Torch, factor: f32) -> Result<Torch, TchError> {
     let (from, to) = (from.f_to_kind(Kind::Float)?, to.f_to_kind(Kind::Float)?);
-    let moved = to.f_sub(&from)?.f_mul_scalar(factor)?;
+    let moved = to.f_sub(&from)?.f_mul_scalar(f64::from(factor))?;
     from.f_add(&moved)?
         .f_trunc()?
         .f_clamp(0.0, 255.0)?
@@ -74,17 +78,17 @@ fn blend(from: &Torch, to: &Torch, factor: f64) -> Result<Torch, TchError> {
 
 /// Moves every sample away from the rounded mean luma.
 fn contrast(planes: &Torch) -> Result<Torch, TchError> {
-    let shares = Torch::f_from_slice(&[19_595i32, 38_470, 7_471])?
+    let shares = Torch::f_from_slice(&luma::BT601_PILLOW.map(u32::cast_signed))?
         .f_view([3, 1, 1])?
         .f_to_device(planes.device())?;
-    let luma = planes
+    let grey = planes
         .f_mul(&shares)?
         .f_sum_dim_intlist(CHANNEL, false, Kind::Int)?
-        .f_add_scalar(0x8000)?
-        .f_bitwise_right_shift_tensor_scalar(16)?;
+        .f_add_scalar(1 << (luma::PILLOW_BITS - 1))?
+        .f_bitwise_right_shift_tensor_scalar(i64::from(luma::PILLOW_BITS))?;
     // ⌊mean + ½⌋ without a fraction that could be rounded.
-    let count = luma.numel() as i64;
-    let middle = luma
+    let count = grey.numel() as i64;
+    let middle = grey
         .f_sum(Kind::Int64)?
         .f_mul_scalar(2)?
         .f_add_scalar(count)?
@@ -96,9 +100,9 @@ fn contrast(planes: &Torch) -> Result<Torch, TchError> {
 fn sharpness(planes: &Torch, inside: &Torch) -> Result<Torch, TchError> {
     let box_sum = three(&three(planes, ROW)?, COLUMN)?;
     let smooth = box_sum
-        .f_add(&planes.f_mul_scalar(4)?)?
-        .f_add_scalar(6)?
-        .f_div_scalar_mode(13, "floor")?;
+        .f_add(&planes.f_mul_scalar(i64::from(SMOOTH_CENTRE - 1))?)?
+        .f_add_scalar(i64::from(SMOOTH_SUM / 2))?
+        .f_div_scalar_mode(i64::from(SMOOTH_SUM), "floor")?;
     let smooth = smooth.f_sub(planes)?.f_mul(inside)?.f_add(planes)?;
     blend(&smooth, planes, SHARPNESS)
 }
@@ -119,23 +123,25 @@ fn repeated(planes: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
 fn unsharp_mask(planes: &Torch) -> Result<Torch, TchError> {
     // A pass's sums have 32 bits and no sign.
     let mut blurred = planes.f_to_kind(Kind::Int64)?;
-    for axis in [COLUMN, COLUMN, COLUMN, ROW, ROW, ROW] {
-        blurred = blur_pass(&blurred, axis)?;
+    for axis in [COLUMN, ROW] {
+        for _ in 0..BLUR_PASSES {
+            blurred = blur_pass(&blurred, axis)?;
+        }
     }
     let apart = planes.f_sub(&blurred.f_to_kind(Kind::Int)?)?;
-    let counts = apart.f_abs()?.f_gt(3)?;
-    let added = apart.f_mul_scalar(120)?.f_div_scalar_mode(100, "trunc")?;
+    let counts = apart.f_abs()?.f_gt(i64::from(UNSHARP_THRESHOLD))?;
+    let added = apart
+        .f_mul_scalar(i64::from(UNSHARP_PERCENT))?
+        .f_div_scalar_mode(100, "trunc")?;
     planes.f_add(&added.f_mul(&counts)?)?.f_clamp(0, 255)
 }
 
 /// One pass of Pillow's extended box, whose weights have 24 bits.
 fn blur_pass(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
-    const CENTRE: i64 = 11_184_811;
-    const SIDE: i64 = ((1 << 24) - CENTRE) / 2;
     let [before, here, after] = repeated(planes, axis)?;
-    let sides = before.f_add(&after)?.f_mul_scalar(SIDE)?;
-    here.f_mul_scalar(CENTRE)?
+    let sides = before.f_add(&after)?.f_mul_scalar(i64::from(BLUR_SIDE))?;
+    here.f_mul_scalar(i64::from(BLUR_CENTRE))?
         .f_add(&sides)?
-        .f_add_scalar(1 << 23)?
-        .f_bitwise_right_shift_tensor_scalar(24)
+        .f_add_scalar(1 << (BLUR_BITS - 1))?
+        .f_bitwise_right_shift_tensor_scalar(i64::from(BLUR_BITS))
 }

@@ -6,7 +6,7 @@ use super::code::Given;
 use crate::graphs::process::Rounding;
 
 /// A row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in its own whole numbers, padded and normalised.
-pub(super) fn bilinear_point(given: &Given) -> Result<Torch, TchError> {
+pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (height, width) = (length(rows, 1)?, length(columns, 1)?);
     // The four samples of each output, [2 rows, 2 columns, 3, h, w].

@@ -1,5 +1,6 @@
 //! Blur, brightness, contrast and sharpness, as [`facescan_imaging::quality::measure`] has them.
 
+use facescan_imaging::{luma::BT601, quality::FLAT_VARIANCE};
 use tch::{Device, TchError, Tensor as Torch};
 
 use super::{
@@ -11,9 +12,6 @@ use crate::{
     backend::{BackendError, Batch, Session},
     tensor::{Port, Signature, Tensor},
 };
-
-/// Variances up to this are none: what rounding leaves of a flat picture.
-const FLAT: f64 = 1e-6;
 
 /// Axes of `[N, 3, H, W]`.
 const CHANNEL: i64 = 1;
@@ -60,7 +58,7 @@ impl Session for Measures {
 
 /// The four measures `[N, 4]` of RGB pictures `[N, 3, H, W]` with samples of 0..=255.
 pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
-    let shares = Torch::f_from_slice(&[0.299f32, 0.587, 0.114])?
+    let shares = Torch::f_from_slice(&BT601)?
         .f_view([1, 3, 1, 1])?
         .f_to_device(pictures.device())?;
     let grey = pictures
@@ -108,5 +106,5 @@ fn mean(a: &Torch) -> Result<Torch, TchError> {
 }
 
 fn mean_square(a: &Torch) -> Result<Torch, TchError> {
-    mean(&a.f_mul(a)?)?.f_sub_scalar(FLAT)?.f_relu()
+    mean(&a.f_mul(a)?)?.f_sub_scalar(FLAT_VARIANCE)?.f_relu()
 }

@@ -123,7 +123,7 @@ fn each_graph_has_tensor_code_and_quality_runs_in_rows() {
     let steps = |contrast, sharpen| enhance::graph(Steps { contrast, sharpen });
     for graph in [
         quality::graph(),
-        process::bilinear_point(),
+        process::bilinear_two_tap(),
         process::bilinear(Rounding::None),
         process::bilinear(Rounding::Once),
         process::bilinear(Rounding::EachPass),

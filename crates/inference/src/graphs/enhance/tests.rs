@@ -5,7 +5,7 @@ use crate::graphs::check::{Graph, RUNTIMES, extremes, open, photographs, picture
 use facescan_imaging::{
     enhance::{Apply, EnhanceOptions, Upscale, automatic_factor, enhance},
     resize::{Filter, resize},
-    synthetic::{assert_within, noise, picture as reference, synthetic},
+    synthetic::{assert_within, fixture_image as reference, noise, synthetic},
 };
 
 const ALL: Steps = Steps {
@@ -27,7 +27,7 @@ fn by_cpu(source: &RgbImage, factor: u32, steps: Steps) -> RgbImage {
         sharpen: apply(steps.sharpen),
         ..EnhanceOptions::default()
     };
-    enhance(source, &options).picture
+    enhance(source, &options).image
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{
     COLUMNS, PAD, PICTURE, ROWS, finish, normalisation_inputs, pad_input, picture_input, round,
 };
 use crate::graphs::{
+    ImageGraph,
     builder::{Builder, Dim, Kind},
     session::{GraphModel, Input},
 };
@@ -22,15 +23,17 @@ pub enum Rounding {
     EachPass,
 }
 
+impl Rounding {
+    /// Every way to round.
+    pub const ALL: [Self; 3] = [Self::None, Self::Once, Self::EachPass];
+}
+
 /// The antialiased resize. In: `picture` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`] adds. Out: `row`
 /// `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value where the plan pads, normalised.
 pub fn bilinear(rounding: Rounding) -> GraphModel {
-    let name = match rounding {
-        Rounding::None => "bilinear_jax",
-        Rounding::Once => "bilinear_torchvision",
-        Rounding::EachPass => "bilinear_pil",
-    };
-    Builder::write(name, |b| describe(b, rounding))
+    Builder::write(ImageGraph::Bilinear(rounding).name(), |b| {
+        describe(b, rounding)
+    })
 }
 
 fn describe(b: &mut Builder, rounding: Rounding) {
@@ -76,7 +79,7 @@ impl BilinearPlan {
     /// # Panics
     /// When a size is 0.
     pub fn new(size: (u32, u32), placed: &Placement) -> Self {
-        let [across, down] = placed.shown();
+        let [across, down] = placed.covered();
         let by_position = axis::bilinear(size.0, placed.scaled.0, across);
         Self {
             size,

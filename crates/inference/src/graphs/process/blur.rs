@@ -4,6 +4,7 @@ use image::RgbImage;
 
 use super::{COLUMNS, PICTURE, ROWS, picture_input, round};
 use crate::graphs::{
+    ImageGraph,
     builder::{Builder, Dim, Kind},
     session::{GraphModel, Input},
 };
@@ -26,7 +27,7 @@ const TILE: u32 = 64;
 /// needs no more than a kernel does when the band is a third of the matrix, and a convolution whose weights are an input
 /// is not there for every provider.
 pub fn blur() -> GraphModel {
-    Builder::write("gaussian_blur", describe)
+    Builder::write(ImageGraph::Blur.name(), describe)
 }
 
 fn describe(b: &mut Builder) {

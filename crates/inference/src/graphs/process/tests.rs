@@ -8,7 +8,7 @@ use crate::{
 use facescan_imaging::{
     preprocess::Placement,
     resize::{Filter, resize},
-    synthetic::{antialiased, assert_within, noise, picture, synthetic},
+    synthetic::{antialiased, assert_within, fixture_image, noise, synthetic},
     tensor::{letterbox_into, preprocess_into},
 };
 
@@ -31,7 +31,7 @@ fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), 
         let normalisation = imagenet(order);
         let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
         letterbox_into(source, side, &normalisation, &mut expected);
-        let plan = PointPlan::letterbox(source.dimensions(), side);
+        let plan = TwoTapPlan::letterbox(source.dimensions(), side);
         let (shape, row) = floats(session, &plan.inputs(source, [0; 3], &normalisation));
         assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{what}");
         assert!(row == expected, "{what} to {side:?}");
@@ -40,7 +40,7 @@ fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), 
 
 #[test]
 fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
-    let mut session = open(&bilinear_point());
+    let mut session = open(&bilinear_two_tap());
     for (name, source) in extremes() {
         for side in [(1, 1), (33, 20), (64, 64)] {
             assert_letterboxed(&mut session, &source, side, &name);
@@ -96,7 +96,7 @@ fn rounded_profiles_equal_pillow() {
     let source = synthetic(97, 61);
     for to in [(40, 25), (150, 100)] {
         let name = format!("bilinear_{}.png", to.0);
-        let pillow = picture(&name);
+        let pillow = fixture_image(&name);
         let [each, once] = [Rounding::EachPass, Rounding::Once].map(|rounding| {
             let ours = as_picture(&stretched(rounding, &source, to), to);
             assert_within(&ours, &pillow, 1, &name);
@@ -192,8 +192,8 @@ fn padding_is_the_pad_value_and_the_picture_is_not_touched_by_it() {
 #[test]
 fn inputs_that_do_not_fit_are_an_error() {
     let source = noise(8, 6);
-    let plan = PointPlan::letterbox((8, 6), (4, 4));
-    let mut session = open(&bilinear_point());
+    let plan = TwoTapPlan::letterbox((8, 6), (4, 4));
+    let mut session = open(&bilinear_two_tap());
     let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
     inputs.pop();
     assert!(matches!(

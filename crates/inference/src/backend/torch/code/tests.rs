@@ -3,8 +3,8 @@ use image::RgbImage;
 use super::*;
 use crate::graphs::{
     check::{Graph, extremes, floats, photographs, picture},
-    enhance::Plan,
-    process::{BilinearPlan, PointPlan},
+    enhance::{Plan, Steps},
+    process::{BilinearPlan, Rounding, TwoTapPlan},
     quality::inputs,
 };
 use facescan_imaging::{
@@ -28,7 +28,7 @@ const IMAGENET: Normalisation = Normalisation {
     scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
 };
 
-fn code(code: Code) -> Graph {
+fn code(code: ImageGraph) -> Graph {
     Box::new(TensorCode::new(code, Device::Cpu))
 }
 
@@ -66,7 +66,7 @@ fn quality_equals_the_cpu() {
         let picture = canonical(&picture);
         let data = samples(&picture);
         let size = [1, picture.height() as usize, picture.width() as usize];
-        let (shape, ours) = floats(&mut code(Code::Quality), &inputs(&data, size));
+        let (shape, ours) = floats(&mut code(ImageGraph::Quality), &inputs(&data, size));
         assert_eq!(shape, [1, 4]);
         let q = measure(&picture);
         let theirs = [q.blur_score, q.brightness, q.contrast, q.sharpness];
@@ -90,11 +90,17 @@ fn crops_of_a_batch_are_measured_alone() {
         RgbImage::from_pixel(112, 112, image::Rgb([7, 8, 9])),
     ];
     let data: Vec<f32> = crops.iter().flat_map(samples).collect();
-    let (shape, both) = floats(&mut code(Code::Quality), &inputs(&data, [2, 112, 112]));
+    let (shape, both) = floats(
+        &mut code(ImageGraph::Quality),
+        &inputs(&data, [2, 112, 112]),
+    );
     assert_eq!(shape, [2, 4]);
     for (crop, ours) in crops.iter().zip(both.chunks_exact(4)) {
         let data = samples(crop);
-        let (_, alone) = floats(&mut code(Code::Quality), &inputs(&data, [1, 112, 112]));
+        let (_, alone) = floats(
+            &mut code(ImageGraph::Quality),
+            &inputs(&data, [1, 112, 112]),
+        );
         assert!(apart(ours, &alone) < 1e-3, "{ours:?} and {alone:?}");
     }
     assert_eq!(both[4], 0.0, "a flat crop has no blur score");
@@ -113,7 +119,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
         for (contrast, sharpen) in [(true, true), (true, false), (false, false)] {
             let factor = automatic_factor(width, height);
             let plan = Plan::new((width, height), (width * factor, height * factor));
-            let steps = Code::Enhance(Steps { contrast, sharpen });
+            let steps = ImageGraph::Enhance(Steps { contrast, sharpen });
             let ours = picture(&mut code(steps), &plan.inputs(&source));
             let apply = |step| if step { Apply::Always } else { Apply::Never };
             let options = EnhanceOptions {
@@ -122,7 +128,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
                 sharpen: apply(sharpen),
                 ..EnhanceOptions::default()
             };
-            assert_within(&ours, &enhance(&source, &options).picture, 0, &name);
+            assert_within(&ours, &enhance(&source, &options).image, 0, &name);
         }
     }
 }
@@ -134,9 +140,9 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
         for side in [(640, 640), (33, 20), (1, 1)] {
             let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
             letterbox_into(&source, side, &IMAGENET, &mut expected);
-            let plan = PointPlan::letterbox(source.dimensions(), side);
+            let plan = TwoTapPlan::letterbox(source.dimensions(), side);
             let inputs = plan.inputs(&source, [0; 3], &IMAGENET);
-            let (shape, row) = floats(&mut code(Code::BilinearPoint), &inputs);
+            let (shape, row) = floats(&mut code(ImageGraph::BilinearTwoTap), &inputs);
             assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{name}");
             assert!(row == expected, "{name} to {side:?}");
         }
@@ -151,7 +157,7 @@ fn preprocessing_equals_the_cpu_to_a_level() {
             preprocess_into(&source, to, &LEVELS, &mut expected);
             let plan = BilinearPlan::new(source.dimensions(), &Placement::stretch(to));
             let inputs = plan.inputs(&source, [0; 3], &LEVELS);
-            let once = Code::Bilinear(Rounding::Once);
+            let once = ImageGraph::Bilinear(Rounding::Once);
             let (_, row) = floats(&mut code(once), &inputs);
             assert!(apart(&row, &expected) <= 1.0, "{name}");
         }
@@ -162,7 +168,7 @@ fn preprocessing_equals_the_cpu_to_a_level() {
 fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
     let source = noise(120, 90);
     let plan = BilinearPlan::new((120, 90), &Placement::stretch((37, 41)));
-    let exactly = Code::Bilinear(Rounding::None);
+    let exactly = ImageGraph::Bilinear(Rounding::None);
     let (_, row) = floats(&mut code(exactly), &plan.inputs(&source, [0; 3], &LEVELS));
     let expected: Vec<f32> = antialiased(&source, (37, 41))
         .into_iter()
@@ -178,7 +184,7 @@ fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
     let source = noise(32, 24);
     let mut expected = vec![f32::NAN; 3 * 32 * 24];
     preprocess_into(&source, (32, 24), &IMAGENET, &mut expected);
-    let mut once = code(Code::Bilinear(Rounding::Once));
+    let mut once = code(ImageGraph::Bilinear(Rounding::Once));
     let plan = BilinearPlan::new((32, 24), &Placement::stretch((32, 24)));
     let (_, row) = floats(&mut once, &plan.inputs(&source, [0; 3], &IMAGENET));
     for (ours, expected) in row.iter().zip(&expected) {
@@ -202,8 +208,8 @@ fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
 #[test]
 fn an_input_that_is_missing_or_does_not_fit_is_an_error() {
     let source = noise(8, 6);
-    let plan = PointPlan::letterbox((8, 6), (4, 4));
-    let mut letterbox = code(Code::BilinearPoint);
+    let plan = TwoTapPlan::letterbox((8, 6), (4, 4));
+    let mut letterbox = code(ImageGraph::BilinearTwoTap);
     let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
     inputs.pop();
     let error = letterbox.run(&inputs).unwrap_err();
@@ -212,6 +218,6 @@ fn an_input_that_is_missing_or_does_not_fit_is_an_error() {
         "{error}"
     );
     let rows = [Input::f32("pictures", &[1, 3, 5, 5], vec![0.0; 7])];
-    let error = code(Code::Quality).run(&rows).unwrap_err();
+    let error = code(ImageGraph::Quality).run(&rows).unwrap_err();
     assert!(matches!(error, BackendError::Run { .. }), "{error}");
 }

@@ -7,6 +7,7 @@ use super::{
     pad_input, picture_input,
 };
 use crate::graphs::{
+    ImageGraph,
     builder::{Builder, Dim, Kind},
     session::{GraphModel, Input},
 };
@@ -16,12 +17,12 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalisation},
 };
 
-/// The detectors' input, and the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what [`PointPlan::inputs`] adds.
+/// The detectors' input, and the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what [`TwoTapPlan::inputs`] adds.
 /// Out: `row` `[1, 3, h, w]` f32, bit for bit what the CPU writes, as
 /// [`letterbox_into`](facescan_imaging::tensor::letterbox_into) does: OpenCV's `INTER_LINEAR` in its fixed point, the pad
 /// value where the plan pads, normalised.
-pub fn bilinear_point() -> GraphModel {
-    Builder::write("bilinear_point", describe)
+pub fn bilinear_two_tap() -> GraphModel {
+    Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
 }
 
 fn describe(b: &mut Builder) {
@@ -79,7 +80,7 @@ fn describe(b: &mut Builder) {
 
 /// Where the samples of a resized picture come from, for one size of pictures and one way to place them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PointPlan {
+pub struct TwoTapPlan {
     size: (u32, u32),
     columns: Taps,
     column_weights: Vec<f32>,
@@ -87,15 +88,15 @@ pub struct PointPlan {
     row_weights: Vec<f32>,
 }
 
-impl PointPlan {
+impl TwoTapPlan {
     /// Scales pictures of `size`, width and height, as `placed` says.
     ///
     /// # Panics
     /// When a size is 0.
     pub fn new(size: (u32, u32), placed: &Placement) -> Self {
-        let [across, down] = placed.shown();
-        let columns = axis::bilinear_point(size.0, placed.scaled.0, across);
-        let rows = axis::bilinear_point(size.1, placed.scaled.1, down);
+        let [across, down] = placed.covered();
+        let columns = axis::bilinear_two_tap(size.0, placed.scaled.0, across);
+        let rows = axis::bilinear_two_tap(size.1, placed.scaled.1, down);
         let floats = |taps: &Taps| taps.weights.iter().map(|&w| w as f32).collect();
         Self {
             size,
@@ -120,7 +121,7 @@ impl PointPlan {
         Self::new(size, &placed)
     }
 
-    /// The inputs of [`bilinear_point`]. `pad` is the RGB value of padding.
+    /// The inputs of [`bilinear_two_tap`]. `pad` is the RGB value of padding.
     ///
     /// # Panics
     /// When the picture has another size than the plan.

@@ -1,0 +1,146 @@
+//! Horizontal pass in f32: the taps of four pixels, times their weights, one tap after the other.
+//!
+//! # Method
+//! A register has the three channels of four pixels, and an unused channel. For each tap it is multiplied by the four pixels'
+//! weights and added. All windows are as wide as the widest one; the added taps have weight 0.
+//!
+//! # Error
+//! Sums of `n` products in f32: at most `(n + 2) · 255 · 2⁻²⁴` levels, which is 0.001 levels for 64 taps.
+//!
+//! # CPU
+//! The portable form needs no feature: it is plain Rust, compiled for several instruction sets. The AVX-512 form (AVX-512 F)
+//! gathers a tap of four pixels with one shuffle, where their first three taps lie within 32 samples; other axes use the
+//! portable form. Both forms give the same bits.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+
+use multiversion::{multiversion, target::match_target};
+
+use super::{Aligned, CHANNELS, Quad, coefficients::Coefficients};
+use crate::resize::view::Axis;
+
+/// Samples that two registers hold.
+const WINDOW: usize = 32;
+
+/// Taps whose samples are taken from one load of [`WINDOW`] samples.
+const WINDOW_TAPS: usize = 3;
+
+/// The taps of the pixels of a row.
+pub(super) struct FloatTaps {
+    /// The first sample of each pixel's window. The last quad repeats the last pixel's.
+    first: Vec<[u32; 4]>,
+    /// For each quad the weights of its taps, each pixel's repeated for its channels.
+    weights: Vec<Aligned<[f32; 16]>>,
+    /// Taps per pixel.
+    taps: usize,
+    /// The offsets of each quad's first samples from its first pixel's; `None` when the first [`WINDOW_TAPS`] taps of a quad
+    /// do not fit [`WINDOW`] samples.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only the AVX-512 form reads it")
+    )]
+    shuffles: Option<Vec<Aligned<[u32; 16]>>>,
+}
+
+impl FloatTaps {
+    pub(super) fn new(axis: &Axis) -> Self {
+        let pixels = axis.range.len();
+        let windows = Coefficients::<f32>::new(axis);
+        let taps = windows.max_taps().max(1);
+        let quads = pixels.div_ceil(4);
+        let mut first = Vec::with_capacity(4 * quads);
+        let mut weights = vec![Aligned([0.0; 16]); quads * taps];
+        for (pixel, (start, window)) in windows.iter().enumerate() {
+            first.push((start * CHANNELS) as u32);
+            let quad = &mut weights[pixel / 4 * taps..];
+            for (weights, &weight) in quad.iter_mut().zip(window) {
+                weights.0.as_chunks_mut::<4>().0[pixel % 4] = [weight; 4];
+            }
+        }
+        first.resize(4 * quads, first.last().copied().unwrap_or_default());
+        let first = first.as_chunks::<4>().0.to_vec();
+        let shuffles = first
+            .iter()
+            .map(|quad| {
+                let offsets = std::array::from_fn(|i| quad[i / 4] - quad[0] + i as u32 % 4);
+                let last = CHANNELS * (WINDOW_TAPS - 1) + offsets[15] as usize;
+                (last < WINDOW).then_some(Aligned(offsets))
+            })
+            .collect();
+        Self {
+            first,
+            weights,
+            taps,
+            shuffles,
+        }
+    }
+
+    /// How many samples after the end of a row may be read.
+    pub(super) fn overread(&self) -> usize {
+        CHANNELS * self.taps + WINDOW
+    }
+
+    /// The shuffles of the AVX-512 form; `None` where the axis does not fit it.
+    #[cfg(test)]
+    pub(super) fn shuffles(&self) -> Option<&[Aligned<[u32; 16]>]> {
+        self.shuffles.as_deref()
+    }
+
+    /// How many quads a row has.
+    pub(super) fn quads(&self) -> usize {
+        self.first.len()
+    }
+}
+
+/// Weighs the samples of a row.
+#[multiversion(targets = "simd")]
+pub(super) fn weigh(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
+    match_target! {
+        "x86_64+avx512f" => match &taps.shuffles {
+            Some(shuffles) => avx512::weigh(row, taps, shuffles, out),
+            None => portable(row, taps, out),
+        },
+        _ => portable(row, taps, out),
+    }
+}
+
+/// [`weigh`] for any CPU and any scale. The usual numbers of taps are known to the compiler, which halves the time.
+#[inline(always)]
+pub(super) fn portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
+    match taps.taps {
+        1 => weigh_taps::<1>(row, taps, out),
+        2 => weigh_taps::<2>(row, taps, out),
+        3 => weigh_taps::<3>(row, taps, out),
+        4 => weigh_taps::<4>(row, taps, out),
+        5 => weigh_taps::<5>(row, taps, out),
+        6 => weigh_taps::<6>(row, taps, out),
+        7 => weigh_taps::<7>(row, taps, out),
+        8 => weigh_taps::<8>(row, taps, out),
+        _ => weigh_taps::<0>(row, taps, out),
+    }
+}
+
+/// Weighs `TAPS` taps a pixel; 0 stands for any number.
+#[inline(always)]
+fn weigh_taps<const TAPS: usize>(row: &[f32], columns: &FloatTaps, out: &mut [Quad]) {
+    let taps = if TAPS == 0 { columns.taps } else { TAPS };
+    let weights = columns.weights.chunks_exact(taps);
+    for ((out, first), weights) in out.iter_mut().zip(&columns.first).zip(weights) {
+        // Four samples are one load. The fourth belongs to the next pixel and goes to the unused channel.
+        // Written out, because `array::map` is sometimes compiled as a call without this function's target features.
+        let pixel = |first: u32| &row[first as usize..][..CHANNELS * taps + 1];
+        let [a, b, c, d] = *first;
+        let pixels = [pixel(a), pixel(b), pixel(c), pixel(d)];
+        let mut sums = [0f32; 16];
+        for tap in 0..taps {
+            for (pixel, samples) in pixels.iter().enumerate() {
+                for channel in 0..4 {
+                    let at = 4 * pixel + channel;
+                    sums[at] += samples[CHANNELS * tap + channel] * weights[tap].0[at];
+                }
+            }
+        }
+        *out = sums;
+    }
+}

@@ -1,0 +1,297 @@
+//! Vertical pass by sums of prefix sums, in 16-bit fixed point: every row is read once.
+//!
+//! # Method
+//! Take the rows between the centres of two neighbouring target rows, `s` rows apart. Number them from the bottom, `t = 1` for
+//! the last one, and let `f < 1` be the distance from the lower centre to the row after the last one. Over these rows the
+//! triangle of the upper target row falls, and that of the lower one rises:
+//!
+//! ```text
+//! upper weight of row t = (t − f) / s        lower weight of row t = 1 − (t − f) / s
+//! ```
+//!
+//! Both are linear in `t`, so two sums over the rows are enough: the plain sum `S = Σ rowₜ` and the ramp `R = Σ t·rowₜ`. The
+//! ramp is the sum of the prefix sums, so both take one addition a sample and no multiplication. Then
+//!
+//! ```text
+//! upper += R / s − S · f / s                 lower = S · (1 + f / s) − R / s
+//! ```
+//!
+//! and each target row is divided by the sum of its weights. A target row is complete when the rows above and below its
+//! centre have been added.
+//!
+//! # Error
+//! At most 4/64 = 0.0625 levels. `S` and `R` are exact; for a scale of 22, `R` is at most 255 · 22 · 23 / 2 = 64,515, which fits
+//! 16 bits. They are shifted to fill 16 bits and multiplied by 16-bit factors, of which the upper halves are kept, with 6
+//! fractional bits. A target row has four such products. Each is off by at most half a unit for the rounded factor; dropping
+//! the lower halves adds less than a unit in either direction for each of the two differences. A unit is 1/64 of a level.
+//!
+//! # CPU
+//! The portable form needs no feature. The AVX-512 form (AVX-512 F and BW) has 128 samples in registers at a time. Both forms
+//! give the same bits. It is chosen with the kernels that read 16-bit rows, [`paired_taps`](super::paired_taps) and
+//! [`dot_product`](super::dot_product), which ask for more of the CPU.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512;
+
+use std::ops::RangeInclusive;
+
+use multiversion::{multiversion, target::match_target};
+
+use super::Aligned;
+use crate::{prefetch::prefetch, resize::view::Axis};
+
+/// Fractional bits of a level: 0 to 255 · 2⁶, give or take the error.
+pub(super) const LEVEL_BITS: u32 = 6;
+
+/// Source rows per target row. The ramp of 22 rows of level 255 is the largest that fits 16 bits.
+const SCALES: RangeInclusive<f64> = 1.0..=22.0;
+
+/// Samples that are summed at a time, few enough for the registers of AVX-512.
+const BLOCK: usize = 128;
+
+/// A block of samples in 16 bits.
+pub(super) type Block = Aligned<[u16; BLOCK]>;
+
+/// The rows between the centres of two neighbouring target rows, and the factors of their sums.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// The first row.
+    first: usize,
+    /// The number of rows, which may be 0 at the edges of the image.
+    count: usize,
+    /// Rows between the centres that lie below the image.
+    missing: usize,
+    factors: Factors,
+}
+
+/// What the sums of a segment are multiplied by, in 65536ths.
+#[derive(Clone, Copy)]
+struct Factors {
+    /// For the upper target row: the ramp, and the sum that is subtracted.
+    upper: [u16; 2],
+    /// For the lower target row: the sum, and the ramp that is subtracted.
+    lower: [u16; 2],
+    /// Bits by which the sum and the ramp are shifted, so that they fill 16 bits.
+    shifts: [u32; 2],
+}
+
+/// The target rows of an image, from the top.
+pub(super) struct PrefixSum<'a> {
+    source: &'a [u8],
+    stride: usize,
+    segments: std::vec::IntoIter<Segment>,
+    /// The part of the next target row that comes from the rows above its centre.
+    partial: Vec<Block>,
+}
+
+impl<'a> PrefixSum<'a> {
+    /// Target rows along `axis` of an image with `stride` samples a row. `None` where the axis grows, where sums or factors do
+    /// not fit 16 bits, and where a row is shorter than a block.
+    pub(super) fn new(source: &'a [u8], stride: usize, axis: &Axis) -> Option<Self> {
+        Self::with(weigh, source, stride, axis)
+    }
+
+    /// [`new`](Self::new) by one form of [`weigh`].
+    pub(super) fn with(
+        weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
+        source: &'a [u8],
+        stride: usize,
+        axis: &Axis,
+    ) -> Option<Self> {
+        if stride < BLOCK {
+            return None;
+        }
+        let mut sums = Self {
+            source,
+            stride,
+            segments: segments(axis)?.into_iter(),
+            partial: vec![Aligned([0; BLOCK]); stride.div_ceil(BLOCK)],
+        };
+        // The first segment completes no target row.
+        sums.next_with(weigh, &mut vec![0; stride])?;
+        Some(sums)
+    }
+
+    /// Writes the next target row, in levels of [`LEVEL_BITS`] fractional bits; `None` after the last one.
+    pub(super) fn next(&mut self, out: &mut [i16]) -> Option<()> {
+        self.next_with(weigh, out)
+    }
+
+    /// [`next`](Self::next) by one form of [`weigh`].
+    pub(super) fn next_with(
+        &mut self,
+        weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
+        out: &mut [i16],
+    ) -> Option<()> {
+        let segment = self.segments.next()?;
+        let rows_from = |row: usize| self.source.get(row * self.stride..);
+        let next = self.segments.as_slice().first();
+        let rows = SegmentRows {
+            rows: rows_from(segment.first)?,
+            upcoming: next.map_or(&[], |next| {
+                rows_from(next.first).map_or(&[], |rows| &rows[..next.count * self.stride])
+            }),
+            stride: self.stride,
+            segment,
+        };
+        weigh(&rows, &mut self.partial, out);
+        Some(())
+    }
+}
+
+/// The segments above, between and below the centres of the target rows; `None` where the axis grows or a number does not fit.
+fn segments(axis: &Axis) -> Option<Vec<Segment>> {
+    let (scale, rows) = (axis.scale(), f64::from(axis.source));
+    if !SCALES.contains(&scale) {
+        return None;
+    }
+    let intervals: Vec<Interval> = (axis.range.start..=axis.range.end)
+        .map(|row| Interval::new(f64::from(row), scale, rows))
+        .collect();
+    let most = intervals
+        .iter()
+        .map(|interval| interval.count + interval.missing)
+        .max()?;
+    let bits = |most: usize| (u32::from(u16::MAX) / (255 * most.max(1) as u32)).checked_ilog2();
+    let shifts = [bits(most)?, bits(most * (most + 1) / 2)?];
+    // The factors that turn a shifted sum, and a shifted ramp, into levels.
+    let [sum, ramp] = shifts.map(|shift| f64::from(1u32 << (LEVEL_BITS + 16 - shift)));
+    let word = |factor: f64| {
+        let factor = factor.round();
+        (factor <= f64::from(u16::MAX)).then_some(factor as u16)
+    };
+    (0..intervals.len())
+        .map(|at| {
+            let interval = &intervals[at];
+            // The sums of all weights of both target rows. The first segment has no upper one, the last one no lower one.
+            let upper = at
+                .checked_sub(1)
+                .map(|at| intervals[at].lower_weights + interval.upper_weights);
+            let lower = intervals
+                .get(at + 1)
+                .map(|below| interval.lower_weights + below.upper_weights);
+            let upper_share = 1.0 / upper.unwrap_or(f64::INFINITY);
+            let lower_share = 1.0 / lower.unwrap_or(f64::INFINITY);
+            let upper = [ramp / scale, interval.fraction * sum / scale];
+            let lower = [(1.0 + interval.fraction / scale) * sum, ramp / scale];
+            let [upper_ramp, upper_sum] = upper.map(|factor| word(factor * upper_share));
+            let [lower_sum, lower_ramp] = lower.map(|factor| word(factor * lower_share));
+            Some(Segment {
+                first: interval.first,
+                count: interval.count,
+                missing: interval.missing,
+                factors: Factors {
+                    upper: [upper_ramp?, upper_sum?],
+                    lower: [lower_sum?, lower_ramp?],
+                    shifts,
+                },
+            })
+        })
+        .collect()
+}
+
+/// The source rows between the centres of two neighbouring target rows.
+struct Interval {
+    first: usize,
+    count: usize,
+    /// Rows of the interval that lie below the image.
+    missing: usize,
+    /// The distance `f` from the lower centre to the row after the last one: 0 or more and below 1. Missing rows count.
+    fraction: f64,
+    /// The sum of the rows' weights in the upper target row.
+    upper_weights: f64,
+    /// The sum of the rows' weights in the lower target row.
+    lower_weights: f64,
+}
+
+impl Interval {
+    /// The interval above the centre of target row `row`. Positions are counted from the centre of the first source row.
+    fn new(row: f64, scale: f64, rows: f64) -> Self {
+        let centre = |row: f64| (row + 0.5) * scale - 0.5;
+        let (above, below) = (centre(row - 1.0).ceil(), centre(row).ceil());
+        let (first, end) = (above.max(0.0), below.min(rows));
+        let (count, missing) = (end - first, below - end);
+        let fraction = below - centre(row);
+        let ramp = count * missing + count * (count + 1.0) / 2.0;
+        let upper_weights = (ramp - fraction * count) / scale;
+        Self {
+            first: first as usize,
+            count: count as usize,
+            missing: missing as usize,
+            fraction,
+            upper_weights,
+            lower_weights: count - upper_weights,
+        }
+    }
+}
+
+/// A segment with its samples.
+pub(super) struct SegmentRows<'a> {
+    /// The samples from the first row on; rows after the segment may follow.
+    rows: &'a [u8],
+    /// The samples of the next segment.
+    upcoming: &'a [u8],
+    stride: usize,
+    segment: Segment,
+}
+
+impl SegmentRows<'_> {
+    /// The column at which each block starts. The last block may overlap the one before it. Each step prefetches a part of
+    /// the next segment.
+    #[inline(always)]
+    fn blocks(&self) -> impl Iterator<Item = usize> {
+        let last = self.stride - BLOCK;
+        let part = (self.upcoming.len() / self.stride).max(1) * BLOCK;
+        let mut upcoming = self.upcoming.chunks(part);
+        (0..).step_by(BLOCK).map(move |column| {
+            prefetch(upcoming.next().unwrap_or_default());
+            last.min(column)
+        })
+    }
+
+    /// The samples of a block in one of the rows.
+    #[inline(always)]
+    fn samples(&self, row: usize, column: usize) -> Option<&[u8; BLOCK]> {
+        self.rows[row * self.stride + column..].first_chunk()
+    }
+}
+
+/// Completes a target row with a segment, and begins the next one.
+#[multiversion(targets = "simd")]
+fn weigh(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
+    match_target! {
+        "x86_64+avx512f+avx512bw" => avx512::weigh(rows, partial, out),
+        _ => portable(rows, partial, out),
+    }
+}
+
+/// [`weigh`] for any CPU.
+#[inline(always)]
+pub(super) fn portable(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
+    let Factors {
+        upper,
+        lower,
+        shifts,
+    } = rows.segment.factors;
+    let high = |sum: u16, factor: u16| ((u32::from(sum) * u32::from(factor)) >> 16) as u16;
+    for (column, partial) in rows.blocks().zip(partial) {
+        let (mut sum, mut ramp) = ([0; BLOCK], [0; BLOCK]);
+        let samples = (0..rows.segment.count).filter_map(|row| rows.samples(row, column));
+        for samples in samples {
+            for ((sum, ramp), sample) in sum.iter_mut().zip(&mut ramp).zip(samples) {
+                *sum += u16::from(*sample);
+                *ramp += *sum;
+            }
+        }
+        for (sum, ramp) in sum.iter().zip(&mut ramp) {
+            *ramp += rows.segment.missing as u16 * sum;
+        }
+        let sums = sum.iter().zip(ramp).zip(&mut partial.0);
+        for (out, ((sum, ramp), partial)) in out[column..].iter_mut().zip(sums) {
+            let (sum, ramp) = (sum << shifts[0], ramp << shifts[1]);
+            let added = high(ramp, upper[0]).wrapping_sub(high(sum, upper[1]));
+            *out = partial.wrapping_add(added) as i16;
+            *partial = high(sum, lower[0]).wrapping_sub(high(ramp, lower[1]));
+        }
+    }
+}

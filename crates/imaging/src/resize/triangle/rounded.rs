@@ -1,0 +1,166 @@
+//! Rows of 8-bit levels, rounded once after both passes.
+
+use image::RgbImage;
+use multiversion::{multiversion, target::match_target};
+
+use super::{
+    BLOCK, CHANNELS, Quad,
+    coefficients::Coefficients,
+    direct_sum::{DirectSum, sum_fixed},
+    dot_product::{self, DotProduct},
+    float_taps::{self, FloatTaps},
+    paired_taps::{self, PairedTaps},
+    prefix_sum::PrefixSum,
+};
+use crate::resize::{
+    Pixel,
+    view::{Axis, View},
+};
+
+/// Every f32 from this value to its double is a whole number, so adding it to a smaller number rounds that.
+const ROUNDING: f32 = (1 << 23) as f32;
+
+/// The rows of a resized image, from the top.
+pub(crate) struct RoundedRows<'a> {
+    kernels: Kernels<'a>,
+    /// One row, in blocks.
+    pixels: Vec<[Pixel; BLOCK]>,
+}
+
+/// The kernels of both passes, and the row between them. That row is as wide as the source, and longer by what the horizontal
+/// kernel reads with weight 0.
+enum Kernels<'a> {
+    /// 16-bit fixed point.
+    FixedPoint {
+        vertical: PrefixSum<'a>,
+        horizontal: FixedPointTaps,
+        row: Vec<i16>,
+    },
+    /// 32-bit sums down the columns, f32 along the rows.
+    Float {
+        vertical: DirectSum<'a, i16>,
+        horizontal: FloatTaps,
+        row: Vec<f32>,
+        levels: Vec<Quad>,
+    },
+}
+
+/// The horizontal kernels for 16-bit rows.
+pub(super) enum FixedPointTaps {
+    /// For windows that lie close together.
+    Paired(PairedTaps),
+    /// For windows that lie far apart.
+    Dot(DotProduct),
+}
+
+impl FixedPointTaps {
+    /// The faster kernel of those that accept the axis.
+    fn new(axis: &Axis) -> Option<Self> {
+        let windows = Coefficients::new(axis);
+        let paired = PairedTaps::new(&windows).map(Self::Paired);
+        paired.or_else(|| DotProduct::new(&windows).map(Self::Dot))
+    }
+
+    fn overread(&self) -> usize {
+        match self {
+            Self::Paired(taps) => taps.overread(),
+            Self::Dot(windows) => windows.overread(),
+        }
+    }
+}
+
+/// The rows of a view of `image`, at most one level from Pillow's `BILINEAR`.
+pub(crate) fn rounded<'a>(image: &'a RgbImage, view: &View) -> RoundedRows<'a> {
+    let fixed_point = has_fixed_point_instructions()
+        .then(|| RoundedRows::fixed_point(image, view, FixedPointTaps::new))
+        .flatten();
+    fixed_point.unwrap_or_else(|| RoundedRows::float(image, view))
+}
+
+/// Whether this CPU has the instructions that make fixed point faster than floats.
+#[multiversion(targets = "simd")]
+pub(super) fn has_fixed_point_instructions() -> bool {
+    match_target! {
+        "x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni" => true,
+        _ => false,
+    }
+}
+
+impl<'a> RoundedRows<'a> {
+    /// By the fixed-point kernels; `None` where they do not accept the view.
+    pub(super) fn fixed_point(
+        image: &'a RgbImage,
+        view: &View,
+        taps: impl FnOnce(&Axis) -> Option<FixedPointTaps>,
+    ) -> Option<Self> {
+        let stride = image.width() as usize * CHANNELS;
+        let vertical = PrefixSum::new(image.as_raw(), stride, &view.rows)?;
+        let horizontal = taps(&view.columns)?;
+        let kernels = Kernels::FixedPoint {
+            vertical,
+            row: vec![0; stride + horizontal.overread()],
+            horizontal,
+        };
+        Some(Self::new(kernels, view))
+    }
+
+    /// By the float kernels, which accept every view.
+    pub(super) fn float(image: &'a RgbImage, view: &View) -> Self {
+        let stride = image.width() as usize * CHANNELS;
+        let horizontal = FloatTaps::new(&view.columns);
+        let kernels = Kernels::Float {
+            vertical: DirectSum::new(image.as_raw(), stride, &view.rows),
+            row: vec![0.0; stride + horizontal.overread()],
+            levels: vec![[0.0; 16]; horizontal.quads()],
+            horizontal,
+        };
+        Self::new(kernels, view)
+    }
+
+    fn new(kernels: Kernels<'a>, view: &View) -> Self {
+        let blocks = view.columns.range.len().div_ceil(BLOCK);
+        Self {
+            kernels,
+            pixels: vec![[Pixel::default(); BLOCK]; blocks],
+        }
+    }
+
+    /// The next row, in complete blocks of pixels; `None` after the last one.
+    pub(crate) fn next(&mut self) -> Option<&[Pixel]> {
+        match &mut self.kernels {
+            Kernels::FixedPoint {
+                vertical,
+                horizontal,
+                row,
+            } => {
+                vertical.next(row)?;
+                match horizontal {
+                    FixedPointTaps::Paired(taps) => paired_taps::weigh(row, taps, &mut self.pixels),
+                    FixedPointTaps::Dot(windows) => {
+                        dot_product::weigh(row, windows, &mut self.pixels);
+                    }
+                }
+            }
+            Kernels::Float {
+                vertical,
+                horizontal,
+                row,
+                levels,
+            } => {
+                sum_fixed(&vertical.next()?, row);
+                float_taps::weigh(row, horizontal, levels);
+                round(levels, self.pixels.as_flattened_mut());
+            }
+        }
+        Some(self.pixels.as_flattened())
+    }
+}
+
+/// Rounds to the nearest level.
+#[multiversion(targets = "simd")]
+fn round(levels: &[Quad], pixels: &mut [Pixel]) {
+    let samples = pixels.as_flattened_mut().iter_mut();
+    for (sample, level) in samples.zip(levels.as_flattened()) {
+        *sample = (level + ROUNDING).to_bits() as u8;
+    }
+}

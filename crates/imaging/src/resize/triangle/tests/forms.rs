@@ -1,0 +1,117 @@
+//! Each form of each kernel, called by name and compared with the definition.
+
+pub(super) mod horizontal;
+pub(super) mod vertical;
+
+use multiversion::{multiversion, target::match_target};
+
+use crate::resize::{
+    Pixel,
+    triangle::{
+        BLOCK, Quad,
+        dot_product::{self, DotProduct},
+        float_taps::{self, FloatTaps},
+        paired_taps::{self, PairedTaps},
+        prefix_sum::{self, Block, SegmentRows},
+    },
+};
+
+/// What came of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The form is within its bound.
+    Compared,
+    /// The kernel does not accept the axis.
+    AxisRefused,
+    /// The CPU lacks an instruction of the form.
+    MissingFeatures,
+}
+
+/// Random numbers of 16 bits; the same ones in every run.
+pub(super) fn noise() -> impl Iterator<Item = u16> {
+    let mut state = 1u32;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as u16
+    })
+}
+
+/// Stands for a form that the CPU cannot run; takes its arguments.
+fn not_run<T>(_: T) -> bool {
+    false
+}
+
+// Each function runs one form and returns `true`, or returns `false` where the CPU cannot run it.
+
+pub(super) fn prefix_portable(
+    rows: &SegmentRows<'_>,
+    partial: &mut [Block],
+    out: &mut [i16],
+) -> bool {
+    prefix_sum::portable(rows, partial, out);
+    true
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw"))]
+pub(super) fn prefix_avx512(
+    rows: &SegmentRows<'_>,
+    partial: &mut [Block],
+    out: &mut [i16],
+) -> bool {
+    match_target! {
+        "x86_64+avx512f+avx512bw" => {
+            prefix_sum::avx512::weigh(rows, partial, out);
+            true
+        },
+        _ => not_run((rows, partial, out)),
+    }
+}
+
+pub(super) fn float_portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) -> bool {
+    float_taps::portable(row, taps, out);
+    true
+}
+
+/// The form for axes that have shuffles, which the caller asserts.
+#[multiversion(targets("x86_64+avx512f"))]
+pub(super) fn float_avx512(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) -> bool {
+    match_target! {
+        "x86_64+avx512f" => {
+            float_taps::avx512::weigh(row, taps, taps.shuffles().unwrap(), out);
+            true
+        },
+        _ => not_run((row, taps, out)),
+    }
+}
+
+pub(super) fn paired_portable(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) -> bool {
+    paired_taps::portable(row, taps, out);
+    true
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni"))]
+pub(super) fn paired_avx512(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) -> bool {
+    match_target! {
+        "x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni" => {
+            paired_taps::avx512::weigh(row, taps, out);
+            true
+        },
+        _ => not_run((row, taps, out)),
+    }
+}
+
+pub(super) fn dot_portable(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) -> bool {
+    dot_product::portable(row, windows, out);
+    true
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni"))]
+pub(super) fn dot_avx512(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) -> bool {
+    match_target! {
+        "x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni" => {
+            dot_product::avx512::weigh(row, windows, out);
+            true
+        },
+        _ => not_run((row, windows, out)),
+    }
+}

@@ -1,0 +1,129 @@
+//! Complete images by every combination of kernels, forced, and the combination that is chosen.
+
+use image::RgbImage;
+
+use super::definition::{mean, window};
+use crate::{
+    resize::{
+        kernel_forms::has_features,
+        triangle::{
+            CHANNELS,
+            coefficients::Coefficients,
+            dot_product::DotProduct,
+            paired_taps::PairedTaps,
+            rounded::{FixedPointTaps, RoundedRows, has_fixed_point_instructions, rounded},
+            unrounded,
+        },
+        view::{Axis, View},
+    },
+    synthetic::noise,
+};
+
+fn paired(axis: &Axis) -> Option<FixedPointTaps> {
+    PairedTaps::new(&Coefficients::new(axis)).map(FixedPointTaps::Paired)
+}
+
+fn dot(axis: &Axis) -> Option<FixedPointTaps> {
+    DotProduct::new(&Coefficients::new(axis)).map(FixedPointTaps::Dot)
+}
+
+/// All samples of a resized image.
+fn samples(mut rows: RoundedRows<'_>, view: &View) -> Vec<f64> {
+    let width = view.columns.range.len();
+    let mut samples = Vec::new();
+    while let Some(row) = rows.next() {
+        let pixels = row[..width].iter();
+        samples.extend(pixels.flat_map(|&[r, g, b, _]| [r, g, b].map(f64::from)));
+    }
+    samples
+}
+
+/// The definition's samples, unrounded.
+fn exact(image: &RgbImage, view: &View) -> Vec<f64> {
+    let rows = view.rows.range.clone();
+    let columns: Vec<_> = view.columns.range.clone().collect();
+    let columns: Vec<_> = columns.iter().map(|&x| window(&view.columns, x)).collect();
+    let mut samples = Vec::new();
+    for y in rows {
+        let rows = window(&view.rows, y);
+        for columns in &columns {
+            samples.extend((0..CHANNELS).map(|channel| {
+                mean(columns, |x| {
+                    mean(&rows, |y| f64::from(image[(x as u32, y as u32)][channel]))
+                })
+            }));
+        }
+    }
+    samples
+}
+
+fn assert_within(ours: &[f64], exact: &[f64], bound: f64, kernels: &str) {
+    assert_eq!(ours.len(), exact.len(), "{kernels}");
+    for (ours, exact) in ours.iter().zip(exact) {
+        assert!(
+            (ours - exact).abs() <= bound,
+            "{kernels}: {ours}, exactly {exact}"
+        );
+    }
+}
+
+#[test]
+fn every_combination_of_kernels_is_within_a_level_of_the_definition() {
+    for (source, target) in [
+        ((128, 96), (56, 42)),
+        ((300, 200), (40, 30)),
+        ((60, 50), (60, 50)),
+    ] {
+        let (image, view) = (noise(source.0, source.1), View::full(source, target));
+        let exact = exact(&image, &view);
+        let float = samples(RoundedRows::float(&image, &view), &view);
+        // The weights of each pass are off by far less than a tenth of a level here.
+        assert_within(&float, &exact, 0.6, "float");
+        let dot = RoundedRows::fixed_point(&image, &view, dot).expect("up to 40 taps");
+        let dot = samples(dot, &view);
+        assert_within(&dot, &exact, 0.7, "prefix sum, dot product");
+        if let Some(paired) = RoundedRows::fixed_point(&image, &view, paired) {
+            let paired = samples(paired, &view);
+            assert_within(&paired, &exact, 0.7, "prefix sum, paired taps");
+            assert_eq!(paired, dot, "both horizontal kernels are exact sums");
+        } else {
+            assert!(source.0 > 5 * target.0, "windows that lie far apart");
+        }
+        let chosen = samples(rounded(&image, &view), &view);
+        let expected = if has_fixed_point_instructions() {
+            dot
+        } else {
+            float
+        };
+        assert_eq!(chosen, expected);
+        let mut rows = unrounded(&image, &view);
+        let mut levels = Vec::new();
+        while let Some(row) = rows.next() {
+            let pixels = row
+                .as_flattened()
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .take(view.columns.range.len());
+            levels.extend(pixels.flat_map(|&[r, g, b, _]| [r, g, b].map(f64::from)));
+        }
+        assert_within(&levels, &exact, 1e-3, "unrounded");
+    }
+}
+
+#[test]
+fn fixed_point_is_chosen_where_the_cpu_has_its_instructions() {
+    let detected = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
+    assert_eq!(has_fixed_point_instructions(), detected);
+}
+
+#[test]
+fn images_that_grow_or_are_narrow_take_the_float_kernels() {
+    for (source, target) in [((100, 50), (150, 100)), ((30, 90), (20, 40))] {
+        let (image, view) = (noise(source.0, source.1), View::full(source, target));
+        assert!(RoundedRows::fixed_point(&image, &view, dot).is_none());
+        let chosen = samples(rounded(&image, &view), &view);
+        assert_eq!(chosen, samples(RoundedRows::float(&image, &view), &view));
+        assert_within(&chosen, &exact(&image, &view), 0.6, "float");
+    }
+}

@@ -1,0 +1,40 @@
+//! Rows in levels that are not rounded, within a thousandth of the definition.
+
+use image::RgbImage;
+
+use super::{
+    CHANNELS, Quad,
+    direct_sum::{DirectSum, sum_float},
+    float_taps::{self, FloatTaps},
+};
+use crate::resize::view::View;
+
+/// The rows of a resized image, from the top.
+pub(crate) struct UnroundedRows<'a> {
+    vertical: DirectSum<'a, f32>,
+    horizontal: FloatTaps,
+    /// One row as wide as the source, and longer by what the horizontal kernel reads with weight 0.
+    row: Vec<f32>,
+    levels: Vec<Quad>,
+}
+
+/// The rows of a view of `image` in levels that are not rounded.
+pub(crate) fn unrounded<'a>(image: &'a RgbImage, view: &View) -> UnroundedRows<'a> {
+    let horizontal = FloatTaps::new(&view.columns);
+    let stride = image.width() as usize * CHANNELS;
+    UnroundedRows {
+        vertical: DirectSum::new(image.as_raw(), stride, &view.rows),
+        row: vec![0.0; stride + horizontal.overread()],
+        levels: vec![[0.0; 16]; horizontal.quads()],
+        horizontal,
+    }
+}
+
+impl UnroundedRows<'_> {
+    /// The next row, in complete quads; `None` after the last one.
+    pub(crate) fn next(&mut self) -> Option<&[Quad]> {
+        sum_float(&self.vertical.next()?, &mut self.row);
+        float_taps::weigh(&self.row, &self.horizontal, &mut self.levels);
+        Some(&self.levels)
+    }
+}

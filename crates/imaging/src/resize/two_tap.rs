@@ -1,0 +1,164 @@
+//! Bilinear interpolation with two taps an axis, in OpenCV's fixed point: `INTER_LINEAR` on 8-bit pixels (5.0.0), bit for bit.
+//!
+//! # Definition
+//! A target sample lies between two source samples on each axis, whatever the scale, so shrinking aliases. With the weights
+//! `w` of 11 fractional bits, which add up to 2¹¹:
+//!
+//! ```text
+//! across = (left · w₀ + right · w₁) >> 4                       7 fractional bits, at most 255 · 2⁷
+//! level  = ((upper · v₀ >> 16) + (lower · v₁ >> 16) + 2) >> 2
+//! ```
+//!
+//! Detectors are sensitive to the rounding: rounding to levels after each of the two passes moves boxes by half a pixel.
+//!
+//! # Kernels
+//! [`horizontal`] interpolates source rows along x; [`vertical`] interpolates between two of these rows. A row is interpolated
+//! along x once, even when two target rows need it. Each kernel has a portable form, an AVX2 form and an AVX-512 form. All
+//! are exact: integers, the same bits. The best form that the CPU can run is chosen; no axis is refused.
+
+pub(crate) mod horizontal;
+pub(crate) mod vertical;
+
+use image::RgbImage;
+
+use super::{
+    Pixel, RGB,
+    view::{Axis, View},
+};
+use horizontal::{TapPairs, interpolate};
+use vertical::{Weights, blend};
+
+/// Fractional bits of a weight.
+pub(super) const WEIGHT_BITS: u32 = 11;
+/// A weight of 1.
+const ONE: f32 = (1 << WEIGHT_BITS) as f32;
+
+/// Pixels that are processed at a time.
+pub(crate) const BLOCK: usize = 16;
+
+/// Pixels interpolated along x, four values each: red, green, blue and an unused value. They have 7 fractional bits: at most
+/// 255 · 2⁷.
+pub(crate) type Block = [u16; 4 * BLOCK];
+
+/// The two samples that a target position lies between, and their weights, which add up to 2¹¹.
+#[derive(Clone, Copy)]
+pub(super) struct Taps {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) weights: [u16; 2],
+}
+
+/// The taps of the computed positions of an axis.
+pub(super) fn taps(axis: &Axis) -> impl Iterator<Item = Taps> + use<> {
+    let scale = axis.scale();
+    let last = i64::from(axis.source) - 1;
+    axis.range.clone().map(move |position| {
+        let centre = ((f64::from(position) + 0.5) * scale - 0.5) as f32;
+        let floor = centre.floor();
+        let fraction = centre - floor;
+        // Beyond the outermost centres the border sample is repeated.
+        let sample = |index: i64| index.clamp(0, last) as usize;
+        let weight = |share: f32| (share * ONE).round_ties_even() as u16;
+        Taps {
+            first: sample(floor as i64),
+            second: sample(floor as i64 + 1),
+            weights: [weight(1.0 - fraction), weight(fraction)],
+        }
+    })
+}
+
+/// A source row interpolated along x, and its index.
+struct Row {
+    index: Option<usize>,
+    samples: Vec<Block>,
+}
+
+impl Row {
+    fn new(width: u32) -> Self {
+        Self {
+            index: None,
+            samples: vec![[0; 4 * BLOCK]; (width as usize).div_ceil(BLOCK)],
+        }
+    }
+}
+
+/// Two interpolated source rows and their weights, from which a target row is made.
+pub(crate) struct RowPair<'a> {
+    /// The rows, as wide as the target, in complete blocks.
+    pub(crate) rows: [&'a [Block]; 2],
+    pub(crate) weights: Weights,
+}
+
+/// The rows of a resized image, from the top.
+pub(crate) struct RowPairs<'a> {
+    source: &'a [u8],
+    stride: usize,
+    columns: TapPairs,
+    rows: std::vec::IntoIter<Taps>,
+    upper: Row,
+    lower: Row,
+}
+
+/// The rows of a view of `image`.
+pub(crate) fn row_pairs<'a>(image: &'a RgbImage, view: &View) -> RowPairs<'a> {
+    let (width, _) = view.size();
+    RowPairs {
+        source: image.as_raw(),
+        stride: image.width() as usize * RGB,
+        columns: TapPairs::new(taps(&view.columns)),
+        rows: taps(&view.rows).collect::<Vec<_>>().into_iter(),
+        upper: Row::new(width),
+        lower: Row::new(width),
+    }
+}
+
+impl RowPairs<'_> {
+    /// A buffer for a row of pixels, as [`blend`] writes it.
+    pub(crate) fn pixel_buffer(&self) -> Vec<[Pixel; BLOCK]> {
+        vec![[Pixel::default(); BLOCK]; self.upper.samples.len()]
+    }
+
+    /// The next row; `None` after the last one.
+    pub(crate) fn next(&mut self) -> Option<RowPair<'_>> {
+        let taps = self.rows.next()?;
+        // The lower row of one target row is often the upper row of the next.
+        if self.lower.index == Some(taps.first) {
+            std::mem::swap(&mut self.upper, &mut self.lower);
+        }
+        // A row of weight 0 is not interpolated.
+        let second = Some(taps.second).filter(|_| taps.weights[1] > 0);
+        for (row, index) in [
+            (&mut self.upper, Some(taps.first)),
+            (&mut self.lower, second),
+        ] {
+            if let Some(at) = index
+                && row.index != index
+            {
+                row.index = index;
+                let source = self.source.get(at * self.stride..).unwrap_or_default();
+                interpolate(source, &self.columns, &mut row.samples);
+            }
+        }
+        Some(RowPair {
+            rows: [&self.upper.samples, &self.lower.samples],
+            weights: Weights::new(taps.weights),
+        })
+    }
+}
+
+/// A view of `image`.
+pub(super) fn resize(image: &RgbImage, view: &View) -> RgbImage {
+    let (width, height) = view.size();
+    let mut rows = row_pairs(image, view);
+    let mut blocks = rows.pixel_buffer();
+    let mut target = Vec::with_capacity(width as usize * height as usize * RGB);
+    while let Some(pair) = rows.next() {
+        blend(&pair, &mut blocks);
+        let row = blocks.as_flattened().iter().take(width as usize);
+        target.extend(row.flat_map(|[r, g, b, _]| [r, g, b]));
+    }
+    RgbImage::from_raw(width, height, target).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
