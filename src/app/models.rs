@@ -45,13 +45,6 @@ pub(super) struct Places {
     tried: Vec<Tried>,
 }
 
-impl Places {
-    /// What was tried, in order.
-    pub fn into_tried(self) -> Vec<Tried> {
-        self.tried
-    }
-}
-
 /// A model that is ready.
 pub(super) struct Loaded {
     pub spec: Arc<ModelSpec>,
@@ -97,6 +90,11 @@ struct OnCpu {
 }
 
 impl Loader<'_> {
+    /// The providers that were tried, in order.
+    pub fn into_tried(self) -> Vec<Tried> {
+        self.places.into_inner().tried
+    }
+
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
     pub fn load(&self, id: &str, operation: Operation) -> anyhow::Result<Loaded> {
         let spec = self.registry.get(id)?;

@@ -44,7 +44,9 @@ pub fn run(
     tokio_runtime()?.block_on(async {
         let backend = backend(&config)?;
         let (index, threads) = (config.devices.device_id, config.runtime.threads());
-        let app = App::start(config, Arc::clone(&backend), Arc::new(SystemClock::start())).await?;
+        let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
+            .build()
+            .await?;
         let mut report = app.pipeline.devices.report();
         for tried in &mut report.backends {
             let Some(provider) = tried.is_untried() else {

@@ -56,7 +56,9 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// A missing runtime, a model that does not fit, or a database that cannot be used.
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
     let backend = backend(&config)?;
-    App::start(config, backend, Arc::new(SystemClock::start())).await
+    App::builder(config, backend, Arc::new(SystemClock::start()))
+        .build()
+        .await
 }
 
 /// Loads ONNX Runtime, with libtorch beside it where that is built in.

@@ -13,7 +13,7 @@ use axum::{
 };
 use bytes::Bytes;
 use facescan::{
-    app::{App, open_store},
+    app::App,
     config::{Config, Sources},
     http,
     ingest::fetch::Fetcher,
@@ -134,10 +134,9 @@ impl TestApp {
     /// The same with outbound HTTP of the test's own.
     pub async fn fetching(settings: &[(&str, &str)], fetcher: Arc<dyn Fetcher>) -> Self {
         let (data, config) = Self::configured(settings);
-        let store = open_store(&config).await.unwrap();
         let clock = Arc::new(SystemClock::start());
-        let app = App::with_store(config, backend(), store, Some(fetcher), clock);
-        Self::over(data, app.await.unwrap()).await
+        let app = App::builder(config, backend(), clock).fetcher(fetcher);
+        Self::over(data, app.build().await.unwrap()).await
     }
 
     fn configured(settings: &[(&str, &str)]) -> (TempDir, Config) {
@@ -162,7 +161,9 @@ impl TestApp {
 
     /// The application alone, or why it does not start.
     pub async fn try_start(config: Config) -> anyhow::Result<App> {
-        App::start(config, backend(), Arc::new(SystemClock::start())).await
+        App::builder(config, backend(), Arc::new(SystemClock::start()))
+            .build()
+            .await
     }
 
     /// Sends a request and reads its whole answer.

@@ -59,7 +59,9 @@ impl<'a> Session<'a> {
         config.imaging.max_decoded = together.max(args.batch_size.get());
         let begun = Instant::now();
         let clock = Arc::new(SystemClock::start());
-        let app = App::start(config, Arc::clone(backend), clock).await?;
+        let app = App::builder(config, Arc::clone(backend), clock)
+            .build()
+            .await?;
         Ok(Self {
             app,
             toggle,

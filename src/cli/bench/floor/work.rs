@@ -73,7 +73,9 @@ impl Floor {
         let mut config = config.clone();
         // Nothing is kept, so no file may appear.
         config.database.url = Some("sqlite::memory:".to_owned().into());
-        let app = App::start(config, Arc::clone(&backend), Arc::new(SystemClock::start())).await?;
+        let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
+            .build()
+            .await?;
         let mut faces = Vec::new();
         for picture in pictures.iter() {
             let found = faces_in(&app, picture, workload.operation).await;

@@ -1,0 +1,213 @@
+//! Putting an application together from its parts.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, OnceLock},
+};
+
+use anyhow::Context;
+use facescan_clock::Clock;
+use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
+use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
+use facescan_store::{Store, StoreSettings};
+
+use super::{
+    App,
+    model_set::ModelSet,
+    models::{Connected, Loader},
+};
+use crate::{
+    admission::{Admission, Budgets, gate::Gate},
+    config::Config,
+    ingest::{
+        fetch::{Fetcher, SystemLookup, web::WebFetcher},
+        intake::Intake,
+    },
+    lifecycle::Lifecycle,
+    pipeline::Pipeline,
+    telemetry::metrics::Metrics,
+};
+
+/// Memory of decoded images that is kept for the next ones, for each thread of the pool: an image of 12 megapixels.
+const PIXEL_BYTES_PER_THREAD: usize = 36 << 20;
+/// The same for all threads together.
+const MAX_PIXEL_BYTES: usize = 256 << 20;
+
+/// Builds an [`App`]. The settings decide about every part that is not given.
+pub struct AppBuilder {
+    config: Config,
+    backend: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    store: Option<Arc<dyn Store>>,
+    fetcher: Option<Arc<dyn Fetcher>>,
+}
+
+impl AppBuilder {
+    pub(super) fn new(config: Config, backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            config,
+            backend,
+            clock,
+            store: None,
+            fetcher: None,
+        }
+    }
+
+    /// Uses a store that is open already.
+    #[must_use]
+    pub fn store(self, store: Arc<dyn Store>) -> Self {
+        Self {
+            store: Some(store),
+            ..self
+        }
+    }
+
+    /// Fetches URLs through `fetcher`, where the settings allow URLs.
+    #[must_use]
+    pub fn fetcher(self, fetcher: Arc<dyn Fetcher>) -> Self {
+        Self {
+            fetcher: Some(fetcher),
+            ..self
+        }
+    }
+
+    /// Loads the models, opens the database and starts the workers.
+    ///
+    /// A database that is away does not stop the start: its tables are made when it is back.
+    ///
+    /// # Errors
+    /// A model that is missing or does not fit its registry entry, or a database that cannot be used.
+    pub async fn build(self) -> anyhow::Result<App> {
+        let config = self.config;
+        let store = match self.store {
+            Some(store) => store,
+            None => open_store(&config).await?,
+        };
+        let fetcher = match self.fetcher {
+            Some(fetcher) => Some(fetcher),
+            None => open_fetcher(&config)?,
+        };
+        let registry = Registry::load(
+            config.models.registry.as_deref(),
+            &config.preprocess.resize_defaults(),
+        )?;
+        let metrics = Metrics::default();
+        let pool = Arc::new(
+            CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
+        );
+        let connected = connect_encoder(&config, &registry, &metrics, &self.clock).await?;
+        let loader = Loader {
+            config: &config,
+            registry: &registry,
+            backend: &self.backend,
+            pool: &pool,
+            clock: &self.clock,
+            metrics: &metrics,
+            places: RefCell::default(),
+        };
+        let models = ModelSet::load(loader, connected).await?;
+        let intake = Intake::new(&config, fetcher, Arc::clone(&self.clock), metrics.clone());
+        Ok(App {
+            admission: Admission::new(budgets(&config), metrics.clone()),
+            intake,
+            metrics,
+            pipeline: pipeline(&config, models, pool, store, self.clock),
+            config,
+            registry,
+            lifecycle: Lifecycle::default(),
+            store_fault: OnceLock::new(),
+        })
+    }
+}
+
+fn pipeline(
+    config: &Config,
+    models: ModelSet,
+    pool: Arc<CpuPool>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> Pipeline {
+    let pixel_bytes = MAX_PIXEL_BYTES.min(PIXEL_BYTES_PER_THREAD * pool.threads());
+    Pipeline {
+        detector: models.detector,
+        embedder: models.embedder,
+        encoder: models.encoder,
+        grader: models.grader,
+        processing: models.processing,
+        enhancing: models.enhancing,
+        preprocessing: models.preprocessing,
+        devices: Arc::new(models.devices),
+        memory: Arc::new(PixelMemory::new(pixel_bytes)),
+        gate: Gate::new(
+            config.imaging.decoded_pictures(),
+            config.admission.bulk_patience(),
+            Arc::clone(&clock),
+        ),
+        decoding: decoding(config),
+        pool,
+        store,
+        tenant: config.store.tenant.as_str().into(),
+        clock,
+    }
+}
+
+/// Asks the encoder's server whether it has the model, where the registry names a server.
+async fn connect_encoder(
+    config: &Config,
+    registry: &Registry,
+    metrics: &Metrics,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Option<Connected>> {
+    match &config.models.encoder {
+        Some(id) => Connected::of(registry.get(id)?, metrics, clock).await,
+        None => Ok(None),
+    }
+}
+
+fn decoding(config: &Config) -> DecodeOptions {
+    let limits = &config.limits;
+    DecodeOptions {
+        limits: Limits {
+            max_bytes: limits.max_image_bytes,
+            max_width: limits.max_width,
+            max_height: limits.max_height,
+            max_pixels: limits.max_pixels,
+        },
+        background: config.imaging.background,
+    }
+}
+
+fn budgets(config: &Config) -> Budgets {
+    let (interactive_images, bulk_images) = config.admitted_images();
+    Budgets {
+        interactive_images,
+        bulk_images,
+        bytes: config.admission.max_bytes,
+    }
+}
+
+/// Opens the database that the settings name.
+///
+/// # Errors
+/// A URL that cannot be used.
+pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let settings = StoreSettings {
+        url: config.database_url(),
+        max_connections: config.database.max_connections,
+        acquire_timeout: config.database.acquire_timeout(),
+    };
+    let store = facescan_store::connect(&settings)
+        .await
+        .context("opening the database")?;
+    Ok(store)
+}
+
+/// Outbound HTTP by the settings; `None` where they have it off.
+fn open_fetcher(config: &Config) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
+    if !config.urls.enabled {
+        return Ok(None);
+    }
+    let fetcher = WebFetcher::new(&config.urls, Arc::new(SystemLookup))
+        .context("making ready to fetch urls")?;
+    Ok(Some(Arc::new(fetcher)))
+}
