@@ -14,14 +14,14 @@ pub mod room;
 /// Which of two queues a request's images wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Lane {
+pub enum Priority {
     /// Somebody waits for the answer.
     Interactive,
     /// Work that takes what interactive requests leave.
     Bulk,
 }
 
-impl Lane {
+impl Priority {
     /// The name in metrics and options.
     pub fn name(self) -> &'static str {
         match self {
@@ -37,9 +37,9 @@ pub enum Full {
     /// Too many bytes of bodies are held.
     #[error("the server holds as many bytes of requests as it takes")]
     Bytes,
-    /// Too many images of the lane are in the server.
-    #[error("the {} lane has as many images as it takes", .0.name())]
-    Images(Lane),
+    /// The server holds as many images of this priority as it admits.
+    #[error("the server holds as many {} images as it admits", .0.name())]
+    Images(Priority),
     /// Too many pictures are fetched.
     #[error("the server fetches as many images from urls as it takes")]
     Fetches,
@@ -50,7 +50,7 @@ impl Full {
     fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
-            Self::Images(lane) => lane.name(),
+            Self::Images(priority) => priority.name(),
             Self::Fetches => "fetches",
         }
     }
@@ -124,43 +124,42 @@ impl Admission {
         Ok(BodyTicket { _permit: permit })
     }
 
-    /// Lets `images` into a lane.
+    /// Admits `images` of a priority.
     ///
     /// # Errors
     /// [`Full::Images`].
-    pub fn images(&self, lane: Lane, images: usize) -> Result<ImageTicket, Full> {
+    pub fn images(&self, priority: Priority, images: usize) -> Result<ImageTicket, Full> {
         let permit = self
-            .budget(lane)
+            .budget(priority)
             .take(images)
-            .ok_or_else(|| self.refuse(Full::Images(lane)))?;
-        self.metrics.admitted(lane.name(), signed(images));
+            .ok_or_else(|| self.refuse(Full::Images(priority)))?;
+        self.metrics.admitted(priority.name(), signed(images));
         Ok(ImageTicket {
-            lane,
+            priority,
             images,
             metrics: self.metrics.clone(),
             _permit: permit,
         })
     }
 
-    /// Whether an image would be let into a lane now; into either where the lane is not known.
+    /// Whether an image of this priority would be admitted now. Without a priority: whether one of either would be.
     ///
     /// # Errors
     /// [`Full::Images`] when not; it is counted as a refusal.
-    pub fn has_room(&self, lane: Option<Lane>) -> Result<(), Full> {
-        let is_full = |lane| self.budget(lane).permits.available_permits() == 0;
-        let full = match lane {
-            Some(lane) => is_full(lane).then_some(lane),
-            None => {
-                (is_full(Lane::Interactive) && is_full(Lane::Bulk)).then_some(Lane::Interactive)
-            }
+    pub fn has_room(&self, priority: Option<Priority>) -> Result<(), Full> {
+        let is_full = |priority| self.budget(priority).permits.available_permits() == 0;
+        let full = match priority {
+            Some(priority) => is_full(priority).then_some(priority),
+            None => (is_full(Priority::Interactive) && is_full(Priority::Bulk))
+                .then_some(Priority::Interactive),
         };
-        full.map_or(Ok(()), |lane| Err(self.refuse(Full::Images(lane))))
+        full.map_or(Ok(()), |priority| Err(self.refuse(Full::Images(priority))))
     }
 
-    fn budget(&self, lane: Lane) -> &Budget {
-        match lane {
-            Lane::Interactive => &self.interactive,
-            Lane::Bulk => &self.bulk,
+    fn budget(&self, priority: Priority) -> &Budget {
+        match priority {
+            Priority::Interactive => &self.interactive,
+            Priority::Bulk => &self.bulk,
         }
     }
 
@@ -182,7 +181,7 @@ pub struct BodyTicket {
 
 /// Held until a request's images are answered.
 pub struct ImageTicket {
-    lane: Lane,
+    priority: Priority,
     images: usize,
     metrics: Metrics,
     _permit: OwnedSemaphorePermit,
@@ -191,7 +190,7 @@ pub struct ImageTicket {
 impl Drop for ImageTicket {
     fn drop(&mut self) {
         self.metrics
-            .admitted(self.lane.name(), -signed(self.images));
+            .admitted(self.priority.name(), -signed(self.images));
     }
 }
 
@@ -211,23 +210,23 @@ mod tests {
     #[test]
     fn all_images_of_a_request_get_in_or_none() {
         let admission = admission();
-        let first = admission.images(Lane::Interactive, 3).unwrap();
+        let first = admission.images(Priority::Interactive, 3).unwrap();
         assert_eq!(
-            admission.images(Lane::Interactive, 2).err(),
-            Some(Full::Images(Lane::Interactive))
+            admission.images(Priority::Interactive, 2).err(),
+            Some(Full::Images(Priority::Interactive))
         );
-        // The refused one has taken nothing, and the lanes are apart.
-        let second = admission.images(Lane::Interactive, 1).unwrap();
-        let bulk = admission.images(Lane::Bulk, 8).unwrap();
+        // The refused request holds nothing, and each priority has its own budget.
+        let second = admission.images(Priority::Interactive, 1).unwrap();
+        let bulk = admission.images(Priority::Bulk, 8).unwrap();
         assert!(admission.has_room(None).is_err());
         drop(first);
-        admission.images(Lane::Interactive, 3).unwrap();
+        admission.images(Priority::Interactive, 3).unwrap();
         drop(bulk);
         assert!(admission.has_room(None).is_ok());
         drop(second);
         let text = admission.metrics.text().unwrap();
         assert!(
-            text.contains("facescan_images_in_flight{lane=\"interactive\"} 0"),
+            text.contains("facescan_images_in_flight{priority=\"interactive\"} 0"),
             "{text}"
         );
         assert!(
@@ -239,11 +238,11 @@ mod tests {
     #[test]
     fn a_request_larger_than_the_budget_gets_in_alone() {
         let admission = admission();
-        let all = admission.images(Lane::Interactive, 100).unwrap();
-        assert!(admission.images(Lane::Interactive, 1).is_err());
+        let all = admission.images(Priority::Interactive, 100).unwrap();
+        assert!(admission.images(Priority::Interactive, 1).is_err());
         drop(all);
-        let one = admission.images(Lane::Interactive, 1).unwrap();
-        assert!(admission.images(Lane::Interactive, 100).is_err());
+        let one = admission.images(Priority::Interactive, 1).unwrap();
+        assert!(admission.images(Priority::Interactive, 100).is_err());
         drop(one);
     }
 

@@ -8,7 +8,7 @@ use image::RgbImage;
 use tracing::Instrument;
 
 use crate::{
-    admission::{Lane, gate::Gate},
+    admission::{Priority, gate::Gate},
     pipeline::error::PipelineError,
     pipeline::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
@@ -123,7 +123,7 @@ impl Pipeline {
     /// gives its times back, to which the wait and the whole are added.
     async fn drive<T, F>(
         &self,
-        lane: Lane,
+        priority: Priority,
         work: impl FnOnce(Self, Timings) -> F,
     ) -> Result<(T, Timings), PipelineError>
     where
@@ -131,7 +131,7 @@ impl Pipeline {
         F: Future<Output = Result<(T, Timings), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
-        let place = self.gate.enter(lane).await;
+        let place = self.gate.enter(priority).await;
         let pipeline = self.clone();
         // The pool may take a while to begin.
         let work = work(self.clone(), Timings::default());

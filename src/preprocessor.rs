@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt, stream};
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     app::App,
     ingest::{intake::Loaded, source::ImageInput},
     pipeline::error::PipelineError,
@@ -42,7 +42,7 @@ impl Source {
             Self::Bytes(bytes) => ImageInput::from_bytes(bytes.clone()),
         };
         // Whoever asks here waits for it, and shares the room with nobody else.
-        let loaded = app.intake.load(image, Lane::Interactive).await;
+        let loaded = app.intake.load(image, Priority::Interactive).await;
         loaded.map_err(ErrorEntry::in_full)
     }
 }

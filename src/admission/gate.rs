@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::Lane;
+use super::Priority;
 use facescan_clock::Clock;
 
 /// Bounds how many images are worked on at a time, and so how many are held decoded. Cheap to clone.
@@ -58,7 +58,7 @@ impl Gate {
     }
 
     /// Waits for a place.
-    pub async fn enter(&self, lane: Lane) -> Place {
+    pub async fn enter(&self, priority: Priority) -> Place {
         loop {
             let waiting = {
                 let mut state = self.shared.state();
@@ -68,9 +68,9 @@ impl Gate {
                 }
                 let (admit, admitted) = oneshot::channel();
                 let since = self.shared.clock.monotonic();
-                let line = match lane {
-                    Lane::Interactive => &mut state.interactive,
-                    Lane::Bulk => &mut state.bulk,
+                let line = match priority {
+                    Priority::Interactive => &mut state.interactive,
+                    Priority::Bulk => &mut state.bulk,
                 };
                 line.push_back(Waiter { since, admit });
                 admitted
@@ -158,12 +158,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn interactive_images_go_first_and_each_lane_in_its_order() {
+    async fn interactive_images_go_first_and_each_priority_in_its_order() {
         let (gate, _) = gate(1);
-        let first = gate.enter(Lane::Interactive).await;
-        let mut bulk = Box::pin(gate.enter(Lane::Bulk));
-        let mut second = Box::pin(gate.enter(Lane::Interactive));
-        let mut third = Box::pin(gate.enter(Lane::Interactive));
+        let first = gate.enter(Priority::Interactive).await;
+        let mut bulk = Box::pin(gate.enter(Priority::Bulk));
+        let mut second = Box::pin(gate.enter(Priority::Interactive));
+        let mut third = Box::pin(gate.enter(Priority::Interactive));
         for waiting in [&mut bulk, &mut second, &mut third] {
             assert!(poll!(waiting.as_mut()).is_pending());
         }
@@ -178,10 +178,10 @@ mod tests {
     #[tokio::test]
     async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones() {
         let (gate, clock) = gate(1);
-        let first = gate.enter(Lane::Interactive).await;
-        let mut bulk = Box::pin(gate.enter(Lane::Bulk));
+        let first = gate.enter(Priority::Interactive).await;
+        let mut bulk = Box::pin(gate.enter(Priority::Bulk));
         assert!(poll!(bulk.as_mut()).is_pending());
-        let mut second = Box::pin(gate.enter(Lane::Interactive));
+        let mut second = Box::pin(gate.enter(Priority::Interactive));
         assert!(poll!(second.as_mut()).is_pending());
         clock.0.store(100, Ordering::Relaxed);
         drop(first);
@@ -193,10 +193,10 @@ mod tests {
     #[tokio::test]
     async fn a_place_is_not_lost_with_a_waiter_that_leaves() {
         let (gate, _) = gate(1);
-        let first = gate.enter(Lane::Interactive).await;
-        let mut leaves = Box::pin(gate.enter(Lane::Interactive));
-        let mut leaves_late = Box::pin(gate.enter(Lane::Interactive));
-        let mut stays = Box::pin(gate.enter(Lane::Bulk));
+        let first = gate.enter(Priority::Interactive).await;
+        let mut leaves = Box::pin(gate.enter(Priority::Interactive));
+        let mut leaves_late = Box::pin(gate.enter(Priority::Interactive));
+        let mut stays = Box::pin(gate.enter(Priority::Bulk));
         for waiting in [&mut leaves, &mut leaves_late, &mut stays] {
             assert!(poll!(waiting.as_mut()).is_pending());
         }
@@ -205,6 +205,6 @@ mod tests {
         // It was given the place and leaves before it looks.
         drop(leaves_late);
         drop(stays.await);
-        drop(gate.enter(Lane::Bulk).await);
+        drop(gate.enter(Priority::Bulk).await);
     }
 }

@@ -4,7 +4,7 @@ use std::{iter, sync::Arc};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{BYTES_A_PERMIT, Lane};
+use super::{BYTES_A_PERMIT, Priority};
 
 /// Room for so many pictures of the largest size; for more when they are smaller, but only so many are fetched at a time.
 /// Bulk requests leave that of one to interactive ones, so that hosts that do not answer them keep nobody else waiting.
@@ -40,24 +40,24 @@ impl Room {
     }
 
     /// Waits for the room of a picture of the largest size. Those who hold room get on without more, so that it comes.
-    pub async fn enter(&self, lane: Lane) -> Option<Taken> {
+    pub async fn enter(&self, priority: Priority) -> Option<Taken> {
         let wait = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(self.largest);
         // Bulk pictures wait for each other here, so that few of them stand in line before an interactive one. Neither is
         // ever closed.
-        let of_bulk = match lane {
-            Lane::Interactive => None,
-            Lane::Bulk => Some(wait(&self.bulk).await.ok()?),
+        let of_bulk = match priority {
+            Priority::Interactive => None,
+            Priority::Bulk => Some(wait(&self.bulk).await.ok()?),
         };
         let of_all = wait(&self.all).await.ok()?;
         Some(Taken { of_all, of_bulk })
     }
 
     /// The same without a wait; `None` when there is no room now.
-    pub fn try_enter(&self, lane: Lane) -> Option<Taken> {
+    pub fn try_enter(&self, priority: Priority) -> Option<Taken> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.largest);
-        let of_bulk = match lane {
-            Lane::Interactive => None,
-            Lane::Bulk => Some(take(&self.bulk).ok()?),
+        let of_bulk = match priority {
+            Priority::Interactive => None,
+            Priority::Bulk => Some(take(&self.bulk).ok()?),
         };
         let of_all = take(&self.all).ok()?;
         Some(Taken { of_all, of_bulk })
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn room_is_taken_for_the_largest_and_kept_for_what_came() {
         let room = Room::new(2, MEBIBYTE);
-        let mut first = room.try_enter(Lane::Interactive).unwrap();
-        let second = room.try_enter(Lane::Interactive).unwrap();
-        assert!(room.try_enter(Lane::Interactive).is_none());
-        let waiting = room.enter(Lane::Interactive);
+        let mut first = room.try_enter(Priority::Interactive).unwrap();
+        let second = room.try_enter(Priority::Interactive).unwrap();
+        assert!(room.try_enter(Priority::Interactive).is_none());
+        let waiting = room.enter(Priority::Interactive);
         let mut waiting = std::pin::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
         // Half a picture is not enough for another one of unknown size.
@@ -97,28 +97,28 @@ mod tests {
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(second);
         let third = waiting.now_or_never().unwrap();
-        assert!(third.is_some() && room.try_enter(Lane::Interactive).is_none());
+        assert!(third.is_some() && room.try_enter(Priority::Interactive).is_none());
         drop((first, third));
         assert!(
-            room.try_enter(Lane::Interactive).is_some() && room.all.available_permits() == 2048
+            room.try_enter(Priority::Interactive).is_some() && room.all.available_permits() == 2048
         );
     }
 
     #[test]
     fn bulk_pictures_leave_room_for_an_interactive_one() {
         let room = Room::new(3, MEBIBYTE);
-        let mut first = room.try_enter(Lane::Bulk).unwrap();
-        let second = room.try_enter(Lane::Bulk).unwrap();
-        assert!(room.try_enter(Lane::Bulk).is_none());
-        let waiting = room.enter(Lane::Bulk);
+        let mut first = room.try_enter(Priority::Bulk).unwrap();
+        let second = room.try_enter(Priority::Bulk).unwrap();
+        assert!(room.try_enter(Priority::Bulk).is_none());
+        let waiting = room.enter(Priority::Bulk);
         let mut waiting = std::pin::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
         // One that waits is not in the way either.
-        let interactive = room.try_enter(Lane::Interactive).unwrap();
-        assert!(room.try_enter(Lane::Interactive).is_none());
+        let interactive = room.try_enter(Priority::Interactive).unwrap();
+        assert!(room.try_enter(Priority::Interactive).is_none());
         first.keep(0);
         let third = waiting.now_or_never().unwrap();
-        assert!(third.is_some() && room.try_enter(Lane::Interactive).is_none());
+        assert!(third.is_some() && room.try_enter(Priority::Interactive).is_none());
         drop((first, second, third, interactive));
         assert_eq!(room.all.available_permits(), 3072);
         assert_eq!(room.bulk.available_permits(), 2048);
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn interactive_pictures_may_take_all_room_and_bulk_ones_the_only_room() {
         let room = Room::new(2, MEBIBYTE);
-        let all = [Lane::Interactive; 2].map(|lane| room.try_enter(lane).unwrap());
-        assert!(room.try_enter(Lane::Bulk).is_none());
+        let all = [Priority::Interactive; 2].map(|priority| room.try_enter(priority).unwrap());
+        assert!(room.try_enter(Priority::Bulk).is_none());
         drop(all);
         // The refused one has taken nothing.
-        assert!(room.try_enter(Lane::Bulk).is_some());
-        assert!(Room::new(1, MEBIBYTE).try_enter(Lane::Bulk).is_some());
+        assert!(room.try_enter(Priority::Bulk).is_some());
+        assert!(Room::new(1, MEBIBYTE).try_enter(Priority::Bulk).is_some());
     }
 }

@@ -19,7 +19,7 @@ pub struct Admission {
     pub bulk_images: usize,
     /// Bytes of request bodies in the server at a time.
     pub max_bytes: usize,
-    /// From how many images on a request that names no lane is bulk.
+    /// From how many images on a request that names no priority is bulk.
     pub bulk_from_images: usize,
     /// How long a bulk image waits before it is served like an interactive one, in milliseconds; see
     /// [`Admission::bulk_patience`].

@@ -17,11 +17,12 @@ use serde_json::Value;
 
 use self::{
     body::{Body, Options},
-    ticket::{Admitted, Ticket, lane_of},
+    ticket::{Admitted, Ticket, priority_of},
     whole::body,
 };
 use crate::{
-    http::AppState, http::error::ApiError, ingest::source::ImageInput, pipeline::options::Laned,
+    http::AppState, http::error::ApiError, ingest::source::ImageInput,
+    pipeline::options::HasPriority,
 };
 use facescan_inference::pool::Stage;
 
@@ -34,7 +35,7 @@ pub struct ImageRequest<O> {
     pub images: Vec<ImageInput>,
     /// The masks of the images, where the options take some.
     pub masks: Vec<ImageInput>,
-    /// The options as sent, and the lane that was chosen where they name none.
+    /// The options as sent, and the priority that was chosen where they name none.
     pub options: O,
     /// To be held until the images are answered.
     pub ticket: Ticket,
@@ -86,7 +87,7 @@ impl Form {
     }
 }
 
-impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<O> {
+impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRequest<O> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
@@ -98,8 +99,8 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
             Form::Raw => read_options::<O>(query.clone(), None).ok(),
             _ => None,
         };
-        let lane = alone.map(|mut options| lane_of(state, *options.lane(), 1));
-        let (admitted, request) = Admitted::body(request, state, lane).await?;
+        let priority = alone.map(|mut options| priority_of(state, *options.priority(), 1));
+        let (admitted, request) = Admitted::body(request, state, priority).await?;
         let Sent {
             images,
             masks,
@@ -145,7 +146,7 @@ impl<O: DeserializeOwned + Laned + Send> FromRequest<AppState> for ImageRequest<
         let mut options: O = read_options(query, in_body)?;
         let all = images.len() + masks.len();
         let are_fetched = images.iter().chain(&masks).any(ImageInput::is_fetched);
-        let ticket = admitted.images(state, options.lane(), all, are_fetched)?;
+        let ticket = admitted.images(state, options.priority(), all, are_fetched)?;
         Ok(Self {
             images,
             masks,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     admission::{
-        Full, Lane,
+        Full, Priority,
         room::{Room, Taken},
     },
     config::Config,
@@ -80,8 +80,8 @@ impl Intake {
     ///
     /// # Errors
     /// [`IngestError`] says why there are none.
-    pub async fn load(&self, image: ImageInput, lane: Lane) -> Result<Loaded, IngestError> {
-        self.loaded(image, lane, Patience::Wait).await
+    pub async fn load(&self, image: ImageInput, priority: Priority) -> Result<Loaded, IngestError> {
+        self.loaded(image, priority, Patience::Wait).await
     }
 
     /// The same for what a request holds while it takes more: it may not wait, or two such requests could wait for each
@@ -89,14 +89,18 @@ impl Intake {
     ///
     /// # Errors
     /// As [`Intake::load`], and [`IngestError::Full`] where there is no room now.
-    pub async fn load_at_once(&self, image: ImageInput, lane: Lane) -> Result<Loaded, IngestError> {
-        self.loaded(image, lane, Patience::Refuse).await
+    pub async fn load_at_once(
+        &self,
+        image: ImageInput,
+        priority: Priority,
+    ) -> Result<Loaded, IngestError> {
+        self.loaded(image, priority, Patience::Refuse).await
     }
 
     async fn loaded(
         &self,
         image: ImageInput,
-        lane: Lane,
+        priority: Priority,
         patience: Patience,
     ) -> Result<Loaded, IngestError> {
         let loaded = Loaded {
@@ -116,8 +120,8 @@ impl Intake {
         let fetcher = fetcher.map_err(FetchError::from)?;
         let url = read_url(&named)?;
         let room = match patience {
-            Patience::Wait => self.room.enter(lane).await,
-            Patience::Refuse => self.room.try_enter(lane),
+            Patience::Wait => self.room.enter(priority).await,
+            Patience::Refuse => self.room.try_enter(priority),
         };
         let mut room = room.ok_or(Full::Fetches)?;
         let bytes = self.fetch(fetcher, &url).await?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     config::{Config, EmbeddingFormat},
     pipeline::error::PipelineError,
     pipeline::{
@@ -52,7 +52,7 @@ pub struct EncodePlan {
     /// How vectors are written.
     pub embedding_format: EmbeddingFormat,
     /// Which queue the images wait in.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -70,14 +70,14 @@ impl EncodePlan {
     pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
         let plan = Self {
             embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
-            lane: asked.lane.unwrap_or(Lane::Interactive),
+            priority: asked.priority.unwrap_or(Priority::Interactive),
             strict_device: asked.strict_device.unwrap_or(false),
             timings: asked.timings.unwrap_or(false),
         };
         let rest = ScanRequest {
             kind: None,
             embedding_format: None,
-            lane: None,
+            priority: None,
             strict_device: None,
             timings: None,
             // What a caller may say of what is done anyway.
@@ -316,7 +316,7 @@ impl Pipeline {
             let submitted = pipeline.submit_now(&encoder, bytes, &mut timings).await?;
             Ok((submitted, timings))
         };
-        let ((image, submitted), mut timings) = self.drive(plan.lane, work).await?;
+        let ((image, submitted), mut timings) = self.drive(plan.priority, work).await?;
         self.check_rows(
             plan.strict_device,
             Operation::ImageProcessing,

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     config::{Config, EnhancedFormat},
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
-        options::{DetectOptions, DetectRequest, Laned},
+        options::{DetectOptions, DetectRequest, HasPriority},
         scan::{content_hash, image_info, millis},
     },
 };
@@ -87,7 +87,7 @@ pub struct EnhanceRequest {
     pub store: Option<bool>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lane: Option<Lane>,
+    pub priority: Option<Priority>,
     /// Fail when an operation would not run on the device that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
@@ -96,9 +96,9 @@ pub struct EnhanceRequest {
     pub timings: Option<bool>,
 }
 
-impl Laned for EnhanceRequest {
-    fn lane(&mut self) -> &mut Option<Lane> {
-        &mut self.lane
+impl HasPriority for EnhanceRequest {
+    fn priority(&mut self) -> &mut Option<Priority> {
+        &mut self.priority
     }
 }
 
@@ -140,7 +140,7 @@ pub struct EnhancePlan {
     /// Whether the best face's identity is compared, and how its face is found.
     pub identity: Option<IdentityCheck>,
     /// Which queue the images wait in.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -280,7 +280,7 @@ impl EnhanceRequest {
                 denoise: self.denoise.unwrap_or(false),
             },
             identity,
-            lane: self.lane.unwrap_or(Lane::Interactive),
+            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })
@@ -334,12 +334,12 @@ impl Pipeline {
         if let Some(check) = &plan.identity {
             self.detector.check(&check.detect)?;
         }
-        let (lane, told, plan) = (plan.lane, plan.timings, plan.clone());
+        let (priority, told, plan) = (plan.priority, plan.timings, plan.clone());
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.enhance_now(&bytes, &plan, &mut timings).await?;
             Ok((result, timings))
         };
-        let (mut result, timings) = self.drive(lane, work).await?;
+        let (mut result, timings) = self.drive(priority, work).await?;
         result.timings_ms = told.then_some(timings);
         Ok(Enhanced { result, timings })
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     config::{Config, Detection, EmbeddingFormat},
     pipeline::encode::EmbedKind,
     pipeline::error::PipelineError,
@@ -96,7 +96,7 @@ pub struct ScanRequest {
     pub source_url: Option<String>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lane: Option<Lane>,
+    pub priority: Option<Priority>,
     /// Fail when an operation would not run on the device that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
@@ -105,18 +105,18 @@ pub struct ScanRequest {
     pub timings: Option<bool>,
 }
 
-/// Options that name a lane.
-pub trait Laned {
+/// Options that name a priority.
+pub trait HasPriority {
     /// Whether masks may come with the images.
     const TAKES_MASKS: bool = false;
 
-    /// The lane that they name.
-    fn lane(&mut self) -> &mut Option<Lane>;
+    /// The priority that they name.
+    fn priority(&mut self) -> &mut Option<Priority>;
 }
 
-impl Laned for ScanRequest {
-    fn lane(&mut self) -> &mut Option<Lane> {
-        &mut self.lane
+impl HasPriority for ScanRequest {
+    fn priority(&mut self) -> &mut Option<Priority> {
+        &mut self.priority
     }
 }
 
@@ -176,7 +176,7 @@ pub struct ScanOptions {
     /// The address a picture was found at.
     pub source_url: Option<String>,
     /// Which queue the images wait in.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -291,7 +291,7 @@ impl ScanRequest {
             cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
             source: bounded_text("source", self.source, 512)?,
             source_url: bounded_text("source_url", self.source_url, 4096)?,
-            lane: self.lane.unwrap_or(Lane::Interactive),
+            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })

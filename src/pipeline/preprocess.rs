@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     config::{Config, Dtype},
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
         budget::Budget,
-        options::Laned,
+        options::HasPriority,
         scan::{content_hash, image_info, millis},
     },
 };
@@ -75,7 +75,7 @@ pub struct PreprocessRequest {
     pub store: Option<bool>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lane: Option<Lane>,
+    pub priority: Option<Priority>,
     /// Fail when pictures would not be preprocessed on the platform that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
@@ -84,9 +84,9 @@ pub struct PreprocessRequest {
     pub timings: Option<bool>,
 }
 
-impl Laned for PreprocessRequest {
-    fn lane(&mut self) -> &mut Option<Lane> {
-        &mut self.lane
+impl HasPriority for PreprocessRequest {
+    fn priority(&mut self) -> &mut Option<Priority> {
+        &mut self.priority
     }
 }
 
@@ -115,7 +115,7 @@ pub struct PreprocessPlan {
     /// The type of the values.
     pub dtype: Dtype,
     /// Which queue the images wait in.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Whether falling back to another platform is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -216,7 +216,7 @@ impl PreprocessRequest {
         Ok(PreprocessPlan {
             preprocess,
             dtype: self.dtype.unwrap_or(usual.dtype),
-            lane: self.lane.unwrap_or(Lane::Interactive),
+            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
             budget: Budget::default(),
@@ -284,12 +284,12 @@ impl Pipeline {
         bytes: Bytes,
         plan: &PreprocessPlan,
     ) -> Result<Row, PipelineError> {
-        let (lane, plan) = (plan.lane, plan.clone());
+        let (priority, plan) = (plan.priority, plan.clone());
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
             Ok((result, timings))
         };
-        let (mut row, timings) = self.drive(lane, work).await?;
+        let (mut row, timings) = self.drive(priority, work).await?;
         row.timings = timings;
         Ok(row)
     }

@@ -8,14 +8,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     config::Config,
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
         answer::{ImageInfo, Timings},
         budget::Budget,
-        options::{DetectOptions, DetectRequest, Laned},
+        options::{DetectOptions, DetectRequest, HasPriority},
         preprocess::Filling,
         scan::{content_hash, image_info},
     },
@@ -96,7 +96,7 @@ pub struct ProcessRequest {
     pub store: Option<bool>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lane: Option<Lane>,
+    pub priority: Option<Priority>,
     /// Fail when an operation would not run on the device that the settings ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
@@ -105,11 +105,11 @@ pub struct ProcessRequest {
     pub timings: Option<bool>,
 }
 
-impl Laned for ProcessRequest {
+impl HasPriority for ProcessRequest {
     const TAKES_MASKS: bool = true;
 
-    fn lane(&mut self) -> &mut Option<Lane> {
-        &mut self.lane
+    fn priority(&mut self) -> &mut Option<Priority> {
+        &mut self.priority
     }
 }
 
@@ -187,7 +187,7 @@ pub struct ProcessPlan {
     max_pixels: u64,
     budget: Budget,
     /// Which queue the images wait in.
-    pub lane: Lane,
+    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     timings: bool,
@@ -322,7 +322,7 @@ impl ProcessRequest {
             mask: None,
             budget: Budget::default(),
             max_pixels: config.limits.max_pixels,
-            lane: self.lane.unwrap_or(Lane::Interactive),
+            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })
@@ -370,7 +370,7 @@ impl Pipeline {
             return Ok(plan);
         }
         let decoding = self.decoding;
-        let place = self.gate.enter(plan.lane).await;
+        let place = self.gate.enter(plan.priority).await;
         let read = async move {
             let _place = place;
             let mut size = None;
@@ -410,12 +410,12 @@ impl Pipeline {
         if plan.steps.iter().any(Step::finds_faces) {
             self.detector.check(&plan.detect)?;
         }
-        let (lane, told, plan) = (plan.lane, plan.timings, plan.clone());
+        let (priority, told, plan) = (plan.priority, plan.timings, plan.clone());
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.process_now(&bytes, &plan, &mut timings).await?;
             Ok((result, timings))
         };
-        let (mut result, timings) = self.drive(lane, work).await?;
+        let (mut result, timings) = self.drive(priority, work).await?;
         result.timings_ms = told.then_some(timings);
         Ok(Processed { result, timings })
     }

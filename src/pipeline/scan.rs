@@ -125,13 +125,13 @@ impl Pipeline {
         if !options.aligned {
             self.detector.check(&options.detect)?;
         }
-        let (lane, options) = (options.lane, options.clone());
+        let (priority, options) = (options.priority, options.clone());
         let work = move |pipeline, mut timings| async move {
             let scanning = Scanning { pipeline, options };
             let scan = scanning.run(bytes, hash, &mut timings).await?;
             Ok((scan, timings))
         };
-        let (mut scan, timings) = self.drive(lane, work).await?;
+        let (mut scan, timings) = self.drive(priority, work).await?;
         scan.timings = timings;
         Ok(scan)
     }

@@ -25,7 +25,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram>,
     refused: Family<ReasonLabels, Counter>,
-    in_flight: Family<LaneLabels, Gauge>,
+    in_flight: Family<PriorityLabels, Gauge>,
     batch_rows: Family<OperationLabels, Histogram>,
     run_seconds: Family<OperationLabels, Histogram>,
     rows_skipped: Family<OperationLabels, Counter>,
@@ -59,8 +59,8 @@ struct ReasonLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LaneLabels {
-    lane: &'static str,
+struct PriorityLabels {
+    priority: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -132,7 +132,7 @@ impl Default for Metrics {
         );
         registry.register(
             "images_in_flight",
-            "Images that are admitted and not yet answered, by lane",
+            "Images that are admitted and not yet answered, by priority",
             in_flight.clone(),
         );
         registry.register(
@@ -230,10 +230,10 @@ impl Metrics {
         self.refused.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// The number of images admitted to a lane changed.
-    pub fn admitted(&self, lane: &'static str, change: i64) {
+    /// The number of admitted images of a priority changed.
+    pub fn admitted(&self, priority: &'static str, change: i64) {
         self.in_flight
-            .get_or_create(&LaneLabels { lane })
+            .get_or_create(&PriorityLabels { priority })
             .inc_by(change);
     }
 

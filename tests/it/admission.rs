@@ -4,25 +4,25 @@ use axum::{
     body::Body,
     http::{Request, StatusCode, header::CONTENT_TYPE},
 };
-use facescan::admission::Lane;
+use facescan::admission::Priority;
 use serde_json::json;
 
 use crate::support::app::{TestApp, picture};
 
 #[tokio::test]
-async fn a_full_lane_is_answered_at_once_and_the_other_still_serves() {
+async fn a_full_priority_is_answered_at_once_and_the_other_still_serves() {
     let app = TestApp::with(&[
         ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "2"),
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
-    let held = app.app.admission.images(Lane::Interactive, 2).unwrap();
+    let held = app.app.admission.images(Priority::Interactive, 2).unwrap();
     let refused = app.post("/detect?store=false", picture("t1.jpg")).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.code(), "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");
     let bulk = app
-        .post("/detect?store=false&lane=bulk", picture("t1.jpg"))
+        .post("/detect?store=false&priority=bulk", picture("t1.jpg"))
         .await;
     assert_eq!(bulk.status, StatusCode::OK);
     drop(held);
@@ -33,7 +33,7 @@ async fn a_full_lane_is_answered_at_once_and_the_other_still_serves() {
     for line in [
         "facescan_refused_total{reason=\"interactive\"} 1",
         "facescan_requests_total{route=\"/detect\",status=\"429\"} 1",
-        "facescan_images_in_flight{lane=\"bulk\"} 0",
+        "facescan_images_in_flight{priority=\"bulk\"} 0",
         "facescan_batch_rows_count{operation=\"face_detection\"} 2",
     ] {
         assert!(text.contains(line), "{line} in {text}");
@@ -48,7 +48,7 @@ async fn a_request_gets_in_with_all_its_images_or_with_none() {
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
-    let held = app.app.admission.images(Lane::Interactive, 2).unwrap();
+    let held = app.app.admission.images(Priority::Interactive, 2).unwrap();
     let body = |images: usize| {
         json!({"images": vec![json!({"data": ""}); images], "options": {"store": false}})
             .to_string()

@@ -11,7 +11,7 @@ use axum::{
 use futures::StreamExt;
 
 use crate::{
-    admission::{BodyTicket, Full, ImageTicket, Lane},
+    admission::{BodyTicket, Full, ImageTicket, Priority},
     http::AppState,
     http::error::ApiError,
 };
@@ -31,14 +31,14 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Lets a request's body in; `lane` is the one its images will wait in, where that is known before it is read.
+    /// Lets a request's body in; `priority` is the one its images will wait in, where that is known before it is read.
     ///
     /// # Errors
     /// [`ApiError::Overloaded`] when there is no room for it or for any image; [`ApiError::BodyTooLarge`] when it says so itself.
     pub async fn body(
         request: Request,
         state: &AppState,
-        lane: Option<Lane>,
+        priority: Option<Priority>,
     ) -> Result<(Self, Request), ApiError> {
         let limit = state.config.server.max_body_bytes;
         let stated = stated_length(request.headers());
@@ -47,7 +47,7 @@ impl Admitted {
         }
         let admission = &state.admission;
         let admitted = admission
-            .has_room(lane)
+            .has_room(priority)
             .and_then(|()| admission.body(stated.unwrap_or(limit)));
         match admitted {
             Ok(body) => Ok((Self { body }, request)),
@@ -63,27 +63,27 @@ impl Admitted {
     pub fn images(
         self,
         state: &AppState,
-        lane: &mut Option<Lane>,
+        priority: &mut Option<Priority>,
         images: usize,
         are_fetched: bool,
     ) -> Result<Ticket, ApiError> {
         // Hosts that do not answer keep images here for seconds, which would leave no room for those with bytes.
-        let named = lane.or(are_fetched.then_some(Lane::Bulk));
-        let lane = *lane.insert(lane_of(state, named, images));
+        let named = priority.or(are_fetched.then_some(Priority::Bulk));
+        let priority = *priority.insert(priority_of(state, named, images));
         Ok(Ticket {
-            _images: state.admission.images(lane, images)?,
+            _images: state.admission.images(priority, images)?,
             _body: self.body,
         })
     }
 }
 
-/// The lane of a request: the one it names, or by the number of its images.
-pub fn lane_of(state: &AppState, named: Option<Lane>, images: usize) -> Lane {
+/// The priority of a request: the one it names, or by the number of its images.
+pub fn priority_of(state: &AppState, named: Option<Priority>, images: usize) -> Priority {
     let is_bulk = images >= state.config.admission.bulk_from_images;
     named.unwrap_or(if is_bulk {
-        Lane::Bulk
+        Priority::Bulk
     } else {
-        Lane::Interactive
+        Priority::Interactive
     })
 }
 

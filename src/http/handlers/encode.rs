@@ -65,7 +65,7 @@ pub(super) async fn encode(
         let encoded = Encoded { timings, ..encoded };
         Ok((EncodeResult::new(encoded, &plan), timings))
     };
-    let answered = several::each(&state.intake, plan.lane, images, &id, one).await?;
+    let answered = several::each(&state.intake, plan.priority, images, &id, one).await?;
     let times = answered.times();
     let mut answer = answered.into_answer(&id, "embed", pipeline, &OPERATIONS);
     let resized_on = pipeline.preprocessing.assignment.state();

@@ -64,7 +64,7 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.priority, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut enhanced = pipeline.enhance(image.bytes, plan).await?;

@@ -127,7 +127,7 @@ pub async fn preprocess(
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
     pipeline.check_platform(plan.strict_device)?;
-    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.priority, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut row = pipeline.preprocess(image.bytes, plan).await?;

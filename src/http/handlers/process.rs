@@ -65,7 +65,7 @@ pub async fn process(
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
     let plan = masked(&state, plan, masks).await?;
-    let answered = several::each(&state.intake, plan.lane, images, &id, |image| {
+    let answered = several::each(&state.intake, plan.priority, images, &id, |image| {
         let plan = &plan;
         async move {
             let mut processed = pipeline.process(image.bytes, plan).await?;
@@ -99,7 +99,7 @@ async fn masked(
 ) -> Result<ProcessPlan, ApiError> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(state.intake.load_at_once(mask, plan.lane).await?);
+        loaded.push(state.intake.load_at_once(mask, plan.priority).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
     Ok(state.pipeline.masked(plan, bytes).await?)

@@ -122,7 +122,7 @@ async fn scan(
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
     let one = |image| one(state, image, &options);
-    let answered = several::each(&state.intake, options.lane, images, &id, one).await?;
+    let answered = several::each(&state.intake, options.priority, images, &id, one).await?;
     let times = answered.times();
     let answer = answered.into_answer(&id, kind.name(), pipeline, &operations);
     let accepted = Accepted::tree(headers);

@@ -4,7 +4,7 @@ use axum::http::{HeaderName, HeaderValue};
 use futures::{StreamExt, stream};
 
 use crate::{
-    admission::Lane,
+    admission::Priority,
     http::error::ApiError,
     http::{middleware::request_id::RequestId, respond::milliseconds},
     ingest::{
@@ -67,7 +67,7 @@ impl<T> Answered<T> {
 /// The image's own error when it was the only one; among several it stands in its place.
 pub async fn each<T, F>(
     intake: &Intake,
-    lane: Lane,
+    priority: Priority,
     images: Vec<ImageInput>,
     request_id: &RequestId,
     operation: impl Fn(Loaded) -> F,
@@ -82,7 +82,7 @@ where
             let id = image.id.clone();
             async move {
                 let result = async {
-                    let mut image = intake.load(image, lane).await?;
+                    let mut image = intake.load(image, priority).await?;
                     // Fetched bytes have their room until the answer to them is there.
                     let _room = image.room.take();
                     operation(image).await

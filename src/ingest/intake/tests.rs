@@ -55,7 +55,7 @@ const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
 async fn no_url_is_fetched_unless_the_settings_say_so() {
     let intake = intake(Arc::default(), &[]);
     let error = intake
-        .load(image("https://a.test/5"), Lane::Interactive)
+        .load(image("https://a.test/5"), Priority::Interactive)
         .await
         .unwrap_err();
     assert!(
@@ -63,7 +63,10 @@ async fn no_url_is_fetched_unless_the_settings_say_so() {
         "{error}"
     );
     let bytes = intake
-        .load(ImageInput::from_bytes("hello".into()), Lane::Interactive)
+        .load(
+            ImageInput::from_bytes("hello".into()),
+            Priority::Interactive,
+        )
         .await;
     assert_eq!(bytes.unwrap().bytes, "hello");
 }
@@ -72,14 +75,14 @@ async fn no_url_is_fetched_unless_the_settings_say_so() {
 async fn a_url_becomes_bytes_and_keeps_its_address() {
     let intake = intake(Arc::default(), &[ENABLED]);
     let loaded = intake
-        .load(image("https://A.test/5?b=%00#part"), Lane::Interactive)
+        .load(image("https://A.test/5?b=%00#part"), Priority::Interactive)
         .await;
     let loaded = loaded.unwrap();
     assert_eq!(loaded.bytes.len(), 5);
     assert_eq!(loaded.url.as_deref(), Some("https://a.test/5?b=%00"));
     assert!(loaded.fetch_ms >= 0.0 && loaded.source_url.is_none());
     let missing = intake
-        .load(image("https://a.test/x"), Lane::Interactive)
+        .load(image("https://a.test/x"), Priority::Interactive)
         .await
         .unwrap_err();
     assert!(
@@ -111,7 +114,7 @@ async fn what_is_no_url_is_not_asked_for() {
         grows.as_str(),
     ] {
         let error = intake
-            .load(image(text), Lane::Interactive)
+            .load(image(text), Priority::Interactive)
             .await
             .unwrap_err();
         assert!(
@@ -138,12 +141,12 @@ async fn the_lower_of_the_two_limits_holds() {
         let intake = intake(Arc::default(), &settings);
         assert!(
             intake
-                .load(image("https://a.test/10"), Lane::Interactive)
+                .load(image("https://a.test/10"), Priority::Interactive)
                 .await
                 .is_ok()
         );
         let error = intake
-            .load(image("https://a.test/11"), Lane::Interactive)
+            .load(image("https://a.test/11"), Priority::Interactive)
             .await
             .unwrap_err();
         assert!(
@@ -166,13 +169,13 @@ async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
     );
     let mut all =
         Box::pin(join_all((0..5).map(|_| {
-            intake.load(image("https://a.test/9"), Lane::Interactive)
+            intake.load(image("https://a.test/9"), Priority::Interactive)
         })));
     assert!((&mut all).now_or_never().is_none());
     assert_eq!(running(), 2);
     // A mask does not wait behind them, and it is refused before it is asked for.
     let mask = intake
-        .load_at_once(image("https://a.test/9"), Lane::Interactive)
+        .load_at_once(image("https://a.test/9"), Priority::Interactive)
         .await;
     assert!(matches!(mask, Err(IngestError::Full(Full::Fetches))));
     assert_eq!(running(), 2);
@@ -197,11 +200,11 @@ async fn an_interactive_picture_is_fetched_while_bulk_ones_wait() {
         Arc::clone(&fetcher),
         &[ENABLED, ("URLS__MAX_CONCURRENT", "4")],
     );
-    let bulk = (0..64).map(|_| intake.load(image("https://a.test/9"), Lane::Bulk));
+    let bulk = (0..64).map(|_| intake.load(image("https://a.test/9"), Priority::Bulk));
     let mut bulk = Box::pin(join_all(bulk));
     assert!((&mut bulk).now_or_never().is_none());
     assert_eq!(running(), 3);
-    let mut alone = Box::pin(intake.load(image("https://a.test/9"), Lane::Interactive));
+    let mut alone = Box::pin(intake.load(image("https://a.test/9"), Priority::Interactive));
     assert!((&mut alone).now_or_never().is_none());
     assert_eq!(running(), 4, "it is asked for at once");
     fetcher.gate.as_ref().unwrap().add_permits(65);
@@ -218,7 +221,7 @@ async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
         Arc::clone(&fetcher),
         &[ENABLED, ("URLS__MAX_CONCURRENT", "1")],
     );
-    let mut leaving = Box::pin(intake.load(image("https://a.test/9"), Lane::Interactive));
+    let mut leaving = Box::pin(intake.load(image("https://a.test/9"), Priority::Interactive));
     assert!((&mut leaving).now_or_never().is_none());
     drop(leaving);
     let text = intake.metrics.text().unwrap();
@@ -227,7 +230,7 @@ async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
     fetcher.gate.as_ref().unwrap().add_permits(1);
     assert!(
         intake
-            .load_at_once(image("https://a.test/9"), Lane::Interactive)
+            .load_at_once(image("https://a.test/9"), Priority::Interactive)
             .await
             .is_ok()
     );
