@@ -44,20 +44,12 @@ impl DeviceState {
 
 /// Where the settings ask an operation to run. `None` is the CPU: the toggle is off, or the CPU is asked for by name.
 pub fn asked_for(devices: &config::Devices, operation: Operation) -> Option<(Backend, u32)> {
-    let toggles = devices.toggles();
-    let (is_on, own) = match operation {
-        Operation::FaceDetection => (toggles.face_detection, devices.face_detection_on),
-        Operation::FaceEmbedding => (toggles.face_embedding, devices.face_embedding_on),
-        Operation::ImageProcessing => (toggles.image_processing, devices.image_processing_on),
-        Operation::ImageEnhancement => (toggles.image_enhancement, devices.image_enhancement_on),
-        Operation::QualityChecks => (toggles.quality_checks, devices.quality_checks_on),
-        Operation::ImageEmbedding => (toggles.image_embedding, devices.image_embedding_on),
-    };
+    let own = devices.device(operation);
     let backend = own.map_or(devices.backend, |own| own.backend);
     let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
     // The CPU for all is the CPU whatever else is set.
     let is_cpu = devices.backend == Backend::Cpu || backend == Backend::Cpu;
-    (is_on && !is_cpu).then_some((backend, index))
+    (devices.is_on(operation) && !is_cpu).then_some((backend, index))
 }
 
 /// What became of an operation's toggle at start.
