@@ -140,7 +140,7 @@ fn pipeline(
         memory: Arc::new(PixelMemory::new(pixel_bytes)),
         gate: Gate::new(
             config.imaging.decoded_pictures(),
-            config.admission.bulk_patience(),
+            config.admission.bulk_max_wait(),
             Arc::clone(&clock),
         ),
         decoding: decoding(config),
