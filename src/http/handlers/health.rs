@@ -44,7 +44,7 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
             (Some(fault), _) => Some(fault.clone()),
             (None, Ok(())) => None,
             (None, Err(error)) => {
-                tracing::warn!(error = %error, "the database cannot be used");
+                tracing::warn!(error = %error.with_sources(), "the database cannot be used");
                 let fault = match error {
                     StoreError::NotMigrated(_) => {
                         "the database has no tables yet; run `facescan migrate`"
