@@ -3,10 +3,12 @@
 mod erasing;
 mod fixtures;
 mod outage;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
     Embedding, ImageFilter, Model, NewScan, PageRequest, SavedScan, Source, Store, StoreError,
     StoredFace,
@@ -88,12 +90,15 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     let vector = vec![0.1, -0.0, f32::MIN_POSITIVE, 1e-45, f32::MAX, 1.0 / 3.0];
     let embedding = Embedding {
         contract: "c1".into(),
+        precision: NumericPrecision::Bf16,
         norm: 11.2,
         vector: vector.clone(),
     };
     scan.faces[0].embedding = Some(embedding);
     scan.faces[0].quality = Some(json!({"sharpness": 0.5, "nested": [1, null, "ü"]}));
     scan.faces[1].landmarks = None;
+    let other = scan.faces[1].embedding.as_mut().unwrap();
+    other.precision = NumericPrecision::F16;
 
     assert_eq!(find(store, &scan).await, None);
     let saved = store.save_scan(scan.clone()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use facescan_imaging::geometry::BBox;
+use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
     Embedder, Embedding, ModelFile, NewFace, NewImage, NewScan, Source, Store, StoredScan,
 };
@@ -83,6 +83,7 @@ pub fn face_at(x: f32) -> NewFace {
         quality: None,
         embedding: Some(Embedding {
             contract: "c1".into(),
+            precision: NumericPrecision::F32,
             norm: 9.5,
             vector: vec![0.6, 0.8],
         }),
