@@ -163,7 +163,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
         store.save_scan(again).await.unwrap(),
         SavedScan::Kept(Box::new(found.clone()))
     );
-    // Other options are another scan of the same picture; one that may not answer is not found.
+    // Other options are another scan of the same image; one that may not answer is not found.
     let mut other = NewScan {
         id: Uuid::now_v7(),
         scan_key: [99; 32],
@@ -229,7 +229,7 @@ async fn see_again(store: &Arc<dyn Store>) {
     );
 }
 
-/// Several writers of one picture and one key: one writes, the others are given its scan.
+/// Several writers of one image and one key: one writes, the others are given its scan.
 async fn save_at_once(store: &Arc<dyn Store>, database: &Database) {
     let writers: Vec<_> = (0..12)
         .map(|_| {
@@ -264,7 +264,7 @@ async fn list_pages(store: &Arc<dyn Store>) {
         let name = if number % 2 == 0 { "even" } else { "odd" };
         scan.source = Some(source(name, None, noon()));
         store.save_scan(scan.clone()).await.unwrap();
-        // A second place of the same name is no second picture.
+        // A second place of the same name is no second image.
         let elsewhere = source(name, Some("https://a.example/2"), noon());
         store
             .add_source("list", scan.image.id, &elsewhere)
@@ -336,7 +336,7 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
             .is_none()
     );
     assert_eq!(find(store, &theirs).await, None);
-    // The same content is a picture of its own to each.
+    // The same content is a image of its own to each.
     let saved = store.save_scan(theirs.clone()).await.unwrap();
     assert_eq!(
         saved,

@@ -35,7 +35,7 @@ pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {
     }
 }
 
-/// A scan without faces of the tenant's picture `number`.
+/// A scan without faces of the tenant's image `number`.
 pub fn new_scan(tenant: &str, number: u8) -> NewScan {
     NewScan {
         tenant: tenant.into(),

@@ -47,7 +47,7 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         store.ping().await.unwrap();
         assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
 
-        // Cut in the middle of saving: it waits for the picture, which another holds.
+        // Cut in the middle of saving: it waits for the image, which another holds.
         let mut holder = options.connect().await.unwrap();
         execute(&mut holder, "BEGIN").await;
         execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
@@ -63,7 +63,7 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         let waiting = "SELECT count(*) FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while database.count(waiting).await == 0 {
-            assert!(!saving.is_finished(), "nothing held the picture");
+            assert!(!saving.is_finished(), "nothing held the image");
         }
         proxy.cut().await;
         assert_unavailable(saving.await.unwrap());

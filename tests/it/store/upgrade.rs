@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::Embedding;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{Migrate, Migration, MigrationType, Migrator};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Executor, SqlStr, SqliteConnection,
     sqlite::SqliteConnectOptions,
@@ -95,7 +95,7 @@ async fn make_the_first_version(database: &Database) {
             std::fs::create_dir_all(directory).unwrap();
             let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
             let sql = include_str!("../../../migrations/sqlite/0001_initial.sql");
-            first_migration(sql).run(&mut connection).await.unwrap();
+            apply_first(sql, &mut connection).await;
             connection
                 .execute(AssertSqlSafe(SQLITE_ROWS))
                 .await
@@ -105,7 +105,7 @@ async fn make_the_first_version(database: &Database) {
         Database::Postgres { options } => {
             let mut connection = options.connect().await.unwrap();
             let sql = include_str!("../../../migrations/postgres/0001_initial.sql");
-            first_migration(sql).run(&mut connection).await.unwrap();
+            apply_first(sql, &mut connection).await;
             connection
                 .execute(AssertSqlSafe(POSTGRES_ROWS))
                 .await
@@ -114,7 +114,8 @@ async fn make_the_first_version(database: &Database) {
     }
 }
 
-fn first_migration(sql: &'static str) -> Migrator {
+/// Runs the first migration and records it, as the store of that version did.
+async fn apply_first(sql: &'static str, connection: &mut impl Migrate) {
     let migration = Migration::new(
         1,
         Cow::Borrowed("initial"),
@@ -122,5 +123,6 @@ fn first_migration(sql: &'static str) -> Migrator {
         SqlStr::from_static(sql),
         false,
     );
-    Migrator::with_migrations(vec![migration])
+    let migrator = Migrator::with_migrations(vec![migration]);
+    migrator.run_direct(None, connection, false).await.unwrap();
 }
