@@ -9,6 +9,7 @@ use facescan_inference::pool::CpuPool;
 use facescan_inference::{
     backend::fake::FakeBackend,
     engine::{Engine, EngineParts, Grouping, Sessions, Sizes},
+    place::Place,
     tensor::{Signature, Tensor},
 };
 
@@ -33,6 +34,7 @@ fn engine() -> Engine {
             narrow: backend.on_cpu(two.get()),
             wide: None,
             reserve: None,
+            place: Place::CPU,
         },
         grouping: Grouping {
             max_rows: NonZeroUsize::MIN.saturating_add(7),

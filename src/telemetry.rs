@@ -1,5 +1,6 @@
 //! What the server says about itself.
 
+pub mod causes;
 pub mod logging;
 pub mod metrics;
 pub mod opt_out;

@@ -156,6 +156,7 @@ impl Loader<'_> {
                 narrow,
                 wide: None,
                 reserve: None,
+                place: Place::CPU,
             };
             self.engine(&subject, sessions, Some(parts), operation)
         });

@@ -16,6 +16,7 @@ use crate::{
     config::Config,
     http,
     lifecycle::{self, Ending},
+    telemetry::causes::with_causes,
 };
 
 /// How long the database's connections get to close.
@@ -132,11 +133,11 @@ async fn is_settled(app: &App) -> bool {
     match app.prepare_store().await {
         Ok(()) => true,
         Err(error) if error.is_unavailable() => {
-            tracing::warn!(error = %error, "the database is away; its tables are made when it is back");
+            tracing::warn!(error = %with_causes(&error), "the database is away; its tables are made when it is back");
             false
         }
         Err(error) => {
-            tracing::error!(error = %error, "the tables cannot be made; requests with store=false are served");
+            tracing::error!(error = %with_causes(&error), "the tables cannot be made; requests with store=false are served");
             app.store_fault
                 .set("the database's tables cannot be used; the log says why".to_owned())
                 .ok();

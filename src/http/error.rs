@@ -12,6 +12,7 @@ use crate::{
         answer::ErrorEntry,
         error::{InvalidOption, PipelineError, shortened},
     },
+    telemetry::causes::with_causes,
 };
 
 /// Why a request, or one image of it, got no result.
@@ -209,7 +210,7 @@ impl ErrorEntry {
         let error = error.into();
         Self {
             code: error.kind().code,
-            detail: error.to_string(),
+            detail: with_causes(&error),
         }
     }
 }

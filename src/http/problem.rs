@@ -17,7 +17,10 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{http::error::ApiError, http::middleware::request_id::RequestId};
+use crate::{
+    http::{error::ApiError, middleware::request_id::RequestId},
+    telemetry::causes::with_causes,
+};
 
 /// The body of an error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -63,7 +66,7 @@ pub async fn describe(request: Request, next: Next) -> Response {
     };
     let kind = error.kind();
     if kind.status >= 500 {
-        tracing::error!(request_id = %request_id, code = kind.code, error = %error, "request failed");
+        tracing::error!(request_id = %request_id, code = kind.code, error = with_causes(error.as_ref()), "request failed");
     }
     let problem = Problem {
         kind: "about:blank",

@@ -16,7 +16,7 @@ use crate::{
         scan::{Face, Scan},
     },
 };
-use facescan_imaging::{format::Format, quality::ImageQuality};
+use facescan_imaging::{format::Format, precision::NumericPrecision, quality::ImageQuality};
 use facescan_inference::device::DeviceState;
 
 /// The answer to a request, one result for each image in the order they were sent.
@@ -193,6 +193,9 @@ pub struct FaceAnswer {
     /// The vector's length before normalisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
+    /// The precision in which the model computed the vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<NumericPrecision>,
     /// The aligned 112×112 crop, PNG in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crop: Option<String>,
@@ -291,15 +294,16 @@ impl ScanResult {
 
 impl FaceAnswer {
     fn new(face: Face, options: &ScanOptions) -> Self {
-        let (embedding, embedding_norm) = match face.embedding {
+        let (embedding, embedding_norm, precision) = match face.embedding {
             Some(found) => (
                 Some(EmbeddingAnswer::new(
                     &found.vector,
                     options.embedding_format,
                 )),
                 Some(found.norm),
+                found.precision,
             ),
-            None => (None, None),
+            None => (None, None, None),
         };
         Self {
             face_id: face.id,
@@ -309,6 +313,7 @@ impl FaceAnswer {
             quality: face.quality,
             embedding,
             embedding_norm,
+            precision,
             crop: face.crop.map(|png| BASE64_STANDARD.encode(png)),
         }
     }

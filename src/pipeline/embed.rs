@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use image::RgbImage;
 
 use crate::pipeline::error::PipelineError;
-use facescan_imaging::tensor::{Normalisation, fill_row};
+use facescan_imaging::{
+    precision::NumericPrecision,
+    tensor::{Normalisation, fill_row},
+};
 use facescan_inference::{
     engine::{Engine, Pending},
     health::Fault,
@@ -36,6 +39,8 @@ pub struct Embedding {
     pub vector: Vec<f32>,
     /// Its length before; small for faces that the model could make little of.
     pub norm: f32,
+    /// The precision in which the model computed it; `None` if a remote server did, which does not tell.
+    pub precision: Option<NumericPrecision>,
 }
 
 /// The vectors of some crops, and the time they took.
@@ -65,6 +70,13 @@ impl Embedder {
     /// How many faces of a picture are cut and submitted at a time, so that a crowd takes no more memory than a batch.
     pub fn together(&self) -> usize {
         self.together
+    }
+
+    /// The precision in which a crop that is submitted now would be embedded.
+    ///
+    /// It may still run elsewhere. [`Embedding::precision`] says what ran it.
+    pub fn current_precision(&self) -> Option<NumericPrecision> {
+        self.engine.current_place().numeric_precision()
     }
 
     /// Writes a crop into a row and lets it run. CPU work; the last that a job does where `is_last`.
@@ -103,18 +115,20 @@ impl Embedder {
                         self.spec.id, self.dim
                     ))
                 })?;
-            embeddings.rows.push(normalise(vector));
+            let precision = output.ran_on.numeric_precision();
+            embeddings.rows.push(normalise(vector, precision));
         }
         Ok(embeddings)
     }
 }
 
 /// L2 normalisation; `None` for a vector without a direction.
-pub(super) fn normalise(raw: &[f32]) -> Option<Embedding> {
+pub(super) fn normalise(raw: &[f32], precision: Option<NumericPrecision>) -> Option<Embedding> {
     let norm = raw.iter().map(|value| value * value).sum::<f32>().sqrt();
     (norm.is_finite() && norm > 0.0).then(|| Embedding {
         vector: raw.iter().map(|value| value / norm).collect(),
         norm,
+        precision,
     })
 }
 
@@ -129,15 +143,16 @@ mod tests {
 
     #[test]
     fn vectors_have_length_one_and_keep_their_norm() {
-        let embedding = normalise(&[3.0, 4.0]).unwrap();
+        let embedding = normalise(&[3.0, 4.0], Some(NumericPrecision::Bf16)).unwrap();
         assert_eq!(embedding.norm, 5.0);
         assert_eq!(embedding.vector, [0.6, 0.8]);
+        assert_eq!(embedding.precision, Some(NumericPrecision::Bf16));
     }
 
     #[test]
     fn a_vector_without_direction_is_none() {
-        assert_eq!(normalise(&[0.0, 0.0]), None);
-        assert_eq!(normalise(&[f32::NAN, 1.0]), None);
-        assert_eq!(normalise(&[]), None);
+        assert_eq!(normalise(&[0.0, 0.0], None), None);
+        assert_eq!(normalise(&[f32::NAN, 1.0], None), None);
+        assert_eq!(normalise(&[], None), None);
     }
 }

@@ -22,6 +22,7 @@ use crate::{
 };
 use facescan_imaging::{
     decode::decode_within,
+    precision::NumericPrecision,
     preprocess::{Layout, Preprocess},
     tensor::ChannelOrder,
 };
@@ -197,7 +198,7 @@ impl Encoder {
             ))
         })?;
         Ok(EncodedPicture {
-            embedding: normalise(&vector),
+            embedding: normalise(&vector, output.ran_on.numeric_precision()),
             queued: output.queued,
             fallback: output.fallback,
         })
@@ -273,6 +274,9 @@ pub struct EncodeResult {
     /// The vector's length before normalisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
+    /// The precision in which the model computed the vector; absent where a remote server did, which does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<NumericPrecision>,
     /// Milliseconds by stage; with `timings=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings_ms: Option<Timings>,
@@ -288,6 +292,7 @@ impl EncodeResult {
             image: encoded.image,
             embedding: found.map(written),
             embedding_norm: found.map(|found| found.norm),
+            precision: found.and_then(|found| found.precision),
             timings_ms: plan.timings.then_some(encoded.timings),
         }
     }

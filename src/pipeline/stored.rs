@@ -1,5 +1,7 @@
 //! A scan with the database around it: answered from it when it can be, written to it when done.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -15,6 +17,8 @@ use crate::{
         scan::{ContentHash, Face, Scan, content_hash, hex, millis},
     },
 };
+use facescan_imaging::precision::NumericPrecision;
+use facescan_inference::operation::Operation;
 use facescan_inference::pool::Stage;
 use facescan_inference::registry::ModelSpec;
 use facescan_store::{self, CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, StoredFace};
@@ -67,7 +71,8 @@ impl Pipeline {
             .pool
             .run(Stage::Begin, move || content_hash(&hashed))
             .await?;
-        let key = self.scan_key(options);
+        let precision = self.embedder.current_precision();
+        let key = self.scan_key(options, precision);
         if options.cache {
             if let Some(mut scan) = self.stored_answer(&hash, &key, options).await? {
                 scan.timings.cache = millis(self.clock.monotonic() - started);
@@ -81,32 +86,68 @@ impl Pipeline {
         let byte_size = bytes.len() as u64;
         let scanned = self.scan(bytes, Some(hash), options).await?;
         let saving = self.clock.monotonic();
-        let mut scan = self.save(scanned, hash, key, byte_size, options).await?;
+        let precisions = Precisions::of(&scanned.faces).unwrap_or(Precisions::Same(precision));
+        let new_scan = self.new_scan(&scanned, hash, byte_size, options, precisions)?;
+        let mut scan = self.save(scanned, new_scan).await?;
         scan.timings.cache = millis(looked_up - started);
         scan.timings.store = millis(self.clock.monotonic() - saving);
         scan.timings.total = millis(self.clock.monotonic() - started);
         Ok(scan)
     }
 
-    /// A digest of everything that decides a scan's content, besides the bytes.
-    fn scan_key(&self, options: &ScanOptions) -> ContentHash {
-        let detector = (!options.aligned).then(|| {
-            let spec = &self.detector.spec;
-            json!([spec.sha256, spec.family, spec.input])
-        });
-        let contract = (options.kind == ScanKind::Embed).then_some(&self.embedder.contract);
-        let preset = options.quality.then_some(options.preset);
+    /// A digest of everything that decides the content of a scan, besides the bytes of the image.
+    ///
+    /// `precision` is that of the embedder.
+    fn scan_key(&self, options: &ScanOptions, precision: Option<NumericPrecision>) -> ContentHash {
+        // Without `..`, so that a new option must be put on one of the two sides.
+        let ScanOptions {
+            kind,
+            detect,
+            quality,
+            preset,
+            aligned,
+            // These decide how the scan is run, stored and written, but not what it finds.
+            landmarks: _,
+            crops: _,
+            embedding_format: _,
+            store: _,
+            cache: _,
+            source: _,
+            source_url: _,
+            lane: _,
+            strict_device: _,
+            timings: _,
+        } = options;
+        let models: BTreeMap<_, _> = options
+            .operations()
+            .into_iter()
+            .map(|operation| (operation.name(), self.model_key(operation, precision)))
+            .collect();
         let key = json!({
             "version": PIPELINE_VERSION,
-            "operation": options.kind,
-            "detector": detector,
-            "contract": contract,
-            "detect": (!options.aligned).then_some(&options.detect),
-            "preset": preset,
-            "aligned": options.aligned,
+            "operation": kind,
+            "models": models,
+            "detect": (!aligned).then_some(detect),
+            "preset": quality.then_some(preset),
+            "aligned": aligned,
             "background": self.decoding.background,
         });
         Sha256::digest(key.to_string()).into()
+    }
+
+    /// What decides the results of an operation's model; null for an operation of a scan that has no model.
+    fn model_key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {
+        // Every operation is named, so that a new one cannot be forgotten here.
+        match operation {
+            Operation::FaceDetection => {
+                let spec = &self.detector.spec;
+                json!([spec.sha256, spec.family, spec.input])
+            }
+            Operation::FaceEmbedding => json!([self.embedder.contract, precision]),
+            Operation::ImageProcessing | Operation::QualityChecks => Value::Null,
+            // No scan has them.
+            Operation::ImageEnhancement | Operation::ImageEmbedding => Value::Null,
+        }
     }
 
     async fn stored_answer(
@@ -138,51 +179,51 @@ impl Pipeline {
         })
     }
 
-    async fn save(
+    /// A scan as the database takes it.
+    fn new_scan(
         &self,
-        mut scan: Scan,
+        scan: &Scan,
         hash: ContentHash,
-        scan_key: ContentHash,
         byte_size: u64,
         options: &ScanOptions,
-    ) -> Result<Scan, PipelineError> {
-        let faces: Vec<NewFace> = scan
-            .faces
-            .iter()
-            .map(|face| self.new_face(face))
-            .collect::<Result<_, _>>()?;
-        let ids: Vec<_> = faces.iter().map(|face| face.id).collect();
-        let saved = self
-            .store
-            .save_scan(NewScan {
-                tenant: self.tenant.to_string(),
-                image: NewImage {
-                    id: self.clock.new_id(),
-                    sha256: hash,
-                    byte_size,
-                    width: scan.image.width,
-                    height: scan.image.height,
-                    format: scan.image.format.to_string(),
-                    orientation: scan.image.orientation,
-                    perceptual_hash: scan.perceptual_hash,
-                },
-                source: self.source(options),
+        precisions: Precisions,
+    ) -> Result<NewScan, PipelineError> {
+        let faces = scan.faces.iter().map(|face| self.new_face(face));
+        Ok(NewScan {
+            tenant: self.tenant.to_string(),
+            image: NewImage {
                 id: self.clock.new_id(),
-                scan_key,
-                operation: options.kind.name().to_owned(),
-                detector: (!options.aligned)
-                    .then(|| model_file(&self.detector.spec))
-                    .transpose()?,
-                embedder: (options.kind == ScanKind::Embed).then(|| facescan_store::Embedder {
-                    id: self.embedder.spec.id.clone(),
-                    contract: self.embedder.contract.clone(),
-                }),
-                picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
-                answers_cache: true,
-                created_at: self.clock.now(),
-                faces,
-            })
-            .await?;
+                sha256: hash,
+                byte_size,
+                width: scan.image.width,
+                height: scan.image.height,
+                format: scan.image.format.to_string(),
+                orientation: scan.image.orientation,
+                perceptual_hash: scan.perceptual_hash,
+            },
+            source: self.source(options),
+            id: self.clock.new_id(),
+            // A row may have run elsewhere than was expected when the database was asked.
+            scan_key: self.scan_key(options, precisions.first()),
+            operation: options.kind.name().to_owned(),
+            detector: (!options.aligned)
+                .then(|| model_file(&self.detector.spec))
+                .transpose()?,
+            embedder: (options.kind == ScanKind::Embed).then(|| facescan_store::Embedder {
+                id: self.embedder.spec.id.clone(),
+                contract: self.embedder.contract.clone(),
+            }),
+            picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
+            // Vectors of several precisions do not answer a request for one of them.
+            answers_cache: matches!(precisions, Precisions::Same(_)),
+            created_at: self.clock.now(),
+            faces: faces.collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn save(&self, mut scan: Scan, new_scan: NewScan) -> Result<Scan, PipelineError> {
+        let ids: Vec<_> = new_scan.faces.iter().map(|face| face.id).collect();
+        let saved = self.store.save_scan(new_scan).await?;
         let kept_id = saved.image_id();
         scan.image_id = Some(kept_id);
         match saved {
@@ -214,21 +255,65 @@ impl Pipeline {
     }
 
     fn new_face(&self, face: &Face) -> Result<NewFace, PipelineError> {
+        let embedding = face.embedding.as_ref();
         Ok(NewFace {
             id: self.clock.new_id(),
             bbox: face.bbox,
             score: face.score,
             landmarks: face.landmarks,
             quality: face.quality.as_ref().map(to_value).transpose()?,
-            embedding: face
-                .embedding
-                .as_ref()
-                .map(|embedding| facescan_store::Embedding {
-                    contract: self.embedder.contract.clone(),
-                    norm: embedding.norm,
-                    vector: embedding.vector.clone(),
-                }),
+            embedding: embedding
+                .map(|embedding| self.new_embedding(embedding))
+                .transpose()?,
         })
+    }
+
+    fn new_embedding(
+        &self,
+        embedding: &Embedding,
+    ) -> Result<facescan_store::Embedding, PipelineError> {
+        let precision = embedding.precision.ok_or_else(|| {
+            // The registry allows remote models only for whole images, whose vectors are not stored.
+            PipelineError::UnexpectedOutput(format!(
+                "the embedder {} does not tell its precision",
+                self.embedder.spec.id
+            ))
+        })?;
+        Ok(facescan_store::Embedding {
+            contract: self.embedder.contract.clone(),
+            precision,
+            norm: embedding.norm,
+            vector: embedding.vector.clone(),
+        })
+    }
+}
+
+/// The precisions of the vectors of a scan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Precisions {
+    /// All have this one.
+    Same(Option<NumericPrecision>),
+    /// The first has this one, and another has another.
+    Mixed(Option<NumericPrecision>),
+}
+
+impl Precisions {
+    /// The precisions of some faces; `None` if no face has a vector.
+    fn of(faces: &[Face]) -> Option<Self> {
+        let embeddings = faces.iter().filter_map(|face| face.embedding.as_ref());
+        let mut precisions = embeddings.map(|embedding| embedding.precision);
+        let first = precisions.next()?;
+        Some(if precisions.all(|other| other == first) {
+            Self::Same(first)
+        } else {
+            Self::Mixed(first)
+        })
+    }
+
+    fn first(self) -> Option<NumericPrecision> {
+        match self {
+            Self::Same(first) | Self::Mixed(first) => first,
+        }
     }
 }
 
@@ -301,6 +386,7 @@ impl Face {
             embedding: face.embedding.map(|embedding| Embedding {
                 vector: embedding.vector,
                 norm: embedding.norm,
+                precision: Some(embedding.precision),
             }),
             crop: None,
         })

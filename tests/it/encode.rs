@@ -151,6 +151,7 @@ async fn a_picture_becomes_the_pooled_tokens_of_its_row() {
             &[result["embedding_norm"].as_f64().unwrap() as f32],
             &[norm],
         );
+        assert_eq!(result["precision"], "f32");
         assert!(result["timings_ms"]["total"].as_f64().unwrap() > 0.0);
         assert!(reply.headers.contains_key("x-inference-time"));
         assert!(result.get("faces").is_none());

@@ -17,6 +17,7 @@ mod imaging;
 mod kserve;
 mod models;
 mod orientation;
+mod precision;
 mod preprocess;
 mod process;
 mod service;

@@ -3,10 +3,12 @@
 mod erasing;
 mod fixtures;
 mod outage;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
     Embedding, ImageFilter, Model, NewScan, PageRequest, SavedScan, Source, Store, StoreError,
     StoredFace,
@@ -88,12 +90,15 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     let vector = vec![0.1, -0.0, f32::MIN_POSITIVE, 1e-45, f32::MAX, 1.0 / 3.0];
     let embedding = Embedding {
         contract: "c1".into(),
+        precision: NumericPrecision::Bf16,
         norm: 11.2,
         vector: vector.clone(),
     };
     scan.faces[0].embedding = Some(embedding);
     scan.faces[0].quality = Some(json!({"sharpness": 0.5, "nested": [1, null, "ü"]}));
     scan.faces[1].landmarks = None;
+    let other = scan.faces[1].embedding.as_mut().unwrap();
+    other.precision = NumericPrecision::F16;
 
     assert_eq!(find(store, &scan).await, None);
     let saved = store.save_scan(scan.clone()).await.unwrap();
@@ -158,7 +163,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
         store.save_scan(again).await.unwrap(),
         SavedScan::Kept(Box::new(found.clone()))
     );
-    // Other options are another scan of the same picture; one that may not answer is not found.
+    // Other options are another scan of the same image; one that may not answer is not found.
     let mut other = NewScan {
         id: Uuid::now_v7(),
         scan_key: [99; 32],
@@ -224,7 +229,7 @@ async fn see_again(store: &Arc<dyn Store>) {
     );
 }
 
-/// Several writers of one picture and one key: one writes, the others are given its scan.
+/// Several writers of one image and one key: one writes, the others are given its scan.
 async fn save_at_once(store: &Arc<dyn Store>, database: &Database) {
     let writers: Vec<_> = (0..12)
         .map(|_| {
@@ -259,7 +264,7 @@ async fn list_pages(store: &Arc<dyn Store>) {
         let name = if number % 2 == 0 { "even" } else { "odd" };
         scan.source = Some(source(name, None, noon()));
         store.save_scan(scan.clone()).await.unwrap();
-        // A second place of the same name is no second picture.
+        // A second place of the same name is no second image.
         let elsewhere = source(name, Some("https://a.example/2"), noon());
         store
             .add_source("list", scan.image.id, &elsewhere)
@@ -331,7 +336,7 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
             .is_none()
     );
     assert_eq!(find(store, &theirs).await, None);
-    // The same content is a picture of its own to each.
+    // The same content is a image of its own to each.
     let saved = store.save_scan(theirs.clone()).await.unwrap();
     assert_eq!(
         saved,

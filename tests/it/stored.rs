@@ -116,7 +116,15 @@ async fn story(app: &TestApp) {
     assert!(sources.contains(&"album".to_owned()) && sources.contains(&"feed".to_owned()));
     let face_uri = format!("/faces/{}", text(&first["faces"][0]["face_id"]));
     let face = app.get(&face_uri).await.json();
-    for field in ["bbox", "score", "landmarks", "embedding", "embedding_norm"] {
+    assert_eq!(face["precision"], "f32");
+    for field in [
+        "bbox",
+        "score",
+        "landmarks",
+        "embedding",
+        "embedding_norm",
+        "precision",
+    ] {
         assert_eq!(face[field], first["faces"][0][field], "{field}");
     }
 

@@ -14,6 +14,7 @@ pub mod memory;
 pub mod npy;
 pub mod orientation;
 pub mod phash;
+pub mod precision;
 mod prefetch;
 pub mod preprocess;
 pub mod quality;

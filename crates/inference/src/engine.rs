@@ -27,6 +27,7 @@ use crate::{
     backend::BackendError,
     batcher::{Batcher, Groupings, Place, Reply, Route, Staged},
     health::{Fault, Health},
+    place,
     slab::RowMemory,
     tensor::Tensor,
 };
@@ -35,6 +36,8 @@ use facescan_clock::Clock;
 pub use crate::batcher::{Grouping, Sizes};
 pub use cpu::{Reserve, Sessions};
 pub use device::{DeviceParts, Opener};
+
+use cpu::CpuSessions;
 
 mod cpu;
 pub(super) mod device;
@@ -70,9 +73,11 @@ struct Shared {
     batcher: Mutex<Batcher<Answer>>,
     /// Rows that are cut to run on the CPU, and wait for a session there.
     pieces: Mutex<VecDeque<Piece>>,
-    sessions: Mutex<Sessions>,
+    sessions: Mutex<CpuSessions>,
     groupings: Groupings,
     device: Option<DeviceLink>,
+    /// Where the sessions on the CPU were opened.
+    cpu_place: place::Place,
     pool: Arc<CpuPool>,
     clock: Arc<dyn Clock>,
     metrics: Arc<dyn EngineMetrics>,
@@ -85,6 +90,7 @@ struct DeviceLink {
     /// Tells the device's task that rows may be due, or that the engine has gone.
     wake: Arc<Notify>,
     health: Arc<Health>,
+    place: place::Place,
 }
 
 /// Why an engine did not answer.
@@ -111,6 +117,8 @@ pub struct RowOutput {
     pub ran: Duration,
     /// Why the row ran on the CPU although the engine has a device.
     pub fallback: Option<Fault>,
+    /// Where the row ran.
+    pub ran_on: place::Place,
 }
 
 /// Rows of a slab that run together, and who waits for them.
@@ -144,11 +152,13 @@ impl Engine {
         let shared = Arc::new(Shared {
             batcher: Mutex::new(Batcher::new(groupings, spare, parts.usual_row_len)),
             pieces: Mutex::default(),
-            sessions: Mutex::new(parts.sessions),
+            cpu_place: parts.sessions.place,
+            sessions: Mutex::new(CpuSessions::new(parts.sessions)),
             groupings,
             device: parts.device.as_ref().map(|device| DeviceLink {
                 wake: Arc::clone(&wake),
                 health: Arc::clone(&device.health),
+                place: device.place,
             }),
             pool: parts.pool,
             clock: parts.clock,
@@ -159,6 +169,16 @@ impl Engine {
             tokio::spawn(device::drive(Arc::downgrade(&shared), device, wake));
         }
         Self { shared }
+    }
+
+    /// Where a row that is committed now would run: on the device while it is up, and on the CPU otherwise.
+    ///
+    /// The row may still run elsewhere. [`RowOutput::ran_on`] says where it did.
+    pub fn current_place(&self) -> place::Place {
+        match &self.shared.device {
+            Some(device) if device.health.is_up() => device.place,
+            _ => self.shared.cpu_place,
+        }
     }
 
     /// A row of the open slab, to be written at once: the slab cannot run before.
@@ -295,6 +315,7 @@ impl Shared {
                     queued: times.started_at.saturating_sub(ready_at),
                     ran: times.ran,
                     fallback: piece.fallback,
+                    ran_on: times.ran_on,
                 }),
                 Err(error) => Err(EngineError::Backend(Arc::clone(error))),
             };
@@ -318,9 +339,10 @@ impl Drop for Shared {
 /// The outputs of a run, with the rows first.
 type Outcome = Result<Arc<[Tensor]>, Arc<BackendError>>;
 
-/// When a run began, and how long it took.
+/// Where a run was, when it began and how long it took.
 #[derive(Clone, Copy)]
 struct Times {
+    ran_on: place::Place,
     started_at: Duration,
     ran: Duration,
 }

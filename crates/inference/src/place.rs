@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::accelerator::Accelerator;
+use facescan_imaging::precision::NumericPrecision;
 
 /// What computes: ONNX Runtime's execution providers, and libtorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -159,6 +160,40 @@ impl Place {
         index: 0,
         precision: Precision::Full,
     };
+
+    /// The precision of the arithmetic there; `None` for a remote server, which does not tell.
+    ///
+    /// CUDA's reduced precision is TF32. It rounds the factors of a product to 11 significant bits, as f16 does, so it
+    /// counts as f16.
+    pub fn numeric_precision(self) -> Option<NumericPrecision> {
+        match (self.provider, self.precision) {
+            (Provider::Kserve, _) => None,
+            (
+                Provider::Cpu | Provider::TorchCpu | Provider::TorchCuda | Provider::TorchMps,
+                Precision::Full | Precision::Reduced,
+            )
+            | (
+                Provider::Cuda
+                | Provider::Tensorrt
+                | Provider::Migraphx
+                | Provider::Coreml
+                | Provider::Openvino
+                | Provider::OpenvinoCpu
+                | Provider::Webgpu,
+                Precision::Full,
+            ) => Some(NumericPrecision::F32),
+            (Provider::OpenvinoCpu, Precision::Reduced) => Some(NumericPrecision::Bf16),
+            (
+                Provider::Cuda
+                | Provider::Tensorrt
+                | Provider::Migraphx
+                | Provider::Coreml
+                | Provider::Openvino
+                | Provider::Webgpu,
+                Precision::Reduced,
+            ) => Some(NumericPrecision::F16),
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -190,6 +225,26 @@ mod tests {
         assert_eq!(Provider::candidates(Accelerator::Mps), metal);
         let auto = Provider::candidates(Accelerator::Auto);
         assert!(auto.iter().all(|provider| !provider.is_torch()));
+    }
+
+    #[test]
+    fn only_what_computes_in_fewer_bits_says_so() {
+        use NumericPrecision::{Bf16, F16, F32};
+        let at = |provider, precision| {
+            let place = Place {
+                provider,
+                index: 0,
+                precision,
+            };
+            place.numeric_precision()
+        };
+        for provider in Provider::ALL {
+            assert_eq!(at(provider, Precision::Full), Some(F32), "{provider}");
+        }
+        assert_eq!(at(Provider::Cpu, Precision::Reduced), Some(F32));
+        assert_eq!(at(Provider::OpenvinoCpu, Precision::Reduced), Some(Bf16));
+        assert_eq!(at(Provider::Openvino, Precision::Reduced), Some(F16));
+        assert_eq!(at(Provider::Kserve, Precision::Full), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the two databases have in common.
+//! The interface that the two databases share.
 
 use std::future::Future;
 
@@ -9,18 +9,18 @@ use sqlx::{AssertSqlSafe, Database, FromRow, SqlSafeStr};
 
 use super::values::Value;
 
-/// A database the store can live in.
+/// A database that the store can use.
 pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
-    /// Begins a transaction whose statements all see the same rows.
+    /// Begins a transaction in which all statements see the same rows.
     const BEGIN_READ: &'static str;
     /// Begins a transaction that changes rows.
     const BEGIN_WRITE: &'static str;
 
-    /// The tables, step by step.
+    /// The migrations that make the tables.
     fn migrator() -> Migrator;
 }
 
-/// A row that either database can give.
+/// A type that is read from a row of either database.
 pub(super) trait Record:
     for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
 {
@@ -31,23 +31,23 @@ impl<T> Record for T where
 {
 }
 
-/// A connection that runs statements. Parameters are `$1`, `$2` … in both databases.
+/// A connection that runs statements. Parameters are written `$1`, `$2` … in both databases.
 pub(super) trait Statements: Send {
-    /// Runs a statement and gives the number of rows it changed.
+    /// Runs a statement and returns the number of rows that it changed.
     fn execute<S: SqlSafeStr + Send>(
         &mut self,
         statement: S,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
-    /// Runs a query and gives its rows.
+    /// Runs a query and returns its rows.
     fn fetch_all<R: Record>(
         &mut self,
         query: &'static str,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<Vec<R>, sqlx::Error>> + Send;
 
-    /// Runs a query and gives its first row, if any.
+    /// Runs a query and returns its first row, if it has one.
     fn fetch_optional<R: Record>(
         &mut self,
         query: &'static str,
@@ -55,11 +55,13 @@ pub(super) trait Statements: Send {
     ) -> impl Future<Output = Result<Option<R>, sqlx::Error>> + Send;
 }
 
-/// Parameters in one statement. Both databases take more (SQLite 32766, Postgres 65535), but SQLite
-/// searches its list of parameter names for each, so that 32000 of them take seconds.
+/// The most parameters of one statement.
+///
+/// Both databases allow more: SQLite 32,766 and Postgres 65,535. But SQLite searches its list of parameter names once for
+/// each parameter, so 32,000 parameters take seconds.
 const MAX_PARAMETERS: usize = 1000;
 
-/// Inserts rows of `N` values each, many to a statement. `into` is `INSERT INTO table (columns)`.
+/// Inserts rows of `N` values each, with many rows in one statement. `into` is `INSERT INTO table (columns)`.
 pub(super) async fn insert_rows<const N: usize>(
     connection: &mut impl Statements,
     into: &'static str,
@@ -74,12 +76,12 @@ pub(super) async fn insert_rows<const N: usize>(
     Ok(())
 }
 
-/// `($1, $2), ($3, $4)` for two rows of two columns.
+/// Writes the parameters of some rows: `($1, $2), ($3, $4)` for two rows of two columns.
 fn placeholders(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
         let first = row * columns + 1;
-        let places: Vec<_> = (first..first + columns).map(|n| format!("${n}")).collect();
-        format!("({})", places.join(", "))
+        let names: Vec<_> = (first..first + columns).map(|n| format!("${n}")).collect();
+        format!("({})", names.join(", "))
     };
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
@@ -89,7 +91,7 @@ mod tests {
     use super::placeholders;
 
     #[test]
-    fn placeholders_count_on_through_the_rows() {
+    fn placeholders_are_numbered_through_all_rows() {
         assert_eq!(placeholders(1, 1), "($1)");
         assert_eq!(placeholders(2, 3), "($1, $2, $3), ($4, $5, $6)");
     }

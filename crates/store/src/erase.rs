@@ -1,4 +1,4 @@
-//! Erasing.
+//! Deleting images and faces.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use super::read;
 use super::records::StoredFace;
 use super::rows::IdRow;
 
-/// From this IoU on, faces of two scans of one picture are the same face.
+/// The least IoU at which faces of two scans of one image are the same face.
 const SAME_FACE_IOU: f32 = 0.5;
 
-/// Finds and locks the picture of a face. An update that changes nothing locks in both databases;
-/// SQLite has no `FOR UPDATE`.
+/// Finds and locks the image of a face. SQLite has no `FOR UPDATE`, but an update that changes nothing locks the row in
+/// both databases.
 const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
      WHERE tenant = $1 AND id = (SELECT image_id FROM faces WHERE id = $2) RETURNING id";
 
-/// Erases a picture; whatever refers to it goes with it.
+/// Deletes an image. The foreign keys delete what refers to it.
 pub(super) async fn delete_image(
     connection: &mut impl Statements,
     tenant: &str,
@@ -28,7 +28,7 @@ pub(super) async fn delete_image(
     Ok(connection.execute(statement, &[&tenant, &id]).await? > 0)
 }
 
-/// Erases a face wherever it was found; [`super::Store::delete_face`] says how.
+/// Deletes a face in every scan; see [`super::Store::delete_face`].
 pub(super) async fn delete_face(
     connection: &mut impl Statements,
     tenant: &str,
@@ -41,20 +41,20 @@ pub(super) async fn delete_face(
         return Ok(false);
     };
     let faces = read::faces_of_image(connection, image.id).await?;
-    // It may have been erased while this call waited for the lock.
+    // Another call may have deleted the face while this one waited for the lock.
     let Some(face) = faces.iter().find(|face| face.id == id) else {
         return Ok(false);
     };
-    let doomed: Vec<_> = faces
+    let same_faces: Vec<_> = faces
         .iter()
         .filter(|other| is_same_face(face, other))
         .collect();
-    for face in &doomed {
+    for face in &same_faces {
         connection
             .execute("DELETE FROM faces WHERE id = $1", &[&face.id])
             .await?;
     }
-    let scans: BTreeSet<_> = doomed.iter().map(|face| face.scan_id).collect();
+    let scans: BTreeSet<_> = same_faces.iter().map(|face| face.scan_id).collect();
     for scan_id in scans {
         let statement = "UPDATE scans SET answers_cache = $2 WHERE id = $1";
         connection.execute(statement, &[&scan_id, &false]).await?;
@@ -62,8 +62,9 @@ pub(super) async fn delete_face(
     Ok(true)
 }
 
-/// Whether `other` is `face`, or the same face found by another scan. Within one scan overlapping
-/// boxes are different faces: non-maximum suppression has seen to that.
+/// Whether `other` is `face`, or the same face in another scan.
+///
+/// Faces of one scan are always different, even if their boxes overlap: non-maximum suppression kept both.
 fn is_same_face(face: &StoredFace, other: &StoredFace) -> bool {
     other.id == face.id
         || (other.scan_id != face.scan_id && other.bbox.iou(&face.bbox) >= SAME_FACE_IOU)

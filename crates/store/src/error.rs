@@ -1,150 +1,207 @@
-//! Why the store could not do it.
+//! Why a call to the store failed.
+
+use std::io;
+use std::path::PathBuf;
 
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 
-/// Why a call to the store failed. Texts never hold the database's URL or its password.
+/// Why a call to the store failed.
+///
+/// The message says what to do. The source says what the database or the driver answered. Neither text contains the
+/// user or the password of the database URL.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database is away, overloaded or full. The same call may succeed later, and may be
-    /// repeated safely: only when the connection broke during the commit was the change perhaps
-    /// made, and then the call finds it.
-    #[error("the database is unavailable, try again later: {0}")]
-    Unavailable(String),
+    /// The database is away, overloaded or full.
+    ///
+    /// The same call may succeed later, and it is safe to repeat. If the connection broke during the commit, the
+    /// change may have been made. A repeated call then finds it.
+    #[error("the database is unavailable; try again later")]
+    Unavailable(#[source] sqlx::Error),
 
-    /// The tables are not there yet: the database was away when they would have been made.
-    #[error("the database has no tables yet: {0}; run `facescan migrate`")]
-    NotMigrated(String),
+    /// The tables do not exist yet, because the database was away at the start.
+    #[error("the database has no tables yet; run `facescan migrate`")]
+    NotMigrated(#[source] sqlx::Error),
 
-    /// The tables were made by another version of the program.
-    #[error("the tables do not fit this version of the program: {0}")]
-    Schema(String),
+    /// Another version of the program made the tables.
+    #[error(
+        "the tables belong to another version of the program; run the version that made them, or a newer one"
+    )]
+    Schema(#[source] MigrateError),
 
-    /// A setting or a value that cannot be used; the text names it.
+    /// The database URL cannot be used.
+    #[error(
+        "the database URL cannot be used; write `postgres://user:password@host:port/database` or \
+         `sqlite://path?mode=rwc`"
+    )]
+    Url(#[source] sqlx::Error),
+
+    /// The directory of a SQLite file cannot be created.
+    #[error("cannot create the directory {} for the database", directory.display())]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the operating system answered.
+        #[source]
+        source: io::Error,
+    },
+
+    /// A value that cannot be stored, or a URL of an unknown kind. The text names it.
     #[error("{0}")]
     Invalid(String),
 
-    /// A stored row, or the database file, cannot be read back.
-    #[error("stored data is damaged: {0}")]
-    Corrupt(String),
+    /// A stored row or the database file is damaged.
+    #[error("the stored data cannot be read; restore it from a backup")]
+    Corrupt(#[source] sqlx::Error),
 
-    /// The database refused a statement: a defect of the program.
-    #[error("the database refused a statement: {0}")]
-    Refused(String),
+    /// The database refused a statement. This is a defect of the program.
+    #[error("the database refused a statement; please report this")]
+    Refused(#[source] sqlx::Error),
 }
 
 impl StoreError {
-    /// Whether the same call may succeed later without anything being repaired.
+    /// Whether the same call may succeed later without a repair.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::NotMigrated(_))
     }
+
+    /// A stored value that cannot be read; `detail` names it.
+    pub(super) fn corrupt(detail: String) -> Self {
+        Self::Corrupt(sqlx::Error::Decode(detail.into()))
+    }
+}
+
+/// The variant of [`StoreError`] that an error of the driver belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unavailable,
+    NotMigrated,
+    Schema,
+    Url,
+    Corrupt,
+    Refused,
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        use sqlx::Error as E;
-        let text = error.to_string();
-        match error {
-            E::Database(error) => classify(error.as_ref()),
-            E::Io(_)
-            | E::Tls(_)
-            | E::PoolTimedOut
-            | E::PoolClosed
-            | E::WorkerCrashed
-            | E::BeginFailed
-            // The stream broke off, or the server speaks nonsense: a new connection may not.
-            | E::Protocol(_) => Self::Unavailable(text),
-            E::Configuration(_) => Self::Invalid(format!(
-                "{text}; the database URL is `postgres://user:password@host:port/database` or \
-                 `sqlite://path?mode=rwc`"
-            )),
-            E::Decode(_) | E::ColumnDecode { .. } => Self::Corrupt(text),
-            _ => Self::Refused(text),
+        match (Kind::of(&error), error) {
+            (Kind::Schema, sqlx::Error::Migrate(error)) => Self::Schema(*error),
+            (Kind::Unavailable, error) => Self::Unavailable(error),
+            (Kind::NotMigrated, error) => Self::NotMigrated(error),
+            (Kind::Url, error) => Self::Url(error),
+            (Kind::Corrupt, error) => Self::Corrupt(error),
+            (Kind::Refused | Kind::Schema, error) => Self::Refused(error),
         }
     }
 }
 
 impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
+        sqlx::Error::Migrate(Box::new(error)).into()
+    }
+}
+
+impl Kind {
+    fn of(error: &sqlx::Error) -> Self {
+        use sqlx::Error as E;
         match error {
-            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error.into(),
-            other => Self::Schema(other.to_string()),
+            E::Database(error) => Self::of_answer(error.as_ref()),
+            E::Io(_)
+            | E::Tls(_)
+            | E::PoolTimedOut
+            | E::PoolClosed
+            | E::WorkerCrashed
+            | E::BeginFailed
+            // The stream broke off, or the server does not speak the protocol. A new connection may work.
+            | E::Protocol(_) => Self::Unavailable,
+            E::Configuration(_) => Self::Url,
+            E::Decode(_) | E::ColumnDecode { .. } => Self::Corrupt,
+            E::Migrate(error) => Self::of_migration(error),
+            _ => Self::Refused,
         }
     }
-}
 
-/// Sorts what the server itself answered.
-fn classify(error: &dyn DatabaseError) -> StoreError {
-    let text = error.message().to_owned();
-    let code = error.code().unwrap_or_default();
-    let is_postgres = error
-        .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
-        .is_some();
-    if is_postgres {
-        postgres(&code, text)
-    } else {
-        sqlite(&code, text)
-    }
-}
-
-/// By SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
-fn postgres(code: &str, text: String) -> StoreError {
-    match code {
-        // Undefined table.
-        "42P01" => StoreError::NotMigrated(text),
-        // Serialisation failure and deadlock, lock or statement timeout, a standby that only reads,
-        // a database that takes no connections for now, and one that does not exist (yet).
-        "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
-            StoreError::Unavailable(text)
+    fn of_migration(error: &MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+                Self::of(error)
+            }
+            _ => Self::Schema,
         }
-        // Corrupted data, corrupted index.
-        "XX001" | "XX002" => StoreError::Corrupt(text),
-        _ => match code.get(..2) {
-            // Connection, log-in, insufficient resources, operator intervention, system error.
-            Some("08" | "28" | "53" | "57" | "58") => StoreError::Unavailable(text),
-            _ => StoreError::Refused(text),
-        },
     }
-}
 
-/// By result code, whose low byte is the primary one: <https://www.sqlite.org/rescode.html>.
-fn sqlite(code: &str, text: String) -> StoreError {
-    match code.parse::<u32>().map(|code| code & 0xff) {
-        // Busy, locked, read-only, I/O error, full, cannot open.
-        Ok(5 | 6 | 8 | 10 | 13 | 14) => StoreError::Unavailable(text),
-        // Corrupt, not a database.
-        Ok(11 | 26) => StoreError::Corrupt(text),
-        Ok(1) if text.starts_with("no such table") => StoreError::NotMigrated(text),
-        _ => StoreError::Refused(text),
+    /// The kind of an error that the database itself answered.
+    fn of_answer(error: &dyn DatabaseError) -> Self {
+        let code = error.code().unwrap_or_default();
+        let is_postgres = error
+            .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
+            .is_some();
+        if is_postgres {
+            Self::of_postgres(&code)
+        } else {
+            Self::of_sqlite(&code, error.message())
+        }
+    }
+
+    /// By SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+    fn of_postgres(code: &str) -> Self {
+        match code {
+            // Undefined table.
+            "42P01" => Self::NotMigrated,
+            // Serialisation failure, deadlock, lock timeout, statement timeout, a read-only standby, a database that
+            // accepts no connections now, a database that does not exist (yet).
+            "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
+                Self::Unavailable
+            }
+            // Corrupted data, corrupted index.
+            "XX001" | "XX002" => Self::Corrupt,
+            _ => match code.get(..2) {
+                // Connection, log-in, insufficient resources, operator intervention, system error.
+                Some("08" | "28" | "53" | "57" | "58") => Self::Unavailable,
+                _ => Self::Refused,
+            },
+        }
+    }
+
+    /// By result code, whose low byte is the primary code: <https://www.sqlite.org/rescode.html>.
+    fn of_sqlite(code: &str, message: &str) -> Self {
+        match code.parse::<u32>().map(|code| code & 0xff) {
+            // Busy, locked, read-only, I/O error, full, cannot open.
+            Ok(5 | 6 | 8 | 10 | 13 | 14) => Self::Unavailable,
+            // Corrupt, not a database.
+            Ok(11 | 26) => Self::Corrupt,
+            Ok(1) if message.starts_with("no such table") => Self::NotMigrated,
+            _ => Self::Refused,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
 
     #[test]
     fn a_shutdown_or_a_missing_table_may_pass_and_a_broken_rule_may_not() {
+        let may_pass = |kind| matches!(kind, Kind::Unavailable | Kind::NotMigrated);
         for code in ["57P01", "57P03", "53300", "08006", "40P01", "42P01"] {
-            assert!(postgres(code, String::new()).is_unavailable(), "{code}");
+            assert!(may_pass(Kind::of_postgres(code)), "{code}");
         }
         for code in ["23505", "42601", "XX001"] {
-            assert!(!postgres(code, String::new()).is_unavailable(), "{code}");
+            assert!(!may_pass(Kind::of_postgres(code)), "{code}");
         }
-        // 261 is SQLITE_BUSY_RECOVERY and 2067 SQLITE_CONSTRAINT_UNIQUE.
-        assert!(sqlite("5", String::new()).is_unavailable());
-        assert!(sqlite("261", String::new()).is_unavailable());
-        assert!(sqlite("1", "no such table: images".into()).is_unavailable());
-        assert!(!sqlite("2067", String::new()).is_unavailable());
-        assert!(matches!(
-            sqlite("26", String::new()),
-            StoreError::Corrupt(_)
-        ));
+        // 261 is SQLITE_BUSY_RECOVERY and 2067 is SQLITE_CONSTRAINT_UNIQUE.
+        assert!(may_pass(Kind::of_sqlite("5", "")));
+        assert!(may_pass(Kind::of_sqlite("261", "")));
+        assert!(may_pass(Kind::of_sqlite("1", "no such table: images")));
+        assert!(!may_pass(Kind::of_sqlite("2067", "")));
+        assert_eq!(Kind::of_sqlite("26", ""), Kind::Corrupt);
     }
 
     #[test]
-    fn errors_around_the_connection_may_pass() {
-        let away = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    fn a_failed_connection_may_pass() {
+        let away = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert!(StoreError::from(sqlx::Error::Io(away)).is_unavailable());
         assert!(StoreError::from(sqlx::Error::PoolTimedOut).is_unavailable());
         let migrating = MigrateError::Execute(sqlx::Error::PoolTimedOut);
@@ -153,5 +210,22 @@ mod tests {
             StoreError::from(MigrateError::VersionMismatch(1)),
             StoreError::Schema(_)
         ));
+    }
+
+    #[test]
+    fn the_sources_are_kept() {
+        let away = io::Error::other("connection refused");
+        let error = StoreError::from(sqlx::Error::Io(away));
+        let root = error.source().and_then(|driver| driver.source());
+        assert!(root.is_some_and(|root| root.is::<io::Error>()));
+
+        let failed = MigrateError::ExecuteMigration(sqlx::Error::PoolTimedOut, 2);
+        let error = StoreError::from(failed);
+        assert!(error.is_unavailable());
+        let source = error.source().map(ToString::to_string);
+        assert!(
+            source.is_some_and(|text| text.contains("migration 2")),
+            "{error:?}"
+        );
     }
 }

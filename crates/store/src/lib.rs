@@ -1,8 +1,9 @@
-//! Stored results: pictures, scans, faces and embeddings, in Postgres or SQLite.
+//! Stored results: images, scans, faces and embeddings, in Postgres or SQLite.
 //!
-//! [`connect`] picks the database by the scheme of its URL. The logic is written once, over
-//! `dialect::Statements`; the SQL is the same text for both. What differs is in `postgres.rs`,
-//! `sqlite.rs`, the value types of `values.rs` and the migrations.
+//! [`connect`] opens the database that a URL names. The scheme of the URL decides which of the two it is.
+//!
+//! The logic is written once, over `dialect::Statements`, and the SQL text is the same for both databases. They differ
+//! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
 
 mod dialect;
 mod erase;
@@ -37,59 +38,78 @@ pub use records::{
 pub struct StoreSettings {
     /// `postgres://…`, `postgresql://…`, `sqlite://path?mode=rwc` or `sqlite::memory:`.
     pub url: SecretString,
-    /// Most connections held at once, at least 1. SQLite has one more, which writes.
+    /// The most connections that are open at once, at least 1. SQLite has one more, for writing.
     pub max_connections: u32,
-    /// How long a call waits for a connection, a server that is away included, before it
-    /// answers [`StoreError::Unavailable`].
+    /// How long a call waits for a connection before it returns [`StoreError::Unavailable`]. The wait includes the time
+    /// to connect to a server that does not answer.
     pub acquire_timeout: Duration,
 }
 
-/// Stored results of one database.
+/// The stored results of one database.
 ///
-/// Everything belongs to a tenant, and one tenant never sees or touches another's rows. Every call
-/// that changes rows is one transaction: it happens wholly or, also when its future is dropped,
-/// not at all. After the database was away, the next call reaches it again by itself.
+/// Every row belongs to a tenant. A call for one tenant neither sees nor changes the rows of another.
+///
+/// # Transactions
+///
+/// Each call that changes rows is one transaction. Either all of its changes are made or none. Dropping the future
+/// before it resolves makes none of them, unless the commit was already sent.
+///
+/// # Errors
+///
+/// Every method returns [`StoreError::Unavailable`] when the database is away, and [`StoreError::NotMigrated`] when its
+/// tables do not exist. Both may pass: the next call connects again. Methods that read return
+/// [`StoreError::Corrupt`] when a stored value cannot be read. Each method lists what else it returns.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Creates or upgrades the tables. Safe to repeat, and to run in several processes at once.
+    /// Creates the tables, or upgrades them to this version of the program.
+    ///
+    /// It is safe to call this again, and to call it from several processes at once.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away: call again later.
-    /// [`StoreError::Schema`] when the tables come from another version of the program.
+    ///
+    /// [`StoreError::Schema`] when another version of the program made the tables.
     async fn migrate(&self) -> Result<(), StoreError>;
 
-    /// Asks the database for a sign of life.
+    /// Checks that the database answers and has its tables.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when it gives none, [`StoreError::NotMigrated`] when it has no tables.
+    ///
+    /// Those of every method.
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// Records which model files answer from now on. Models already known stay as they are.
+    /// Records the models whose results are stored from now on.
+    ///
+    /// A model that is recorded already keeps its row and its first time.
     ///
     /// # Errors
-    /// As [`Store::save_scan`].
+    ///
+    /// Those of every method.
     async fn register_models(
         &self,
         models: &[Model],
         first_seen: OffsetDateTime,
     ) -> Result<(), StoreError>;
 
-    /// Saves one picture's scan with its faces and embeddings.
+    /// Saves the scan of one image, with its faces and embeddings.
     ///
-    /// A picture of the same tenant and SHA-256 is reused and gains the new source. A scan with
-    /// the same key that still answers the cache is kept, and returned in place of the new one;
-    /// one that no longer does is replaced. Writers of the same picture wait for each other, so of
-    /// two that save the same scan at once one writes and the other is given the first's.
+    /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
+    ///
+    /// If that image already has a scan with the same key, what happens depends on the older scan. A scan that may
+    /// answer requests is kept and returned, and the new scan is not written. A scan that may not is replaced.
+    ///
+    /// Calls for the same image wait for each other. When two calls save the same scan at once, one writes it and the
+    /// other returns it.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] names the field that cannot be stored; [`StoreError::Unavailable`]
-    /// when the database is away, with nothing half-written.
+    ///
+    /// [`StoreError::Invalid`] when a value cannot be stored. The message names the field.
     async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError>;
 
-    /// The scan of this content under this key, when it may answer in place of inference.
+    /// Returns the scan with this key of the image with this SHA-256, if that scan may answer requests.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away.
+    ///
+    /// Those of every method.
     async fn find_scan(
         &self,
         tenant: &str,
@@ -97,11 +117,13 @@ pub trait Store: Send + Sync {
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError>;
 
-    /// Records that a stored picture was seen at a source, for an answer from the cache. False
-    /// when the tenant has no such picture.
+    /// Records that a stored image was seen at a source.
+    ///
+    /// A source that the image already has gets the new time. Returns false if the tenant has no such image.
     ///
     /// # Errors
-    /// As [`Store::save_scan`].
+    ///
+    /// [`StoreError::Invalid`] when the source cannot be stored. The message names the field.
     async fn add_source(
         &self,
         tenant: &str,
@@ -109,24 +131,28 @@ pub trait Store: Send + Sync {
         source: &Source,
     ) -> Result<bool, StoreError>;
 
-    /// A picture with its sources and scans.
+    /// Returns an image with its sources and scans.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away.
+    ///
+    /// Those of every method.
     async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError>;
 
-    /// A face with its embedding.
+    /// Returns a face with its embedding.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away.
+    ///
+    /// Those of every method.
     async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError>;
 
-    /// The tenant's pictures, newest first (by id, which carries the time). Asking for the page
-    /// after the last id of the one before neither repeats nor skips a picture while others
-    /// come and go.
+    /// Returns one page of the tenant's images, newest first.
+    ///
+    /// The order is that of the ids, which begin with a time. To get the next page, pass the last id of this one. Pages
+    /// neither repeat nor skip an image while other images are added and deleted.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away.
+    ///
+    /// Those of every method.
     async fn list_images(
         &self,
         tenant: &str,
@@ -134,32 +160,42 @@ pub trait Store: Send + Sync {
         page: PageRequest,
     ) -> Result<Vec<ImageSummary>, StoreError>;
 
-    /// Erases a picture with everything derived from it. False when the tenant has no such picture.
+    /// Deletes an image and everything that was derived from it.
+    ///
+    /// Returns false if the tenant has no such image.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away.
+    ///
+    /// Those of every method.
     async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
 
-    /// Erases a face with its embedding, and with the faces of the picture's other scans whose box
-    /// overlaps its box by an IoU of 0.5 or more: the same face, found again. The scans touched
-    /// answer the cache no longer, so an answer neither brings an erased face back nor leaves it
-    /// out in silence. False when the tenant has no such face.
+    /// Deletes a face and its embedding, in every scan of the image.
+    ///
+    /// In the other scans, a face is the same face if the IoU of the two boxes is at least 0.5. The scans that lose a
+    /// face no longer answer requests. An answer therefore never contains a deleted face, and never omits one without
+    /// a new scan.
+    ///
+    /// Returns false if the tenant has no such face.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the database is away.
+    ///
+    /// Those of every method.
     async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
 
-    /// Waits for the calls under way and closes every connection. Later calls answer
-    /// [`StoreError::Unavailable`].
+    /// Waits for the calls in progress and closes every connection.
+    ///
+    /// Later calls return [`StoreError::Unavailable`].
     async fn close(&self);
 }
 
-/// Opens the store of the settings' URL. No connection is made yet, so this succeeds while a
-/// Postgres server is away; the directory of a SQLite file is created.
+/// Opens the database that the settings name.
+///
+/// This makes no connection, so it succeeds while a Postgres server is away. It creates the directory of a SQLite file.
 ///
 /// # Errors
-/// [`StoreError::Invalid`] when the URL is of another kind, cannot be read, or its directory cannot
-/// be made. The message holds no part of the URL that could be secret.
+///
+/// [`StoreError::Invalid`] when the URL has an unknown scheme, [`StoreError::Url`] when it cannot be read, and
+/// [`StoreError::Directory`] when the directory cannot be created. No message contains the user or the password.
 pub async fn connect(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
     let url = settings.url.expose_secret();
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);

@@ -1,11 +1,11 @@
-//! The migrations of both databases, in order. Their SQL is in `migrations/` at the top of the repository.
+//! The migrations of both databases, in order. The SQL files are in `migrations/` at the top of the repository.
 
 use std::borrow::Cow;
 
 use sqlx::SqlStr;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// One step of the schema.
+/// One migration.
 struct Step {
     version: i64,
     description: &'static str,
@@ -13,7 +13,9 @@ struct Step {
     sqlite: &'static str,
 }
 
-/// Reads the files of one step. sqlx's `migrate!` would compile both drivers a second time, for the build machine.
+/// Includes the files of one migration.
+///
+/// `sqlx::migrate!` does this too, but it needs both database drivers at build time, so cargo would compile them twice.
 macro_rules! step {
     ($version:literal, $description:literal, $file:literal) => {
         Step {
@@ -25,7 +27,10 @@ macro_rules! step {
     };
 }
 
-const STEPS: &[Step] = &[step!(1, "initial", "0001_initial.sql")];
+const STEPS: &[Step] = &[
+    step!(1, "initial", "0001_initial.sql"),
+    step!(2, "embedding_precision", "0002_embedding_precision.sql"),
+];
 
 /// The migrations of Postgres.
 pub(super) fn postgres() -> Migrator {
@@ -56,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// The files of `migrations/<dialect>` in order, with their contents.
+    /// The names and contents of the files in `migrations/<dialect>`, in order.
     fn files(dialect: &str) -> Vec<(String, String)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../migrations")

@@ -11,7 +11,7 @@ use super::sql_store::SqlStore;
 use super::values::Value;
 use super::{StoreError, StoreSettings, migrations};
 
-/// Opens a pool that connects when first used, and again after the server was away.
+/// Opens a pool that connects on first use. After the server was away, the pool connects again on the next use.
 pub(super) fn open(url: &str, settings: &StoreSettings) -> Result<SqlStore<Postgres>, StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("facescan");
     let pool = PgPoolOptions::new()
@@ -23,7 +23,7 @@ pub(super) fn open(url: &str, settings: &StoreSettings) -> Result<SqlStore<Postg
 
 impl Dialect for Postgres {
     const BEGIN_READ: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    // Under READ COMMITTED a statement sees what the writer that it waited for has committed.
+    // A statement that waited for another writer has to see what that writer committed.
     const BEGIN_WRITE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
     fn migrator() -> Migrator {

@@ -1,4 +1,4 @@
-//! Reading scans, pictures and faces. To be run in a transaction that sees one state.
+//! Reading scans, images and faces. Run these functions in a transaction that sees one state of the rows.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::records::{
 use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow};
 use super::values::Digest;
 
-/// Writes a query out of column lists, so that each list exists once.
+/// The column lists of the queries, so that each list exists once.
 macro_rules! sql {
     (image_columns) => {
         "i.id, i.sha256, i.byte_size, i.width, i.height, i.format, i.orientation, \
@@ -25,7 +25,7 @@ macro_rules! sql {
     };
     (faces) => {
         "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
-         f.landmarks, f.quality, e.contract, e.dim, e.norm, e.vector \
+         f.landmarks, f.quality, e.contract, e.precision, e.dim, e.norm, e.vector \
          FROM faces f LEFT JOIN embeddings e ON e.face_id = f.id "
     };
 }
@@ -63,7 +63,7 @@ const LIST_OF_SOURCE: &str = concat!(
      ORDER BY i.id DESC LIMIT $3"
 );
 
-/// The scan that may answer for this content.
+/// Returns the scan with this key of the image with this SHA-256, if it may answer requests.
 pub(super) async fn find_scan(
     connection: &mut impl Statements,
     tenant: &str,
@@ -85,7 +85,7 @@ pub(super) async fn find_scan(
     Ok(image.map(|image| CachedScan { image, scan }))
 }
 
-/// The scan of a picture under a key, whether or not it may answer.
+/// Returns the scan of an image with this key, whether or not it may answer requests.
 pub(super) async fn scan_by_key(
     connection: &mut impl Statements,
     image_id: Uuid,
@@ -96,7 +96,7 @@ pub(super) async fn scan_by_key(
         .await?)
 }
 
-/// A scan with its faces.
+/// Reads the faces of a scan.
 pub(super) async fn with_faces(
     connection: &mut impl Statements,
     scan: ScanRow,
@@ -109,7 +109,7 @@ pub(super) async fn with_faces(
     Ok(scan.with_faces(faces))
 }
 
-/// A picture with all that is stored of it.
+/// Returns an image with its sources and scans.
 pub(super) async fn image(
     connection: &mut impl Statements,
     tenant: &str,
@@ -123,7 +123,7 @@ pub(super) async fn image(
     };
     let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, &[&id]).await?;
     let mut sources: Vec<_> = sources.into_iter().map(Source::from).collect();
-    // Not by SQL: SQLite's times are texts, with fractions of any length.
+    // SQLite stores a time as text with a fraction of any length, so SQL cannot sort by it.
     sources.sort_by_key(|source| source.seen_at);
     let scans: Vec<ScanRow> = connection.fetch_all(SCANS, &[&id]).await?;
     let mut faces_of_scan: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
@@ -141,7 +141,7 @@ pub(super) async fn image(
     }))
 }
 
-/// The faces of all scans of a picture.
+/// Returns the faces of all scans of an image.
 pub(super) async fn faces_of_image(
     connection: &mut impl Statements,
     image_id: Uuid,
@@ -150,7 +150,7 @@ pub(super) async fn faces_of_image(
     rows.into_iter().map(StoredFace::try_from).collect()
 }
 
-/// One face.
+/// Returns one face.
 pub(super) async fn face(
     connection: &mut impl Statements,
     tenant: &str,
@@ -160,14 +160,14 @@ pub(super) async fn face(
     row.map(StoredFace::try_from).transpose()
 }
 
-/// One page of pictures, newest first.
+/// Returns one page of images, newest first.
 pub(super) async fn list_images(
     connection: &mut impl Statements,
     tenant: &str,
     filter: &ImageFilter,
     page: PageRequest,
 ) -> Result<Vec<ImageSummary>, StoreError> {
-    // No id of a picture is as high as the highest.
+    // The highest id of all comes after the id of every image.
     let before = page.after.unwrap_or(Uuid::max());
     let limit = i64::from(page.limit);
     let rows: Vec<ImageRow> = match &filter.source {

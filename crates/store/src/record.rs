@@ -1,9 +1,11 @@
-//! Structs that a row of either database fills, column by column.
+//! Structs that are read from a row of either database.
 
-/// Declares a struct and reads its fields from the columns of the same names. `with field: Type` reads a part of the
-/// row as another such struct.
+/// Declares a struct whose fields are read from the columns with the same names.
 ///
-/// sqlx has a derive for this. It would compile both database drivers a second time, for the build machine.
+/// `with field: Type` adds a field that is such a struct itself, read from the same row.
+///
+/// `sqlx::FromRow` can be derived too, but the derive needs both database drivers at build time, so cargo would compile
+/// them twice.
 macro_rules! record {
     (
         $(#[$meta:meta])*

@@ -1,152 +1,156 @@
-//! What goes into the store and what comes out.
+//! The types that the store takes and returns.
 //!
-//! Coordinates are pixels of the upright picture. Times are kept to the microsecond. Numbers must
-//! be finite, and texts may not hold NUL, which Postgres cannot store.
+//! Coordinates are pixels of the upright image. Times are kept to the microsecond. Numbers must be finite. Texts must not
+//! contain NUL, because Postgres cannot store it.
 
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use facescan_imaging::geometry::{BBox, Landmarks};
+use facescan_imaging::precision::NumericPrecision;
 
-/// A model, as the registry has it.
+/// A model of the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Name in the registry.
+    /// The name in the registry.
     pub id: String,
-    /// What it does: `detector`, `embedder` …
+    /// The role: `detector`, `embedder` …
     pub role: String,
-    /// Its architecture: `yunet`, `sface` …
+    /// The architecture: `yunet`, `sface` …
     pub family: String,
-    /// Digest of the file.
+    /// The SHA-256 of the file.
     pub sha256: [u8; 32],
-    /// Embedders only: the embedding contract.
+    /// The contract of its vectors; embedders only.
     pub contract: Option<String>,
-    /// Embedders only: length of the vector.
+    /// The number of values in a vector; embedders only.
     pub dim: Option<u32>,
 }
 
 /// A model file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFile {
-    /// Name in the registry.
+    /// The name in the registry.
     pub id: String,
-    /// Digest of the file.
+    /// The SHA-256 of the file.
     pub sha256: [u8; 32],
 }
 
-/// An embedder as it was used.
+/// The embedder of a scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedder {
-    /// Name in the registry.
+    /// The name in the registry.
     pub id: String,
-    /// Vectors are comparable only under the same contract.
+    /// The contract of its vectors. Only vectors of the same contract can be compared.
     pub contract: String,
 }
 
-/// One scan of one picture, to be saved. Ids and times come from the caller.
+/// A scan of one image, to be saved. The caller chooses the ids and the times.
 #[derive(Clone, Debug)]
 pub struct NewScan {
-    /// Owner of everything in it.
+    /// The tenant that owns the rows.
     pub tenant: String,
-    /// The picture that was scanned.
+    /// The image.
     pub image: NewImage,
-    /// Where the picture was seen, if the caller said.
+    /// Where the image was seen, if known.
     pub source: Option<Source>,
-    /// Id of the scan, UUID version 7.
+    /// The id of the scan, a UUID of version 7.
     pub id: Uuid,
-    /// Digest of the operation, its options and its models: equal keys mean equal answers.
+    /// A digest of the operation, its options, its models and their precision. Scans of one image with equal keys have
+    /// equal results.
     pub scan_key: [u8; 32],
-    /// `detect`, `embed` …
+    /// The operation: `detect`, `embed` …
     pub operation: String,
-    /// The detector, unless the input was an aligned crop.
+    /// The detector; `None` if the image was an aligned crop.
     pub detector: Option<ModelFile>,
-    /// The embedder, when embeddings were asked for.
+    /// The embedder; `None` if no embeddings were requested.
     pub embedder: Option<Embedder>,
-    /// Quality of the whole picture, when asked for.
+    /// The quality of the whole image, if requested.
     pub picture_quality: Option<Value>,
-    /// Whether later requests may be answered from this scan.
+    /// Whether the scan may answer later requests.
     pub answers_cache: bool,
     /// When the scan was made.
     pub created_at: OffsetDateTime,
-    /// In the order of the answer.
+    /// The faces, in the order of the answer.
     pub faces: Vec<NewFace>,
 }
 
-/// The picture of a [`NewScan`].
+/// The image of a [`NewScan`].
 #[derive(Clone, Debug)]
 pub struct NewImage {
-    /// Id if the content is new to the tenant, UUID version 7.
+    /// The id, a UUID of version 7. It is used only if the tenant does not have this content yet.
     pub id: Uuid,
-    /// Digest of the bytes as received.
+    /// The SHA-256 of the bytes as received.
     pub sha256: [u8; 32],
-    /// Length of the bytes as received.
+    /// The number of bytes as received.
     pub byte_size: u64,
-    /// Width of the upright picture in pixels.
+    /// The width of the upright image in pixels.
     pub width: u32,
-    /// Height of the upright picture in pixels.
+    /// The height of the upright image in pixels.
     pub height: u32,
-    /// `jpeg`, `png` …
+    /// The format: `jpeg`, `png` …
     pub format: String,
-    /// EXIF orientation of the file, 1 to 8.
+    /// The EXIF orientation of the file, 1 to 8.
     pub orientation: u8,
-    /// A hint of what the picture looks like; none for a flat picture.
+    /// A hash for finding near-duplicates; `None` for an image without structure.
     pub perceptual_hash: Option<u64>,
 }
 
-/// Where a picture was seen. An empty text counts as none.
+/// Where an image was seen. An empty text is the same as `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
-    /// The caller's own name of the place, at most 1024 bytes.
+    /// The name that the caller gave the source, at most 1024 bytes.
     pub id: Option<String>,
-    /// Its address.
+    /// The URL of the image.
     pub url: Option<String>,
-    /// When; of a stored source, the last time.
+    /// When the image was seen there; for a stored source, the last time.
     pub seen_at: OffsetDateTime,
 }
 
 /// One face of a [`NewScan`].
 #[derive(Clone, Debug)]
 pub struct NewFace {
-    /// UUID version 7.
+    /// The id, a UUID of version 7.
     pub id: Uuid,
-    /// Where it is.
+    /// The bounding box.
     pub bbox: BBox,
-    /// Detection score, 0..1; none of a crop that came aligned.
+    /// The detection score, 0 to 1; `None` if the image was an aligned crop.
     pub score: Option<f32>,
-    /// The five points; none from a detector without them.
+    /// The five landmarks; `None` if the detector gives none.
     pub landmarks: Option<Landmarks>,
-    /// Quality of the face, when asked for.
+    /// The quality of the face, if requested.
     pub quality: Option<Value>,
-    /// The embedding, when asked for.
+    /// The embedding, if requested.
     pub embedding: Option<Embedding>,
 }
 
-/// A face's vector.
+/// The vector of a face.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
-    /// What it may be compared with.
+    /// The contract. Only vectors of the same contract can be compared.
     pub contract: String,
-    /// Length before normalisation.
+    /// The precision in which the model computed the vector. The stored values are 32-bit floats in any case.
+    pub precision: NumericPrecision,
+    /// The length of the vector before normalisation.
     pub norm: f32,
-    /// L2-normalised; comes back bit for bit.
+    /// The values, L2-normalised. The store returns the same bits.
     pub vector: Vec<f32>,
 }
 
-/// What became of a [`NewScan`].
+/// The result of saving a [`NewScan`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum SavedScan {
-    /// It was written, under the ids it came with, save the picture's.
+    /// The scan was written with its ids.
     Written {
-        /// Id of the picture: an older one if the tenant had this content already.
+        /// The id of the image. It is that of an older row if the tenant already had this content.
         image_id: Uuid,
     },
-    /// A scan with the same key was there already and stays; answer from it.
+    /// The image already had a scan with the same key. Answer with that one.
     Kept(Box<StoredScan>),
 }
 
 impl SavedScan {
-    /// Id of the picture in the database.
+    /// The id of the image in the database.
     pub fn image_id(&self) -> Uuid {
         match self {
             Self::Written { image_id } => *image_id,
@@ -155,35 +159,35 @@ impl SavedScan {
     }
 }
 
-/// A stored picture.
+/// A stored image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredImage {
-    /// The picture itself.
+    /// The image itself.
     pub summary: ImageSummary,
-    /// Where it was seen, in the order of the last sighting.
+    /// Where it was seen, in the order of the last times.
     pub sources: Vec<Source>,
     /// Its scans, oldest first.
     pub scans: Vec<StoredScan>,
 }
 
-/// A stored picture without what was found in it.
+/// A stored image without its sources and scans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageSummary {
-    /// UUID version 7, of the time the content was first saved.
+    /// The id, a UUID of version 7. Its time is when the content was first saved.
     pub id: Uuid,
-    /// Digest of the bytes as received.
+    /// The SHA-256 of the bytes as received.
     pub sha256: [u8; 32],
-    /// Length of the bytes as received.
+    /// The number of bytes as received.
     pub byte_size: u64,
-    /// Width of the upright picture in pixels.
+    /// The width of the upright image in pixels.
     pub width: u32,
-    /// Height of the upright picture in pixels.
+    /// The height of the upright image in pixels.
     pub height: u32,
-    /// `jpeg`, `png` …
+    /// The format: `jpeg`, `png` …
     pub format: String,
-    /// EXIF orientation of the file, 1 to 8.
+    /// The EXIF orientation of the file, 1 to 8.
     pub orientation: u8,
-    /// A hint of what the picture looks like; none for a flat picture.
+    /// A hash for finding near-duplicates; `None` for an image without structure.
     pub perceptual_hash: Option<u64>,
     /// When the content was first saved.
     pub created_at: OffsetDateTime,
@@ -192,32 +196,32 @@ pub struct ImageSummary {
 /// A stored scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredScan {
-    /// UUID version 7.
+    /// The id, a UUID of version 7.
     pub id: Uuid,
-    /// The picture it is of.
+    /// The id of its image.
     pub image_id: Uuid,
-    /// Digest of the operation, its options and its models.
+    /// A digest of the operation, its options, its models and their precision.
     pub scan_key: [u8; 32],
-    /// `detect`, `embed` …
+    /// The operation: `detect`, `embed` …
     pub operation: String,
-    /// The detector, unless the input was an aligned crop.
+    /// The detector; `None` if the image was an aligned crop.
     pub detector: Option<ModelFile>,
-    /// The embedder, when embeddings were asked for.
+    /// The embedder; `None` if no embeddings were requested.
     pub embedder: Option<Embedder>,
-    /// Quality of the whole picture, when asked for.
+    /// The quality of the whole image, if requested.
     pub picture_quality: Option<Value>,
-    /// Whether requests may be answered from it; false once one of its faces was erased.
+    /// Whether it may answer requests. It may not after one of its faces was deleted.
     pub answers_cache: bool,
     /// When it was made.
     pub created_at: OffsetDateTime,
-    /// In the order of the answer.
+    /// The faces, in the order of the answer.
     pub faces: Vec<StoredFace>,
 }
 
-/// A stored scan with the picture it is of.
+/// A stored scan with its image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedScan {
-    /// The picture.
+    /// The image.
     pub image: ImageSummary,
     /// The scan.
     pub scan: StoredScan,
@@ -226,38 +230,38 @@ pub struct CachedScan {
 /// A stored face.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredFace {
-    /// UUID version 7.
+    /// The id, a UUID of version 7.
     pub id: Uuid,
     /// The scan that found it.
     pub scan_id: Uuid,
-    /// The picture it is in.
+    /// The image that it is in.
     pub image_id: Uuid,
-    /// Place in the scan's answer, from 0.
+    /// The index in the answer of the scan, from 0.
     pub position: u32,
-    /// Where it is.
+    /// The bounding box.
     pub bbox: BBox,
-    /// Detection score, 0..1; none of a crop that came aligned.
+    /// The detection score, 0 to 1; `None` if the image was an aligned crop.
     pub score: Option<f32>,
-    /// The five points; none from a detector without them.
+    /// The five landmarks; `None` if the detector gives none.
     pub landmarks: Option<Landmarks>,
-    /// Quality of the face, when it was asked for.
+    /// The quality of the face, if requested.
     pub quality: Option<Value>,
-    /// The embedding, when it was asked for.
+    /// The embedding, if requested.
     pub embedding: Option<Embedding>,
 }
 
-/// Which pictures to list.
+/// Which images to list.
 #[derive(Clone, Debug, Default)]
 pub struct ImageFilter {
-    /// Only those seen at this source id.
+    /// Only images that were seen at the source with this id.
     pub source: Option<String>,
 }
 
 /// One page of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRequest {
-    /// The last id of the page before.
+    /// The last id of the previous page; `None` for the first page.
     pub after: Option<Uuid>,
-    /// Most entries to give.
+    /// The most entries to return.
     pub limit: u32,
 }

@@ -1,4 +1,4 @@
-//! Rows of the tables, and their way to and from records.
+//! Rows of the tables, and their conversion to and from records.
 
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
@@ -12,7 +12,7 @@ use super::records::{
 use super::values::{Digest, Floats, Value};
 use facescan_imaging::geometry::{BBox, Landmarks};
 
-// A query's only column.
+// The only column of a query.
 record! {
     pub(super) struct IdRow {
         pub(super) id: Uuid,
@@ -37,7 +37,7 @@ impl TryFrom<ImageRow> for ImageSummary {
     type Error = StoreError;
 
     fn try_from(row: ImageRow) -> Result<Self, StoreError> {
-        let out_of_range = |_| StoreError::Corrupt(format!("a size of image {}", row.id));
+        let out_of_range = |_| StoreError::corrupt(format!("a size of image {}", row.id));
         Ok(Self {
             id: row.id,
             sha256: row.sha256.0,
@@ -147,7 +147,7 @@ impl ScanRow {
     }
 }
 
-// A face beside its embedding, if it has one.
+// A face and its embedding, if it has one.
 record! {
     pub(super) struct FaceRow {
         id: Uuid,
@@ -164,11 +164,12 @@ record! {
     } with embedding: EmbeddingRow
 }
 
-// Every column is null when the face has no embedding.
+// If the face has no embedding, every column is null.
 record! {
     #[derive(Default)]
     struct EmbeddingRow {
         contract: Option<String>,
+        precision: Option<String>,
         dim: Option<i32>,
         norm: Option<f32>,
         vector: Option<Floats>,
@@ -179,11 +180,12 @@ impl FaceRow {
     pub(super) const INSERT: &'static str = "INSERT INTO faces \
          (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, quality)";
     pub(super) const INSERT_EMBEDDING: &'static str =
-        "INSERT INTO embeddings (face_id, contract, dim, norm, vector)";
+        "INSERT INTO embeddings (face_id, contract, precision, dim, norm, vector)";
 
     pub(super) fn new(scan: &ScanRow, position: i32, face: &NewFace) -> Self {
         let embedding = face.embedding.as_ref().map(|embedding| EmbeddingRow {
             contract: Some(embedding.contract.clone()),
+            precision: Some(embedding.precision.name().to_owned()),
             dim: i32::try_from(embedding.vector.len()).ok(),
             norm: Some(embedding.norm),
             vector: Some(Floats(embedding.vector.clone())),
@@ -223,11 +225,17 @@ impl FaceRow {
         ]
     }
 
-    /// The values for [`Self::INSERT_EMBEDDING`], if there is one.
-    pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 5]> {
-        let row = &self.embedding;
-        row.vector.as_ref()?;
-        Some([&self.id, &row.contract, &row.dim, &row.norm, &row.vector])
+    /// The values for [`Self::INSERT_EMBEDDING`], if the face has an embedding.
+    pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
+        let EmbeddingRow {
+            contract,
+            precision,
+            dim,
+            norm,
+            vector,
+        } = &self.embedding;
+        vector.as_ref()?;
+        Some([&self.id, contract, precision, dim, norm, vector])
     }
 }
 
@@ -235,18 +243,20 @@ impl TryFrom<FaceRow> for StoredFace {
     type Error = StoreError;
 
     fn try_from(row: FaceRow) -> Result<Self, StoreError> {
-        let damaged = |what| StoreError::Corrupt(format!("the {what} of face {}", row.id));
+        let damaged = |what| StoreError::corrupt(format!("the {what} of face {}", row.id));
         let landmarks = row.landmarks.map(|points| {
             Landmarks::try_from(points.0.as_chunks().0).map_err(|_| damaged("landmarks"))
         });
         let embedding = match row.embedding {
             EmbeddingRow {
                 contract: Some(contract),
+                precision: Some(precision),
+                dim: Some(_),
                 norm: Some(norm),
                 vector: Some(vector),
-                ..
             } => Some(Embedding {
                 contract,
+                precision: precision.parse().map_err(|_| damaged("precision"))?,
                 norm,
                 vector: vector.0,
             }),
@@ -271,7 +281,7 @@ impl TryFrom<FaceRow> for StoredFace {
     }
 }
 
-/// The precision that Postgres keeps, so that both databases give back the same time.
+/// Cuts a time to microseconds. Postgres keeps no more, and both databases must return the same time.
 pub(super) fn to_the_microsecond(time: OffsetDateTime) -> OffsetDateTime {
     let utc = time.to_offset(time::UtcOffset::UTC);
     utc.replace_nanosecond(utc.microsecond() * 1000)

@@ -1,4 +1,4 @@
-//! Saving a scan.
+//! Saving scans, sources and models.
 
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -11,11 +11,11 @@ use super::records::{Model, NewImage, NewScan, SavedScan, Source};
 use super::rows::{FaceRow, IdRow, ScanRow, to_the_microsecond};
 use super::values::{Digest, Value};
 
-/// Longest source id in bytes: an index entry of Postgres holds it, and may not pass 2704.
+/// The longest source id in bytes. Postgres allows 2704 bytes for the index entry that holds it.
 const MAX_SOURCE_ID: usize = 1024;
 
-/// Inserts the picture or finds it. The update also locks the row until the transaction ends, so
-/// that writers of the same picture wait for each other.
+/// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same image
+/// wait for each other.
 const UPSERT_IMAGE: &str = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
      format, orientation, perceptual_hash, created_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
@@ -27,7 +27,7 @@ const UPSERT_SOURCE: &str = "INSERT INTO image_sources \
      (image_id, source_key, source_id, source_url, seen_at) VALUES ($1, $2, $3, $4, $5) \
      ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at";
 
-/// Locks the picture, so that it is not erased meanwhile.
+/// Locks the image, so that no other call deletes it meanwhile.
 const LOCK_IMAGE: &str =
     "UPDATE images SET tenant = tenant WHERE tenant = $1 AND id = $2 RETURNING id";
 
@@ -35,7 +35,7 @@ const INSERT_MODEL: &str = "INSERT INTO models \
      (id, role, family, sha256, contract, dim, first_seen) VALUES ($1, $2, $3, $4, $5, $6, $7) \
      ON CONFLICT DO NOTHING";
 
-/// Saves a scan; [`super::Store::save_scan`] says how. To be run in a transaction.
+/// Saves a scan; see [`super::Store::save_scan`]. Run it in a transaction.
 pub(super) async fn save_scan(
     connection: &mut impl Statements,
     scan: &NewScan,
@@ -90,10 +90,10 @@ async fn upsert_image(
     ];
     let row: Option<IdRow> = connection.fetch_optional(UPSERT_IMAGE, &values).await?;
     row.map(|row| row.id)
-        .ok_or_else(|| StoreError::Refused("an upsert gave no row".into()))
+        .ok_or(StoreError::Refused(sqlx::Error::RowNotFound))
 }
 
-/// Adds a source to a tenant's picture, if it is there.
+/// Adds a source to an image of the tenant. Returns false if there is no such image.
 pub(super) async fn add_source_of(
     connection: &mut impl Statements,
     tenant: &str,
@@ -109,7 +109,7 @@ pub(super) async fn add_source_of(
     Ok(image.is_some())
 }
 
-/// Adds a source to a picture, or the time to a source it has.
+/// Adds a source to an image, or sets the time of a source that the image has.
 async fn add_source(
     connection: &mut impl Statements,
     image_id: Uuid,
@@ -128,7 +128,7 @@ async fn add_source(
     Ok(())
 }
 
-/// A digest of both parts; the length keeps them apart.
+/// A digest of both parts. The length of the id separates them.
 fn source_key(id: Option<&str>, url: Option<&str>) -> Digest {
     let id = id.unwrap_or_default();
     let mut hasher = Sha256::new();
@@ -138,7 +138,7 @@ fn source_key(id: Option<&str>, url: Option<&str>) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-/// Records the models that are not known yet.
+/// Records the models that have no row yet.
 pub(super) async fn register_models(
     connection: &mut impl Statements,
     models: &[Model],
@@ -160,7 +160,7 @@ pub(super) async fn register_models(
     Ok(())
 }
 
-/// A picture's sizes in the databases' types.
+/// The sizes of an image in the types of the databases.
 struct Sizes {
     byte_size: i64,
     width: i32,
@@ -168,7 +168,7 @@ struct Sizes {
 }
 
 fn sizes(image: &NewImage) -> Result<Sizes, StoreError> {
-    let too_large = |_| StoreError::Invalid("the picture is too large to be stored".into());
+    let too_large = |_| StoreError::Invalid("the image is too large to store".into());
     Ok(Sizes {
         byte_size: image.byte_size.try_into().map_err(too_large)?,
         width: image.width.try_into().map_err(too_large)?,
@@ -176,7 +176,7 @@ fn sizes(image: &NewImage) -> Result<Sizes, StoreError> {
     })
 }
 
-/// Refuses, before the database is asked, what only one of the two would store.
+/// Refuses values that only one of the two databases would store. This runs before any statement.
 pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
     check_text("tenant", &scan.tenant)?;
     check_text("format", &scan.image.format)?;
@@ -194,14 +194,14 @@ pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
         }
         if !numbers.iter().all(|number| number.is_finite()) {
             return Err(StoreError::Invalid(format!(
-                "face {index} has a number that is not finite"
+                "face {index} has a value that is not finite"
             )));
         }
     }
     Ok(())
 }
 
-/// As [`check_scan`], for a source alone.
+/// The same as [`check_scan`], for a source.
 pub(super) fn check_source(source: &Source) -> Result<(), StoreError> {
     let id = source.id.as_deref().unwrap_or_default();
     check_text("source id", id)?;
@@ -209,7 +209,7 @@ pub(super) fn check_source(source: &Source) -> Result<(), StoreError> {
     if id.len() > MAX_SOURCE_ID {
         let length = id.len();
         return Err(StoreError::Invalid(format!(
-            "the source id has {length} bytes, and may have {MAX_SOURCE_ID}"
+            "the source id has {length} bytes; at most {MAX_SOURCE_ID} are allowed"
         )));
     }
     Ok(())
@@ -218,7 +218,7 @@ pub(super) fn check_source(source: &Source) -> Result<(), StoreError> {
 fn check_text(name: &str, text: &str) -> Result<(), StoreError> {
     if text.contains('\0') {
         return Err(StoreError::Invalid(format!(
-            "the {name} holds a NUL character"
+            "the {name} contains a NUL character; remove it"
         )));
     }
     Ok(())
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_key_tells_id_from_url() {
+    fn a_source_key_separates_id_and_url() {
         let keys = [
             source_key(Some("a"), Some("b")),
             source_key(Some("ab"), None),

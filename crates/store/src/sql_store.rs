@@ -1,4 +1,4 @@
-//! The store over either database: which call is which transaction.
+//! The [`Store`] over either database. Each method is one transaction.
 
 use async_trait::async_trait;
 use sqlx::{Pool, Transaction};
@@ -12,14 +12,14 @@ use super::records::{
 };
 use super::{Store, StoreError, erase, read, save};
 
-/// A store in a database that speaks `DB`.
+/// A store in a database of type `DB`.
 pub(super) struct SqlStore<DB: Dialect> {
     reads: Pool<DB>,
     writes: Pool<DB>,
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// A store that reads over one pool and writes over the other, which may be the same.
+    /// A store that reads through one pool and writes through the other. They may be the same pool.
     pub(super) fn new(reads: Pool<DB>, writes: Pool<DB>) -> Self {
         Self { reads, writes }
     }
@@ -38,8 +38,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     async fn migrate(&self) -> Result<(), StoreError> {
         let migrator = DB::migrator();
         match migrator.run(&self.writes).await.map_err(StoreError::from) {
-            // Two processes may begin at once, and SQLite's migrations take no lock: the second one then finds
-            // what the first has made, and the next look finds that nothing is left to do.
+            // SQLite takes no lock around all migrations. If two processes migrate at once, the second one fails because
+            // the table exists. When it runs again, it finds the migration applied.
             Err(StoreError::Refused(_)) => Ok(migrator.run(&self.writes).await?),
             done => done,
         }

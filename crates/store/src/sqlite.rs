@@ -15,13 +15,13 @@ use super::sql_store::SqlStore;
 use super::values::Value;
 use super::{StoreError, StoreSettings, migrations};
 
-/// How long a statement waits for another process's lock.
+/// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Makes the file's directory and opens two pools: one connection that writes, several that read.
+/// Creates the directory of the file and opens two pools: one connection for writing, several for reading.
 ///
-/// SQLite has one writer at a time. Writers of this process queue for the one connection, in
-/// order, rather than poll the file's lock against each other until one of them times out.
+/// SQLite allows one writer at a time. The writers of this process queue for one connection, in order. Otherwise they
+/// would poll the lock of the file until one of them times out.
 pub(super) async fn open(
     url: &str,
     settings: &StoreSettings,
@@ -31,13 +31,13 @@ pub(super) async fn open(
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Normal)
         .busy_timeout(BUSY_TIMEOUT)
-        // What was erased is overwritten with zeros, not left in the file's free pages. The log beside the file keeps
-        // older pages until its next checkpoint.
+        // SQLite overwrites deleted content with zeros instead of leaving it in free pages. The write-ahead log still
+        // holds older pages until the next checkpoint.
         .pragma("secure_delete", "ON");
     let pool = SqlitePoolOptions::new().acquire_timeout(settings.acquire_timeout);
     let writer = pool.clone().max_connections(1);
     if is_in_memory(url) {
-        // The database lives as long as its one connection.
+        // The database exists for as long as this one connection is open.
         let writer = writer
             .min_connections(1)
             .idle_timeout(None)
@@ -61,17 +61,17 @@ async fn create_directory(file: &Path) -> Result<(), StoreError> {
     let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(());
     };
-    tokio::fs::create_dir_all(directory).await.map_err(|error| {
-        let directory = directory.display();
-        StoreError::Invalid(format!(
-            "cannot make the database's directory {directory}: {error}"
-        ))
-    })
+    tokio::fs::create_dir_all(directory)
+        .await
+        .map_err(|source| StoreError::Directory {
+            directory: directory.to_owned(),
+            source,
+        })
 }
 
 impl Dialect for Sqlite {
     const BEGIN_READ: &'static str = "BEGIN DEFERRED";
-    // A transaction that reads first and writes later fails at once when another wrote in between.
+    // A deferred transaction fails if it reads first, another connection writes, and it then writes.
     const BEGIN_WRITE: &'static str = "BEGIN IMMEDIATE";
 
     fn migrator() -> Migrator {

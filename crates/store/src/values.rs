@@ -1,4 +1,4 @@
-//! How values travel to and from both databases.
+//! Values as both databases take them and return them.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -6,11 +6,11 @@ use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgTypeInfo, PgValueRef};
 use sqlx::sqlite::{SqliteArguments, SqliteArgumentsBuffer, SqliteTypeInfo, SqliteValueRef};
 use sqlx::{Arguments, Database, Decode, Encode, Postgres, Sqlite, Type};
 
-/// A value that can be bound to a statement of either database.
+/// A value that either database takes as a parameter.
 pub(super) trait Value: Sync {
-    /// Binds it as the next parameter.
+    /// Binds the value as the next parameter.
     fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError>;
-    /// Binds it as the next parameter.
+    /// Binds the value as the next parameter.
     fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
 }
 
@@ -29,7 +29,7 @@ where
     }
 }
 
-/// A SHA-256: `bytea`, `BLOB`.
+/// A SHA-256: `bytea` in Postgres, `BLOB` in SQLite.
 #[derive(Clone, Copy)]
 pub(super) struct Digest(pub(super) [u8; 32]);
 
@@ -64,7 +64,7 @@ where
     }
 }
 
-/// 32-bit floats, kept bit for bit: `real[]`, or a `BLOB` of little-endian values.
+/// 32-bit floats, kept bit for bit: `real[]` in Postgres, a `BLOB` of little-endian values in SQLite.
 #[derive(Clone)]
 pub(super) struct Floats(pub(super) Vec<f32>);
 
@@ -112,7 +112,11 @@ impl<'r> Decode<'r, Sqlite> for Floats {
         let bytes = <&[u8] as Decode<'r, Sqlite>>::decode(value)?;
         let (values, rest) = bytes.as_chunks::<4>();
         if !rest.is_empty() {
-            return Err(format!("{} bytes are no whole number of floats", bytes.len()).into());
+            return Err(format!(
+                "{} bytes are not a whole number of 32-bit floats",
+                bytes.len()
+            )
+            .into());
         }
         Ok(Self(
             values

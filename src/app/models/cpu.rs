@@ -45,6 +45,7 @@ impl Loader<'_> {
                     None
                 },
                 reserve: None,
+                place,
             })
         };
         let mut own = open(Place::CPU, each, 1)?.pop().ok_or_else(no_session)?;

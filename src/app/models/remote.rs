@@ -186,6 +186,7 @@ impl Loader<'_> {
                 narrow: vec![Box::new(Away { signature })],
                 wide: None,
                 reserve: None,
+                place: Place::CPU,
             },
             grouping,
             device: Some(parts),

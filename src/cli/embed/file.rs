@@ -14,7 +14,7 @@ use crate::{
     cli::preprocess::{HEAD, beside},
     pipeline::answer::ErrorEntry,
 };
-use facescan_imaging::npy;
+use facescan_imaging::{npy, precision::NumericPrecision};
 use parquet::ParquetFile;
 
 mod parquet;
@@ -89,6 +89,9 @@ struct Line<'a> {
     /// What the vector may be compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<&'a str>,
+    /// The precision in which the model computed the vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<NumericPrecision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a ErrorEntry>,
 }
@@ -185,6 +188,7 @@ impl Lines {
                 .filter(|_| with_vector)
                 .map(|vector| vector.embedding.vector.as_slice()),
             contract: vector.map(|_| self.contract.as_str()),
+            precision: vector.and_then(|vector| vector.embedding.precision),
             error: record.error.as_ref(),
         };
         writeln!(self.out, "{}", serde_json::to_string(&line)?)?;

@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::AppState;
+use crate::{http::AppState, telemetry::causes::with_causes};
 use facescan_inference::device::DeviceState;
 use facescan_store::StoreError;
 
@@ -44,7 +44,7 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
             (Some(fault), _) => Some(fault.clone()),
             (None, Ok(())) => None,
             (None, Err(error)) => {
-                tracing::warn!(error = %error, "the database cannot be used");
+                tracing::warn!(error = %with_causes(&error), "the database cannot be used");
                 let fault = match error {
                     StoreError::NotMigrated(_) => {
                         "the database has no tables yet; run `facescan migrate`"

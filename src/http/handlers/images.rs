@@ -21,7 +21,7 @@ use crate::{
     },
     pipeline::{options::bounded_text, scan::hex},
 };
-use facescan_imaging::geometry::Landmarks;
+use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan};
 
 /// Images on a page when the request does not say.
@@ -156,6 +156,9 @@ pub struct StoredFaceAnswer {
     /// What the vector may be compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<String>,
+    /// The precision in which the model computed the vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<NumericPrecision>,
 }
 
 impl From<ImageSummary> for ImageSummaryAnswer {
@@ -205,13 +208,14 @@ impl From<StoredScan> for ScanAnswer {
 
 impl From<StoredFace> for StoredFaceAnswer {
     fn from(face: StoredFace) -> Self {
-        let (embedding, embedding_norm, contract) = match face.embedding {
+        let (embedding, embedding_norm, contract, precision) = match face.embedding {
             Some(stored) => (
                 Some(stored.vector),
                 Some(stored.norm),
                 Some(stored.contract),
+                Some(stored.precision),
             ),
-            None => (None, None, None),
+            None => (None, None, None, None),
         };
         Self {
             face_id: face.id,
@@ -224,6 +228,7 @@ impl From<StoredFace> for StoredFaceAnswer {
             embedding,
             embedding_norm,
             contract,
+            precision,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         Pipeline,
         answer::{Answer, ErrorEntry, ImageResult, Outcome, Timings},
     },
+    telemetry::causes::with_causes,
 };
 use facescan_inference::operation::Operation;
 
@@ -109,7 +110,7 @@ where
             Err(error) => {
                 let entry = ErrorEntry::from(&error);
                 if error.kind().status >= 500 {
-                    tracing::error!(%request_id, index, code = entry.code, error = %error, "image failed");
+                    tracing::error!(%request_id, index, code = entry.code, error = with_causes(&error), "image failed");
                 }
                 Outcome::Error { error: entry }
             }

@@ -243,6 +243,7 @@ async fn a_batch_that_the_server_does_not_take_is_divided() {
     let right = expected("t1.jpg");
     for result in reply.json()["results"].as_array().unwrap() {
         assert_near(&result["embedding"], &right);
+        assert!(result.get("precision").is_none(), "a server does not tell");
     }
     let report = app.get("/devices").await.json();
     let health = &report["operations"]["image_embedding"]["health"];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use facescan_imaging::geometry::BBox;
+use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
     Embedder, Embedding, ModelFile, NewFace, NewImage, NewScan, Source, Store, StoredScan,
 };
@@ -35,7 +35,7 @@ pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {
     }
 }
 
-/// A scan without faces of the tenant's picture `number`.
+/// A scan without faces of the tenant's image `number`.
 pub fn new_scan(tenant: &str, number: u8) -> NewScan {
     NewScan {
         tenant: tenant.into(),
@@ -83,6 +83,7 @@ pub fn face_at(x: f32) -> NewFace {
         quality: None,
         embedding: Some(Embedding {
             contract: "c1".into(),
+            precision: NumericPrecision::F32,
             norm: 9.5,
             vector: vec![0.6, 0.8],
         }),

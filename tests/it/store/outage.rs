@@ -1,5 +1,6 @@
 //! Databases that are away, damaged or not what they should be.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         store.ping().await.unwrap();
         assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
 
-        // Cut in the middle of saving: it waits for the picture, which another holds.
+        // Cut in the middle of saving: it waits for the image, which another holds.
         let mut holder = options.connect().await.unwrap();
         execute(&mut holder, "BEGIN").await;
         execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
@@ -62,7 +63,7 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         let waiting = "SELECT count(*) FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while database.count(waiting).await == 0 {
-            assert!(!saving.is_finished(), "nothing held the picture");
+            assert!(!saving.is_finished(), "nothing held the image");
         }
         proxy.cut().await;
         assert_unavailable(saving.await.unwrap());
@@ -89,22 +90,63 @@ async fn no_message_tells_the_password() {
         acquire_timeout: Duration::from_millis(100),
         ..settings(url)
     };
-    for url in [
-        "mysql://u:hunter2@db/x",
-        "hunter2",
-        "postgres://u:hunter2@db:port/x",
-        "postgres://u:hunter2@db/x?sslmode=sometimes",
-    ] {
+    for url in ["mysql://u:hunter2@db/x", "hunter2"] {
         let error = connect(&fast(url)).await.err().unwrap();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
-        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        assert_tells_no_password(&error);
+    }
+    for url in [
+        "postgres://u:hunter2@db:port/x",
+        "postgres://u:hunter2@db/x?sslmode=sometimes",
+        "postgres://u:hunter2%ff@db/x",
+        "sqlite://file?password=hunter2",
+    ] {
+        let error = connect(&fast(url)).await.err().unwrap();
+        assert!(matches!(error, StoreError::Url(_)), "{url}: {error}");
+        assert!(error.source().is_some(), "{url}");
+        assert_tells_no_password(&error);
     }
     // No server listens on port 1.
     let settings = fast("postgres://u:hunter2@127.0.0.1:1/x");
     let store = connect(&settings).await.unwrap();
     let error = store.ping().await.unwrap_err();
     assert!(error.is_unavailable());
-    assert!(!format!("{error} {error:?} {settings:?}").contains("hunter2"));
+    assert_tells_no_password(&error);
+    assert!(!format!("{settings:?}").contains("hunter2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_of_a_server_tells_the_password() {
+    on_postgres(|database| async move {
+        let Database::Postgres { options } = &database else {
+            unreachable!()
+        };
+        let missing = options
+            .as_ref()
+            .clone()
+            .password("hunter2")
+            .database("missing");
+        let store = connect(&settings(missing.to_url_lossy().as_str()))
+            .await
+            .unwrap();
+        let error = store.ping().await.unwrap_err();
+        assert!(
+            error.is_unavailable() && error.source().is_some(),
+            "{error:?}"
+        );
+        assert_tells_no_password(&error);
+    })
+    .await;
+}
+
+/// Checks the messages of an error and of all its sources, and how they look when debugged.
+fn assert_tells_no_password(error: &StoreError) {
+    let mut next: Option<&dyn Error> = Some(error);
+    while let Some(error) = next {
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("hunter2"), "{text}");
+        next = error.source();
+    }
 }
 
 #[tokio::test]
@@ -136,5 +178,5 @@ async fn a_file_that_is_no_database_is_named_as_such() {
     // Nor is a file a directory.
     let below = format!("sqlite://{}/below/facescan.sqlite?mode=rwc", file.display());
     let error = connect(&settings(&below)).await.err().unwrap();
-    assert!(matches!(error, StoreError::Invalid(_)), "{error}");
+    assert!(matches!(error, StoreError::Directory { .. }), "{error}");
 }

@@ -17,7 +17,7 @@ use crate::{
     backend::{BackendError, Batch, Session},
     batcher::{Reply, Route},
     health::Fault,
-    place::Provider,
+    place::{Place, Provider},
     tensor::Tensor,
 };
 
@@ -29,18 +29,50 @@ pub struct Sessions {
     pub wide: Option<Box<dyn Session>>,
     /// What takes the place of a session that fails, where they are not of the runtime's own provider.
     pub reserve: Option<Reserve>,
+    /// Where all of them were opened. What takes the place of one that fails is at [`Place::CPU`].
+    pub place: Place,
 }
 
 /// Opens a session of the runtime's own provider.
 pub type Reserve = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> + Send + Sync>;
 
+/// A session, and where it runs.
+struct CpuSession {
+    session: Box<dyn Session>,
+    place: Place,
+}
+
+/// The sessions that are free now.
+pub(super) struct CpuSessions {
+    narrow: Vec<CpuSession>,
+    wide: Option<CpuSession>,
+    reserve: Option<Reserve>,
+}
+
+impl CpuSessions {
+    pub(super) fn new(sessions: Sessions) -> Self {
+        let Sessions {
+            narrow,
+            wide,
+            reserve,
+            place,
+        } = sessions;
+        let at_place = |session| CpuSession { session, place };
+        Self {
+            narrow: narrow.into_iter().map(at_place).collect(),
+            wide: wide.map(at_place),
+            reserve,
+        }
+    }
+}
+
 enum Taken {
-    Wide(Box<dyn Session>),
-    Narrow(Box<dyn Session>),
+    Wide(CpuSession),
+    Narrow(CpuSession),
 }
 
 impl Taken {
-    fn get(&mut self) -> &mut Box<dyn Session> {
+    fn get(&mut self) -> &mut CpuSession {
         match self {
             Self::Wide(session) | Self::Narrow(session) => session,
         }
@@ -48,7 +80,7 @@ impl Taken {
 }
 
 impl Shared {
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+    fn sessions(&self) -> MutexGuard<'_, CpuSessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,7 +222,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, session: &mut Box<dyn Session>, piece: Piece) {
+    fn run(&self, taken: &mut CpuSession, piece: Piece) {
         let started_at = self.clock.monotonic();
         let room = piece.staged.room - piece.rows.start;
         let rows = self.groupings.cpu.padded(piece.rows.len(), room);
@@ -201,13 +233,16 @@ impl Shared {
                 .values(piece.rows.start..piece.rows.start + rows),
             frees_memory: piece.staged.unusual,
         };
-        let mut ran = run_caught(session.as_mut(), batch);
+        let mut ran = run_caught(taken.session.as_mut(), batch);
         let reserve = self.sessions().reserve.clone();
         if let (Err(error), Some(reserve)) = (&ran, reserve) {
             tracing::warn!(%error, "a run failed on the cpu's provider; the runtime's own takes its place");
             if let Ok(replacement) = reserve() {
-                *session = replacement;
-                ran = run_caught(session.as_mut(), batch);
+                *taken = CpuSession {
+                    session: replacement,
+                    place: Place::CPU,
+                };
+                ran = run_caught(taken.session.as_mut(), batch);
             }
         }
         let outcome: Outcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
@@ -216,7 +251,12 @@ impl Shared {
             self.metrics
                 .ran(Provider::Cpu.name(), piece.callers.len(), ran);
         }
-        self.answer(piece, outcome, Times { started_at, ran });
+        let times = Times {
+            ran_on: taken.place,
+            started_at,
+            ran,
+        };
+        self.answer(piece, outcome, times);
     }
 }
 

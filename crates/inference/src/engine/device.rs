@@ -184,7 +184,12 @@ impl Lane {
                 Ok(outputs) => {
                     self.went_well(engine, &piece, ran);
                     let outcome = Ok(in_rows(outputs, rows.len()));
-                    engine.answer(piece, outcome, Times { started_at, ran });
+                    let times = Times {
+                        ran_on: self.place,
+                        started_at,
+                        ran,
+                    };
+                    engine.answer(piece, outcome, times);
                 }
                 Err(failure)
                     if failure.fault == Fault::OutOfMemory

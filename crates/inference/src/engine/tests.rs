@@ -53,6 +53,7 @@ fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, fixed: bool) -> 
             narrow,
             wide: None,
             reserve: None,
+            place: place::Place::CPU,
         },
         device: None,
         grouping: Grouping {
@@ -186,6 +187,7 @@ async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
             narrow: named(1.0),
             wide: named(9.0).pop(),
             reserve: None,
+            place: place::Place::CPU,
         },
         device: None,
         grouping: Grouping {
@@ -310,6 +312,49 @@ fn no_row_is_lost_or_crossed() {
 }
 
 #[tokio::test]
+async fn a_row_says_where_it_ran_when_a_reserve_takes_over() {
+    let reduced = place::Place {
+        provider: place::Provider::OpenvinoCpu,
+        index: 0,
+        precision: place::Precision::Reduced,
+    };
+    let backend = FakeBackend::with_places(signature(), move |place, batch| {
+        if place == reduced && batch.data[0] == POISON {
+            return Err(BackendError::Run {
+                detail: "on purpose".to_owned(),
+            });
+        }
+        Ok(sums(batch))
+    });
+    let reserve = backend.clone();
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            narrow: vec![backend.session(reduced, false)],
+            wide: None,
+            reserve: Some(Arc::new(move || {
+                Ok(reserve.session(place::Place::CPU, false))
+            })),
+            place: reduced,
+        },
+        device: None,
+        grouping: Grouping {
+            max_rows: NonZeroUsize::MIN,
+            sizes: Sizes::Any,
+            max_delay: Duration::ZERO,
+        },
+        usual_row_len: 2,
+        pool: Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap()),
+        clock: Arc::new(SystemClock::start()),
+        metrics: Arc::<Recorder>::default(),
+    });
+    let mut ran_on = Vec::new();
+    for value in [1.0, POISON, 1.0] {
+        ran_on.push(send(&engine, value).await.unwrap().ran_on);
+    }
+    assert_eq!(ran_on, [reduced, place::Place::CPU, place::Place::CPU]);
+}
+
+#[tokio::test]
 async fn a_delay_lets_a_batch_fill_and_a_full_one_does_not_wait() {
     let backend = FakeBackend::new(signature(), |batch| Ok(sums(batch)));
     let pool = Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap());
@@ -318,6 +363,7 @@ async fn a_delay_lets_a_batch_fill_and_a_full_one_does_not_wait() {
             narrow: backend.on_cpu(1),
             wide: None,
             reserve: None,
+            place: place::Place::CPU,
         },
         device: None,
         grouping: Grouping {

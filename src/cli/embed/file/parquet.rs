@@ -23,6 +23,7 @@ const SCHEMA: &str = "message facescan {
     optional float y2;
     optional float score;
     optional float embedding_norm;
+    optional binary precision (STRING);
     optional group embedding (LIST) { repeated group list { required float element; } }
     optional binary error_code (STRING);
     optional binary error_detail (STRING);
@@ -100,6 +101,8 @@ impl ParquetFile {
         column::<FloatType>(&mut group, rows.iter().map(|row| face(row)?.score), 1)?;
         let norm = |row: &Record| Some(row.vector.as_ref()?.embedding.norm);
         column::<FloatType>(&mut group, rows.iter().map(norm), 1)?;
+        let precision = |row: &Record| Some(text(row.vector.as_ref()?.embedding.precision?.name()));
+        column::<ByteArrayType>(&mut group, rows.iter().map(precision), 1)?;
         vectors(&mut group, &rows)?;
         let code = |row: &Record| Some(text(row.error.as_ref()?.code));
         column::<ByteArrayType>(&mut group, rows.iter().map(code), 1)?;

@@ -13,6 +13,7 @@ fn records() -> Vec<Record> {
         embedding: Embedding {
             vector: vector.to_vec(),
             norm: 5.0,
+            precision: Some(NumericPrecision::Bf16),
         },
     };
     let face = FacePlace {
@@ -58,10 +59,10 @@ fn lines(path: &Path) -> Vec<Value> {
 fn json_lines_have_the_vectors_and_the_errors() {
     let (_folder, path) = written("v.jsonl");
     let expected = [
-        json!({"path": "a.jpg", "face": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5, "embedding_norm": 5.0, "embedding": [0.6, 0.8], "contract": "c0ffee"}),
+        json!({"path": "a.jpg", "face": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5, "embedding_norm": 5.0, "embedding": [0.6, 0.8], "contract": "c0ffee", "precision": "bf16"}),
         json!({"path": "b.jpg"}),
         json!({"path": "c.jpg", "error": {"code": "image_corrupt", "detail": "no picture"}}),
-        json!({"path": "d.jpg", "embedding_norm": 5.0, "embedding": [-1.0, 0.0], "contract": "c0ffee"}),
+        json!({"path": "d.jpg", "embedding_norm": 5.0, "embedding": [-1.0, 0.0], "contract": "c0ffee", "precision": "bf16"}),
     ];
     assert_eq!(lines(&path), expected);
 }
@@ -96,10 +97,10 @@ fn a_table_is_read_back() {
         .map(|row| row.unwrap().to_string())
         .collect();
     let expected = [
-        r#"{path: "a.jpg", face: 1, x1: 1.0, y1: 2.0, x2: 3.0, y2: 4.0, score: 0.5, embedding_norm: 5.0, embedding: [0.6, 0.8], error_code: null, error_detail: null}"#,
-        r#"{path: "b.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, embedding: null, error_code: null, error_detail: null}"#,
-        r#"{path: "c.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, embedding: null, error_code: "image_corrupt", error_detail: "no picture"}"#,
-        r#"{path: "d.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: 5.0, embedding: [-1E0, 0E0], error_code: null, error_detail: null}"#,
+        r#"{path: "a.jpg", face: 1, x1: 1.0, y1: 2.0, x2: 3.0, y2: 4.0, score: 0.5, embedding_norm: 5.0, precision: "bf16", embedding: [0.6, 0.8], error_code: null, error_detail: null}"#,
+        r#"{path: "b.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, precision: null, embedding: null, error_code: null, error_detail: null}"#,
+        r#"{path: "c.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, precision: null, embedding: null, error_code: "image_corrupt", error_detail: "no picture"}"#,
+        r#"{path: "d.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: 5.0, precision: "bf16", embedding: [-1E0, 0E0], error_code: null, error_detail: null}"#,
     ];
     assert_eq!(rows, expected);
 }

@@ -110,6 +110,7 @@ fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync 
             narrow: cpu,
             wide: None,
             reserve: None,
+            place: Place::CPU,
         },
         grouping: grouping(1, Sizes::Any),
         device: Some(DeviceParts {
@@ -170,6 +171,12 @@ impl Rig {
             .collect();
         for (index, output) in outputs.iter().enumerate() {
             assert_eq!(sum_of(output), index as f32 + 1.0);
+            let expected = if output.fallback.is_none() {
+                CUDA
+            } else {
+                Place::CPU
+            };
+            assert_eq!(output.ran_on, expected);
         }
         outputs
     }

@@ -1,0 +1,51 @@
+//! Errors with their causes, for logs.
+
+use std::error::Error;
+
+/// Writes the message of an error, followed by the messages of its sources: `message: source: its source`.
+///
+/// A source whose text the message already ends with is left out. Several libraries repeat the text of their source.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let message = cause.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use facescan_store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn causes_follow_the_message() {
+        let error = StoreError::Directory {
+            directory: "data".into(),
+            source: io::Error::other("permission denied"),
+        };
+        assert_eq!(
+            with_causes(&error),
+            "cannot create the directory data for the database: permission denied"
+        );
+    }
+
+    #[test]
+    fn a_repeated_cause_is_written_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("reading failed: {0}")]
+        struct Repeats(#[source] io::Error);
+
+        let error = Repeats(io::Error::other("permission denied"));
+        assert_eq!(with_causes(&error), "reading failed: permission denied");
+    }
+}

@@ -1,0 +1,147 @@
+//! The precision of stored vectors, with an embedder that says it computes in bf16.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use facescan::{
+    pipeline::{
+        Pipeline,
+        embed::Embedder,
+        options::{ScanKind, ScanOptions, ScanRequest},
+        scan::Scan,
+    },
+    telemetry::metrics::Metrics,
+};
+use facescan_imaging::precision::NumericPrecision::{self, Bf16, F32};
+use facescan_inference::{
+    backend::{BackendError, fake::FakeBackend},
+    engine::{Engine, EngineParts, Grouping, Sessions, Sizes},
+    place::{Place, Precision, Provider},
+    tensor::{Signature, Tensor},
+};
+
+use crate::support::app::{TestApp, picture};
+
+const REDUCED: Place = Place {
+    provider: Provider::OpenvinoCpu,
+    index: 0,
+    precision: Precision::Reduced,
+};
+
+/// A pipeline whose embedder runs in bf16 and fails on one run. From then on it runs in f32.
+fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
+    let signature = Signature {
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let dim = pipeline.embedder.dim;
+    let runs = AtomicUsize::new(0);
+    let backend = FakeBackend::with_places(signature, move |place, batch| {
+        if place == REDUCED && Some(runs.fetch_add(1, Ordering::Relaxed)) == failing_run {
+            return Err(BackendError::Run {
+                detail: "on purpose".to_owned(),
+            });
+        }
+        Ok(vec![Tensor {
+            name: "vector".to_owned(),
+            shape: vec![batch.rows(), dim],
+            data: vec![1.0; batch.rows() * dim],
+        }])
+    });
+    let reserve = backend.clone();
+    let spec = Arc::clone(&pipeline.embedder.spec);
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            narrow: vec![backend.session(REDUCED, false)],
+            wide: None,
+            reserve: Some(Arc::new(move || Ok(reserve.session(Place::CPU, false)))),
+            place: REDUCED,
+        },
+        grouping: Grouping {
+            max_rows: NonZeroUsize::MIN,
+            sizes: Sizes::Any,
+            max_delay: Duration::ZERO,
+        },
+        device: None,
+        usual_row_len: spec.input.row_shape().iter().product(),
+        pool: Arc::clone(&pipeline.pool),
+        clock: Arc::clone(&pipeline.clock),
+        metrics: Metrics::default().engine("face_embedding"),
+    });
+    Pipeline {
+        embedder: Embedder::new(spec, engine, 1),
+        ..pipeline.clone()
+    }
+}
+
+fn embedding(app: &TestApp) -> ScanOptions {
+    let thresholds = &app.app.pipeline.detector.spec.thresholds;
+    ScanRequest::default()
+        .resolve(ScanKind::Embed, &app.app.config, thresholds)
+        .unwrap()
+}
+
+async fn scan(pipeline: &Pipeline, options: &ScanOptions) -> Scan {
+    let image = picture("t1.jpg");
+    pipeline.scan_stored(image, options).await.unwrap()
+}
+
+fn count(scan: &Scan, precision: NumericPrecision) -> usize {
+    let embeddings = scan.faces.iter().filter_map(|face| face.embedding.as_ref());
+    embeddings
+        .filter(|embedding| embedding.precision == Some(precision))
+        .count()
+}
+
+#[tokio::test]
+async fn a_stored_scan_answers_only_in_the_precision_that_is_computed_now() {
+    let app = TestApp::start().await;
+    let options = embedding(&app);
+    let full = app.app.pipeline.clone();
+    let reduced = in_bf16(&full, None);
+
+    let first = scan(&reduced, &options).await;
+    assert_eq!((first.cached, count(&first, Bf16)), (false, 6));
+    let other = scan(&full, &options).await;
+    assert_eq!((other.cached, count(&other, F32)), (false, 6));
+    assert_eq!(first.image_id, other.image_id);
+
+    let again = scan(&reduced, &options).await;
+    assert_eq!((again.cached, count(&again, Bf16)), (true, 6));
+    let again = scan(&full, &options).await;
+    assert_eq!((again.cached, count(&again, F32)), (true, 6));
+}
+
+#[tokio::test]
+async fn a_scan_is_stored_in_the_precision_that_ran_and_not_the_one_expected() {
+    let app = TestApp::start().await;
+    let options = embedding(&app);
+    let full = app.app.pipeline.clone();
+    let fell_back = scan(&in_bf16(&full, Some(0)), &options).await;
+    assert_eq!((fell_back.cached, count(&fell_back, F32)), (false, 6));
+    assert!(!scan(&in_bf16(&full, None), &options).await.cached);
+    assert!(scan(&full, &options).await.cached);
+}
+
+#[tokio::test]
+async fn a_scan_of_two_precisions_is_stored_and_answers_no_request() {
+    let app = TestApp::start().await;
+    let options = embedding(&app);
+    let full = app.app.pipeline.clone();
+    let mixed = scan(&in_bf16(&full, Some(3)), &options).await;
+    assert_eq!((count(&mixed, Bf16), count(&mixed, F32)), (3, 3));
+    for face in &mixed.faces {
+        let stored = full.store.face(&full.tenant, face.id.unwrap());
+        let stored = stored.await.unwrap().unwrap().embedding.unwrap();
+        let answered = face.embedding.as_ref().unwrap();
+        assert_eq!(Some(stored.precision), answered.precision);
+    }
+    assert!(!scan(&full, &options).await.cached);
+    assert!(!scan(&in_bf16(&full, None), &options).await.cached);
+}
