@@ -1,7 +1,11 @@
 //! How the figures of a run are shown.
 
+use std::path::Path;
+
+use facescan::cli::bench::report::{Render, Table, figure, millis, or_dash, percent};
+
 use super::{LoadFigures, generator::Pace, process::Usage};
-use crate::cli::bench::report::{Plots, Render, Table, figure, millis, or_dash, percent};
+use crate::plots::Plots;
 
 impl Render for LoadFigures {
     fn markdown(&self) -> String {
@@ -74,7 +78,7 @@ impl Render for LoadFigures {
         table.to_string()
     }
 
-    fn plots(&self) -> Plots {
+    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         let name = "server".to_owned();
         Plots {
             latency: self
@@ -91,5 +95,6 @@ impl Render for LoadFigures {
                 .collect(),
             ..Plots::default()
         }
+        .draw(folder)
     }
 }

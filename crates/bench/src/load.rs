@@ -1,21 +1,21 @@
-//! `facescan bench load`: a server under load, seen from outside.
+//! `facescan-bench load`: a server under load, seen from outside.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
+use facescan::cli::bench::{pictures::Picture, process::Processes, report, run_to_end};
 use http::StatusCode;
 use serde::Serialize;
 use tokio::time::{sleep_until, timeout};
 
-use super::{
+use crate::{
     Settings,
-    child::OwnServer,
-    report, run_to_end,
-    workload::{Picture, Window, Workload, positive},
+    own_server::OwnServer,
+    workload::{Window, Workload, positive},
 };
 use connection::get;
 use generator::{Generator, Pace};
-use process::{Processes, Usage};
+use process::{Usage, watch};
 use prometheus::{Batches, Counters};
 use tally::Totals;
 use target::Target;
@@ -23,7 +23,7 @@ use target::Target;
 mod arrivals;
 pub mod connection;
 pub mod generator;
-pub mod process;
+mod process;
 mod prometheus;
 mod render;
 pub mod tally;
@@ -148,8 +148,8 @@ pub async fn measure(
     };
     let (totals, own, server, batches) = tokio::join!(
         generator.run(pace),
-        Processes::new(&[std::process::id()]).watch(window),
-        Processes::new(&subject.pids).watch(window),
+        watch(Processes::new(&[std::process::id()]), window),
+        watch(Processes::new(&subject.pids), window),
         batches(&subject.target, window),
     );
     Ok(LoadFigures {
@@ -195,7 +195,7 @@ pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
                 (None, subject)
             }
             None => {
-                let own = OwnServer::start(settings.file.as_deref()).await?;
+                let own = OwnServer::start(settings).await?;
                 let subject = Subject::own(&own, &args.workload, &args.query)?;
                 (Some(own), subject)
             }

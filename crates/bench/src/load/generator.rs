@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan::cli::bench::pictures::Picture;
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::{
     Request,
@@ -26,7 +27,7 @@ use super::{
     tally::{Tally, Totals},
     target::Target,
 };
-use crate::cli::bench::workload::{Picture, Sequence, Window};
+use crate::workload::{Sequence, Window};
 
 /// How long answers may come after the window before they count as missing.
 const STRAGGLERS: Duration = Duration::from_secs(10);
