@@ -7,11 +7,10 @@ use facescan::cli::bench::report::{Render, Table, figure, millis, or_dash, perce
 use super::{LoadFigures, generator::Pace, process::Usage};
 use crate::plots::Plots;
 
-impl Render for LoadFigures {
-    fn markdown(&self) -> String {
+impl LoadFigures {
+    fn add_counts(&self, table: &mut Table) {
         let totals = &self.totals;
         let counts = &totals.counts;
-        let mut table = Table::new(["", "value"]);
         match self.pace {
             Pace::Clients(clients) => table.row(&[&"clients", &clients]),
             Pace::Rate(rate) => table.row(&[&"requests a second asked for", &figure(rate)]),
@@ -26,6 +25,10 @@ impl Render for LoadFigures {
         }
         table.row(&[&"unanswered", &counts.unanswered]);
         table.row(&[&"200s a second", &figure(totals.throughput)]);
+    }
+
+    fn add_times(&self, table: &mut Table) {
+        let totals = &self.totals;
         if let Some(latency) = &totals.latency_ms {
             table.row(&[&"p50", &millis(latency.p50)]);
             table.row(&[&"p90", &millis(latency.p90)]);
@@ -40,8 +43,11 @@ impl Render for LoadFigures {
         if let Some(lag) = &totals.lag_ms {
             table.row(&[&"p99 of the generator's lag", &millis(lag.p99)]);
         }
-        table.row(&[&"bytes sent", &counts.bytes_sent]);
-        table.row(&[&"bytes received", &counts.bytes_received]);
+    }
+
+    fn add_resources(&self, table: &mut Table) {
+        table.row(&[&"bytes sent", &self.totals.counts.bytes_sent]);
+        table.row(&[&"bytes received", &self.totals.counts.bytes_received]);
         table.row(&[
             &"cores that the generator used",
             &or_dash(self.generator_cores, figure),
@@ -75,6 +81,15 @@ impl Render for LoadFigures {
                 &format!("{} ({})", figure(batches.mean_rows), sizes.join(", ")),
             ]);
         }
+    }
+}
+
+impl Render for LoadFigures {
+    fn markdown(&self) -> String {
+        let mut table = Table::new(["", "value"]);
+        self.add_counts(&mut table);
+        self.add_times(&mut table);
+        self.add_resources(&mut table);
         table.to_string()
     }
 
