@@ -31,7 +31,7 @@ mod rounds;
 mod single;
 mod summary;
 
-/// The query of requests to this server: what a database costs is another question.
+/// The query of requests to this server, without the cost of a database.
 const QUERY: &str = "store=false";
 
 /// What is compared.

@@ -35,7 +35,7 @@ pub struct FloorArgs {
     output: Option<PathBuf>,
 }
 
-/// What the floor is.
+/// The figures of the floor.
 #[derive(Clone, Debug, Serialize)]
 pub struct FloorFigures {
     /// Threads that worked.

@@ -41,10 +41,10 @@ pub struct LoadArgs {
     /// The query of every request; empty for peers that know no such option.
     #[arg(long, default_value = "store=false")]
     query: String,
-    /// Closed loop: so many clients, each sending the next picture when the last is answered.
+    /// Closed loop: the number of clients; each sends its next picture when the last is answered.
     #[arg(long, default_value_t = 8, conflicts_with = "rate", value_parser = clients)]
     clients: usize,
-    /// Open loop: so many requests a second at random times, whether answers come or not.
+    /// Open loop: requests a second, sent at random times whether answers come or not.
     #[arg(long, value_parser = positive, value_name = "PER SECOND")]
     rate: Option<f64>,
     /// The most connections of an open loop; requests that find none wait, which counts as their latency.
@@ -83,7 +83,7 @@ impl Subject {
     /// A server of our own.
     ///
     /// # Errors
-    /// When the query is none.
+    /// When the query cannot be part of an address.
     pub fn own(server: &OwnServer, workload: &Workload, query: &str) -> anyhow::Result<Self> {
         Ok(Self {
             target: Target::parse(server.url(), &path(workload), query)?,
@@ -94,7 +94,7 @@ impl Subject {
     /// A server that runs already.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address cannot be parsed.
     pub fn running(url: &str, workload: &Workload, query: &str) -> anyhow::Result<Self> {
         Ok(Self {
             target: Target::parse(url, &path(workload), query)?,

@@ -76,7 +76,7 @@ pub struct SoakArgs {
     /// How many requests to send.
     #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(PARTS as u64..))]
     requests: u64,
-    /// How many clients send them, each the next when the last is answered.
+    /// How many clients send them; each sends its next request when the last is answered.
     #[arg(long, default_value_t = 16, value_parser = clients)]
     clients: usize,
     /// Pictures, or folders of them. Smaller copies of each are sent too.

@@ -34,7 +34,7 @@ pub struct Workload {
     /// How long to measure, each time.
     #[arg(long, default_value = "10", value_parser = positive, value_name = "SECONDS")]
     pub seconds: f64,
-    /// How long to work before, each time, without measuring.
+    /// How long to send before each measurement, without counting.
     #[arg(long, default_value = "2", value_parser = not_negative, value_name = "SECONDS")]
     pub warm_up: f64,
     /// The order of the pictures and the times of arrivals follow from this number alone.

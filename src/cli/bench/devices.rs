@@ -30,7 +30,7 @@ mod material;
 mod render;
 mod session;
 
-/// Batches of more pictures than this are no longer batches.
+/// The most pictures in a batch.
 const MOST_PICTURES: usize = 1024;
 
 /// What is measured, and how often.

@@ -39,9 +39,9 @@ const AFTER_FAILURE: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pace {
-    /// So many clients that send the next request when the last is answered.
+    /// This number of clients; each sends its next request when the last is answered.
     Clients(usize),
-    /// So many requests a second, whether answers come or not.
+    /// This number of requests a second, whether answers come or not.
     Rate(f64),
 }
 
