@@ -26,12 +26,12 @@ models: setup build ## rewrite the shipped models into .runtime/models/
 
 test: ## run the whole suite, Postgres included
 	scripts/setup --tests
-	scripts/postgres run cargo test --locked
+	scripts/postgres run cargo test --locked --workspace --tests
 
 test-torch: ## build with libtorch and test what concerns it; run `make test` before
 	scripts/setup --tests --torch
 	scripts/torchscript
-	$(WITH_TORCH) cargo test --locked --features torch --lib --test it -- torch golden_values
+	$(WITH_TORCH) cargo test --locked -p facescan -p facescan-inference --features facescan/torch --lib --test it -- torch golden_values
 
 test-triton: ## test the remote backend against a Triton server (Linux x86-64, Python 3.11)
 	scripts/setup --triton
@@ -39,18 +39,19 @@ test-triton: ## test the remote backend against a Triton server (Linux x86-64, P
 
 lint-torch: ## clippy with libtorch
 	scripts/setup --torch
-	$(WITH_TORCH) cargo clippy --locked --lib --tests --features torch -- -D warnings
+	$(WITH_TORCH) cargo clippy --locked -p facescan -p facescan-inference --features facescan/torch --lib --tests -- -D warnings
 
-lint: ## check the formatting, clippy, that the scripts parse, and the container files
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+lint: ## check the formatting, clippy, the layers, that the scripts parse, and the container files
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 
 doc: ## build the documentation; a warning is an error
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 
 docs-check: models ## run every command of the README and docs/, and compare the answers with those shown
 	scripts/check-docs $(FACESCAN)
@@ -60,6 +61,6 @@ accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the fo
 
 # More rounds: make bench BENCH='--rounds 7 --seconds 15'
 bench: models ## measure this server beside its models alone and beside its peers, into .runtime/bench/
-	cargo build --release --locked --example preprocess_rate
+	cargo build --release --locked -p facescan -p facescan-bench
 	benches/run $(FACESCAN) $(BENCH)
 	cargo bench --locked

@@ -21,6 +21,7 @@ pub mod devices;
 pub mod embed;
 pub mod healthcheck;
 pub mod models;
+pub mod plot;
 pub mod precision;
 pub mod preprocess;
 pub mod process;
@@ -106,7 +107,7 @@ enum Command {
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
-    /// Measure how fast a server is, against its models alone and against other servers.
+    /// Measure what the devices change on this machine.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
 }
@@ -114,15 +115,7 @@ enum Command {
 impl Cli {
     /// Runs the command and says how it went. Errors go to standard error.
     pub fn run(self) -> ExitCode {
-        match self.dispatch() {
-            Ok(code) => code,
-            // Whoever read our output has had enough of it.
-            Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                ExitCode::from(2)
-            }
-        }
+        exit_code(self.dispatch())
     }
 
     fn dispatch(self) -> anyhow::Result<ExitCode> {
@@ -131,7 +124,7 @@ impl Cli {
             writeln!(io::stdout(), "{document}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let sources = Sources::from_process(self.config.clone())?;
+        let sources = Sources::from_process(self.config)?;
         let (config, provenance) = Config::load(&sources)?;
         match self.command {
             Command::Serve => serve::run(config),
@@ -146,10 +139,21 @@ impl Cli {
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
-            Command::Bench(command) => {
-                bench::run(&config, &provenance, self.config.as_deref(), command)
-            }
+            Command::Bench(command) => bench::run(&config, &provenance, command),
             Command::Openapi => unreachable!("answered above, before any settings are read"),
+        }
+    }
+}
+
+/// The exit code of a command. An error goes to standard error.
+pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        // Whoever read our output has had enough of it.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
         }
     }
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use facescan::{cli::Cli, telemetry};
 
-/// Decoding allocates and frees megabytes per request; jemalloc's background threads give them back to the system.
+/// Decoding allocates and frees megabytes per request on many threads, which the system's allocator is slow at.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     telemetry::opt_out::of_the_runtime();

@@ -3,7 +3,7 @@
 
     preprocess.py PEER SECONDS JPEG...
 
-Prints JSON; the names and the turns are those of examples/preprocess_rate.rs, and together the measures take SECONDS for
+Prints JSON; the names and the turns are those of crates/bench/src/preprocess.rs, and together the measures take SECONDS for
 each. jax, Pillow and torchvision antialias, as facescan does; OpenCV's INTER_LINEAR does not, which is less work.
 """
 

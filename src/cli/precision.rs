@@ -79,8 +79,7 @@ pub fn run(
         let found = compare_all(&app, args).await?;
         app.pipeline.store.close().await;
         if let Some(path) = &args.plot {
-            differences::plot(path, &found)
-                .with_context(|| format!("writing {}", path.display()))?;
+            differences::plot(path, &found)?;
         }
         let rows: Vec<Compared> = found
             .into_iter()

@@ -1,4 +1,4 @@
-//! `facescan bench`, as a user runs it.
+//! `facescan bench devices`, as a user runs it.
 
 use std::{fs, path::Path, process::Output};
 
@@ -9,74 +9,10 @@ use crate::{
     support::{app::runtime_dir, cli::facescan},
 };
 
-fn bench(args: &[&str], output: &Path) -> Output {
-    facescan(["bench"])
-        .args(args)
-        .args(["--seconds", "1", "--warm-up", "0", "--pictures"])
-        .arg(runtime_dir().join("pictures"))
-        .arg("--output")
-        .arg(output)
-        .output()
-        .unwrap()
-}
-
 fn report(output: &Output, folder: &Path) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap()
-}
-
-#[test]
-fn a_server_of_its_own_answers_every_request_of_two_clients() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = bench(&["load", "--clients", "2"], folder.path());
-    let report = report(&output, folder.path());
-    let figures = &report["figures"];
-    let requests = figures["requests"].as_u64().unwrap();
-    assert!(requests > 0, "{figures}");
-    assert_eq!(
-        figures["answers"],
-        serde_json::json!({ "200": requests }),
-        "{figures}"
-    );
-    assert_eq!(figures["failed"], 0);
-    assert_eq!(figures["latency_ms"]["count"], requests);
-    assert!(figures["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
-    assert!(figures["server"]["rss"]["peak"].as_f64().unwrap() > 10.0);
-    assert!(report["device"]["cores"].as_u64().unwrap() > 0);
-
-    let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.contains("answers with 200"), "{table}");
-    assert_eq!(
-        fs::read_to_string(folder.path().join("report.md")).unwrap(),
-        table
-    );
-    for plot in ["latency.svg", "throughput.svg", "memory.svg"] {
-        assert!(folder.path().join(plot).exists(), "{plot}");
-    }
-}
-
-#[test]
-fn an_open_loop_sends_at_its_rate() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = bench(&["load", "--rate", "5"], folder.path());
-    let figures = &report(&output, folder.path())["figures"];
-    // The arrivals of the default seed within one second.
-    let requests = figures["requests"].as_u64().unwrap();
-    assert!((1..20).contains(&requests), "{figures}");
-    assert_eq!(figures["answers"], serde_json::json!({ "200": requests }));
-    assert_eq!(figures["lag_ms"]["count"], requests);
-}
-
-#[test]
-fn a_server_that_is_not_there_is_a_failure_with_its_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    // Nothing listens on the discard port.
-    let url = ["load", "--url", "http://127.0.0.1:9", "--clients", "1"];
-    let output = bench(&url, folder.path());
-    assert_eq!(output.status.code(), Some(1));
-    let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.contains("connecting to 127.0.0.1:9"), "{table}");
 }
 
 /// Measures finding faces in small pictures, and checks the report against the schema.
@@ -158,50 +94,4 @@ fn one_side_alone_is_measured_without_a_comparison() {
     assert!(pair["gpu_true"].is_null(), "{pair}");
     let advice = &report["analysis"]["recommendations"]["image_processing"];
     assert!(advice["toggle"].is_null(), "{advice}");
-}
-
-#[test]
-fn the_floor_tells_what_each_part_takes() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["floor", "--operation", "embed", "--threads", "1"];
-    let output = bench(&args, folder.path());
-    let figures = &report(&output, folder.path())["figures"];
-    assert!(figures["throughput"].as_f64().unwrap() > 0.0, "{figures}");
-    let sum: f64 = ["decode", "detect", "embed"]
-        .iter()
-        .map(|part| figures["shares"][part].as_f64().unwrap())
-        .sum();
-    assert!((sum - 1.0).abs() < 1e-6, "{figures}");
-    assert!(
-        figures["faces"].as_array().unwrap().contains(&6.into()),
-        "{figures}"
-    );
-}
-
-#[test]
-fn a_soak_sends_requests_of_every_kind_and_follows_the_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = facescan(["bench", "soak", "--requests", "60", "--clients", "4"])
-        .arg("--pictures")
-        .arg(runtime_dir().join("pictures/t1.jpg"))
-        .arg("--output")
-        .arg(folder.path())
-        .output()
-        .unwrap();
-    let figures = &report(&output, folder.path())["figures"];
-    let answered: u64 = figures["answers"]
-        .as_object()
-        .unwrap()
-        .values()
-        .map(|count| count.as_u64().unwrap())
-        .sum();
-    let left = figures["left"].as_u64().unwrap();
-    assert_eq!(answered + left, 60, "{figures}");
-    assert!(
-        figures["answers"]["200"].as_u64().unwrap() > 30,
-        "{figures}"
-    );
-    assert_eq!(figures["failed"], 0, "{figures}");
-    assert_eq!(figures["tenths"].as_array().unwrap().len(), 10);
-    assert!(figures["peak"].as_f64().unwrap() > 10.0, "{figures}");
 }

@@ -14,9 +14,10 @@ use clap::{
 use serde::Serialize;
 
 use super::{
-    Settings, report, run_to_end,
-    workload::{Picture, load_pictures},
+    pictures::{Picture, load_pictures},
+    report, run_to_end,
 };
+use crate::config::Config;
 use facescan_inference::operation::Operation;
 use figures::{DevicesFigures, Toggle};
 use material::Size;
@@ -29,7 +30,7 @@ mod material;
 mod render;
 mod session;
 
-/// Batches of more pictures than this are no longer batches.
+/// The most pictures in a batch.
 const MOST_PICTURES: usize = 1024;
 
 /// What is measured, and how often.
@@ -131,9 +132,9 @@ fn distinct<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
 ///
 /// # Errors
 /// When the pictures have no faces, an application does not start, or the report cannot be written.
-pub fn run(settings: &Settings, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
+pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let pictures = load_pictures(&args.pictures)?;
-    let figures = run_to_end(measure(settings, args, &pictures))?;
+    let figures = run_to_end(measure(config, args, &pictures))?;
     let is_whole = figures.cells().all(|cell| cell.errors.is_empty());
     report::publish(args, &figures, args.output.as_deref())?;
     Ok(if is_whole {
@@ -144,15 +145,15 @@ pub fn run(settings: &Settings, args: &DevicesArgs) -> anyhow::Result<ExitCode> 
 }
 
 async fn measure(
-    settings: &Settings<'_>,
+    config: &Config,
     args: &DevicesArgs,
     pictures: &[Picture],
 ) -> anyhow::Result<DevicesFigures> {
-    let backend = crate::cli::runtime::backend(settings.config)?;
+    let backend = crate::cli::runtime::backend(config)?;
     let mut figures = DevicesFigures::default();
     let mut materials = Vec::new();
     for &toggle in args.toggles() {
-        let session = Session::start(settings.config, toggle, args, &backend)
+        let session = Session::start(config, toggle, args, &backend)
             .await
             .with_context(|| format!("starting with {}", toggle.name()))?;
         if materials.is_empty() {
@@ -160,7 +161,7 @@ async fn measure(
             materials = session.materials(pictures, &args.sizes()).await?;
         }
         for material in &materials {
-            for operation in args.operations(settings.config.models.encoder.is_some()) {
+            for operation in args.operations(config.models.encoder.is_some()) {
                 let cell = session.measure(operation, material).await?;
                 eprintln!(
                     "{} {} {}: {} a batch on {}",

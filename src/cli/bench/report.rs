@@ -12,11 +12,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use device::Device;
-pub use plots::Plots;
 
 mod device;
 pub mod maths;
-mod plots;
 
 /// Figures that can be shown.
 pub trait Render {
@@ -26,8 +24,11 @@ pub trait Render {
     /// As Markdown tables.
     fn markdown(&self) -> String;
 
-    /// What can be drawn of them.
-    fn plots(&self) -> Plots;
+    /// Draws plots of them as SVG files.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    fn draw(&self, folder: &Path) -> anyhow::Result<()>;
 }
 
 /// Figures with all that is needed to make them again.
@@ -82,7 +83,7 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
         let path = folder.join(name);
         fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     }
-    figures.plots().draw(folder).context("drawing the plots")
+    figures.draw(folder).context("drawing the plots")
 }
 
 const BUILD: &str = if cfg!(debug_assertions) {

@@ -2,13 +2,10 @@
 
 use std::path::Path;
 
-use plotters::{
-    prelude::{ChartBuilder, IntoDrawingArea, LineSeries, PathElement, SVGBackend},
-    style::{Color, Palette, Palette99, WHITE},
-};
 use serde::Serialize;
 
 use super::Pair;
+use crate::cli::plot;
 
 /// Steps of a level that differences are counted in.
 const STEPS: usize = 1000;
@@ -109,51 +106,29 @@ impl Differences {
 }
 
 /// Draws how often each difference occurs: levels across, shares of the values up, by powers of ten.
+///
+/// # Errors
+/// When the file cannot be written.
 pub fn plot(path: &Path, pairs: &[Pair]) -> anyhow::Result<()> {
-    let histograms: Vec<(String, Vec<f64>)> = pairs
-        .iter()
-        .map(|pair| {
-            let name = format!("{} and {}", pair.first, pair.second);
-            (name, pair.differences.histogram())
-        })
-        .collect();
-    let levels = histograms.iter().map(|(_, shares)| shares.len()).max();
-    let area = SVGBackend::new(path, (900, 500)).into_drawing_area();
-    area.fill(&WHITE)?;
-    // A share that is none has no place on a scale of powers; this is less than any that there is.
+    // A share of zero has no logarithm; this is less than the logarithm of any other share.
     const LEAST: f64 = -7.0;
-    let mut chart = ChartBuilder::on(&area)
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
-        .caption("Differences of samples", ("sans-serif", 20))
-        .build_cartesian_2d(0.0..levels.unwrap_or(1).max(2) as f64, LEAST..0.0)?;
-    chart
-        .configure_mesh()
-        .x_desc("levels apart")
-        .y_desc("share of the values, power of ten")
-        .draw()?;
-    for (index, (name, shares)) in histograms.iter().enumerate() {
-        let colour = Palette99::pick(index).to_rgba();
-        let points = shares
-            .iter()
-            .enumerate()
-            .map(|(level, share)| (level as f64, share.log10().max(LEAST)));
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
-    }
-    chart
-        .configure_series_labels()
-        .border_style(colour_of_frame())
-        .draw()?;
-    area.present()?;
-    Ok(())
-}
-
-fn colour_of_frame() -> plotters::style::RGBAColor {
-    plotters::style::BLACK.mix(0.3)
+    let line = |pair: &Pair| plot::Line {
+        name: format!("{} and {}", pair.first, pair.second),
+        values: pair
+            .differences
+            .histogram()
+            .into_iter()
+            .map(|share| share.log10().max(LEAST))
+            .collect(),
+    };
+    let lines: Vec<plot::Line> = pairs.iter().map(line).collect();
+    let axes = plot::Axes {
+        title: "Differences of samples: share of the values, power of ten",
+        x_title: "levels apart",
+        y_range: Some(LEAST..0.0),
+        ..plot::Axes::default()
+    };
+    plot::lines(path, &axes, &lines)
 }
 
 #[cfg(test)]

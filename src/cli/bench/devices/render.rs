@@ -1,18 +1,26 @@
 //! How the figures are shown.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     analysis::{Advice, Gains},
     figures::{Cell, DevicesFigures, Pair, Span, Times, Toggle},
     material::Size,
 };
-use crate::cli::bench::report::{
-    Plots, Render, Table, figure,
-    maths::{Durations, Percentiles},
-    or_dash, percent,
+use crate::cli::{
+    bench::report::{Render, Table, figure, maths::nearest_rank, or_dash, percent},
+    plot,
 };
 use facescan_inference::operation::Operation;
+
+/// The percentiles that are drawn, from left to right, with the share of the times that do not exceed each.
+const PERCENTILES: [(&str, f64); 5] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("max", 1.0),
+];
 
 impl Render for DevicesFigures {
     const AT_TOP: bool = true;
@@ -64,13 +72,20 @@ impl Render for DevicesFigures {
         format!("{table}\n{advice}")
     }
 
-    fn plots(&self) -> Plots {
-        let of =
-            |(operation, sizes): (&Operation, &_)| (operation.name().to_owned(), plots_of(sizes));
-        Plots {
-            parts: self.benchmark_results.iter().map(of).collect(),
-            ..Plots::default()
+    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
+        for (operation, sizes) in &self.benchmark_results {
+            let file = |plot: &str| folder.join(format!("{}_{plot}.svg", operation.name()));
+            let (throughput, latency) = series_of(sizes);
+            plot::bars(&file("throughput"), "Pictures a second", &throughput)?;
+            let labels = PERCENTILES.map(|(name, _)| name);
+            let axes = plot::Axes {
+                title: "Latency in milliseconds",
+                x_labels: &labels,
+                ..plot::Axes::default()
+            };
+            plot::lines(&file("latency"), &axes, &latency)?;
         }
+        Ok(())
     }
 }
 
@@ -116,9 +131,10 @@ fn gained(gains: Option<&Gains>, toggle: Toggle) -> String {
     })
 }
 
-/// An operation's times and throughput, by size and toggle.
-fn plots_of(sizes: &BTreeMap<Size, Pair>) -> Plots {
-    let mut plots = Plots::default();
+/// An operation's throughput and the percentiles of its times, by size and toggle.
+fn series_of(sizes: &BTreeMap<Size, Pair>) -> (Vec<(String, f64)>, Vec<plot::Line>) {
+    let mut throughput = Vec::new();
+    let mut latency = Vec::new();
     for (size, pair) in sizes {
         for (toggle, cell) in pair.cells() {
             let state = match toggle {
@@ -126,19 +142,21 @@ fn plots_of(sizes: &BTreeMap<Size, Pair>) -> Plots {
                 Toggle::On => "on",
             };
             let name = format!("{} {state}", size.name());
-            plots.throughput.push((name.clone(), cell.mean_throughput));
-            if let Some(times) = percentiles(&cell.times) {
-                plots.latency.push((name, times));
-            }
+            throughput.push((name.clone(), cell.mean_throughput));
+            latency.push(plot::Line {
+                name,
+                values: percentiles(&cell.times),
+            });
         }
     }
-    plots
+    (throughput, latency)
 }
 
-fn percentiles(times: &Times) -> Option<Percentiles> {
-    let mut durations = Durations::new().ok()?;
-    for millis in &times.times_ms {
-        durations.add(Duration::from_secs_f64(millis / 1e3));
-    }
-    durations.percentiles()
+fn percentiles(times: &Times) -> Vec<f64> {
+    let mut sorted = times.times_ms.clone();
+    sorted.sort_by(f64::total_cmp);
+    let ranks = PERCENTILES.iter().map(|(_, share)| *share);
+    ranks
+        .filter_map(|share| nearest_rank(&sorted, share))
+        .collect()
 }

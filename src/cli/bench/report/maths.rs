@@ -1,83 +1,4 @@
-//! Percentiles, medians and ratios.
-
-use std::time::Duration;
-
-use hdrhistogram::Histogram;
-use serde::Serialize;
-
-/// Longest duration that is told apart, in microseconds: ten minutes.
-const LONGEST: u64 = 600_000_000;
-
-/// Durations, to three significant digits.
-#[derive(Clone, Debug)]
-pub struct Durations(Histogram<u64>);
-
-/// What durations come to, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// How many there were.
-    pub count: u64,
-    /// Half were at most this.
-    pub p50: f64,
-    /// Nine of ten.
-    pub p90: f64,
-    /// All but one in a hundred.
-    pub p99: f64,
-    /// All but one in a thousand.
-    pub p99_9: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-impl Durations {
-    /// None yet.
-    ///
-    /// # Errors
-    /// Never with the bounds used here.
-    pub fn new() -> anyhow::Result<Self> {
-        Ok(Self(Histogram::new_with_bounds(1, LONGEST, 3)?))
-    }
-
-    /// Adds one; anything above ten minutes counts as ten minutes.
-    pub fn add(&mut self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(LONGEST);
-        self.0.saturating_record(micros.clamp(1, LONGEST));
-    }
-
-    /// Adds all of another's.
-    ///
-    /// # Errors
-    /// Never, as all have the same bounds.
-    pub fn merge(&mut self, other: &Self) -> anyhow::Result<()> {
-        Ok(self.0.add(&other.0)?)
-    }
-
-    /// `None` when there were none.
-    pub fn percentiles(&self) -> Option<Percentiles> {
-        let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
-        (!self.0.is_empty()).then(|| Percentiles {
-            count: self.0.len(),
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: at(1.0),
-        })
-    }
-}
-
-/// The middle value; the mean of the two in the middle of an even number; `None` of nothing.
-pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len() % 2 == 1 {
-        upper
-    } else {
-        (values[middle - 1] + upper) / 2.0
-    })
-}
+//! Means, ranks and ratios.
 
 /// The mean; `None` of nothing.
 pub fn mean(values: &[f64]) -> Option<f64> {
@@ -96,58 +17,9 @@ pub fn ratio(of: f64, to: f64) -> Option<f64> {
     (ratio.is_finite() && to > 0.0).then_some(ratio)
 }
 
-/// The median of the ratios within each pair. The two of a pair ran right after each other, so that what slowed the
-/// machine down for a while slowed both.
-pub fn median_ratio(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
-    median(pairs.into_iter().filter_map(|(of, to)| ratio(of, to)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_within_the_digits_that_are_kept() {
-        let mut durations = Durations::new().unwrap();
-        for millis in 1..=1000 {
-            durations.add(Duration::from_millis(millis));
-        }
-        let found = durations.percentiles().unwrap();
-        assert_eq!(found.count, 1000);
-        for (value, expected) in [
-            (found.p50, 500.0),
-            (found.p90, 900.0),
-            (found.p99, 990.0),
-            (found.p99_9, 999.0),
-            (found.max, 1000.0),
-        ] {
-            assert!(
-                (value / expected - 1.0_f64).abs() < 0.002,
-                "{value} {expected}"
-            );
-        }
-    }
-
-    #[test]
-    fn durations_out_of_bounds_are_kept_at_the_bound_and_merge() {
-        let mut durations = Durations::new().unwrap();
-        assert_eq!(durations.percentiles(), None);
-        durations.add(Duration::ZERO);
-        let mut others = Durations::new().unwrap();
-        others.add(Duration::from_secs(100_000));
-        durations.merge(&others).unwrap();
-        let found = durations.percentiles().unwrap();
-        assert_eq!(found.count, 2);
-        assert!((found.max / 600_000.0 - 1.0).abs() < 0.002);
-    }
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median([]), None);
-        assert_eq!(median([3.0]), Some(3.0));
-        assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median([4.0, 1.0, 2.0, 100.0]), Some(3.0));
-    }
 
     #[test]
     fn a_nearest_rank_is_one_of_the_values() {
@@ -161,11 +33,8 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_round_by_round() {
+    fn a_ratio_to_nothing_is_none() {
         assert_eq!(ratio(3.0, 2.0), Some(1.5));
         assert_eq!(ratio(3.0, 0.0), None);
-        // The second round ran on a machine half as fast, and one peer never answered.
-        let rounds = [(30.0, 10.0), (15.0, 5.0), (30.0, 0.0)];
-        assert_eq!(median_ratio(rounds), Some(3.0));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
             figures::{Cell, Failed, Memory, Span, Times, Toggle},
             material::{Item, Material},
         },
-        load::process::Processes,
+        process::Processes,
     },
     pipeline::{answer::ErrorEntry, error::PipelineError},
 };

@@ -1,6 +1,4 @@
-//! How many pictures a second become rows: antialiased, normalised, from memory and from JPEG files.
-//!
-//!     preprocess_rate THREADS SECONDS JPEG…
+//! `facescan-bench preprocess`: how many pictures a second become rows: antialiased, normalised, from memory and from JPEG files.
 //!
 //! `benches/preprocess` runs it in turn with what others do the same work with. The measures take turns of a twentieth of a
 //! second, so that what disturbs the machine disturbs them all, and together they take SECONDS for each. A turn begins with a
@@ -11,11 +9,15 @@ use std::{
     collections::BTreeMap,
     fs,
     hint::black_box,
+    io::{self, Write},
+    num::NonZeroUsize,
+    process::ExitCode,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use clap::Args;
 use facescan_imaging::{
     decode::{DecodeOptions, decode_within},
     memory::PixelMemory,
@@ -23,9 +25,7 @@ use facescan_imaging::{
 };
 use image::{Rgb, RgbImage};
 
-/// The program's, which begins large memory at a line of the caches.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+use crate::workload::positive;
 
 const SIDES: [u32; 2] = [224, 384];
 const BATCHES: [usize; 3] = [8, 16, 32];
@@ -34,65 +34,33 @@ const TURN: Duration = Duration::from_millis(50);
 /// Files that are loaded one after the other, and at the same time.
 const LOADED: usize = 16;
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let mut number = || args.next().and_then(|text| text.parse::<f64>().ok());
-    let numbers = (number(), number());
-    let files: Vec<String> = args.collect();
-    let ((Some(threads), Some(seconds)), false) = (numbers, files.is_empty()) else {
-        eprintln!("usage: preprocess_rate THREADS SECONDS JPEG…");
-        std::process::exit(2);
+/// On how many threads, how long and with which files.
+#[derive(Debug, Args)]
+pub struct PreprocessArgs {
+    /// Threads that share a batch.
+    threads: NonZeroUsize,
+    /// Seconds for each measure.
+    #[arg(value_parser = positive)]
+    seconds: f64,
+    /// JPEG files.
+    #[arg(required = true, value_name = "JPEG")]
+    files: Vec<String>,
+}
+
+/// Measures and prints JSON: images a second by measure.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn run(args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
+    let material = Material {
+        threads: args.threads.get(),
+        files: &args.files,
+        pictures: noise(BATCHES[2]),
+        memory: PixelMemory::new(256 << 20),
+        tensor: RefCell::new(Vec::new()),
     };
-    let pictures = noise(BATCHES[2]);
-    let memory = PixelMemory::new(256 << 20);
-    // One tensor for all, as memory that has rested would be measured instead.
-    let tensor = RefCell::new(Vec::new());
-    let threads = threads as usize;
-    let mut measures = Vec::new();
-    for side in SIDES {
-        for batch in BATCHES {
-            for layout in [Layout::Nchw, Layout::Nhwc] {
-                let preprocess = to(side, layout);
-                let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
-                let pictures = &pictures[..batch];
-                let tensor = &tensor;
-                measures.push(Measure::new(name, batch, move || {
-                    let mut rows = tensor.borrow_mut();
-                    each(
-                        threads,
-                        &preprocess,
-                        pictures,
-                        &mut rows,
-                        |picture, write| {
-                            write(black_box(picture));
-                        },
-                    );
-                }));
-            }
-            let preprocess = to(side, Layout::Nchw);
-            let name = format!("files/{side}/{batch}/NCHW");
-            let some = some_of(&files, batch);
-            measures.push(loading(name, threads, preprocess, some, (&memory, &tensor)));
-        }
-    }
-    if threads > 1 {
-        for (name, threads) in [("sequential", 1), ("parallel", threads)] {
-            let name = format!("load/{LOADED}/{name}");
-            let preprocess = to(SIDES[0], Layout::Nchw);
-            let some = some_of(&files, LOADED);
-            measures.push(loading(name, threads, preprocess, some, (&memory, &tensor)));
-        }
-    }
-    // The same work without the rows.
-    let (memory, batch, none) = (&memory, BATCHES[2], to(1, Layout::Nchw));
-    let some = some_of(&files, batch);
-    let mut no_rows = Vec::new();
-    measures.push(Measure::new("decode".to_owned(), batch, move || {
-        each(threads, &none, &some, &mut no_rows, |path, _| {
-            memory.keep(black_box(decoded(path, memory)).into_raw());
-        });
-    }));
-    let limit = Duration::from_secs_f64(seconds * measures.len() as f64);
+    let mut measures = material.measures();
+    let limit = Duration::from_secs_f64(args.seconds * measures.len() as f64);
     let began = Instant::now();
     while began.elapsed() < limit {
         for measure in &mut measures {
@@ -100,7 +68,81 @@ fn main() {
         }
     }
     let rates: BTreeMap<&str, f64> = measures.iter().map(Measure::rate).collect();
-    println!("{}", serde_json::json!(rates));
+    writeln!(io::stdout(), "{}", serde_json::json!(rates))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the measures work with.
+struct Material<'a> {
+    threads: usize,
+    files: &'a [String],
+    pictures: Vec<RgbImage>,
+    memory: PixelMemory,
+    // One tensor for all, as memory that has rested would be measured instead.
+    tensor: RefCell<Vec<f32>>,
+}
+
+impl Material<'_> {
+    fn measures(&self) -> Vec<Measure<'_>> {
+        let mut measures = Vec::new();
+        for side in SIDES {
+            for batch in BATCHES {
+                for layout in [Layout::Nchw, Layout::Nhwc] {
+                    measures.push(self.from_memory(side, batch, layout));
+                }
+                let name = format!("files/{side}/{batch}/NCHW");
+                measures.push(self.from_files(name, self.threads, side, batch));
+            }
+        }
+        if self.threads > 1 {
+            for (name, threads) in [("sequential", 1), ("parallel", self.threads)] {
+                let name = format!("load/{LOADED}/{name}");
+                measures.push(self.from_files(name, threads, SIDES[0], LOADED));
+            }
+        }
+        measures.push(self.decoding(BATCHES[2]));
+        measures
+    }
+
+    fn from_memory(&self, side: u32, batch: usize, layout: Layout) -> Measure<'_> {
+        let preprocess = to(side, layout);
+        let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
+        let pictures = &self.pictures[..batch];
+        Measure::new(name, batch, move || {
+            let mut rows = self.tensor.borrow_mut();
+            let write = |picture: &RgbImage, write: &mut dyn FnMut(&RgbImage)| {
+                write(black_box(picture));
+            };
+            each(self.threads, &preprocess, pictures, &mut rows, write);
+        })
+    }
+
+    /// Reads, decodes and preprocesses files, each thread one at a time.
+    fn from_files(&self, name: String, threads: usize, side: u32, batch: usize) -> Measure<'_> {
+        let preprocess = to(side, Layout::Nchw);
+        let some = some_of(self.files, batch);
+        Measure::new(name, batch, move || {
+            let mut rows = self.tensor.borrow_mut();
+            each(threads, &preprocess, &some, &mut rows, |path, write| {
+                let picture = decoded(path, &self.memory);
+                write(&picture);
+                self.memory.keep(picture.into_raw());
+            });
+        })
+    }
+
+    /// The work on files without the rows.
+    fn decoding(&self, batch: usize) -> Measure<'_> {
+        let none = to(1, Layout::Nchw);
+        let some = some_of(self.files, batch);
+        let mut no_rows = Vec::new();
+        Measure::new("decode".to_owned(), batch, move || {
+            each(self.threads, &none, &some, &mut no_rows, |path, _| {
+                let picture = decoded(path, &self.memory);
+                self.memory.keep(black_box(picture).into_raw());
+            });
+        })
+    }
 }
 
 /// Batches of one kind, and the time that they took.
@@ -137,24 +179,6 @@ impl<'a> Measure<'a> {
         let rate = self.done as f64 / self.took.as_secs_f64();
         (&self.name, (rate * 10.0).round() / 10.0)
     }
-}
-
-/// Reads, decodes and preprocesses files, each thread one at a time.
-fn loading<'a>(
-    name: String,
-    threads: usize,
-    preprocess: Preprocess,
-    some: Vec<&'a String>,
-    (memory, tensor): (&'a PixelMemory, &'a RefCell<Vec<f32>>),
-) -> Measure<'a> {
-    Measure::new(name, some.len(), move || {
-        let mut rows = tensor.borrow_mut();
-        each(threads, &preprocess, &some, &mut rows, |path, write| {
-            let picture = decoded(path, memory);
-            write(&picture);
-            memory.keep(picture.into_raw());
-        });
-    })
 }
 
 /// Does `work` for every item on `threads` threads, with what writes its row.

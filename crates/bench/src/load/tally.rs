@@ -6,8 +6,8 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::connection::Answer;
-use crate::cli::bench::{
-    report::maths::{Durations, Percentiles},
+use crate::{
+    maths::{Durations, Percentiles},
     workload::Window,
 };
 

@@ -1,19 +1,22 @@
-//! `facescan bench floor`: what decoding and the models alone take on every core.
+//! `facescan-bench floor`: what decoding and the models alone take on every core.
 //!
 //! No server over the same models and decoders answers faster than this, unless it runs rows in batches that cost less
 //! than the rows alone.
 
-use std::{num::NonZeroUsize, path::PathBuf, process::ExitCode};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
+use facescan::cli::bench::{
+    report::{self, Render, Table, figure, millis, percent},
+    run_to_end,
+};
 use serde::Serialize;
 
-use super::{
-    Settings,
-    report::{self, Plots, Render, Table, figure, maths::Percentiles, millis, percent},
-    run_to_end,
-    workload::Workload,
-};
+use crate::{Settings, maths::Percentiles, plots::Plots, workload::Workload};
 pub use work::Floor;
 
 mod sessions;
@@ -32,7 +35,7 @@ pub struct FloorArgs {
     output: Option<PathBuf>,
 }
 
-/// What the floor is.
+/// The figures of the floor.
 #[derive(Clone, Debug, Serialize)]
 pub struct FloorFigures {
     /// Threads that worked.
@@ -66,7 +69,7 @@ pub fn run(settings: &Settings, args: &FloorArgs) -> anyhow::Result<ExitCode> {
     let pictures = args.workload.load()?;
     let workload = &args.workload;
     let figures = run_to_end(async {
-        Floor::prepare(settings.config, workload, &pictures, args.threads)
+        Floor::prepare(&settings.config, workload, &pictures, args.threads)
             .await?
             .measure(workload)
             .await
@@ -95,7 +98,7 @@ impl Render for FloorFigures {
         table.to_string()
     }
 
-    fn plots(&self) -> Plots {
+    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         let name = "floor".to_owned();
         Plots {
             latency: self
@@ -106,5 +109,6 @@ impl Render for FloorFigures {
             throughput: vec![(name, self.throughput)],
             ..Plots::default()
         }
+        .draw(folder)
     }
 }

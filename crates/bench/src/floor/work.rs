@@ -8,21 +8,19 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan::{
+    app::App,
+    cli::{bench::pictures::Picture, runtime::backend},
+    config::Config,
+    pipeline::options::{ScanKind, ScanRequest},
+};
 use image::RgbImage;
 use tokio::task::spawn_blocking;
 
 use super::{FloorFigures, Shares, sessions::Bare};
 use crate::{
-    app::App,
-    cli::{
-        bench::{
-            report::maths::Durations,
-            workload::{Picture, Sequence, Window, Workload},
-        },
-        runtime::backend,
-    },
-    config::Config,
-    pipeline::options::{ScanKind, ScanRequest},
+    maths::Durations,
+    workload::{Sequence, Window, Workload},
 };
 use facescan_clock::SystemClock;
 use facescan_imaging::{

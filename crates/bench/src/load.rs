@@ -1,21 +1,21 @@
-//! `facescan bench load`: a server under load, seen from outside.
+//! `facescan-bench load`: a server under load, seen from outside.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
+use facescan::cli::bench::{pictures::Picture, process::Processes, report, run_to_end};
 use http::StatusCode;
 use serde::Serialize;
 use tokio::time::{sleep_until, timeout};
 
-use super::{
+use crate::{
     Settings,
-    child::OwnServer,
-    report, run_to_end,
-    workload::{Picture, Window, Workload, positive},
+    own_server::OwnServer,
+    workload::{Window, Workload, positive},
 };
 use connection::get;
 use generator::{Generator, Pace};
-use process::{Processes, Usage};
+use process::{Usage, watch};
 use prometheus::{Batches, Counters};
 use tally::Totals;
 use target::Target;
@@ -23,7 +23,7 @@ use target::Target;
 mod arrivals;
 pub mod connection;
 pub mod generator;
-pub mod process;
+mod process;
 mod prometheus;
 mod render;
 pub mod tally;
@@ -41,10 +41,10 @@ pub struct LoadArgs {
     /// The query of every request; empty for peers that know no such option.
     #[arg(long, default_value = "store=false")]
     query: String,
-    /// Closed loop: so many clients, each sending the next picture when the last is answered.
+    /// Closed loop: the number of clients; each sends its next picture when the last is answered.
     #[arg(long, default_value_t = 8, conflicts_with = "rate", value_parser = clients)]
     clients: usize,
-    /// Open loop: so many requests a second at random times, whether answers come or not.
+    /// Open loop: requests a second, sent at random times whether answers come or not.
     #[arg(long, value_parser = positive, value_name = "PER SECOND")]
     rate: Option<f64>,
     /// The most connections of an open loop; requests that find none wait, which counts as their latency.
@@ -83,7 +83,7 @@ impl Subject {
     /// A server of our own.
     ///
     /// # Errors
-    /// When the query is none.
+    /// When the query cannot be part of an address.
     pub fn own(server: &OwnServer, workload: &Workload, query: &str) -> anyhow::Result<Self> {
         Ok(Self {
             target: Target::parse(server.url(), &path(workload), query)?,
@@ -94,7 +94,7 @@ impl Subject {
     /// A server that runs already.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address cannot be parsed.
     pub fn running(url: &str, workload: &Workload, query: &str) -> anyhow::Result<Self> {
         Ok(Self {
             target: Target::parse(url, &path(workload), query)?,
@@ -148,8 +148,8 @@ pub async fn measure(
     };
     let (totals, own, server, batches) = tokio::join!(
         generator.run(pace),
-        Processes::new(&[std::process::id()]).watch(window),
-        Processes::new(&subject.pids).watch(window),
+        watch(Processes::new(&[std::process::id()]), window),
+        watch(Processes::new(&subject.pids), window),
         batches(&subject.target, window),
     );
     Ok(LoadFigures {
@@ -195,7 +195,7 @@ pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
                 (None, subject)
             }
             None => {
-                let own = OwnServer::start(settings.file.as_deref()).await?;
+                let own = OwnServer::start(settings).await?;
                 let subject = Subject::own(&own, &args.workload, &args.query)?;
                 (Some(own), subject)
             }

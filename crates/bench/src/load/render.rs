@@ -1,13 +1,16 @@
 //! How the figures of a run are shown.
 
-use super::{LoadFigures, generator::Pace, process::Usage};
-use crate::cli::bench::report::{Plots, Render, Table, figure, millis, or_dash, percent};
+use std::path::Path;
 
-impl Render for LoadFigures {
-    fn markdown(&self) -> String {
+use facescan::cli::bench::report::{Render, Table, figure, millis, or_dash, percent};
+
+use super::{LoadFigures, generator::Pace, process::Usage};
+use crate::plots::Plots;
+
+impl LoadFigures {
+    fn add_counts(&self, table: &mut Table) {
         let totals = &self.totals;
         let counts = &totals.counts;
-        let mut table = Table::new(["", "value"]);
         match self.pace {
             Pace::Clients(clients) => table.row(&[&"clients", &clients]),
             Pace::Rate(rate) => table.row(&[&"requests a second asked for", &figure(rate)]),
@@ -22,6 +25,10 @@ impl Render for LoadFigures {
         }
         table.row(&[&"unanswered", &counts.unanswered]);
         table.row(&[&"200s a second", &figure(totals.throughput)]);
+    }
+
+    fn add_times(&self, table: &mut Table) {
+        let totals = &self.totals;
         if let Some(latency) = &totals.latency_ms {
             table.row(&[&"p50", &millis(latency.p50)]);
             table.row(&[&"p90", &millis(latency.p90)]);
@@ -36,8 +43,11 @@ impl Render for LoadFigures {
         if let Some(lag) = &totals.lag_ms {
             table.row(&[&"p99 of the generator's lag", &millis(lag.p99)]);
         }
-        table.row(&[&"bytes sent", &counts.bytes_sent]);
-        table.row(&[&"bytes received", &counts.bytes_received]);
+    }
+
+    fn add_resources(&self, table: &mut Table) {
+        table.row(&[&"bytes sent", &self.totals.counts.bytes_sent]);
+        table.row(&[&"bytes received", &self.totals.counts.bytes_received]);
         table.row(&[
             &"cores that the generator used",
             &or_dash(self.generator_cores, figure),
@@ -71,10 +81,19 @@ impl Render for LoadFigures {
                 &format!("{} ({})", figure(batches.mean_rows), sizes.join(", ")),
             ]);
         }
+    }
+}
+
+impl Render for LoadFigures {
+    fn markdown(&self) -> String {
+        let mut table = Table::new(["", "value"]);
+        self.add_counts(&mut table);
+        self.add_times(&mut table);
+        self.add_resources(&mut table);
         table.to_string()
     }
 
-    fn plots(&self) -> Plots {
+    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         let name = "server".to_owned();
         Plots {
             latency: self
@@ -91,5 +110,6 @@ impl Render for LoadFigures {
                 .collect(),
             ..Plots::default()
         }
+        .draw(folder)
     }
 }

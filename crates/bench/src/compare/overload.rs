@@ -1,12 +1,10 @@
 //! This server below and far above what it can take.
 
+use facescan::cli::bench::report::{Table, figure, millis, or_dash, percent};
 use serde::Serialize;
 
 use super::Bench;
-use crate::cli::bench::{
-    load::{LoadFigures, generator::Pace},
-    report::{Table, figure, millis, or_dash, percent},
-};
+use crate::load::{LoadFigures, generator::Pace};
 
 /// The part of the capacity that a server should bear without a long tail.
 const BELOW: f64 = 0.8;

@@ -10,15 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
-use bytes::Bytes;
 use clap::Args;
-use http::HeaderValue;
+use facescan::{
+    cli::bench::pictures::{Picture, load_pictures},
+    pipeline::options::ScanKind,
+};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::{cli::scan::files, pipeline::options::ScanKind};
-use facescan_imaging::format::{Sniffed, sniff};
 
 /// Shuffles laid end to end before the order repeats: more pictures than a run gets through, or so many
 /// that a repetition means nothing.
@@ -36,7 +34,7 @@ pub struct Workload {
     /// How long to measure, each time.
     #[arg(long, default_value = "10", value_parser = positive, value_name = "SECONDS")]
     pub seconds: f64,
-    /// How long to work before, each time, without measuring.
+    /// How long to send before each measurement, without counting.
     #[arg(long, default_value = "2", value_parser = not_negative, value_name = "SECONDS")]
     pub warm_up: f64,
     /// The order of the pictures and the times of arrivals follow from this number alone.
@@ -65,46 +63,6 @@ fn not_negative(text: &str) -> Result<f64, String> {
 /// A number of seconds or requests that time arithmetic cannot overflow on.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| *number < 1e6)
-}
-
-/// A picture that is sent or worked on, again and again.
-pub struct Picture {
-    /// Its file.
-    pub path: PathBuf,
-    /// Its encoded bytes, shared by every request.
-    pub bytes: Bytes,
-    /// The media type of these bytes.
-    pub media_type: HeaderValue,
-}
-
-/// Reads the pictures among files and folders.
-///
-/// # Errors
-/// When a file cannot be read or is no picture that is decoded here, or there is none.
-pub fn load_pictures(paths: &[PathBuf]) -> anyhow::Result<Arc<[Picture]>> {
-    let pictures = files::pictures(paths)
-        .map(|found| {
-            let path = found.path;
-            let bytes = std::fs::read(&path)
-                .with_context(|| format!("reading the picture {}", path.display()))?;
-            let Sniffed::Accepted(format) = sniff(&bytes) else {
-                anyhow::bail!(
-                    "{} is no picture that can be measured with; leave it out of --pictures",
-                    path.display()
-                );
-            };
-            Ok(Picture {
-                media_type: HeaderValue::from_str(&format!("image/{}", format.name()))?,
-                bytes: bytes.into(),
-                path,
-            })
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    anyhow::ensure!(
-        !pictures.is_empty(),
-        "there is no picture to measure with; name some with --pictures"
-    );
-    Ok(pictures.into())
 }
 
 impl fmt::Display for Workload {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan::cli::bench::pictures::Picture;
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::{
     Request,
@@ -26,7 +27,7 @@ use super::{
     tally::{Tally, Totals},
     target::Target,
 };
-use crate::cli::bench::workload::{Picture, Sequence, Window};
+use crate::workload::{Sequence, Window};
 
 /// How long answers may come after the window before they count as missing.
 const STRAGGLERS: Duration = Duration::from_secs(10);
@@ -38,9 +39,9 @@ const AFTER_FAILURE: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pace {
-    /// So many clients that send the next request when the last is answered.
+    /// This number of clients; each sends its next request when the last is answered.
     Clients(usize),
-    /// So many requests a second, whether answers come or not.
+    /// This number of requests a second, whether answers come or not.
     Rate(f64),
 }
 

@@ -1,15 +1,13 @@
 //! The medians of all rounds, side by side.
 
+use facescan::cli::bench::report::{Table, figure, millis, or_dash};
 use serde::Serialize;
 
 use super::rounds::Round;
-use crate::cli::bench::{
+use crate::{
     load::generator::Pace,
-    report::{
-        Plots, Table, figure,
-        maths::{Percentiles, median, median_ratio},
-        millis, or_dash,
-    },
+    maths::{Percentiles, median, median_ratio},
+    plots::Plots,
 };
 
 /// The name of this server in the report.

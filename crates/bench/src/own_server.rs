@@ -1,4 +1,4 @@
-//! A server of this binary, started for a measurement and gone with it.
+//! A facescan server, started for a measurement and gone with it.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, anyhow};
 use tempfile::TempDir;
 
-use super::load::{connection, target::Target};
+use crate::{
+    Settings,
+    load::{connection, target::Target},
+};
 
 /// Longest that a started server may take to become ready after it listens.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,7 +39,7 @@ impl OwnServer {
     ///
     /// # Errors
     /// When it does not start; the text has the end of its log.
-    pub async fn start(settings: Option<&Path>) -> anyhow::Result<Self> {
+    pub async fn start(settings: &Settings) -> anyhow::Result<Self> {
         let data = tempfile::tempdir().context("making a temporary data folder")?;
         let log = data.path().join("serve.log");
         let mut process = command(settings, data.path(), &log)?
@@ -110,11 +113,11 @@ impl Drop for OwnServer {
     }
 }
 
-fn command(settings: Option<&Path>, data: &Path, log: &Path) -> anyhow::Result<Command> {
-    let binary = std::env::current_exe().context("finding this binary")?;
+fn command(settings: &Settings, data: &Path, log: &Path) -> anyhow::Result<Command> {
+    let binary = binary(settings)?;
     let database = format!("sqlite://{}?mode=rwc", data.join("bench.sqlite").display());
     let mut command = Command::new(binary);
-    if let Some(file) = settings {
+    if let Some(file) = &settings.file {
         command.arg("--config").arg(absolute(file)?);
     }
     command
@@ -129,6 +132,22 @@ fn command(settings: Option<&Path>, data: &Path, log: &Path) -> anyhow::Result<C
         .stdout(Stdio::piped())
         .stderr(File::create(log).context("making the server's log")?);
     Ok(command)
+}
+
+/// The server's binary: the one that was named, or the one beside this binary.
+fn binary(settings: &Settings) -> anyhow::Result<PathBuf> {
+    let binary = match &settings.facescan {
+        Some(named) => named.clone(),
+        None => std::env::current_exe()
+            .context("finding this binary")?
+            .with_file_name(format!("facescan{}", std::env::consts::EXE_SUFFIX)),
+    };
+    anyhow::ensure!(
+        binary.is_file(),
+        "{} is missing; build it, or name another server with --facescan",
+        binary.display()
+    );
+    Ok(binary)
 }
 
 fn absolute(file: &Path) -> anyhow::Result<PathBuf> {

@@ -1,10 +1,10 @@
-//! `facescan bench soak`: whether a server's memory stays flat over very many requests of every kind.
+//! `facescan-bench soak`: whether a server's memory stays flat over very many requests of every kind.
 
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -12,6 +12,12 @@ use std::{
 use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
+use facescan::cli::bench::{
+    pictures::{Picture, load_pictures},
+    process::Processes,
+    report::{self, Render, Table, figure},
+    run_to_end,
+};
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::{
     Request,
@@ -21,18 +27,15 @@ use http_body_util::Full;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::{
+use crate::{
     Settings,
-    child::OwnServer,
     load::{
         clients,
         connection::{Reusable, exchange},
-        process::Processes,
         target::Target,
     },
-    report::{self, Plots, Render, Table, figure},
-    run_to_end,
-    workload::{Picture, load_pictures},
+    own_server::OwnServer,
+    plots::Plots,
 };
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
@@ -73,7 +76,7 @@ pub struct SoakArgs {
     /// How many requests to send.
     #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(PARTS as u64..))]
     requests: u64,
-    /// How many clients send them, each the next when the last is answered.
+    /// How many clients send them; each sends its next request when the last is answered.
     #[arg(long, default_value_t = 16, value_parser = clients)]
     clients: usize,
     /// Pictures, or folders of them. Smaller copies of each are sent too.
@@ -124,7 +127,7 @@ struct SoakFigures {
 pub fn run(settings: &Settings, args: &SoakArgs) -> anyhow::Result<ExitCode> {
     let pictures = load_pictures(&args.pictures)?;
     let figures = run_to_end(async {
-        let server = OwnServer::start(settings.file.as_deref()).await?;
+        let server = OwnServer::start(settings).await?;
         let target = Target::parse(server.url(), "/detect", "")?;
         let requests = requests(&target, &bodies(&pictures)?)?;
         soak(&target, &requests, server.pid(), args).await
@@ -306,10 +309,11 @@ impl Render for SoakFigures {
         table.to_string()
     }
 
-    fn plots(&self) -> Plots {
+    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         Plots {
             memory: vec![("server".to_owned(), self.curve.clone())],
             ..Plots::default()
         }
+        .draw(folder)
     }
 }

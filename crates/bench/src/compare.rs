@@ -1,17 +1,25 @@
-//! `facescan bench compare`: the floor, this server and its peers in turn.
+//! `facescan-bench compare`: the floor, this server and its peers in turn.
 
-use std::{num::NonZeroUsize, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context;
 use clap::Args;
+use facescan::cli::bench::{
+    pictures::Picture,
+    report::{self, Render},
+    run_to_end,
+};
 use serde::Serialize;
 
-use super::{
+use crate::{
     Settings,
     load::{Subject, clients},
-    report::{self, Plots, Render},
-    run_to_end,
-    workload::{Picture, Workload},
+    workload::Workload,
 };
 use overload::Overload;
 use rounds::{Peer, Round};
@@ -23,7 +31,7 @@ mod rounds;
 mod single;
 mod summary;
 
-/// The query of requests to this server: what a database costs is another question.
+/// The query of requests to this server, without the cost of a database.
 const QUERY: &str = "store=false";
 
 /// What is compared.
@@ -154,12 +162,12 @@ impl Render for Comparison {
         parts.join("\n")
     }
 
-    fn plots(&self) -> Plots {
+    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         let mut plots = summary::plots(&self.systems, &self.rounds);
         if let Some(overload) = &self.overload {
             plots.memory.extend(overload.memory());
         }
-        plots
+        plots.draw(folder)
     }
 }
 

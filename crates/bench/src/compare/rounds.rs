@@ -7,10 +7,10 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::{Bench, QUERY};
-use crate::cli::bench::{
-    child::OwnServer,
+use crate::{
     floor::{Floor, FloorFigures},
     load::{LoadFigures, MOST_CONNECTIONS, Subject, generator::Pace, measure},
+    own_server::OwnServer,
 };
 
 /// Another server, and how it is tried.
@@ -42,7 +42,7 @@ impl Bench<'_> {
         threads: Option<NonZeroUsize>,
         peers: &[Peer],
     ) -> anyhow::Result<Vec<Round>> {
-        let config = self.settings.config;
+        let config = &self.settings.config;
         let mut floor = Floor::prepare(config, self.workload, self.pictures, threads).await?;
         let mut rounds = Vec::new();
         for number in 1..=count.get() {
@@ -74,7 +74,7 @@ impl Bench<'_> {
 
     /// A new server of our own, gone when the first of the two is dropped.
     pub async fn own_server(&self) -> anyhow::Result<(OwnServer, Subject)> {
-        let own = OwnServer::start(self.settings.file.as_deref()).await?;
+        let own = OwnServer::start(self.settings).await?;
         let subject = Subject::own(&own, self.workload, QUERY)?;
         Ok((own, subject))
     }

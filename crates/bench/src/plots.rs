@@ -11,7 +11,7 @@ use plotters::{
     style::{BLACK, Color, Palette, Palette99, WHITE},
 };
 
-use super::maths::Percentiles;
+use crate::maths::Percentiles;
 
 const SIZE: (u32, u32) = (800, 450);
 
@@ -27,26 +27,17 @@ pub struct Plots {
     pub throughput: Vec<(String, f64)>,
     /// Resident memory in MiB, from the run's start to its end.
     pub memory: Vec<(String, Vec<f64>)>,
-    /// Plots of parts, whose files' names begin with the part's name.
-    pub parts: Vec<(String, Plots)>,
 }
 
 type Outcome = anyhow::Result<()>;
 
 impl Plots {
-    /// Draws `latency.svg`, `throughput.svg` and `memory.svg`, and those of the parts, such as `embed_latency.svg`.
+    /// Draws `latency.svg`, `throughput.svg` and `memory.svg`.
     ///
     /// # Errors
     /// When a file cannot be written.
     pub fn draw(&self, folder: &Path) -> Outcome {
-        self.draw_as(folder, "")
-    }
-
-    fn draw_as(&self, folder: &Path, prefix: &str) -> Outcome {
-        let file = |name: &str| folder.join(format!("{prefix}{name}"));
-        for (name, part) in &self.parts {
-            part.draw_as(folder, &format!("{prefix}{name}_"))?;
-        }
+        let file = |name: &str| folder.join(name);
         if !self.latency.is_empty() {
             let lines: Vec<(&str, Vec<f64>)> = self
                 .latency
@@ -181,14 +172,9 @@ mod tests {
             p99_9: 40.0,
             max: 50.0,
         };
-        let alone = Plots {
-            throughput: vec![("small on".to_owned(), 3.0)],
-            ..Plots::default()
-        };
         let plots = Plots {
             latency: vec![("ours".to_owned(), latency)],
             throughput: vec![("floor".to_owned(), 30.0), ("ours".to_owned(), 28.0)],
-            parts: vec![("part".to_owned(), alone)],
             ..Plots::default()
         };
         plots.draw(folder.path()).unwrap();
@@ -200,6 +186,5 @@ mod tests {
         let throughput = read("throughput.svg").unwrap();
         assert!(throughput.contains("floor") && throughput.contains("ours"));
         assert!(read("memory.svg").is_err());
-        assert!(read("part_throughput.svg").unwrap().contains("small on"));
     }
 }

@@ -3,23 +3,20 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use facescan::cli::bench::report::{Table, millis, or_dash};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Builder, task::spawn_blocking};
 
 use super::{Bench, QUERY};
-use crate::cli::bench::{
+use crate::{
     load::{
         LoadFigures, Subject,
         connection::{Connection, Reusable},
         generator::{Pace, requests},
         target::Target,
     },
-    report::{
-        Table,
-        maths::{Durations, Percentiles},
-        millis, or_dash,
-    },
+    maths::{Durations, Percentiles},
     workload::Sequence,
 };
 

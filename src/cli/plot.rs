@@ -1,0 +1,268 @@
+//! Line and bar charts as SVG.
+
+use std::{
+    fmt::{self, Write},
+    fs,
+    ops::Range,
+    path::Path,
+};
+
+use anyhow::Context;
+
+const WIDTH: f64 = 800.0;
+const HEIGHT: f64 = 450.0;
+/// Space around the axes for the title and the labels, in pixels.
+const MARGIN: f64 = 60.0;
+/// Horizontal grid lines above the lowest.
+const GRID_LINES: usize = 5;
+/// Labels on a horizontal axis of numbers.
+const MOST_LABELS: usize = 10;
+/// The part of a bar's place that the bar fills.
+const BAR_WIDTH: f64 = 0.7;
+const COLOURS: [&str; 6] = [
+    "#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080",
+];
+
+/// Values at 0, 1, 2 and so on of the horizontal axis.
+#[derive(Debug)]
+pub struct Line {
+    /// What the legend calls it.
+    pub name: String,
+    /// From left to right.
+    pub values: Vec<f64>,
+}
+
+/// What stands around the lines.
+#[derive(Debug, Default)]
+pub struct Axes<'a> {
+    /// Above the chart.
+    pub title: &'a str,
+    /// Below the horizontal axis.
+    pub x_title: &'a str,
+    /// The labels of the horizontal axis; its numbers if there are none.
+    pub x_labels: &'a [&'a str],
+    /// The range of the vertical axis; from 0 to the highest value if there is none.
+    pub y_range: Option<Range<f64>>,
+}
+
+/// Writes a chart of lines with a legend.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn lines(path: &Path, axes: &Axes, lines: &[Line]) -> anyhow::Result<()> {
+    let longest = lines.iter().map(|line| line.values.len()).max();
+    let values = lines.iter().flat_map(|line| line.values.iter().copied());
+    let y = axes.y_range.clone().unwrap_or_else(|| from_zero(values));
+    let mut frame = Frame {
+        svg: String::new(),
+        x: 0.0..longest.unwrap_or(0).saturating_sub(1).max(1) as f64,
+        y,
+    };
+    let svg = frame.lines(axes, lines).context("drawing a chart")?;
+    write_file(path, svg)
+}
+
+/// Writes a chart of bars, each with its name below it.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn bars(path: &Path, title: &str, bars: &[(String, f64)]) -> anyhow::Result<()> {
+    let mut frame = Frame {
+        svg: String::new(),
+        x: -0.5..bars.len() as f64 - 0.5,
+        y: from_zero(bars.iter().map(|(_, value)| *value)),
+    };
+    let svg = frame.bars(title, bars).context("drawing a chart")?;
+    write_file(path, svg)
+}
+
+fn from_zero(values: impl Iterator<Item = f64>) -> Range<f64> {
+    0.0..values.fold(0.0, f64::max).max(1e-3) * 1.05
+}
+
+fn write_file(path: &Path, svg: &str) -> anyhow::Result<()> {
+    fs::write(path, svg).with_context(|| format!("writing {}", path.display()))
+}
+
+/// A chart in the making, and the values at the ends of its axes.
+struct Frame {
+    svg: String,
+    x: Range<f64>,
+    y: Range<f64>,
+}
+
+impl Frame {
+    fn lines(&mut self, axes: &Axes, lines: &[Line]) -> Result<&str, fmt::Error> {
+        self.begin(axes.title)?;
+        let last = self.x.end as usize;
+        if axes.x_labels.is_empty() {
+            for at in (0..=last).step_by(last.div_ceil(MOST_LABELS).max(1)) {
+                self.x_label(at, &at.to_string())?;
+            }
+        }
+        for (at, label) in axes.x_labels.iter().enumerate() {
+            self.x_label(at, label)?;
+        }
+        self.text((WIDTH / 2.0, HEIGHT - 12.0), "middle", axes.x_title)?;
+        for (number, (line, colour)) in lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
+            self.line(line, colour)?;
+            self.text_in(
+                (MARGIN + 12.0, MARGIN + 16.0 * (number + 1) as f64),
+                colour,
+                &line.name,
+            )?;
+        }
+        self.end()
+    }
+
+    fn bars(&mut self, title: &str, bars: &[(String, f64)]) -> Result<&str, fmt::Error> {
+        self.begin(title)?;
+        for (at, ((name, value), colour)) in bars.iter().zip(COLOURS.iter().cycle()).enumerate() {
+            let (left, top) = self.point(at as f64 - BAR_WIDTH / 2.0, *value);
+            let (right, bottom) = self.point(at as f64 + BAR_WIDTH / 2.0, 0.0);
+            let (width, height) = (right - left, bottom - top);
+            writeln!(
+                self.svg,
+                r#"<rect x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}" fill="{colour}"/>"#
+            )?;
+            self.x_label(at, name)?;
+        }
+        self.end()
+    }
+
+    fn begin(&mut self, title: &str) -> fmt::Result {
+        writeln!(
+            self.svg,
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">"#
+        )?;
+        writeln!(
+            self.svg,
+            r#"<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>"#
+        )?;
+        self.text((WIDTH / 2.0, MARGIN / 2.0), "middle", title)?;
+        for step in 0..=GRID_LINES {
+            let share = step as f64 / GRID_LINES as f64;
+            let value = self.y.start + share * (self.y.end - self.y.start);
+            let (left, y) = self.point(self.x.start, value);
+            let right = WIDTH - MARGIN;
+            writeln!(
+                self.svg,
+                r##"<path d="M{left:.1} {y:.1}H{right:.1}" stroke="#ccc"/>"##
+            )?;
+            self.text((left - 6.0, y + 4.0), "end", &label_of(value))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<&str, fmt::Error> {
+        writeln!(self.svg, "</svg>")?;
+        Ok(&self.svg)
+    }
+
+    fn line(&mut self, line: &Line, colour: &str) -> fmt::Result {
+        write!(
+            self.svg,
+            r#"<polyline fill="none" stroke="{colour}" stroke-width="2" points=""#
+        )?;
+        for (at, value) in line.values.iter().enumerate() {
+            let (x, y) = self.point(at as f64, *value);
+            write!(self.svg, "{x:.1},{y:.1} ")?;
+        }
+        writeln!(self.svg, r#""/>"#)
+    }
+
+    /// Where a value is drawn; one outside the vertical axis at its end.
+    fn point(&self, x: f64, y: f64) -> (f64, f64) {
+        let share = |value: f64, axis: &Range<f64>| (value - axis.start) / (axis.end - axis.start);
+        let up = share(y, &self.y).clamp(0.0, 1.0);
+        (
+            MARGIN + share(x, &self.x) * (WIDTH - 2.0 * MARGIN),
+            HEIGHT - MARGIN - up * (HEIGHT - 2.0 * MARGIN),
+        )
+    }
+
+    fn x_label(&mut self, at: usize, label: &str) -> fmt::Result {
+        let (x, _) = self.point(at as f64, self.y.start);
+        self.text((x, HEIGHT - MARGIN + 18.0), "middle", label)
+    }
+
+    fn text(&mut self, (x, y): (f64, f64), anchor: &str, text: &str) -> fmt::Result {
+        let text = escaped(text);
+        writeln!(
+            self.svg,
+            r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#
+        )
+    }
+
+    fn text_in(&mut self, (x, y): (f64, f64), colour: &str, text: &str) -> fmt::Result {
+        let text = escaped(text);
+        writeln!(
+            self.svg,
+            r#"<text x="{x:.1}" y="{y:.1}" fill="{colour}">{text}</text>"#
+        )
+    }
+}
+
+/// A number with three or so digits.
+fn label_of(value: f64) -> String {
+    let decimals = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_runs_from_corner_to_corner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines.svg");
+        let line = Line {
+            name: "a < b".to_owned(),
+            values: vec![-7.0, -3.5, 0.0],
+        };
+        let axes = Axes {
+            title: "Shares",
+            x_labels: &["low", "middle", "high"],
+            y_range: Some(-7.0..0.0),
+            ..Axes::default()
+        };
+        lines(&path, &axes, &[line]).unwrap();
+        let svg = fs::read_to_string(&path).unwrap();
+        assert!(svg.contains("60.0,390.0 400.0,225.0 740.0,60.0 "), "{svg}");
+        for text in ["a &lt; b", "Shares", "low", "middle", "high", "-7.00"] {
+            assert!(svg.contains(&format!(">{text}</text>")), "{text}: {svg}");
+        }
+    }
+
+    #[test]
+    fn bars_are_as_high_as_their_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bars.svg");
+        let values = [("off".to_owned(), 10.0), ("on".to_owned(), 20.0)];
+        bars(&path, "Pictures a second", &values).unwrap();
+        let svg = fs::read_to_string(&path).unwrap();
+        // The axis ends at 21.
+        assert!(svg.contains(r#"height="157.1""#), "{svg}");
+        assert!(svg.contains(r#"height="314.3""#), "{svg}");
+        assert!(svg.contains(">off<") && svg.contains(">on<"), "{svg}");
+    }
+
+    #[test]
+    fn a_chart_of_nothing_is_a_chart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nothing.svg");
+        lines(&path, &Axes::default(), &[]).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().ends_with("</svg>\n"));
+    }
+}
