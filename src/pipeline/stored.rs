@@ -114,7 +114,7 @@ impl Pipeline {
             cache: _,
             source: _,
             source_url: _,
-            lane: _,
+            priority: _,
             strict_device: _,
             timings: _,
         } = options;

@@ -124,7 +124,7 @@ pub fn run(settings: &Settings, args: &CompareArgs) -> anyhow::Result<ExitCode> 
 
 /// What every measurement of a comparison shares.
 struct Bench<'a> {
-    settings: &'a Settings<'a>,
+    settings: &'a Settings,
     workload: &'a Workload,
     pictures: &'a Arc<[Picture]>,
     clients: usize,

@@ -121,12 +121,13 @@ impl Material<'_> {
     fn from_files(&self, name: String, threads: usize, side: u32, batch: usize) -> Measure<'_> {
         let preprocess = to(side, Layout::Nchw);
         let some = some_of(self.files, batch);
+        let (memory, tensor) = (&self.memory, &self.tensor);
         Measure::new(name, batch, move || {
-            let mut rows = self.tensor.borrow_mut();
+            let mut rows = tensor.borrow_mut();
             each(threads, &preprocess, &some, &mut rows, |path, write| {
-                let picture = decoded(path, &self.memory);
+                let picture = decoded(path, memory);
                 write(&picture);
-                self.memory.keep(picture.into_raw());
+                memory.keep(picture.into_raw());
             });
         })
     }
@@ -135,11 +136,12 @@ impl Material<'_> {
     fn decoding(&self, batch: usize) -> Measure<'_> {
         let none = to(1, Layout::Nchw);
         let some = some_of(self.files, batch);
+        let (memory, threads) = (&self.memory, self.threads);
         let mut no_rows = Vec::new();
         Measure::new("decode".to_owned(), batch, move || {
-            each(self.threads, &none, &some, &mut no_rows, |path, _| {
-                let picture = decoded(path, &self.memory);
-                self.memory.keep(black_box(picture).into_raw());
+            each(threads, &none, &some, &mut no_rows, |path, _| {
+                let picture = decoded(path, memory);
+                memory.keep(black_box(picture).into_raw());
             });
         })
     }

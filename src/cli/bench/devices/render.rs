@@ -11,7 +11,6 @@ use crate::cli::{
     bench::report::{Render, Table, figure, maths::nearest_rank, or_dash, percent},
     plot,
 };
-use facescan_inference::operation::Operation;
 
 /// The percentiles that are drawn, from left to right, with the share of the times that do not exceed each.
 const PERCENTILES: [(&str, f64); 5] = [

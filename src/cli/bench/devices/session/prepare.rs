@@ -6,7 +6,7 @@ use super::Session;
 use crate::{
     cli::bench::{
         devices::material::{Item, Material, Size},
-        workload::Picture,
+        pictures::Picture,
     },
     pipeline::options::{ScanKind, ScanRequest},
 };
