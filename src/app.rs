@@ -7,14 +7,18 @@ use facescan_inference::{
     backend::Backend,
     registry::{ModelSpec, Registry},
 };
-use facescan_store::{Model, StoreError};
+use facescan_store::{Model, Store, StoreError};
 
 use crate::{
     admission::Admission,
     config::Config,
+    context::{Principal, RequestContext, RequestId},
     ingest::intake::Intake,
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, stored::model_file},
+    pipeline::{
+        Pipeline,
+        stored::{StoredScans, model_file},
+    },
     telemetry::metrics::Metrics,
 };
 
@@ -32,6 +36,10 @@ pub struct App {
     pub registry: Registry,
     /// Everything an image passes through.
     pub pipeline: Pipeline,
+    /// Scans with the database around them.
+    pub scans: StoredScans,
+    /// The database.
+    pub store: Arc<dyn Store>,
     /// Lets requests in.
     pub admission: Admission,
     /// Gets the bytes of images.
@@ -50,12 +58,18 @@ impl App {
         AppBuilder::new(config, backend, clock)
     }
 
+    /// The context of one run of the command line, or of one use as a library.
+    pub fn run_context(&self) -> RequestContext {
+        let id = RequestId::generate(self.pipeline.clock.as_ref());
+        RequestContext::new(id, Principal::of_tenant(&self.config.store.tenant))
+    }
+
     /// Makes the tables, where the settings allow it, and records which models answer from now on.
     ///
     /// # Errors
     /// A database that is away, or tables of another version.
     pub async fn prepare_store(&self) -> Result<(), StoreError> {
-        let store = &self.pipeline.store;
+        let store = &self.store;
         if self.config.database.migrate_on_start {
             store.migrate().await?;
         }

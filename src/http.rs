@@ -52,7 +52,7 @@ pub fn router(app: AppState) -> Router {
         ))
         .layer(from_fn_with_state(
             Arc::clone(&app),
-            middleware::request_id::assign,
+            middleware::context::open,
         ))
         .with_state(app)
 }

@@ -9,6 +9,7 @@ pub mod admission;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod context;
 pub mod http;
 pub mod ingest;
 pub mod lifecycle;

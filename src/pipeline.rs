@@ -8,7 +8,8 @@ use image::RgbImage;
 use tracing::Instrument;
 
 use crate::{
-    admission::{Priority, gate::Gate},
+    admission::gate::Gate,
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
@@ -28,7 +29,6 @@ use facescan_inference::{
     operation::Operation,
     pictures::PictureLane,
 };
-use facescan_store::Store;
 
 pub mod answer;
 pub mod budget;
@@ -73,10 +73,6 @@ pub struct Pipeline {
     pub memory: Arc<PixelMemory>,
     /// Which device each operation runs on.
     pub devices: Arc<Devices>,
-    /// The database.
-    pub store: Arc<dyn Store>,
-    /// The tenant that rows belong to.
-    pub tenant: Arc<str>,
     /// Time and identifiers.
     pub clock: Arc<dyn Clock>,
 }
@@ -123,7 +119,7 @@ impl Pipeline {
     /// gives its times back, to which the wait and the whole are added.
     async fn drive<T, F>(
         &self,
-        priority: Priority,
+        context: &RequestContext,
         work: impl FnOnce(Self, Timings) -> F,
     ) -> Result<(T, Timings), PipelineError>
     where
@@ -131,7 +127,7 @@ impl Pipeline {
         F: Future<Output = Result<(T, Timings), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
-        let place = self.gate.enter(priority).await;
+        let place = self.gate.enter(context.priority).await;
         let pipeline = self.clone();
         // The pool may take a while to begin.
         let work = work(self.clone(), Timings::default());
@@ -144,7 +140,7 @@ impl Pipeline {
             Ok((value, timings))
         };
         self.pool
-            .drive(Stage::Begin, driven.in_current_span())
+            .drive(Stage::Begin, driven.instrument(context.span.clone()))
             .await?
     }
 

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use crate::{
     admission::Priority,
     app::App,
+    context::RequestContext,
     ingest::{intake::Loaded, source::ImageInput},
     pipeline::error::PipelineError,
     pipeline::{
@@ -66,6 +67,7 @@ async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
 /// Loading, decoding and resizing of different pictures overlap; no more than `loaders` of them are in work at a time.
 pub struct Preprocessor<'a> {
     app: &'a App,
+    context: RequestContext,
     plan: PreprocessPlan,
     loaders: usize,
 }
@@ -96,6 +98,7 @@ impl<'a> Preprocessor<'a> {
         app.pipeline.check_platform(plan.strict_device)?;
         Ok(Self {
             app,
+            context: app.run_context(),
             plan,
             loaders: app.config.preprocess.num_workers,
         })
@@ -145,7 +148,11 @@ impl<'a> Preprocessor<'a> {
             budget: Budget::default(),
             ..self.plan.clone()
         };
-        let row = self.app.pipeline.preprocess(bytes, &plan).await;
+        let row = self
+            .app
+            .pipeline
+            .preprocess(&self.context, bytes, &plan)
+            .await;
         row.map_err(ErrorEntry::in_full)
     }
 

@@ -24,7 +24,7 @@ use crate::{
         intake::Intake,
     },
     lifecycle::Lifecycle,
-    pipeline::Pipeline,
+    pipeline::{Pipeline, stored::StoredScans},
     telemetry::metrics::Metrics,
 };
 
@@ -107,11 +107,17 @@ impl AppBuilder {
         };
         let models = ModelSet::load(loader, connected).await?;
         let intake = Intake::new(&config, fetcher, Arc::clone(&self.clock), metrics.clone());
+        let pipeline = pipeline(&config, models, pool, self.clock);
         Ok(App {
+            scans: StoredScans {
+                pipeline: pipeline.clone(),
+                store: Arc::clone(&store),
+            },
+            store,
             admission: Admission::new(budgets(&config), metrics.clone()),
             intake,
             metrics,
-            pipeline: pipeline(&config, models, pool, store, self.clock),
+            pipeline,
             config,
             registry,
             lifecycle: Lifecycle::default(),
@@ -124,7 +130,6 @@ fn pipeline(
     config: &Config,
     models: ModelSet,
     pool: Arc<CpuPool>,
-    store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> Pipeline {
     let pixel_bytes = MAX_PIXEL_BYTES.min(PIXEL_BYTES_PER_THREAD * pool.threads());
@@ -145,8 +150,6 @@ fn pipeline(
         ),
         decoding: decoding(config),
         pool,
-        store,
-        tenant: config.store.tenant.as_str().into(),
         clock,
     }
 }

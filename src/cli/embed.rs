@@ -16,6 +16,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
+    context::RequestContext,
     ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
@@ -89,7 +90,7 @@ pub fn run(
         }
         let out = args.out.as_deref().zip(ending);
         let failures = embed_all(&app, &args, &plan, out).await?;
-        app.pipeline.store.close().await;
+        app.store.close().await;
         Ok(if failures == 0 {
             ExitCode::SUCCESS
         } else {
@@ -128,10 +129,11 @@ async fn embed_all(
     };
     let mut file = VectorFile::create(out, contract, dim)?;
     let progress = progress_bar(&args.scan.paths);
+    let context = &app.run_context();
     let mut failures = 0;
     let mut results = stream::iter(files::pictures(&args.scan.paths))
         .map(|found| async move {
-            let vectors = vectors_of(app, &found, plan).await;
+            let vectors = vectors_of(app, context, &found, plan).await;
             (found, vectors)
         })
         .buffered(in_work(app, args.scan.jobs));
@@ -156,6 +158,7 @@ async fn embed_all(
 /// The vectors of one file.
 async fn vectors_of(
     app: &App,
+    context: &RequestContext,
     found: &files::Found,
     plan: &Plan,
 ) -> Result<Vec<Vector>, ErrorEntry> {
@@ -171,13 +174,13 @@ async fn vectors_of(
             let options = options
                 .for_image(None, None, url)
                 .map_err(ErrorEntry::in_full)?;
-            let scanned = pipeline.scan_stored(bytes, &options).await;
+            let scanned = app.scans.scan(context, bytes, &options).await;
             let faces = scanned.map_err(ErrorEntry::in_full)?.faces.into_iter();
             faces.enumerate().filter_map(Vector::of_face).collect()
         }
         Plan::Images(plan) => {
             let encoded = pipeline
-                .encode(bytes, plan)
+                .encode(context, bytes, plan)
                 .await
                 .map_err(ErrorEntry::in_full)?;
             let vector = encoded.embedding.map(Vector::of_picture);

@@ -77,7 +77,7 @@ pub fn run(
     tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
         let found = compare_all(&app, args).await?;
-        app.pipeline.store.close().await;
+        app.store.close().await;
         if let Some(path) = &args.plot {
             differences::plot(path, &found)?;
         }

@@ -164,7 +164,7 @@ pub fn run(
             None => preprocessor,
         };
         let (rows, failures) = write_all(&app, args, &preprocessor, kind).await?;
-        app.pipeline.store.close().await;
+        app.store.close().await;
         Ok(if failures == 0 && rows > 0 {
             ExitCode::SUCCESS
         } else {

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
+    context::RequestContext,
     http::error::ApiError,
     ingest::intake::Loaded,
     pipeline::{
@@ -158,7 +159,7 @@ fn process(
         let thresholds = &app.pipeline.detector.spec.thresholds;
         let plan = request.resolve(&app.config, thresholds, 0)?;
         let failed = process_all(&app, files, &plan).await?;
-        app.pipeline.store.close().await;
+        app.store.close().await;
         Ok(if failed == 0 {
             ExitCode::SUCCESS
         } else {
@@ -170,10 +171,11 @@ fn process(
 /// Processes the files as they are found and returns how many failed.
 async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Result<usize> {
     let progress = progress_bar(&files.paths);
+    let context = &app.run_context();
     let mut failed = 0;
     let mut results = stream::iter(files::pictures(&files.paths))
         .map(|found| async move {
-            let outcome = process_file(app, &found, &files.out, plan).await;
+            let outcome = process_file(app, context, &found, &files.out, plan).await;
             (found, outcome)
         })
         .buffered(in_work(app, files.jobs));
@@ -198,6 +200,7 @@ async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Re
 
 async fn process_file(
     app: &App,
+    context: &RequestContext,
     found: &files::Found,
     out: &Path,
     plan: &ProcessPlan,
@@ -208,7 +211,7 @@ async fn process_file(
     let plan = plan.anew();
     let processed = app
         .pipeline
-        .process(bytes, &plan)
+        .process(context, bytes, &plan)
         .await
         .map_err(ErrorEntry::in_full)?;
     let pictures = processed.result.processed;

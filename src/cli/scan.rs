@@ -16,6 +16,7 @@ use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
     config::{Config, EmbeddingFormat, Provenance},
+    context::RequestContext,
     ingest::intake::Loaded,
     pipeline::{
         answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
@@ -159,7 +160,7 @@ pub fn run(
             app.prepare_store().await.context("making the tables")?;
         }
         let failed = scan_all(&app, &args, &options).await?;
-        app.pipeline.store.close().await;
+        app.store.close().await;
         Ok(if failed == 0 {
             ExitCode::SUCCESS
         } else {
@@ -171,12 +172,13 @@ pub fn run(
 /// Scans the files as they are found and returns how many failed.
 async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::Result<usize> {
     let jobs = in_work(app, args.jobs);
+    let context = &app.run_context();
     let progress = progress_bar(&args.paths);
     let mut printer = Printer::new(args.format);
     let mut failed = 0;
     let mut results = stream::iter(files::pictures(&args.paths).enumerate())
         .map(|(index, found)| async move {
-            let scanned = scan_file(app, &found, args.draw.as_deref(), options).await;
+            let scanned = scan_file(app, context, &found, args.draw.as_deref(), options).await;
             (index, found, scanned)
         })
         .buffered(jobs);
@@ -203,6 +205,7 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::
 
 async fn scan_file(
     app: &App,
+    context: &RequestContext,
     found: &files::Found,
     drawings: Option<&Path>,
     options: &ScanOptions,
@@ -218,8 +221,9 @@ async fn scan_file(
     let options = options
         .for_image(None, None, url)
         .map_err(ErrorEntry::in_full)?;
-    let mut scan = pipeline
-        .scan_stored(bytes.clone(), &options)
+    let mut scan = app
+        .scans
+        .scan(context, bytes.clone(), &options)
         .await
         .map_err(ErrorEntry::in_full)?;
     scan.timings = scan.timings.after_fetch(fetch_ms);

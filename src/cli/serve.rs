@@ -76,7 +76,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         })
         .await;
     // A query that hangs holds its connection, and has had its time.
-    tokio::time::timeout(STORE_CLOSE, app.pipeline.store.close())
+    tokio::time::timeout(STORE_CLOSE, app.store.close())
         .await
         .ok();
     match ending {

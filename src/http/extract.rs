@@ -21,7 +21,7 @@ use self::{
     whole::body,
 };
 use crate::{
-    http::AppState, http::error::ApiError, ingest::source::ImageInput,
+    context::RequestContext, http::AppState, http::error::ApiError, ingest::source::ImageInput,
     pipeline::options::HasPriority,
 };
 use facescan_inference::pool::Stage;
@@ -31,11 +31,13 @@ const LONGEST_TEXT: usize = 1 << 16;
 
 /// What a request asks for, whatever its form.
 pub struct ImageRequest<O> {
+    /// The context of the request, with the priority that its images have.
+    pub context: RequestContext,
     /// At least one image.
     pub images: Vec<ImageInput>,
     /// The masks of the images, where the options take some.
     pub masks: Vec<ImageInput>,
-    /// The options as sent, and the priority that was chosen where they name none.
+    /// The options as sent.
     pub options: O,
     /// To be held until the images are answered.
     pub ticket: Ticket,
@@ -99,7 +101,8 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
             Form::Raw => read_options::<O>(query.clone(), None).ok(),
             _ => None,
         };
-        let priority = alone.map(|mut options| priority_of(state, *options.priority(), 1));
+        let priority = alone.map(|options| priority_of(state, options.priority(), 1));
+        let mut context = RequestContext::of(&request)?;
         let (admitted, request) = Admitted::body(request, state, priority).await?;
         let Sent {
             images,
@@ -143,11 +146,13 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
                 "is unknown: only /process takes masks",
             ));
         }
-        let mut options: O = read_options(query, in_body)?;
+        let options: O = read_options(query, in_body)?;
         let all = images.len() + masks.len();
         let are_fetched = images.iter().chain(&masks).any(ImageInput::is_fetched);
-        let ticket = admitted.images(state, options.priority(), all, are_fetched)?;
+        let (ticket, priority) = admitted.images(state, options.priority(), all, are_fetched)?;
+        context.priority = priority;
         Ok(Self {
+            context,
             images,
             masks,
             options,

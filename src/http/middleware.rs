@@ -1,6 +1,6 @@
 //! The layers around every handler, one a file.
 
 pub mod access_log;
+pub mod context;
 pub mod deadline;
 pub mod panics;
-pub mod request_id;

@@ -17,10 +17,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{
-    http::{error::ApiError, middleware::request_id::RequestId},
-    telemetry::causes::with_causes,
-};
+use crate::{context::RequestContext, http::error::ApiError, telemetry::causes::with_causes};
 
 /// The body of an error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -59,14 +56,22 @@ impl IntoResponse for ApiError {
 
 /// Writes the body of a response that carries an error.
 pub async fn describe(request: Request, next: Next) -> Response {
-    let request_id = RequestId::of(&request);
+    let request_id = request
+        .extensions()
+        .get::<RequestContext>()
+        .map(|context| context.id.to_string())
+        .unwrap_or_default();
     let mut response = next.run(request).await;
     let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() else {
         return response;
     };
     let kind = error.kind();
     if kind.status >= 500 {
-        tracing::error!(request_id = %request_id, code = kind.code, error = with_causes(error.as_ref()), "request failed");
+        tracing::error!(
+            code = kind.code,
+            error = with_causes(error.as_ref()),
+            "request failed"
+        );
     }
     let problem = Problem {
         kind: "about:blank",
@@ -74,7 +79,7 @@ pub async fn describe(request: Request, next: Next) -> Response {
         status: kind.status,
         detail: error.public_detail(),
         code: kind.code,
-        request_id: request_id.to_string(),
+        request_id,
     };
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let (mut parts, _) = response.into_parts();

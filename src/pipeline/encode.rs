@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    admission::Priority,
     config::{Config, EmbeddingFormat},
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
@@ -52,8 +52,6 @@ pub enum EmbedKind {
 pub struct EncodePlan {
     /// How vectors are written.
     pub embedding_format: EmbeddingFormat,
-    /// Which queue the images wait in.
-    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -71,7 +69,6 @@ impl EncodePlan {
     pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
         let plan = Self {
             embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
-            priority: asked.priority.unwrap_or(Priority::Interactive),
             strict_device: asked.strict_device.unwrap_or(false),
             timings: asked.timings.unwrap_or(false),
         };
@@ -314,14 +311,19 @@ impl Pipeline {
     ///
     /// # Errors
     /// What is wrong with the image, or a fault of ours.
-    pub async fn encode(&self, bytes: Bytes, plan: &EncodePlan) -> Result<Encoded, PipelineError> {
+    pub async fn encode(
+        &self,
+        context: &RequestContext,
+        bytes: Bytes,
+        plan: &EncodePlan,
+    ) -> Result<Encoded, PipelineError> {
         let started = self.clock.monotonic();
         let encoder = self.encoder()?.clone();
         let work = move |pipeline: Self, mut timings| async move {
             let submitted = pipeline.submit_now(&encoder, bytes, &mut timings).await?;
             Ok((submitted, timings))
         };
-        let ((image, submitted), mut timings) = self.drive(plan.priority, work).await?;
+        let ((image, submitted), mut timings) = self.drive(context, work).await?;
         self.check_rows(
             plan.strict_device,
             Operation::ImageProcessing,

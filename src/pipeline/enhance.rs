@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Priority,
     config::{Config, EnhancedFormat},
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
@@ -97,8 +98,8 @@ pub struct EnhanceRequest {
 }
 
 impl HasPriority for EnhanceRequest {
-    fn priority(&mut self) -> &mut Option<Priority> {
-        &mut self.priority
+    fn priority(&self) -> Option<Priority> {
+        self.priority
     }
 }
 
@@ -139,8 +140,6 @@ pub struct EnhancePlan {
     pub options: EnhanceOptions,
     /// Whether the best face's identity is compared, and how its face is found.
     pub identity: Option<IdentityCheck>,
-    /// Which queue the images wait in.
-    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -280,7 +279,6 @@ impl EnhanceRequest {
                 denoise: self.denoise.unwrap_or(false),
             },
             identity,
-            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })
@@ -328,18 +326,19 @@ impl Pipeline {
     /// What is wrong with the image, or a fault of ours.
     pub async fn enhance(
         &self,
+        context: &RequestContext,
         bytes: Bytes,
         plan: &EnhancePlan,
     ) -> Result<Enhanced, PipelineError> {
         if let Some(check) = &plan.identity {
             self.detector.check(&check.detect)?;
         }
-        let (priority, told, plan) = (plan.priority, plan.timings, plan.clone());
+        let (told, plan) = (plan.timings, plan.clone());
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.enhance_now(&bytes, &plan, &mut timings).await?;
             Ok((result, timings))
         };
-        let (mut result, timings) = self.drive(priority, work).await?;
+        let (mut result, timings) = self.drive(context, work).await?;
         result.timings_ms = told.then_some(timings);
         Ok(Enhanced { result, timings })
     }

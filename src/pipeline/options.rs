@@ -111,12 +111,12 @@ pub trait HasPriority {
     const TAKES_MASKS: bool = false;
 
     /// The priority that they name.
-    fn priority(&mut self) -> &mut Option<Priority>;
+    fn priority(&self) -> Option<Priority>;
 }
 
 impl HasPriority for ScanRequest {
-    fn priority(&mut self) -> &mut Option<Priority> {
-        &mut self.priority
+    fn priority(&self) -> Option<Priority> {
+        self.priority
     }
 }
 
@@ -175,8 +175,6 @@ pub struct ScanOptions {
     pub source: Option<String>,
     /// The address a picture was found at.
     pub source_url: Option<String>,
-    /// Which queue the images wait in.
-    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -291,7 +289,6 @@ impl ScanRequest {
             cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
             source: bounded_text("source", self.source, 512)?,
             source_url: bounded_text("source_url", self.source_url, 4096)?,
-            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Priority,
     config::{Config, Dtype},
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
@@ -85,8 +86,8 @@ pub struct PreprocessRequest {
 }
 
 impl HasPriority for PreprocessRequest {
-    fn priority(&mut self) -> &mut Option<Priority> {
-        &mut self.priority
+    fn priority(&self) -> Option<Priority> {
+        self.priority
     }
 }
 
@@ -114,8 +115,6 @@ pub struct PreprocessPlan {
     pub preprocess: Preprocess,
     /// The type of the values.
     pub dtype: Dtype,
-    /// Which queue the images wait in.
-    pub priority: Priority,
     /// Whether falling back to another platform is an error.
     pub strict_device: bool,
     /// Whether results carry timings.
@@ -216,7 +215,6 @@ impl PreprocessRequest {
         Ok(PreprocessPlan {
             preprocess,
             dtype: self.dtype.unwrap_or(usual.dtype),
-            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
             budget: Budget::default(),
@@ -281,15 +279,16 @@ impl Pipeline {
     /// What is wrong with the image, or a fault of ours.
     pub async fn preprocess(
         &self,
+        context: &RequestContext,
         bytes: Bytes,
         plan: &PreprocessPlan,
     ) -> Result<Row, PipelineError> {
-        let (priority, plan) = (plan.priority, plan.clone());
+        let plan = plan.clone();
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
             Ok((result, timings))
         };
-        let (mut row, timings) = self.drive(priority, work).await?;
+        let (mut row, timings) = self.drive(context, work).await?;
         row.timings = timings;
         Ok(row)
     }

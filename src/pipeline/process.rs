@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     admission::Priority,
     config::Config,
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
@@ -108,8 +109,8 @@ pub struct ProcessRequest {
 impl HasPriority for ProcessRequest {
     const TAKES_MASKS: bool = true;
 
-    fn priority(&mut self) -> &mut Option<Priority> {
-        &mut self.priority
+    fn priority(&self) -> Option<Priority> {
+        self.priority
     }
 }
 
@@ -186,8 +187,6 @@ pub struct ProcessPlan {
     mask: Option<Masked>,
     max_pixels: u64,
     budget: Budget,
-    /// Which queue the images wait in.
-    pub priority: Priority,
     /// Whether falling back to another device is an error.
     pub strict_device: bool,
     timings: bool,
@@ -322,7 +321,6 @@ impl ProcessRequest {
             mask: None,
             budget: Budget::default(),
             max_pixels: config.limits.max_pixels,
-            priority: self.priority.unwrap_or(Priority::Interactive),
             strict_device: self.strict_device.unwrap_or(false),
             timings: self.timings.unwrap_or(false),
         })
@@ -363,6 +361,7 @@ impl Pipeline {
     /// What is wrong with a mask.
     pub async fn masked(
         &self,
+        context: &RequestContext,
         plan: ProcessPlan,
         masks: Vec<Bytes>,
     ) -> Result<ProcessPlan, PipelineError> {
@@ -370,7 +369,7 @@ impl Pipeline {
             return Ok(plan);
         }
         let decoding = self.decoding;
-        let place = self.gate.enter(plan.priority).await;
+        let place = self.gate.enter(context.priority).await;
         let read = async move {
             let _place = place;
             let mut size = None;
@@ -404,18 +403,19 @@ impl Pipeline {
     /// What is wrong with the image, or a fault of ours.
     pub async fn process(
         &self,
+        context: &RequestContext,
         bytes: Bytes,
         plan: &ProcessPlan,
     ) -> Result<Processed, PipelineError> {
         if plan.steps.iter().any(Step::finds_faces) {
             self.detector.check(&plan.detect)?;
         }
-        let (priority, told, plan) = (plan.priority, plan.timings, plan.clone());
+        let (told, plan) = (plan.timings, plan.clone());
         let work = move |pipeline: Self, mut timings| async move {
             let result = pipeline.process_now(&bytes, &plan, &mut timings).await?;
             Ok((result, timings))
         };
-        let (mut result, timings) = self.drive(priority, work).await?;
+        let (mut result, timings) = self.drive(context, work).await?;
         result.timings_ms = told.then_some(timings);
         Ok(Processed { result, timings })
     }

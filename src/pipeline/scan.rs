@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Held, Pipeline,
@@ -118,6 +119,7 @@ impl Pipeline {
     /// What is wrong with the image, or a fault of ours.
     pub async fn scan(
         &self,
+        context: &RequestContext,
         bytes: Bytes,
         hash: Option<ContentHash>,
         options: &ScanOptions,
@@ -125,13 +127,13 @@ impl Pipeline {
         if !options.aligned {
             self.detector.check(&options.detect)?;
         }
-        let (priority, options) = (options.priority, options.clone());
+        let options = options.clone();
         let work = move |pipeline, mut timings| async move {
             let scanning = Scanning { pipeline, options };
             let scan = scanning.run(bytes, hash, &mut timings).await?;
             Ok((scan, timings))
         };
-        let (mut scan, timings) = self.drive(priority, work).await?;
+        let (mut scan, timings) = self.drive(context, work).await?;
         scan.timings = timings;
         Ok(scan)
     }

@@ -1,6 +1,6 @@
 //! A scan with the database around it: answered from it when it can be, written to it when done.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
@@ -21,7 +22,9 @@ use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::operation::Operation;
 use facescan_inference::pool::Stage;
 use facescan_inference::registry::ModelSpec;
-use facescan_store::{self, CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, StoredFace};
+use facescan_store::{
+    CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, Store, StoredFace,
+};
 
 /// Changes whenever the same bytes, models and options could give another answer than before, so
 /// that older stored scans no longer answer.
@@ -51,47 +54,72 @@ impl ScanOptions {
     }
 }
 
-impl Pipeline {
+/// The bytes of an image, as the database knows them.
+struct Content<'a> {
+    tenant: &'a str,
+    hash: ContentHash,
+    byte_size: u64,
+}
+
+/// The pipeline with the database around it.
+#[derive(Clone)]
+pub struct StoredScans {
+    /// What scans an image.
+    pub pipeline: Pipeline,
+    /// Where results are kept.
+    pub store: Arc<dyn Store>,
+}
+
+impl StoredScans {
     /// Scans one image, with the database where the options ask for it.
     ///
     /// # Errors
     /// What is wrong with the image, [`PipelineError::Store`] before any inference when the
     /// database is away, or a fault of ours.
-    pub async fn scan_stored(
+    pub async fn scan(
         &self,
+        context: &RequestContext,
         bytes: Bytes,
         options: &ScanOptions,
     ) -> Result<Scan, PipelineError> {
-        let started = self.clock.monotonic();
+        let started = self.pipeline.clock.monotonic();
         if !options.store {
-            return self.scan(bytes, None, options).await;
+            return self.pipeline.scan(context, bytes, None, options).await;
         }
         let hashed = bytes.clone();
         let hash = self
+            .pipeline
             .pool
             .run(Stage::Begin, move || content_hash(&hashed))
             .await?;
-        let precision = self.embedder.current_precision();
+        let precision = self.pipeline.embedder.current_precision();
         let key = self.scan_key(options, precision);
         if options.cache {
-            if let Some(mut scan) = self.stored_answer(&hash, &key, options).await? {
-                scan.timings.cache = millis(self.clock.monotonic() - started);
+            if let Some(mut scan) = self.stored_answer(context, &hash, &key, options).await? {
+                scan.timings.cache = millis(self.pipeline.clock.monotonic() - started);
                 scan.timings.total = scan.timings.cache;
                 return Ok(scan);
             }
         } else {
             self.store.ping().await?;
         }
-        let looked_up = self.clock.monotonic();
-        let byte_size = bytes.len() as u64;
-        let scanned = self.scan(bytes, Some(hash), options).await?;
-        let saving = self.clock.monotonic();
+        let looked_up = self.pipeline.clock.monotonic();
+        let content = Content {
+            tenant: &context.principal.tenant,
+            hash,
+            byte_size: bytes.len() as u64,
+        };
+        let scanned = self
+            .pipeline
+            .scan(context, bytes, Some(hash), options)
+            .await?;
+        let saving = self.pipeline.clock.monotonic();
         let precisions = Precisions::of(&scanned.faces).unwrap_or(Precisions::Same(precision));
-        let new_scan = self.new_scan(&scanned, hash, byte_size, options, precisions)?;
+        let new_scan = self.new_scan(&scanned, content, options, precisions)?;
         let mut scan = self.save(scanned, new_scan).await?;
         scan.timings.cache = millis(looked_up - started);
-        scan.timings.store = millis(self.clock.monotonic() - saving);
-        scan.timings.total = millis(self.clock.monotonic() - started);
+        scan.timings.store = millis(self.pipeline.clock.monotonic() - saving);
+        scan.timings.total = millis(self.pipeline.clock.monotonic() - started);
         Ok(scan)
     }
 
@@ -114,7 +142,6 @@ impl Pipeline {
             cache: _,
             source: _,
             source_url: _,
-            priority: _,
             strict_device: _,
             timings: _,
         } = options;
@@ -130,7 +157,7 @@ impl Pipeline {
             "detect": (!aligned).then_some(detect),
             "preset": quality.then_some(preset),
             "aligned": aligned,
-            "background": self.decoding.background,
+            "background": self.pipeline.decoding.background,
         });
         Sha256::digest(key.to_string()).into()
     }
@@ -140,10 +167,10 @@ impl Pipeline {
         // Every operation is named, so that a new one cannot be forgotten here.
         match operation {
             Operation::FaceDetection => {
-                let spec = &self.detector.spec;
+                let spec = &self.pipeline.detector.spec;
                 json!([spec.sha256, spec.family, spec.input])
             }
-            Operation::FaceEmbedding => json!([self.embedder.contract, precision]),
+            Operation::FaceEmbedding => json!([self.pipeline.embedder.contract, precision]),
             Operation::ImageProcessing | Operation::QualityChecks => Value::Null,
             // No scan has them.
             Operation::ImageEnhancement | Operation::ImageEmbedding => Value::Null,
@@ -152,17 +179,24 @@ impl Pipeline {
 
     async fn stored_answer(
         &self,
+        context: &RequestContext,
         hash: &ContentHash,
         key: &ContentHash,
         options: &ScanOptions,
     ) -> Result<Option<Scan>, PipelineError> {
-        let Some(found) = self.store.find_scan(&self.tenant, hash, key).await? else {
+        let Some(found) = self
+            .store
+            .find_scan(&context.principal.tenant, hash, key)
+            .await?
+        else {
             return Ok(None);
         };
         let image_id = found.image.id;
         let scan = Scan::from_stored(found);
         if let (Some(_), Some(source)) = (&scan, self.source(options)) {
-            let is_there = self.store.add_source(&self.tenant, image_id, &source);
+            let is_there = self
+                .store
+                .add_source(&context.principal.tenant, image_id, &source);
             if !is_there.await? {
                 // Erased meanwhile, and erased results are not given out.
                 return Ok(None);
@@ -175,7 +209,7 @@ impl Pipeline {
         (options.source.is_some() || options.source_url.is_some()).then(|| Source {
             id: options.source.clone(),
             url: options.source_url.clone(),
-            seen_at: self.clock.now(),
+            seen_at: self.pipeline.clock.now(),
         })
     }
 
@@ -183,18 +217,17 @@ impl Pipeline {
     fn new_scan(
         &self,
         scan: &Scan,
-        hash: ContentHash,
-        byte_size: u64,
+        content: Content<'_>,
         options: &ScanOptions,
         precisions: Precisions,
     ) -> Result<NewScan, PipelineError> {
         let faces = scan.faces.iter().map(|face| self.new_face(face));
         Ok(NewScan {
-            tenant: self.tenant.to_string(),
+            tenant: content.tenant.to_owned(),
             image: NewImage {
-                id: self.clock.new_id(),
-                sha256: hash,
-                byte_size,
+                id: self.pipeline.clock.new_id(),
+                sha256: content.hash,
+                byte_size: content.byte_size,
                 width: scan.image.width,
                 height: scan.image.height,
                 format: scan.image.format.to_string(),
@@ -202,21 +235,21 @@ impl Pipeline {
                 perceptual_hash: scan.perceptual_hash,
             },
             source: self.source(options),
-            id: self.clock.new_id(),
+            id: self.pipeline.clock.new_id(),
             // A row may have run elsewhere than was expected when the database was asked.
             scan_key: self.scan_key(options, precisions.first()),
             operation: options.kind.name().to_owned(),
             detector: (!options.aligned)
-                .then(|| model_file(&self.detector.spec))
+                .then(|| model_file(&self.pipeline.detector.spec))
                 .transpose()?,
             embedder: (options.kind == ScanKind::Embed).then(|| facescan_store::Embedder {
-                id: self.embedder.spec.id.clone(),
-                contract: self.embedder.contract.clone(),
+                id: self.pipeline.embedder.spec.id.clone(),
+                contract: self.pipeline.embedder.contract.clone(),
             }),
             picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
             // Vectors of several precisions do not answer a request for one of them.
             answers_cache: matches!(precisions, Precisions::Same(_)),
-            created_at: self.clock.now(),
+            created_at: self.pipeline.clock.now(),
             faces: faces.collect::<Result<_, _>>()?,
         })
     }
@@ -257,7 +290,7 @@ impl Pipeline {
     fn new_face(&self, face: &Face) -> Result<NewFace, PipelineError> {
         let embedding = face.embedding.as_ref();
         Ok(NewFace {
-            id: self.clock.new_id(),
+            id: self.pipeline.clock.new_id(),
             bbox: face.bbox,
             score: face.score,
             landmarks: face.landmarks,
@@ -276,11 +309,11 @@ impl Pipeline {
             // The registry allows remote models only for whole images, whose vectors are not stored.
             PipelineError::UnexpectedOutput(format!(
                 "the embedder {} does not tell its precision",
-                self.embedder.spec.id
+                self.pipeline.embedder.spec.id
             ))
         })?;
         Ok(facescan_store::Embedding {
-            contract: self.embedder.contract.clone(),
+            contract: self.pipeline.embedder.contract.clone(),
             precision,
             norm: embedding.norm,
             vector: embedding.vector.clone(),

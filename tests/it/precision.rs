@@ -15,6 +15,7 @@ use facescan::{
         embed::Embedder,
         options::{ScanKind, ScanOptions, ScanRequest},
         scan::Scan,
+        stored::StoredScans,
     },
     telemetry::metrics::Metrics,
 };
@@ -87,9 +88,14 @@ fn embedding(app: &TestApp) -> ScanOptions {
         .unwrap()
 }
 
-async fn scan(pipeline: &Pipeline, options: &ScanOptions) -> Scan {
+async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanOptions) -> Scan {
+    let scans = StoredScans {
+        pipeline: pipeline.clone(),
+        store: Arc::clone(&app.app.store),
+    };
+    let context = app.app.run_context();
     let image = picture("t1.jpg");
-    pipeline.scan_stored(image, options).await.unwrap()
+    scans.scan(&context, image, options).await.unwrap()
 }
 
 fn count(scan: &Scan, precision: NumericPrecision) -> usize {
@@ -106,15 +112,15 @@ async fn a_stored_scan_answers_only_in_the_precision_that_is_computed_now() {
     let full = app.app.pipeline.clone();
     let reduced = in_bf16(&full, None);
 
-    let first = scan(&reduced, &options).await;
+    let first = scan(&app, &reduced, &options).await;
     assert_eq!((first.cached, count(&first, Bf16)), (false, 6));
-    let other = scan(&full, &options).await;
+    let other = scan(&app, &full, &options).await;
     assert_eq!((other.cached, count(&other, F32)), (false, 6));
     assert_eq!(first.image_id, other.image_id);
 
-    let again = scan(&reduced, &options).await;
+    let again = scan(&app, &reduced, &options).await;
     assert_eq!((again.cached, count(&again, Bf16)), (true, 6));
-    let again = scan(&full, &options).await;
+    let again = scan(&app, &full, &options).await;
     assert_eq!((again.cached, count(&again, F32)), (true, 6));
 }
 
@@ -123,10 +129,10 @@ async fn a_scan_is_stored_in_the_precision_that_ran_and_not_the_one_expected() {
     let app = TestApp::start().await;
     let options = embedding(&app);
     let full = app.app.pipeline.clone();
-    let fell_back = scan(&in_bf16(&full, Some(0)), &options).await;
+    let fell_back = scan(&app, &in_bf16(&full, Some(0)), &options).await;
     assert_eq!((fell_back.cached, count(&fell_back, F32)), (false, 6));
-    assert!(!scan(&in_bf16(&full, None), &options).await.cached);
-    assert!(scan(&full, &options).await.cached);
+    assert!(!scan(&app, &in_bf16(&full, None), &options).await.cached);
+    assert!(scan(&app, &full, &options).await.cached);
 }
 
 #[tokio::test]
@@ -134,14 +140,14 @@ async fn a_scan_of_two_precisions_is_stored_and_answers_no_request() {
     let app = TestApp::start().await;
     let options = embedding(&app);
     let full = app.app.pipeline.clone();
-    let mixed = scan(&in_bf16(&full, Some(3)), &options).await;
+    let mixed = scan(&app, &in_bf16(&full, Some(3)), &options).await;
     assert_eq!((count(&mixed, Bf16), count(&mixed, F32)), (3, 3));
     for face in &mixed.faces {
-        let stored = full.store.face(&full.tenant, face.id.unwrap());
+        let stored = app.app.store.face("default", face.id.unwrap());
         let stored = stored.await.unwrap().unwrap().embedding.unwrap();
         let answered = face.embedding.as_ref().unwrap();
         assert_eq!(Some(stored.precision), answered.precision);
     }
-    assert!(!scan(&full, &options).await.cached);
-    assert!(!scan(&in_bf16(&full, None), &options).await.cached);
+    assert!(!scan(&app, &full, &options).await.cached);
+    assert!(!scan(&app, &in_bf16(&full, None), &options).await.cached);
 }

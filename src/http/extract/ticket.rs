@@ -55,7 +55,7 @@ impl Admitted {
         }
     }
 
-    /// Lets the request's images in; many of them are bulk, and those that have to be fetched, unless the request says
+    /// Lets the request's images in, and says at which priority; many of them are bulk, and those that have to be fetched, unless the request says
     /// otherwise.
     ///
     /// # Errors
@@ -63,17 +63,18 @@ impl Admitted {
     pub fn images(
         self,
         state: &AppState,
-        priority: &mut Option<Priority>,
+        named: Option<Priority>,
         images: usize,
         are_fetched: bool,
-    ) -> Result<Ticket, ApiError> {
+    ) -> Result<(Ticket, Priority), ApiError> {
         // Hosts that do not answer keep images here for seconds, which would leave no room for those with bytes.
-        let named = priority.or(are_fetched.then_some(Priority::Bulk));
-        let priority = *priority.insert(priority_of(state, named, images));
-        Ok(Ticket {
+        let named = named.or(are_fetched.then_some(Priority::Bulk));
+        let priority = priority_of(state, named, images);
+        let ticket = Ticket {
             _images: state.admission.images(priority, images)?,
             _body: self.body,
-        })
+        };
+        Ok((ticket, priority))
     }
 }
 

@@ -13,7 +13,6 @@ use crate::{
     http::{
         AppState,
         extract::ImageRequest,
-        middleware::request_id::RequestId,
         respond::{Accepted, respond, respond_small},
     },
     ingest::intake::Loaded,
@@ -44,11 +43,11 @@ pub enum EmbedResult {
 /// Embeds every picture of a request as a whole.
 pub(super) async fn encode(
     state: &AppState,
-    id: RequestId,
     headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
     let ImageRequest {
+        context,
         images,
         options,
         ticket: _ticket,
@@ -60,14 +59,14 @@ pub(super) async fn encode(
     pipeline.check_strict(plan.strict_device, &OPERATIONS)?;
     pipeline.check_platform(plan.strict_device)?;
     let one = async |image: Loaded| {
-        let encoded = pipeline.encode(image.bytes, &plan).await?;
+        let encoded = pipeline.encode(&context, image.bytes, &plan).await?;
         let timings = encoded.timings.after_fetch(image.fetch_ms);
         let encoded = Encoded { timings, ..encoded };
         Ok((EncodeResult::new(encoded, &plan), timings))
     };
-    let answered = several::each(&state.intake, plan.priority, images, &id, one).await?;
+    let answered = several::each(&state.intake, &context, images, one).await?;
     let times = answered.times();
-    let mut answer = answered.into_answer(&id, "embed", pipeline, &OPERATIONS);
+    let mut answer = answered.into_answer(&context, "embed", pipeline, &OPERATIONS);
     let resized_on = pipeline.preprocessing.assignment.state();
     answer.devices.insert("preprocessing", resized_on);
     let accepted = Accepted::tree(headers);

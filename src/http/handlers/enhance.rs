@@ -12,7 +12,6 @@ use crate::{
     http::{
         AppState,
         extract::ImageRequest,
-        middleware::request_id::RequestId,
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
@@ -45,12 +44,12 @@ const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
 )]
 pub async fn enhance(
     State(state): State<AppState>,
-    id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<EnhanceRequest>,
 ) -> Result<Response, ApiError> {
     let accepted = Accepted::picture_or_tree(&headers);
     let ImageRequest {
+        context,
         images,
         mut options,
         ticket: _ticket,
@@ -64,10 +63,10 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(&state.intake, plan.priority, images, &id, |image| {
-        let plan = &plan;
+    let answered = several::each(&state.intake, &context, images, |image| {
+        let (context, plan) = (&context, &plan);
         async move {
-            let mut enhanced = pipeline.enhance(image.bytes, plan).await?;
+            let mut enhanced = pipeline.enhance(context, image.bytes, plan).await?;
             let timings = enhanced.timings.after_fetch(image.fetch_ms);
             enhanced.result.timings_ms = enhanced.result.timings_ms.map(|_| timings);
             Ok((enhanced.result, timings))
@@ -85,7 +84,7 @@ pub async fn enhance(
     {
         return Ok((AppendHeaders(times), picture(result)).into_response());
     }
-    let answer = answered.into_answer(&id, "enhance", pipeline, &operations);
+    let answer = answered.into_answer(&context, "enhance", pipeline, &operations);
     let response = respond(accepted, &pipeline.pool, answer).await?;
     Ok((AppendHeaders(times), response).into_response())
 }

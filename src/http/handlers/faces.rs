@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::images::StoredFaceAnswer;
 use crate::{
+    context::RequestContext,
     http::error::ApiError,
     http::{
         AppState,
@@ -33,13 +34,14 @@ fn missing(id: Uuid) -> ApiError {
 )]
 pub async fn read(
     State(state): State<AppState>,
+    context: RequestContext,
     headers: HeaderMap,
     StoredId(id): StoredId,
 ) -> Result<Response, ApiError> {
     let pipeline = &state.pipeline;
-    let face = pipeline
+    let face = state
         .store
-        .face(&pipeline.tenant, id)
+        .face(&context.principal.tenant, id)
         .await?
         .ok_or_else(|| missing(id))?;
     let answer = StoredFaceAnswer::from(face);
@@ -57,10 +59,14 @@ pub async fn read(
 )]
 pub async fn erase(
     State(state): State<AppState>,
+    context: RequestContext,
     StoredId(id): StoredId,
 ) -> Result<StatusCode, ApiError> {
-    let pipeline = &state.pipeline;
-    if pipeline.store.delete_face(&pipeline.tenant, id).await? {
+    if state
+        .store
+        .delete_face(&context.principal.tenant, id)
+        .await?
+    {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(missing(id))

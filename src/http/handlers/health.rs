@@ -40,7 +40,7 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
         reasons.push("the server is shutting down".to_owned());
     }
     if state.config.store.enabled {
-        let fault = match (state.store_fault.get(), state.pipeline.store.ping().await) {
+        let fault = match (state.store_fault.get(), state.store.ping().await) {
             (Some(fault), _) => Some(fault.clone()),
             (None, Ok(())) => None,
             (None, Err(error)) => {

@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::{
+    context::RequestContext,
     http::error::ApiError,
     http::{
         AppState,
@@ -247,6 +248,7 @@ fn missing(id: Uuid) -> ApiError {
 )]
 pub async fn list(
     State(state): State<AppState>,
+    context: RequestContext,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -267,9 +269,9 @@ pub async fn list(
     let filter = ImageFilter {
         source: bounded_text("source", query.source, 512)?,
     };
-    let mut images = pipeline
+    let mut images = state
         .store
-        .list_images(&pipeline.tenant, &filter, page)
+        .list_images(&context.principal.tenant, &filter, page)
         .await?;
     let more = images.len() > limit as usize;
     images.truncate(limit as usize);
@@ -292,13 +294,14 @@ pub async fn list(
 )]
 pub async fn read(
     State(state): State<AppState>,
+    context: RequestContext,
     headers: HeaderMap,
     StoredId(id): StoredId,
 ) -> Result<Response, ApiError> {
     let pipeline = &state.pipeline;
-    let image = pipeline
+    let image = state
         .store
-        .image(&pipeline.tenant, id)
+        .image(&context.principal.tenant, id)
         .await?
         .ok_or_else(|| missing(id))?;
     let answer = ImageAnswer::from(image);
@@ -316,10 +319,14 @@ pub async fn read(
 )]
 pub async fn erase(
     State(state): State<AppState>,
+    context: RequestContext,
     StoredId(id): StoredId,
 ) -> Result<StatusCode, ApiError> {
-    let pipeline = &state.pipeline;
-    if pipeline.store.delete_image(&pipeline.tenant, id).await? {
+    if state
+        .store
+        .delete_image(&context.principal.tenant, id)
+        .await?
+    {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(missing(id))

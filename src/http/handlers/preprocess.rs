@@ -20,7 +20,6 @@ use crate::{
     http::{
         AppState,
         extract::{ImageRequest, ticket::Ticket},
-        middleware::request_id::RequestId,
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
@@ -114,11 +113,11 @@ struct FailedImage {
 )]
 pub async fn preprocess(
     State(state): State<AppState>,
-    id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<PreprocessRequest>,
 ) -> Result<Response, ApiError> {
     let ImageRequest {
+        context,
         images,
         options,
         ticket,
@@ -127,10 +126,10 @@ pub async fn preprocess(
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
     pipeline.check_platform(plan.strict_device)?;
-    let answered = several::each(&state.intake, plan.priority, images, &id, |image| {
-        let plan = &plan;
+    let answered = several::each(&state.intake, &context, images, |image| {
+        let (context, plan) = (&context, &plan);
         async move {
-            let mut row = pipeline.preprocess(image.bytes, plan).await?;
+            let mut row = pipeline.preprocess(context, image.bytes, plan).await?;
             let timings = row.timings.after_fetch(image.fetch_ms);
             row.timings = timings;
             Ok((row, timings))
@@ -152,7 +151,7 @@ pub async fn preprocess(
         Accepted::Parts => batch.parts(&plan, ticket),
         accepted @ (Accepted::Json | Accepted::Msgpack) => {
             let answer = PreprocessAnswer {
-                request_id: id.to_string(),
+                request_id: context.id.to_string(),
                 operation: "preprocess",
                 device,
                 warm_up_ms: pipeline.preprocessing.warm_up_ms,

@@ -9,11 +9,11 @@ use axum::{
 use super::{alone, several};
 use crate::{
     config::EnhancedFormat,
+    context::RequestContext,
     http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
-        middleware::request_id::RequestId,
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
@@ -46,12 +46,12 @@ use crate::{
 )]
 pub async fn process(
     State(state): State<AppState>,
-    id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ProcessRequest>,
 ) -> Result<Response, ApiError> {
     let accepted = Accepted::any(&headers);
     let ImageRequest {
+        context,
         images,
         masks,
         mut options,
@@ -64,11 +64,11 @@ pub async fn process(
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let plan = masked(&state, plan, masks).await?;
-    let answered = several::each(&state.intake, plan.priority, images, &id, |image| {
-        let plan = &plan;
+    let plan = masked(&state, &context, plan, masks).await?;
+    let answered = several::each(&state.intake, &context, images, |image| {
+        let (context, plan) = (&context, &plan);
         async move {
-            let mut processed = pipeline.process(image.bytes, plan).await?;
+            let mut processed = pipeline.process(context, image.bytes, plan).await?;
             let timings = processed.timings.after_fetch(image.fetch_ms);
             processed.result.timings_ms = processed.result.timings_ms.map(|_| timings);
             Ok((processed.result, timings))
@@ -86,7 +86,7 @@ pub async fn process(
     {
         return Ok((AppendHeaders(times), picture(result)?).into_response());
     }
-    let answer = answered.into_answer(&id, "process", pipeline, &operations);
+    let answer = answered.into_answer(&context, "process", pipeline, &operations);
     let response = respond(accepted, &pipeline.pool, answer).await?;
     Ok((AppendHeaders(times), response).into_response())
 }
@@ -94,15 +94,16 @@ pub async fn process(
 /// The plan with its masks, which are all held until they are decoded.
 async fn masked(
     state: &AppState,
+    context: &RequestContext,
     plan: ProcessPlan,
     masks: Vec<ImageInput>,
 ) -> Result<ProcessPlan, ApiError> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(state.intake.load_at_once(mask, plan.priority).await?);
+        loaded.push(state.intake.load_at_once(mask, context.priority).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
-    Ok(state.pipeline.masked(plan, bytes).await?)
+    Ok(state.pipeline.masked(context, plan, bytes).await?)
 }
 
 /// The format that an accepted type names.

@@ -7,11 +7,11 @@ use axum::{
 };
 
 use crate::{
+    context::RequestContext,
     http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
-        middleware::request_id::RequestId,
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond, respond_small},
     },
@@ -44,11 +44,10 @@ use super::{
 )]
 pub async fn detect(
     State(state): State<AppState>,
-    id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
-    scan(&state, ScanKind::Detect, id, &headers, request).await
+    scan(&state, ScanKind::Detect, &headers, request).await
 }
 
 /// Finds the faces of pictures and turns each into a vector; with `kind=image` turns whole pictures into vectors.
@@ -67,14 +66,13 @@ pub async fn detect(
 )]
 pub async fn embed(
     State(state): State<AppState>,
-    id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
     if request.options.kind == Some(EmbedKind::Image) {
-        return encode(&state, id, &headers, request).await;
+        return encode(&state, &headers, request).await;
     }
-    scan(&state, ScanKind::Embed, id, &headers, request).await
+    scan(&state, ScanKind::Embed, &headers, request).await
 }
 
 /// Measures pictures and their faces.
@@ -93,21 +91,20 @@ pub async fn embed(
 )]
 pub async fn quality(
     State(state): State<AppState>,
-    id: RequestId,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
-    scan(&state, ScanKind::Quality, id, &headers, request).await
+    scan(&state, ScanKind::Quality, &headers, request).await
 }
 
 async fn scan(
     state: &AppState,
     kind: ScanKind,
-    id: RequestId,
     headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
     let ImageRequest {
+        context,
         images,
         options,
         ticket: _ticket,
@@ -121,10 +118,10 @@ async fn scan(
     let operations = options.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
-    let one = |image| one(state, image, &options);
-    let answered = several::each(&state.intake, options.priority, images, &id, one).await?;
+    let one = |image| one(state, &context, image, &options);
+    let answered = several::each(&state.intake, &context, images, one).await?;
     let times = answered.times();
-    let answer = answered.into_answer(&id, kind.name(), pipeline, &operations);
+    let answer = answered.into_answer(&context, kind.name(), pipeline, &operations);
     let accepted = Accepted::tree(headers);
     let faces: usize = answer.results.iter().map(faces_of).sum();
     let response = if faces <= FEW_FACES && !options.crops {
@@ -147,11 +144,12 @@ fn faces_of(result: &ImageResult<ScanResult>) -> usize {
 
 async fn one(
     state: &AppState,
+    context: &RequestContext,
     image: Loaded,
     options: &ScanOptions,
 ) -> Result<(ScanResult, Timings), ApiError> {
     let options = options.for_image(image.source, image.source_url, image.url)?;
-    let mut scan = state.pipeline.scan_stored(image.bytes, &options).await?;
+    let mut scan = state.scans.scan(context, image.bytes, &options).await?;
     let timings = scan.timings.after_fetch(image.fetch_ms);
     scan.timings = timings;
     Ok((ScanResult::new(scan, &options), timings))

@@ -4,9 +4,9 @@ use axum::http::{HeaderName, HeaderValue};
 use futures::{StreamExt, stream};
 
 use crate::{
-    admission::Priority,
+    context::RequestContext,
     http::error::ApiError,
-    http::{middleware::request_id::RequestId, respond::milliseconds},
+    http::respond::milliseconds,
     ingest::{
         intake::{Intake, Loaded},
         source::ImageInput,
@@ -47,13 +47,13 @@ impl<T> Answered<T> {
     /// The answer of an operation in which `operations` took part.
     pub fn into_answer(
         self,
-        id: &RequestId,
+        context: &RequestContext,
         operation: &'static str,
         pipeline: &Pipeline,
         operations: &[Operation],
     ) -> Answer<T> {
         Answer {
-            request_id: id.to_string(),
+            request_id: context.id.to_string(),
             operation,
             models: pipeline.models_used(operations),
             devices: pipeline.devices_of(operations),
@@ -68,9 +68,8 @@ impl<T> Answered<T> {
 /// The image's own error when it was the only one; among several it stands in its place.
 pub async fn each<T, F>(
     intake: &Intake,
-    priority: Priority,
+    context: &RequestContext,
     images: Vec<ImageInput>,
-    request_id: &RequestId,
     operation: impl Fn(Loaded) -> F,
 ) -> Result<Answered<T>, ApiError>
 where
@@ -83,7 +82,7 @@ where
             let id = image.id.clone();
             async move {
                 let result = async {
-                    let mut image = intake.load(image, priority).await?;
+                    let mut image = intake.load(image, context.priority).await?;
                     // Fetched bytes have their room until the answer to them is there.
                     let _room = image.room.take();
                     operation(image).await
@@ -110,7 +109,12 @@ where
             Err(error) => {
                 let entry = ErrorEntry::from(&error);
                 if error.kind().status >= 500 {
-                    tracing::error!(%request_id, index, code = entry.code, error = with_causes(&error), "image failed");
+                    tracing::error!(
+                        index,
+                        code = entry.code,
+                        error = with_causes(&error),
+                        "image failed"
+                    );
                 }
                 Outcome::Error { error: entry }
             }
@@ -121,7 +125,6 @@ where
     answered.results.sort_by_key(|result| result.index);
     let results = answered.results.iter();
     tracing::debug!(
-        %request_id,
         images = answered.results.len(),
         results = results.filter(|result| result.outcome.is_ok()).count(),
         "batch completed"

@@ -7,14 +7,13 @@ use axum::{
     response::Response,
 };
 
-use crate::http::{AppState, middleware::request_id::RequestId, respond::milliseconds};
+use crate::http::{AppState, respond::milliseconds};
 
 /// Time from a request's head to its answer, in milliseconds.
 const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
 
 /// Counts, times and logs the request when its answer is ready.
 pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let id = RequestId::of(&request);
     let method = request.method().clone();
     let route = request
         .extensions()
@@ -30,7 +29,6 @@ pub async fn log(State(state): State<AppState>, request: Request, next: Next) ->
         .headers_mut()
         .insert(TOTAL_TIME, milliseconds(elapsed_ms));
     tracing::info!(
-        request_id = %id,
         method = %method,
         route,
         status,

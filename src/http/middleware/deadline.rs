@@ -9,13 +9,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::{http::AppState, http::error::ApiError};
+use crate::{
+    context::RequestContext,
+    http::{AppState, error::ApiError},
+};
 
 /// The header by which a client makes its own deadline earlier, in milliseconds.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 
 /// Drops the handler at the deadline, between any two of its stages; work of it that is queued is then skipped.
-pub async fn enforce(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub async fn enforce(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let limit_ms = match asked(request.headers()) {
         Ok(asked) => {
             let limit = state.config.server.request_timeout_ms;
@@ -23,7 +26,11 @@ pub async fn enforce(State(state): State<AppState>, request: Request, next: Next
         }
         Err(error) => return error.into_response(),
     };
-    match tokio::time::timeout(Duration::from_millis(limit_ms), next.run(request)).await {
+    let limit = Duration::from_millis(limit_ms);
+    if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
+        context.deadline = Some(state.pipeline.clock.monotonic() + limit);
+    }
+    match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => ApiError::DeadlineExceeded { limit_ms }.into_response(),
     }

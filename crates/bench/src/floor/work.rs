@@ -147,7 +147,10 @@ async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Resul
     };
     let thresholds = &app.pipeline.detector.spec.thresholds;
     let options = asked.resolve(kind, &app.config, thresholds)?;
-    let scan = app.pipeline.scan(picture.bytes.clone(), None, &options);
+    let context = app.run_context();
+    let scan = app
+        .pipeline
+        .scan(&context, picture.bytes.clone(), None, &options);
     Ok(scan.await?.faces.len())
 }
 

@@ -18,6 +18,7 @@ use futures::future::join_all;
 use super::material::{Item, Material};
 use crate::{
     app::App,
+    context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
@@ -91,23 +92,32 @@ impl Work {
     /// Runs a batch of `items`, and says of each how it went.
     pub async fn run(
         &self,
-        pipeline: &Pipeline,
+        app: &App,
         items: impl IntoIterator<Item = &Item>,
     ) -> Vec<Result<(), PipelineError>> {
-        join_all(items.into_iter().map(|item| self.one(pipeline, item))).await
+        let context = &app.run_context();
+        let results = items
+            .into_iter()
+            .map(|item| self.one(&app.pipeline, context, item));
+        join_all(results).await
     }
 
-    async fn one(&self, pipeline: &Pipeline, item: &Item) -> Result<(), PipelineError> {
+    async fn one(
+        &self,
+        pipeline: &Pipeline,
+        context: &RequestContext,
+        item: &Item,
+    ) -> Result<(), PipelineError> {
         match self {
             Self::Detect(options) => detect(pipeline, item, options).await,
             Self::Embed => embed(pipeline, item).await,
             Self::Process(options) => process(pipeline, item, options).await,
             Self::Enhance(plan) => {
-                let enhanced = pipeline.enhance(item.file.clone(), plan);
+                let enhanced = pipeline.enhance(context, item.file.clone(), plan);
                 enhanced.await.map(drop)
             }
             Self::Grade(options) => {
-                let scan = pipeline.scan(item.file.clone(), Some(item.hash), options);
+                let scan = pipeline.scan(context, item.file.clone(), Some(item.hash), options);
                 scan.await.map(drop)
             }
             Self::Encode(encoder) => {

@@ -112,7 +112,7 @@ impl<'a, I: Iterator<Item = &'a Item>> Batches<'a, I> {
         let size = self.session.args.batch_size.get();
         let items: Vec<&Item> = self.items.by_ref().take(size).collect();
         let begun = Instant::now();
-        let outcomes = self.work.run(&self.session.app.pipeline, items).await;
+        let outcomes = self.work.run(&self.session.app, items).await;
         let took = millis(begun.elapsed());
         outcomes
             .into_iter()

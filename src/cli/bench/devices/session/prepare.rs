@@ -55,7 +55,8 @@ impl Session<'_> {
         let pipeline = &self.app.pipeline;
         let thresholds = &pipeline.detector.spec.thresholds;
         let options = asked.resolve(ScanKind::Detect, &self.app.config, thresholds)?;
-        let scan = pipeline.scan(item.file.clone(), Some(item.hash), &options);
+        let context = self.app.run_context();
+        let scan = pipeline.scan(&context, item.file.clone(), Some(item.hash), &options);
         let faces = scan.await?.faces;
         faces
             .iter()

@@ -1,0 +1,85 @@
+//! The first middleware: it opens the context of a request, and the span of its log lines.
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{Extensions, HeaderName, HeaderValue, request::Parts},
+    middleware::Next,
+    response::Response,
+};
+use tracing::Instrument;
+
+use crate::{
+    context::{Principal, RequestContext, RequestId},
+    http::{AppState, error::ApiError},
+};
+
+/// The header that carries the identifier, in and out.
+pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest identifier that is accepted from a caller, in bytes.
+const MAX_LENGTH: usize = 128;
+
+impl<S: Sync> FromRequestParts<S> for RequestContext {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        context(&parts.extensions)
+    }
+}
+
+impl RequestContext {
+    /// The context of a request that has passed [`open`].
+    ///
+    /// # Errors
+    /// [`ApiError::Internal`] when it has not.
+    pub fn of(request: &Request) -> Result<Self, ApiError> {
+        context(request.extensions())
+    }
+}
+
+fn context(extensions: &Extensions) -> Result<RequestContext, ApiError> {
+    extensions
+        .get::<RequestContext>()
+        .cloned()
+        .ok_or_else(|| ApiError::Internal("the request has no context".to_owned()))
+}
+
+/// Opens the context, runs the request inside its span, and gives the response the request's identifier.
+pub async fn open(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let sent = request
+        .headers()
+        .get(&HEADER)
+        .and_then(|value| value.to_str().ok())
+        .filter(|id| is_safe(id));
+    let id = match sent {
+        Some(id) => RequestId::from_caller(id),
+        None => RequestId::generate(state.pipeline.clock.as_ref()),
+    };
+    let principal = Principal::of_tenant(&state.config.store.tenant);
+    let context = RequestContext::new(id.clone(), principal);
+    let span = context.span.clone();
+    request.extensions_mut().insert(context);
+    let mut response = next.run(request).instrument(span).await;
+    if let Ok(value) = HeaderValue::from_str(id.as_str()) {
+        response.headers_mut().insert(HEADER, value);
+    }
+    response
+}
+
+/// Identifiers end up in logs, so they are short and have no character that could forge a line.
+fn is_safe(id: &str) -> bool {
+    !id.is_empty() && id.len() <= MAX_LENGTH && id.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_that_could_forge_a_log_line_are_refused() {
+        assert!(is_safe("crawler-7/abc.1"));
+        for id in ["", "a b", "a\tb", "é", &"x".repeat(129)] {
+            assert!(!is_safe(id), "{id:?}");
+        }
+    }
+}
