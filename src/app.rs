@@ -178,7 +178,7 @@ impl App {
             pool,
             gate: Gate::new(
                 config.imaging.decoded_pictures(),
-                config.admission.bulk_patience(),
+                config.admission.bulk_max_wait(),
                 Arc::clone(&clock),
             ),
             decoding: DecodeOptions {

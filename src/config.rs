@@ -1,129 +1,111 @@
 //! Configuration: one typed struct per section, one load, one validation.
 //!
 //! Four layers, of which a later one wins setting by setting: the defaults of `configs/config.yaml`
-//! (built into the binary), a file, `.env`, the environment. The layers are merged as untyped trees
-//! that remember where each value came from, deserialised once and validated once, so that every
-//! mistake is reported with its key, its value, its origin and what is allowed, all in one go.
+//! (built into the binary), a file, `.env`, the environment. figment merges them and keeps where each value came from;
+//! garde checks the ranges that stand at the fields. Every mistake is reported with its key, its value, its origin and
+//! what is allowed, all in one go.
+//!
+//! A setting stands in two places: as a field here, with its range, and as a line of `configs/config.yaml`, with its
+//! default and its documentation. Everything else follows from these two.
 
-mod admission;
-mod batching;
-mod cpu;
-mod database;
-mod detection;
+mod compute;
 mod devices;
-mod embedding;
-mod enhancement;
 mod error;
-mod imaging;
-mod layers;
-mod limits;
+mod load;
 mod log;
-mod models;
+mod options;
 mod origin;
-mod preprocess;
-mod quality;
-mod rule;
-mod runtime;
+mod schema;
 mod server;
 mod sources;
-mod store;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod urls;
-mod variables;
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::path::{Path, PathBuf};
 
+use garde::Validate;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub use self::{
-    admission::Admission,
-    batching::Batching,
-    cpu::{Cpu, CpuProvider},
-    database::Database,
-    detection::Detection,
-    devices::{Devices, Toggles},
-    embedding::{Embedding, EmbeddingFormat},
-    enhancement::{EnhancedFormat, Enhancement},
-    error::{ConfigError, Problem},
-    imaging::Imaging,
-    limits::Limits,
-    log::{Log, LogFormat},
-    models::Models,
-    origin::{Origin, Provenance},
-    preprocess::{Dtype, Platform, Preprocess},
-    quality::Quality,
-    runtime::Runtime,
-    server::{MOST_IMAGES, Server},
-    sources::Sources,
-    store::Store,
-    urls::{HostPattern, Scheme, Urls},
-    variables::{CONFIG_FILE, PREFIX, SHORT_NAMES},
+    compute::*,
+    devices::*,
+    error::*,
+    log::*,
+    options::*,
+    origin::*,
+    schema::{CONFIG_FILE, PREFIX, short_names},
+    server::*,
+    sources::*,
+    storage::*,
+    urls::*,
 };
 use self::{
-    layers::{Layers, for_each_leaf},
-    rule::{Kind, Rule, is_path},
+    load::{Loader, pointer},
+    schema::SETTINGS,
 };
 
 /// The whole configuration. `configs/config.yaml` documents every setting.
 ///
 /// Neither `Debug` nor `Serialize` shows a secret.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[expect(missing_docs, reason = "configs/config.yaml describes every section")]
 pub struct Config {
-    /// Folder for what the server writes.
+    #[garde(custom(holds(is_path)))]
     pub data_dir: PathBuf,
     /// Whether `log.level` is `debug` where nothing sets it. [`Config::load`] has applied this.
+    #[garde(skip)]
     pub debug: bool,
-    /// The listener and the bounds of a request.
+    #[garde(dive)]
     pub server: Server,
-    /// What is logged, and in what form.
+    #[garde(dive)]
     pub log: Log,
-    /// Limits of one image.
+    #[garde(dive)]
     pub limits: Limits,
-    /// The pool of threads that work on pixels.
+    #[garde(dive)]
     pub imaging: Imaging,
-    /// How much work is taken in at a time.
+    #[garde(dive)]
     pub admission: Admission,
-    /// How rows of many requests are grouped into runs.
+    #[garde(dive)]
     pub batching: Batching,
-    /// ONNX Runtime.
+    #[garde(dive)]
     pub runtime: Runtime,
-    /// How models run on the CPU.
+    #[garde(dive)]
     pub cpu: Cpu,
-    /// Which models are loaded, and from where.
+    #[garde(dive)]
     pub models: Models,
-    /// Defaults of the detection options.
+    #[garde(dive)]
     pub detection: Detection,
-    /// Defaults of the embedding options.
+    #[garde(dive)]
     pub embedding: Embedding,
-    /// Defaults of the quality options.
+    #[garde(dive)]
     pub quality: Quality,
-    /// Defaults of the enhancement options.
+    #[garde(dive)]
     pub enhancement: Enhancement,
-    /// Defaults of the preprocessing options.
+    #[garde(dive)]
     pub preprocess: Preprocess,
-    /// Which operations run on an accelerator, and on which.
+    #[garde(dive)]
     pub devices: Devices,
-    /// Where results are stored.
+    #[garde(dive)]
     pub database: Database,
-    /// What is kept of a result.
+    #[garde(dive)]
     pub store: Store,
-    /// Images that a request names by URL.
+    #[garde(dive)]
     pub urls: Urls,
 }
 
 impl Config {
-    /// The same without a model for whole pictures, for what embeds none: its server may be away.
+    /// The same without an encoder of whole images, for commands that embed none: its server may be away.
     #[must_use]
     pub fn without_encoder(mut self) -> Self {
         self.models.encoder = None;
         self
     }
 
-    /// Merges the layers, deserialises them and checks every setting.
+    /// Merges the layers and checks every setting.
     ///
     /// `Config::load(&Sources::default())` gives the defaults alone.
     ///
@@ -132,9 +114,14 @@ impl Config {
     /// A file that cannot be read or parsed is reported at once. Everything else, unknown settings and
     /// values that are not allowed, is collected into [`ConfigError::Invalid`].
     pub fn load(sources: &Sources) -> Result<(Self, Provenance), ConfigError> {
-        let mut layers = Layers::defaults()?;
-        sources.overlay(&mut layers)?;
-        layers.finish()
+        let mut loader = Loader::new()?;
+        let dotenv = sources.read_dotenv()?;
+        if let Some(path) = sources.config_file(&dotenv) {
+            loader.add_file(&path, &sources::read(&path)?)?;
+        }
+        loader.add_variables(&dotenv, ".env", Origin::Dotenv);
+        loader.add_variables(&sources.environment, "the environment", Origin::Env);
+        loader.finish()
     }
 
     /// The database that results are stored in: `database.url`, or `facescan.sqlite` in `data_dir`,
@@ -142,7 +129,7 @@ impl Config {
     pub fn database_url(&self) -> SecretString {
         match &self.database.url {
             Some(url) => url.clone(),
-            None => database::sqlite_url(&self.data_dir.join("facescan.sqlite")).into(),
+            None => storage::sqlite_url(&self.data_dir.join("facescan.sqlite")).into(),
         }
     }
 
@@ -153,50 +140,22 @@ impl Config {
     /// When a path is not Unicode, which a loaded configuration never has.
     pub fn settings(&self) -> serde_json::Result<Vec<(String, Value)>> {
         // By way of text: as a `Value`, the `f32` 0.6 would widen to 0.6000000238418579.
-        let tree: Map<String, Value> = serde_json::from_str(&serde_json::to_string(self)?)?;
-        let mut settings = Vec::new();
-        for_each_leaf("", &tree, &mut |key, value| {
-            settings.push((key, value.clone()))
-        });
-        Ok(settings)
+        let tree: Value = serde_json::from_str(&serde_json::to_string(self)?)?;
+        let value = |key: &str| tree.pointer(&pointer(key)).cloned().unwrap_or_default();
+        Ok(SETTINGS
+            .iter()
+            .map(|setting| (setting.key.clone(), value(&setting.key)))
+            .collect())
     }
 }
 
-const RULES: &[Rule] = &[
-    Rule::checked("data_dir", Kind::Text, "a path", |c| is_path(&c.data_dir)),
-    Rule::typed("debug", Kind::Flag, "true or false"),
-];
-
-/// A number of threads as set, or as many as there are cores for 0.
-fn or_one_per_core(threads: usize) -> NonZeroUsize {
-    NonZeroUsize::new(threads)
-        .or_else(|| std::thread::available_parallelism().ok())
-        .unwrap_or(NonZeroUsize::MIN)
+/// Whether a path can name anything: an empty one is a setting left blank.
+fn is_path(path: &Path) -> bool {
+    !path.as_os_str().is_empty()
 }
 
-/// The rules of all settings, in the order of the sections.
-fn rules() -> impl Iterator<Item = &'static Rule> {
-    [
-        RULES,
-        server::RULES,
-        log::RULES,
-        limits::RULES,
-        imaging::RULES,
-        admission::RULES,
-        batching::RULES,
-        runtime::RULES,
-        cpu::RULES,
-        models::RULES,
-        detection::RULES,
-        embedding::RULES,
-        quality::RULES,
-        enhancement::RULES,
-        preprocess::RULES,
-        devices::RULES,
-        database::RULES,
-        store::RULES,
-        urls::RULES,
-    ]
-    .into_iter()
-    .flatten()
+/// A test of a value as a validator. What is allowed stands in `configs/config.yaml`.
+fn holds<T: ?Sized>(test: impl FnOnce(&T) -> bool) -> impl FnOnce(&T, &()) -> garde::Result {
+    let refused = || garde::Error::new("is not allowed");
+    move |value, ()| test(value).then_some(()).ok_or_else(refused)
 }

@@ -1,15 +1,17 @@
 //! What is logged, and in what form.
 
+use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize};
 use tracing_subscriber::EnvFilter;
 
-use super::rule::{Kind, Rule};
+use super::holds;
 
 /// Section `log`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
 pub struct Log {
     /// A level, or the directives of [`EnvFilter`], with level names in `tracing`'s lower case.
+    #[garde(custom(holds(is_filter)))]
     #[serde(deserialize_with = "directives")]
     pub level: String,
     /// Form of a log line.
@@ -27,16 +29,6 @@ pub enum LogFormat {
     /// One line of text for people.
     Pretty,
 }
-
-pub(super) const RULES: &[Rule] = &[
-    Rule::checked(
-        "log.level",
-        Kind::Text,
-        "off, error, warn, info, debug, trace, or directives such as `info,facescan=debug`",
-        |c| is_filter(&c.log.level),
-    ),
-    Rule::typed("log.format", Kind::Choice, "auto, json or pretty"),
-];
 
 /// `EnvFilter` takes a bare word that is no level for the name of a target, so that `verbose` would
 /// silence everything else without a word. Here each directive must be a level or have a level.
@@ -63,15 +55,13 @@ fn directive(text: &str) -> String {
 
 /// `tracing`'s name for a level in any case, with the names that other logging systems use.
 fn level_name(text: &str) -> Option<&'static str> {
-    Some(match text.to_ascii_lowercase().as_str() {
-        "off" => "off",
-        "error" | "critical" | "fatal" => "error",
-        "warn" | "warning" => "warn",
-        "info" => "info",
-        "debug" => "debug",
-        "trace" => "trace",
-        _ => return None,
-    })
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let level = match text.to_ascii_lowercase().as_str() {
+        "critical" | "fatal" => "error",
+        "warning" => "warn",
+        level => return levels.into_iter().find(|known| *known == level),
+    };
+    Some(level)
 }
 
 #[cfg(test)]

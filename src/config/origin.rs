@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
+use figment::{Metadata, Source};
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -15,6 +17,30 @@ pub enum Origin {
     Env(String),
     /// Another setting, which decides this one where nothing sets it.
     Implied(&'static str),
+}
+
+impl Origin {
+    /// As figment keeps it with a value.
+    pub(super) fn metadata(&self) -> Metadata {
+        match self {
+            Self::Default => Metadata::named("default"),
+            Self::File(path) => Metadata::from("file", path.as_path()),
+            Self::Dotenv(name) => Metadata::from(".env", name.as_str()),
+            Self::Env(name) => Metadata::from("env", name.as_str()),
+            Self::Implied(key) => Metadata::from(*key, "implied"),
+        }
+    }
+
+    /// The origin that figment kept.
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        match (&*metadata.name, &metadata.source) {
+            (_, Some(Source::File(path))) => Self::File(path.clone()),
+            (".env", Some(Source::Custom(name))) => Self::Dotenv(name.clone()),
+            ("env", Some(Source::Custom(name))) => Self::Env(name.clone()),
+            ("debug", _) => Self::Implied("debug"),
+            _ => Self::Default,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -41,7 +67,7 @@ impl Provenance {
         self.origins.get(key)
     }
 
-    /// Every key with its origin, by the key's order.
+    /// Every key with its origin, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.origins
             .iter()

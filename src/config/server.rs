@@ -1,31 +1,36 @@
-//! The listener and the bounds of a request.
+//! The listener, the bounds of a request, and how much work is admitted.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
 use std::time::Duration;
 
+use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Kind, Rule};
+use super::{Config, holds};
 
 /// The most that `server.max_images_per_request` may be.
 pub const MOST_IMAGES: usize = 4096;
 
+/// The largest `admission.interactive_images` and `admission.bulk_images`.
+const MOST_ADMITTED: usize = 1 << 20;
+
 /// Section `server`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
 pub struct Server {
-    /// IP address or host name to listen on.
+    #[garde(custom(holds(is_host)))]
     pub host: String,
-    /// TCP port; 0 takes any free one.
     pub port: u16,
-    /// Largest request body, in bytes.
+    #[garde(range(min = 1024, max = 1 << 32))]
     pub max_body_bytes: usize,
-    /// Most images in one request.
+    #[garde(range(min = 1, max = MOST_IMAGES))]
     pub max_images_per_request: usize,
-    /// Time a request may take before it is answered with `deadline_exceeded`, in milliseconds.
+    #[garde(range(min = 1, max = 3_600_000))]
     pub request_timeout_ms: u64,
-    /// Time a client has to send the head of a request, in milliseconds; see [`Server::header_timeout`].
+    #[garde(range(min = 1, max = 3_600_000))]
     pub header_timeout_ms: u64,
-    /// Time requests in flight get at shutdown, in milliseconds; see [`Server::shutdown_timeout`].
+    #[garde(range(max = 600_000))]
     pub shutdown_timeout_ms: u64,
 }
 
@@ -41,49 +46,55 @@ impl Server {
     }
 }
 
-pub(super) const RULES: &[Rule] = &[
-    Rule::checked(
-        "server.host",
-        Kind::Text,
-        "an IP address or a host name",
-        |c| {
-            let host = &c.server.host;
-            !host.is_empty() && !host.contains(|ch: char| ch.is_whitespace() || ch == '/')
-        },
-    ),
-    Rule::typed(
-        "server.port",
-        Kind::Yaml,
-        "a whole number from 0 to 65535 (0 = any free port)",
-    ),
-    Rule::checked(
-        "server.max_body_bytes",
-        Kind::Yaml,
-        "a whole number from 1024 to 4294967296",
-        |c| (1 << 10..=1 << 32).contains(&(c.server.max_body_bytes as u64)),
-    ),
-    Rule::checked(
-        "server.max_images_per_request",
-        Kind::Yaml,
-        "a whole number from 1 to 4096",
-        |c| (1..=MOST_IMAGES).contains(&c.server.max_images_per_request),
-    ),
-    Rule::checked(
-        "server.request_timeout_ms",
-        Kind::Yaml,
-        "a whole number from 1 to 3600000",
-        |c| (1..=3_600_000).contains(&c.server.request_timeout_ms),
-    ),
-    Rule::checked(
-        "server.header_timeout_ms",
-        Kind::Yaml,
-        "a whole number from 1 to 3600000",
-        |c| (1..=3_600_000).contains(&c.server.header_timeout_ms),
-    ),
-    Rule::checked(
-        "server.shutdown_timeout_ms",
-        Kind::Yaml,
-        "a whole number from 0 to 600000",
-        |c| c.server.shutdown_timeout_ms <= 600_000,
-    ),
-];
+fn is_host(host: &str) -> bool {
+    !host.is_empty() && !host.contains(|ch: char| ch.is_whitespace() || ch == '/')
+}
+
+/// Section `limits`. All but the bytes are checked on the image's header, before anything is allocated.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Limits {
+    #[garde(range(min = 1, max = 1 << 32))]
+    pub max_image_bytes: u64,
+    #[garde(range(min = 1, max = 65_535))]
+    pub max_width: u32,
+    #[garde(range(min = 1, max = 65_535))]
+    pub max_height: u32,
+    #[garde(range(min = 1, max = 1_000_000_000))]
+    pub max_pixels: u64,
+}
+
+/// Section `admission`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Admission {
+    #[garde(range(max = MOST_ADMITTED))]
+    pub interactive_images: usize,
+    #[garde(range(max = MOST_ADMITTED))]
+    pub bulk_images: usize,
+    #[garde(range(min = 1024, max = 1 << 42))]
+    pub max_bytes: usize,
+    #[garde(range(min = 1, max = MOST_ADMITTED))]
+    pub bulk_min_images: usize,
+    #[garde(range(max = 3_600_000))]
+    pub bulk_max_wait_ms: u64,
+}
+
+impl Admission {
+    /// How long a bulk image waits before it is served like an interactive one.
+    pub fn bulk_max_wait(&self) -> Duration {
+        Duration::from_millis(self.bulk_max_wait_ms)
+    }
+}
+
+impl Config {
+    /// Images of interactive and of bulk requests in the server at a time.
+    pub fn admitted_images(&self) -> (usize, usize) {
+        let workers = self.imaging.worker_threads().get();
+        let or = |limit: usize, each: usize| if limit == 0 { each * workers } else { limit };
+        let Admission {
+            interactive_images,
+            bulk_images,
+            ..
+        } = self.admission;
+        (or(interactive_images, 8), or(bulk_images, 64))
+    }
+}

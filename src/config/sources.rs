@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{CONFIG_FILE, ConfigError, Origin, layers::Layers, variables};
+use super::{CONFIG_FILE, ConfigError, schema};
 
 /// The places that a configuration is read from. The default is none of them: the built-in defaults alone.
 #[derive(Clone, Default)]
@@ -29,45 +29,54 @@ impl Sources {
     /// [`ConfigError::NotUnicode`] when one of these variables is not UTF-8.
     pub fn from_process(file: Option<PathBuf>) -> Result<Self, ConfigError> {
         let mut environment = BTreeMap::new();
-        for (name, value) in env::vars_os() {
-            // A name that is not Unicode is none of ours.
-            let Ok(name) = name.into_string() else {
-                continue;
+        // A name that is not Unicode is not the name of a setting.
+        let variables =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        for (name, value) in variables.filter(|(name, _)| schema::is_ours(name)) {
+            let Ok(value) = value.into_string() else {
+                return Err(ConfigError::NotUnicode { name });
             };
-            if variables::concerns_us(&name) {
-                let value = value
-                    .into_string()
-                    .map_err(|_| ConfigError::NotUnicode { name: name.clone() })?;
-                environment.insert(name, value);
-            }
+            environment.insert(name, value);
         }
+        let dotenv = Some(PathBuf::from(".env"));
         Ok(Self {
             file,
-            dotenv: Some(PathBuf::from(".env")),
+            dotenv,
             environment,
         })
     }
 
-    /// Reads the sources and puts them on top of the defaults, lowest first.
-    pub(super) fn overlay(&self, layers: &mut Layers) -> Result<(), ConfigError> {
-        let dotenv = match &self.dotenv {
-            Some(path) => read_dotenv(path)?,
-            None => BTreeMap::new(),
-        };
-        if let Some(path) = self.config_file(&dotenv) {
-            layers.overlay_file(&path, &read(&path)?)?;
-        }
-        variables::overlay(layers, &dotenv, ".env", Origin::Dotenv);
-        variables::overlay(layers, &self.environment, "the environment", Origin::Env);
-        Ok(())
+    /// The configuration file, if any.
+    pub(super) fn config_file(&self, dotenv: &BTreeMap<String, String>) -> Option<PathBuf> {
+        let mut named = [&self.environment, dotenv]
+            .into_iter()
+            .filter_map(|layer| layer.get(CONFIG_FILE));
+        let named = named.find(|path| !path.is_empty());
+        self.file.clone().or_else(|| named.map(PathBuf::from))
     }
 
-    fn config_file(&self, dotenv: &BTreeMap<String, String>) -> Option<PathBuf> {
-        let named = [&self.environment, dotenv]
-            .into_iter()
-            .filter_map(|variables| variables.get(CONFIG_FILE))
-            .find(|path| !path.is_empty());
-        self.file.clone().or_else(|| named.map(PathBuf::from))
+    /// Parses `.env` without touching the environment of the process. Of a name given twice, the last wins.
+    pub(super) fn read_dotenv(&self) -> Result<BTreeMap<String, String>, ConfigError> {
+        let mut variables = BTreeMap::new();
+        let Some(path) = &self.dotenv else {
+            return Ok(variables);
+        };
+        let text = match read(path) {
+            Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                String::new()
+            }
+            text => text?,
+        };
+        let mut after = "the start".to_owned();
+        for line in dotenvy::from_read_iter(text.trim_start_matches('\u{feff}').as_bytes()) {
+            let Ok((name, value)) = line else {
+                let path = path.clone();
+                return Err(ConfigError::Dotenv { path, after });
+            };
+            after.clone_from(&name);
+            variables.insert(name, value);
+        }
+        Ok(variables)
     }
 }
 
@@ -82,31 +91,11 @@ impl fmt::Debug for Sources {
     }
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(path).map_err(|source| ConfigError::Read {
+/// Reads a file.
+pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+    let refuse = |source| ConfigError::Read {
         path: path.to_owned(),
         source,
-    })
-}
-
-/// Parses `.env` without touching the environment of the process. Of a name given twice, the last wins.
-fn read_dotenv(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
-    let text = match read(path) {
-        Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(BTreeMap::new());
-        }
-        text => text?,
     };
-    let text = text.trim_start_matches('\u{feff}');
-    let mut variables = BTreeMap::new();
-    let mut last = "the start".to_owned();
-    for line in dotenvy::from_read_iter(text.as_bytes()) {
-        let (name, value) = line.map_err(|_| ConfigError::Dotenv {
-            path: path.to_owned(),
-            after: last.clone(),
-        })?;
-        last.clone_from(&name);
-        variables.insert(name, value);
-    }
-    Ok(variables)
+    fs::read_to_string(path).map_err(refuse)
 }

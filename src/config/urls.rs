@@ -1,39 +1,40 @@
 //! Images that a request names by URL.
 
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
+
 use std::time::Duration;
 
+use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::Host;
 
-use super::{
-    Config,
-    rule::{Kind, Rule},
-};
+use super::{Config, holds};
 
 /// Section `urls`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
 pub struct Urls {
-    /// Whether such images are fetched.
     pub enabled: bool,
-    /// The schemes that a URL may have.
+    #[garde(length(min = 1))]
     pub schemes: Vec<Scheme>,
-    /// The hosts that a URL may name; none is any.
     pub hosts: Vec<HostPattern>,
-    /// Whether addresses of private networks and of this machine are connected to.
     pub allow_private: bool,
-    /// Time to look up a host and connect to it, in milliseconds; see [`Urls::connect_timeout`].
+    #[garde(range(min = 1, max = 3_600_000))]
     pub connect_timeout_ms: u64,
-    /// Time for all of one image, in milliseconds; see [`Urls::timeout`].
+    #[garde(range(min = 1, max = 3_600_000))]
     pub timeout_ms: u64,
-    /// Redirects that are followed.
+    #[garde(range(max = 20))]
     pub max_redirects: usize,
-    /// Largest image, in bytes; see [`Config::fetched_bytes`].
+    #[garde(range(min = 1, max = 1 << 32))]
     pub max_bytes: u64,
-    /// Images fetched at a time.
+    #[garde(range(min = 1, max = 1024))]
     pub max_concurrent: usize,
-    /// What the server calls itself.
+    #[garde(length(min = 1, max = 256), custom(holds(is_printable)))]
     pub user_agent: String,
+}
+
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 impl Urls {
@@ -75,31 +76,22 @@ impl Scheme {
     }
 }
 
-/// A host, or all hosts below a domain.
+/// A host such as `example.com`, or all hosts below a domain: `*.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HostPattern {
-    host: Host,
-    /// Whether those below it are meant, and not the host itself.
-    is_above: bool,
-}
+#[serde(try_from = "String")]
+pub struct HostPattern(String);
 
 impl HostPattern {
     /// Whether a URL's host is meant.
     pub fn matches(&self, host: &Host<&str>) -> bool {
-        match (&self.host, host) {
-            (Host::Domain(named), Host::Domain(host)) => {
-                let host = host.strip_suffix('.').unwrap_or(host);
-                if self.is_above {
-                    host.strip_suffix(named.as_str())
-                        .is_some_and(|below| below.len() > 1 && below.ends_with('.'))
-                } else {
-                    host == named
-                }
+        let host = host.to_string();
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        match self.0.strip_prefix("*.") {
+            None => host == self.0,
+            Some(domain) => {
+                let below = host.strip_suffix(domain).unwrap_or_default();
+                below.len() > 1 && below.ends_with('.')
             }
-            (Host::Ipv4(named), Host::Ipv4(host)) => named == host,
-            (Host::Ipv6(named), Host::Ipv6(host)) => named == host,
-            _ => false,
         }
     }
 }
@@ -109,87 +101,17 @@ impl TryFrom<String> for HostPattern {
 
     fn try_from(text: String) -> Result<Self, String> {
         let below = text.strip_prefix("*.");
-        let named = below.unwrap_or(&text);
-        let host = Host::parse(named).map_err(|error| format!("{text:?}: {error}"))?;
+        let host =
+            Host::parse(below.unwrap_or(&text)).map_err(|error| format!("{text:?}: {error}"))?;
         let is_whole = match &host {
             Host::Domain(name) => !name.contains('*') && !name.ends_with('.'),
             _ => below.is_none(),
         };
-        if is_whole {
-            Ok(Self {
-                host,
-                is_above: below.is_some(),
-            })
-        } else {
-            Err(format!("{text:?} is no host"))
-        }
+        let stars = if below.is_some() { "*." } else { "" };
+        let pattern = is_whole.then(|| Self(format!("{stars}{host}")));
+        pattern.ok_or_else(|| format!("{text:?} is no host"))
     }
 }
-
-impl From<HostPattern> for String {
-    fn from(pattern: HostPattern) -> Self {
-        let stars = if pattern.is_above { "*." } else { "" };
-        format!("{stars}{}", pattern.host)
-    }
-}
-
-/// An hour.
-const LONGEST_MS: u64 = 3_600_000;
-
-pub(super) const RULES: &[Rule] = &[
-    Rule::typed("urls.enabled", Kind::Flag, "true or false"),
-    Rule::checked(
-        "urls.schemes",
-        Kind::Yaml,
-        "a list of https, http or both",
-        |c| !c.urls.schemes.is_empty(),
-    ),
-    Rule::typed(
-        "urls.hosts",
-        Kind::Yaml,
-        r#"a list of hosts such as "img.example.com" or "*.example.com" ([] = any)"#,
-    ),
-    Rule::typed("urls.allow_private", Kind::Flag, "true or false"),
-    Rule::checked(
-        "urls.connect_timeout_ms",
-        Kind::Yaml,
-        "a whole number from 1 to 3600000",
-        |c| (1..=LONGEST_MS).contains(&c.urls.connect_timeout_ms),
-    ),
-    Rule::checked(
-        "urls.timeout_ms",
-        Kind::Yaml,
-        "a whole number from 1 to 3600000",
-        |c| (1..=LONGEST_MS).contains(&c.urls.timeout_ms),
-    ),
-    Rule::checked(
-        "urls.max_redirects",
-        Kind::Yaml,
-        "a whole number from 0 to 20",
-        |c| c.urls.max_redirects <= 20,
-    ),
-    Rule::checked(
-        "urls.max_bytes",
-        Kind::Yaml,
-        "a whole number from 1 to 4294967296",
-        |c| (1..=1 << 32).contains(&c.urls.max_bytes),
-    ),
-    Rule::checked(
-        "urls.max_concurrent",
-        Kind::Yaml,
-        "a whole number from 1 to 1024",
-        |c| (1..=1024).contains(&c.urls.max_concurrent),
-    ),
-    Rule::checked(
-        "urls.user_agent",
-        Kind::Text,
-        "1 to 256 ASCII characters that can be seen, and spaces",
-        |c| {
-            let text = c.urls.user_agent.as_bytes();
-            (1..=256).contains(&text.len()) && text.iter().all(|byte| (b' '..=b'~').contains(byte))
-        },
-    ),
-];
 
 #[cfg(test)]
 mod tests {

@@ -6,11 +6,11 @@ use facescan::{
     cli,
     config::{
         CONFIG_FILE, Config, ConfigError, Dtype, Origin, PREFIX, Platform, Problem, Provenance,
-        SHORT_NAMES, Sources, Toggles,
+        Sources, short_names,
     },
 };
 use facescan_imaging::preprocess::Layout;
-use facescan_inference::accelerator::Accelerator;
+use facescan_inference::{accelerator::Accelerator, operation::Operation};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
@@ -142,6 +142,7 @@ fn every_short_name_sets_its_setting() {
         .env("IMAGE_PROCESSING_GPU", "off")
         .env("IMAGE_ENHANCEMENT_GPU", "0")
         .env("QUALITY_CHECKS_GPU", "Yes")
+        .env("IMAGE_EMBEDDING_GPU", "ON")
         .env("GPU_BACKEND", "MIGraphX")
         .env("GPU_DEVICE_ID", "3")
         .env("GPU_MEMORY_LIMIT_GB", "1.5")
@@ -151,12 +152,14 @@ fn every_short_name_sets_its_setting() {
         .env("DATABASE_URL", "postgres://ann@db/faces")
         .config();
     let devices = &config.devices;
+    let toggle = |operation: Operation| devices.operations[&operation].gpu;
     assert!(devices.all_gpu);
-    assert_eq!(devices.face_detection, Some(false));
-    assert_eq!(devices.face_embedding, Some(false));
-    assert_eq!(devices.image_processing, Some(false));
-    assert_eq!(devices.image_enhancement, Some(false));
-    assert_eq!(devices.quality_checks, Some(true));
+    assert_eq!(toggle(Operation::FaceDetection), Some(false));
+    assert_eq!(toggle(Operation::FaceEmbedding), Some(false));
+    assert_eq!(toggle(Operation::ImageProcessing), Some(false));
+    assert_eq!(toggle(Operation::ImageEnhancement), Some(false));
+    assert_eq!(toggle(Operation::QualityChecks), Some(true));
+    assert_eq!(toggle(Operation::ImageEmbedding), Some(true));
     assert_eq!(devices.backend, Accelerator::Migraphx);
     assert_eq!(devices.device_id, 3);
     assert_eq!(devices.memory_limit_gb, Some(1.5));
@@ -183,35 +186,23 @@ fn an_empty_variable_takes_back_what_a_lower_layer_set() {
 
 #[test]
 fn all_gpu_is_the_toggle_of_operations_without_one() {
-    let all = |on| Toggles {
-        face_detection: on,
-        face_embedding: on,
-        image_processing: on,
-        image_enhancement: on,
-        quality_checks: on,
-        image_embedding: on,
+    let toggles = |setup: &Setup| {
+        let devices = setup.config().devices;
+        Operation::ALL.map(|operation| devices.is_on(operation))
     };
-    assert_eq!(Setup::new().config().devices.toggles(), all(false));
+    assert_eq!(toggles(&Setup::new()), [false; 6]);
     let setup = Setup::new().env("ALL_GPU", "true");
-    assert_eq!(setup.config().devices.toggles(), all(true));
+    assert_eq!(toggles(&setup), [true; 6]);
 
     // A toggle of a lower layer still wins over ALL_GPU of a higher one.
     let setup = setup.file("devices: {quality_checks: false}");
-    let but_quality = Toggles {
-        quality_checks: false,
-        ..all(true)
-    };
-    assert_eq!(setup.config().devices.toggles(), but_quality);
+    let but_quality = Operation::ALL.map(|operation| operation != Operation::QualityChecks);
+    assert_eq!(toggles(&setup), but_quality);
     let setup = Setup::new()
         .env("ALL_GPU", "false")
         .env("FACE_DETECTION_GPU", "true");
-    assert_eq!(
-        setup.config().devices.toggles(),
-        Toggles {
-            face_detection: true,
-            ..all(false)
-        }
-    );
+    let only_detection = Operation::ALL.map(|operation| operation == Operation::FaceDetection);
+    assert_eq!(toggles(&setup), only_detection);
 }
 
 #[test]
@@ -441,11 +432,11 @@ fn every_name_in_the_example_is_known_and_its_value_allowed() {
         .iter()
         .filter_map(|line| line.split('=').next())
         .collect();
-    for (short, _) in SHORT_NAMES {
+    for (short, _) in short_names() {
         assert!(names.contains(short), "{short} is missing");
     }
     for name in &names {
-        let known = name.starts_with(PREFIX) || SHORT_NAMES.iter().any(|(short, _)| short == name);
+        let known = name.starts_with(PREFIX) || short_names().any(|(short, _)| short == *name);
         assert!(known || *name == CONFIG_FILE, "{name} is unknown");
     }
     // The file that the example names does not exist here; the one of the command line takes its place.

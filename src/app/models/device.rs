@@ -90,7 +90,7 @@ impl Loader<'_> {
             health: self.health(grouping.max_rows.get()),
             probe: Arc::new(probe),
             run_timeout: self.config.devices.run_timeout(),
-            check_every: self.config.devices.check_every(),
+            check_every: self.config.devices.check_interval(),
             must_give_numbers: true,
         };
         Ok((parts, proof))
@@ -110,9 +110,9 @@ impl Loader<'_> {
 
     /// The health of a device that is up and takes so many rows at a time.
     pub(super) fn health(&self, most_rows: usize) -> Arc<Health> {
-        let (cool_down, longest) = self.config.devices.cool_downs();
+        let (cool_down, longest) = self.config.devices.breaker_cooldowns();
         let patience = Patience {
-            failures: self.config.devices.failures_to_trip,
+            failures: self.config.devices.breaker_failures,
             cool_down,
             longest,
         };

@@ -79,7 +79,7 @@ impl Admitted {
 
 /// The lane of a request: the one it names, or by the number of its images.
 pub fn lane_of(state: &AppState, named: Option<Lane>, images: usize) -> Lane {
-    let is_bulk = images >= state.config.admission.bulk_from_images;
+    let is_bulk = images >= state.config.admission.bulk_min_images;
     named.unwrap_or(if is_bulk {
         Lane::Bulk
     } else {

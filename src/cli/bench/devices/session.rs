@@ -44,15 +44,8 @@ impl<'a> Session<'a> {
         config.database.url = Some("sqlite::memory:".to_owned().into());
         let devices = &mut config.devices;
         devices.all_gpu = toggle == Toggle::On;
-        for own in [
-            &mut devices.face_detection,
-            &mut devices.face_embedding,
-            &mut devices.image_processing,
-            &mut devices.image_enhancement,
-            &mut devices.quality_checks,
-            &mut devices.image_embedding,
-        ] {
-            *own = None;
+        for own in devices.operations.values_mut() {
+            own.gpu = None;
         }
         // A batch is to be in work as a whole, whatever the server holds decoded at a time.
         let together = config.imaging.decoded_pictures();

@@ -1,25 +1,28 @@
-//! Where results are stored.
+//! Where results are stored, and what is kept of them.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
 use std::{path::Path, time::Duration};
 
+use garde::Validate;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::rule::{Kind, Rule};
+use super::holds;
 
 /// Section `database`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
 pub struct Database {
-    /// The database; `None` is a SQLite file in the data folder: see
-    /// [`Config::database_url`](super::Config::database_url). Serialised with its password hidden.
+    /// `None` is a SQLite file: see [`Config::database_url`](super::Config::database_url). Serialised without its
+    /// password.
+    #[garde(inner(custom(holds(is_database_url))))]
     #[serde(serialize_with = "masked")]
     pub url: Option<SecretString>,
-    /// Most connections held open.
+    #[garde(range(min = 1, max = 1000))]
     pub max_connections: u32,
-    /// Time to wait for a connection, in milliseconds; see [`Database::acquire_timeout`].
+    #[garde(range(min = 1, max = 600_000))]
     pub acquire_timeout_ms: u64,
-    /// Whether the schema is brought up to date at start.
     pub migrate_on_start: bool,
 }
 
@@ -30,27 +33,20 @@ impl Database {
     }
 }
 
-pub(super) const RULES: &[Rule] = &[
-    Rule::checked(
-        "database.url",
-        Kind::Secret,
-        "a URL that begins with postgres://, postgresql:// or sqlite:, or null",
-        |c| c.database.url.as_ref().is_none_or(is_database_url),
-    ),
-    Rule::checked(
-        "database.max_connections",
-        Kind::Yaml,
-        "a whole number from 1 to 1000",
-        |c| (1..=1000).contains(&c.database.max_connections),
-    ),
-    Rule::checked(
-        "database.acquire_timeout_ms",
-        Kind::Yaml,
-        "a whole number from 1 to 600000",
-        |c| (1..=600_000).contains(&c.database.acquire_timeout_ms),
-    ),
-    Rule::typed("database.migrate_on_start", Kind::Flag, "true or false"),
-];
+/// Section `store`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Store {
+    pub enabled: bool,
+    pub cache: bool,
+    #[garde(length(min = 1, max = 64), custom(holds(is_tenant)))]
+    pub tenant: String,
+}
+
+fn is_tenant(tenant: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    tenant.bytes().all(is_allowed)
+}
 
 fn is_database_url(url: &SecretString) -> bool {
     ["postgres://", "postgresql://", "sqlite:"]

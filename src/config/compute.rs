@@ -1,0 +1,117 @@
+//! The threads that work on images, the models, and how they run.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
+
+use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
+
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+
+use super::{holds, is_path};
+
+/// Section `imaging`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Imaging {
+    pub background: [u8; 3],
+    #[garde(range(max = 1024))]
+    pub workers: usize,
+    #[garde(range(max = 65_536))]
+    pub max_decoded: usize,
+}
+
+impl Imaging {
+    /// How many images may be held decoded: at least one.
+    pub fn decoded_pictures(&self) -> usize {
+        match self.max_decoded {
+            0 => 2 * self.worker_threads().get(),
+            images => images,
+        }
+    }
+
+    /// How many threads that is: at least one.
+    pub fn worker_threads(&self) -> NonZeroUsize {
+        or_one_per_core(self.workers)
+    }
+}
+
+/// Section `batching`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Batching {
+    #[garde(range(min = 0.0, max = 1000.0))]
+    pub max_queue_delay_ms: f64,
+    #[garde(custom(holds(|rows: &NonZeroUsize| rows.get() <= 1024)))]
+    pub cpu_batch_size: NonZeroUsize,
+}
+
+impl Batching {
+    /// How long a batch that is not full waits for more rows.
+    pub fn max_queue_delay(&self) -> Duration {
+        Duration::from_secs_f64(self.max_queue_delay_ms / 1e3)
+    }
+}
+
+/// Section `runtime`: ONNX Runtime.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Runtime {
+    #[garde(inner(custom(holds(is_path))))]
+    pub library: Option<PathBuf>,
+    #[garde(custom(holds(is_path)))]
+    pub plugins_dir: PathBuf,
+    #[garde(range(max = 1024))]
+    pub intra_threads: usize,
+    #[garde(custom(holds(is_path)))]
+    pub shipped_dir: PathBuf,
+}
+
+impl Runtime {
+    /// How many threads one inference has: at least one.
+    pub fn threads(&self) -> NonZeroUsize {
+        or_one_per_core(self.intra_threads)
+    }
+}
+
+/// Section `cpu`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Cpu {
+    pub provider: CpuProvider,
+}
+
+/// What runs models on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuProvider {
+    /// OpenVINO for the models that it runs faster and exactly enough; ONNX Runtime's own kernels for the others.
+    Auto,
+    /// ONNX Runtime's own kernels.
+    Default,
+    /// OpenVINO for all models that it runs exactly enough.
+    Openvino,
+}
+
+/// Section `models`. Whether the registry has the ids is checked where it is read.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Models {
+    #[garde(custom(holds(is_path)))]
+    pub dir: PathBuf,
+    #[garde(inner(custom(holds(is_path))))]
+    pub registry: Option<PathBuf>,
+    #[garde(custom(holds(is_id)))]
+    pub detector: String,
+    #[garde(custom(holds(is_id)))]
+    pub embedder: String,
+    #[garde(inner(custom(holds(is_id))))]
+    pub encoder: Option<String>,
+}
+
+fn is_id(id: &str) -> bool {
+    !id.trim().is_empty()
+}
+
+/// A number of threads as set, or as many as there are cores for 0.
+fn or_one_per_core(threads: usize) -> NonZeroUsize {
+    NonZeroUsize::new(threads)
+        .or_else(|| thread::available_parallelism().ok())
+        .unwrap_or(NonZeroUsize::MIN)
+}

@@ -1,0 +1,239 @@
+//! Merges the layers, and reads the result into a [`Config`].
+
+use std::{collections::BTreeMap, mem, path::Path};
+
+use figment::{
+    Figment, Metadata, Profile, Provider,
+    util::nest,
+    value::{Dict, Map, Value as FigmentValue},
+};
+use garde::Validate;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_saphyr::UserMessageFormatter;
+
+use super::{
+    Config, ConfigError, Origin, PREFIX, Problem, Provenance,
+    schema::{self, DEFAULTS, SETTINGS, Setting},
+};
+
+type Mapping = serde_json::Map<String, Value>;
+
+/// What the layers so far add up to. It has no `Debug`, as it holds secrets.
+pub(super) struct Loader {
+    defaults: Value,
+    merged: Figment,
+    problems: Vec<Problem>,
+}
+
+impl Loader {
+    /// Begins with the defaults.
+    pub(super) fn new() -> Result<Self, ConfigError> {
+        let defaults = parse_mapping(DEFAULTS)
+            .map_err(ConfigError::Defaults)?
+            .into();
+        let merged = Figment::from(Layer("", &defaults, &Origin::Default));
+        let problems = Vec::new();
+        Ok(Self {
+            defaults,
+            merged,
+            problems,
+        })
+    }
+
+    /// Adds a YAML file.
+    pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+        let refuse = |message| ConfigError::Yaml {
+            path: path.to_owned(),
+            message,
+        };
+        let mapping = parse_mapping(text).map_err(refuse)?;
+        self.add_mapping(path, "", mapping);
+        Ok(())
+    }
+
+    fn add_mapping(&mut self, path: &Path, prefix: &str, mapping: Mapping) {
+        for (name, value) in mapping {
+            let key = format!("{prefix}{name}");
+            if let Some(setting) = schema::of_key(&key) {
+                self.set(&setting.key, &value, &Origin::File(path.to_owned()));
+            } else if !schema::is_section(&key) {
+                let suggestion = schema::suggest(&key).map(|setting| setting.key.clone());
+                let place = path.display().to_string();
+                self.problems.push(Problem::Unknown {
+                    name: key,
+                    place,
+                    suggestion,
+                });
+            } else if let Value::Object(inner) = value {
+                self.add_mapping(path, &format!("{key}."), inner);
+            } else if !value.is_null() {
+                // A section whose settings are all commented out is null.
+                let path = path.to_owned();
+                self.problems.push(Problem::NotASection { key, path });
+            }
+        }
+    }
+
+    /// Adds variables. `place` names the layer, and `origin` makes the origin of a variable's name.
+    pub(super) fn add_variables(
+        &mut self,
+        variables: &BTreeMap<String, String>,
+        place: &str,
+        origin: fn(String) -> Origin,
+    ) {
+        for (name, text) in variables {
+            if let Some(setting) = schema::of_variable(name) {
+                self.add_variable(&setting.key, text, origin(name.clone()));
+            } else if let Some(rest) = name.strip_prefix(PREFIX) {
+                let suggestion = schema::suggest(&rest.to_ascii_lowercase().replace("__", "."));
+                let suggestion = suggestion.map(Setting::variable);
+                let (name, place) = (name.clone(), place.to_owned());
+                self.problems.push(Problem::Unknown {
+                    name,
+                    place,
+                    suggestion,
+                });
+            }
+        }
+    }
+
+    fn add_variable(&mut self, key: &str, text: &str, second: Origin) {
+        let (value, first) = (self.read(key, text), self.origin(key));
+        if mem::discriminant(&first) != mem::discriminant(&second) {
+            self.set(key, &value, &second);
+        } else if self.value(key) != value {
+            let key = key.to_owned();
+            self.problems.push(Problem::Conflict { key, first, second });
+        }
+    }
+
+    /// The value of a variable's text: the first reading that the setting's type accepts. Where it accepts none, the
+    /// text is read as YAML, and [`Self::finish`] reports it.
+    pub(super) fn read(&self, key: &str, text: &str) -> Value {
+        let trimmed = text.trim();
+        if trimmed.is_empty() || trimmed == "null" {
+            return Value::Null;
+        }
+        let word = trimmed.to_ascii_lowercase();
+        let flag = match word.as_str() {
+            "true" | "1" | "yes" | "on" => true.into(),
+            "false" | "0" | "no" | "off" => false.into(),
+            _ => text.into(),
+        };
+        let yaml: Value = parse_yaml(trimmed).unwrap_or_else(|_| text.into());
+        let readings = [text.into(), flag, word.into(), yaml.clone()];
+        let is_accepted = |value: &Value| self.try_alone(key, value).is_some();
+        readings.into_iter().find(is_accepted).unwrap_or(yaml)
+    }
+
+    /// Reads the merged layers and checks every setting.
+    pub(super) fn finish(mut self) -> Result<(Config, Provenance), ConfigError> {
+        if self.value("debug") == true && self.origin("log.level") == Origin::Default {
+            self.set("log.level", &"debug".into(), &Origin::Implied("debug"));
+        }
+        // A value of the wrong type is left out, so that all other values can be checked.
+        let (mut tree, mut origins) = (self.defaults.clone(), BTreeMap::new());
+        for setting @ Setting { key, .. } in SETTINGS.iter() {
+            let (value, origin) = (self.value(key), self.origin(key));
+            if origin != Origin::Default && self.try_alone(key, &value).is_none() {
+                self.problems.push(self.refused(setting));
+            } else if let Some(leaf) = tree.pointer_mut(&pointer(key)) {
+                *leaf = value;
+            }
+            origins.insert(key.clone(), origin);
+        }
+        let defect = |error: serde_json::Error| ConfigError::Defaults(error.to_string());
+        let config: Config = serde_json::from_value(tree).map_err(defect)?;
+        if let Err(report) = config.validate() {
+            let paths: Vec<_> = report.iter().map(|(path, _)| path.to_string()).collect();
+            // An error inside a list has a path such as `preprocess.mean[1]`.
+            let keys: Vec<_> = paths
+                .iter()
+                .filter_map(|path| path.split('[').next())
+                .collect();
+            let settings = SETTINGS
+                .iter()
+                .filter(|setting| keys.contains(&&*setting.key));
+            let problems: Vec<_> = settings.map(|setting| self.refused(setting)).collect();
+            self.problems.extend(problems);
+        }
+        match self.problems.is_empty() {
+            true => Ok((config, Provenance { origins })),
+            false => Err(ConfigError::Invalid(self.problems)),
+        }
+    }
+
+    fn refused(&self, setting: &Setting) -> Problem {
+        let value = match self.is_secret(&setting.key) {
+            true => "(hidden)".to_owned(),
+            false => self.value(&setting.key).to_string(),
+        };
+        Problem::Value {
+            key: setting.key.clone(),
+            value,
+            origin: self.origin(&setting.key),
+            allowed: setting.allowed().to_owned(),
+        }
+    }
+
+    /// Whether the type of a setting does not show its text.
+    fn is_secret(&self, key: &str) -> bool {
+        const PROBE: &str = "neverprinted";
+        let config = self.try_alone(key, &PROBE.into());
+        config.is_some_and(|config| !format!("{config:?}").contains(PROBE))
+    }
+
+    /// The defaults with one other value, if its type accepts it.
+    fn try_alone(&self, key: &str, value: &Value) -> Option<Config> {
+        let mut tree = self.defaults.clone();
+        *tree.pointer_mut(&pointer(key))? = value.clone();
+        Config::deserialize(tree).ok()
+    }
+
+    fn set(&mut self, key: &str, value: &Value, origin: &Origin) {
+        self.merged = mem::take(&mut self.merged).merge(Layer(key, value, origin));
+    }
+
+    fn value(&self, key: &str) -> Value {
+        self.merged.extract_inner(key).unwrap_or_default()
+    }
+
+    fn origin(&self, key: &str) -> Origin {
+        let metadata = self.merged.find_metadata(key);
+        metadata.map_or(Origin::Default, Origin::of)
+    }
+}
+
+/// A key, its value and the origin of it; or all defaults with the key "".
+struct Layer<'a>(&'a str, &'a Value, &'a Origin);
+
+impl Provider for Layer<'_> {
+    fn metadata(&self) -> Metadata {
+        self.2.metadata()
+    }
+
+    fn data(&self) -> figment::Result<Map<Profile, Dict>> {
+        let tree = nest(self.0, FigmentValue::serialize(self.1)?);
+        Ok(Profile::Default.collect(tree.into_dict().unwrap_or_default()))
+    }
+}
+
+/// The JSON pointer of a full key. No setting's name has a dot, a slash or a tilde.
+pub(super) fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('.', "/"))
+}
+
+/// Parses a YAML mapping; an empty document is an empty mapping.
+fn parse_mapping(text: &str) -> Result<Mapping, String> {
+    let mapping: Option<_> = parse_yaml(text)?;
+    Ok(mapping.unwrap_or_default())
+}
+
+/// Parses YAML 1.2, where `no` is a word and not false. An error does not quote the lines around it, which may hold
+/// a secret.
+fn parse_yaml<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, String> {
+    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| error.render_with_formatter(&UserMessageFormatter))
+}

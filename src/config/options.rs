@@ -1,0 +1,187 @@
+//! The defaults of request options.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
+
+use facescan_imaging::{
+    preprocess::{LONGEST_SIDE, Layout, Mode, Profile},
+    quality::acceptance::Preset,
+};
+use facescan_inference::registry::ResizeDefaults;
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::holds;
+
+/// Section `detection`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Detection {
+    #[garde(range(min = 64, max = 4096), custom(holds(is_stride_multiple)))]
+    pub det_size: u32,
+    #[garde(
+        range(min = 64, max = self.det_size.saturating_sub(1).min(4096)),
+        inner(custom(holds(is_stride_multiple)))
+    )]
+    pub second_det_size: Option<u32>,
+    #[garde(range(min = 0.0, max = 1.0))]
+    pub min_score: Option<f32>,
+    #[garde(range(min = 0.0, max = 1.0))]
+    pub nms_iou: Option<f32>,
+    #[garde(range(max = 100_000))]
+    pub max_faces: usize,
+    #[garde(range(max = 65_535))]
+    pub min_face_size: u32,
+    pub landmarks: bool,
+}
+
+/// Whether the coarsest stride of the detector families divides a side.
+fn is_stride_multiple(side: &u32) -> bool {
+    side.is_multiple_of(32)
+}
+
+/// Section `embedding`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Embedding {
+    pub format: EmbeddingFormat,
+}
+
+/// Form of an embedding in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum EmbeddingFormat {
+    /// A list of numbers.
+    #[serde(rename = "float")]
+    Float,
+    /// Base64 of little-endian 32-bit floats.
+    #[serde(rename = "base64-f32")]
+    Base64F32,
+    /// Base64 of little-endian 16-bit floats.
+    #[serde(rename = "base64-f16")]
+    Base64F16,
+}
+
+/// Section `quality`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Quality {
+    pub preset: Preset,
+}
+
+/// Section `enhancement`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Enhancement {
+    pub format: EnhancedFormat,
+    #[garde(range(min = 1, max = 100))]
+    pub jpeg_quality: u8,
+    #[garde(range(min = -1.0, max = 1.0))]
+    pub identity_threshold: f32,
+}
+
+/// Format of an enhanced picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EnhancedFormat {
+    /// JPEG, at `enhancement.jpeg_quality`.
+    Jpeg,
+    /// PNG, lossless.
+    Png,
+    /// WebP, lossless.
+    Webp,
+    /// AVIF, lossy.
+    Avif,
+}
+
+impl EnhancedFormat {
+    /// The media type of a picture encoded so.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Jpeg => "image/jpeg",
+            Self::Png => "image/png",
+            Self::Webp => "image/webp",
+            Self::Avif => "image/avif",
+        }
+    }
+}
+
+/// Section `preprocess`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct Preprocess {
+    #[garde(inner(range(min = 1, max = LONGEST_SIDE)))]
+    pub image_size: [u32; 2],
+    #[garde(inner(range(min = 0.0, max = 1.0)))]
+    pub mean: [f32; 3],
+    #[garde(inner(range(min = f32::MIN_POSITIVE, max = f32::MAX)))]
+    pub std: [f32; 3],
+    #[garde(range(min = 1, max = 65_536))]
+    pub batch_size: usize,
+    #[garde(range(min = 1, max = 1024))]
+    pub num_workers: usize,
+    pub data_format: Layout,
+    pub profile: Profile,
+    pub mode: Mode,
+    pub pad: [u8; 3],
+    pub dtype: Dtype,
+    pub use_gpu: bool,
+    pub platform: Option<Platform>,
+    pub strict: bool,
+    pub warm_up: bool,
+}
+
+/// The type of a tensor's values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// 16-bit floats (IEEE 754).
+    F16,
+    /// Brain floats: the upper half of an `f32`.
+    Bf16,
+}
+
+/// Where images are preprocessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Platform {
+    /// The CPU.
+    Cpu,
+    /// The accelerator of `devices.backend`.
+    Gpu,
+    /// A TPU, which no backend here drives.
+    Tpu,
+}
+
+impl Platform {
+    /// The name in settings and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Tpu => "tpu",
+        }
+    }
+}
+
+impl Preprocess {
+    /// How the images of an encoder are resized where its registry entry does not say.
+    pub fn resize_defaults(&self) -> ResizeDefaults {
+        let Self {
+            profile, mode, pad, ..
+        } = *self;
+        ResizeDefaults { profile, mode, pad }
+    }
+
+    /// What is asked for: `platform`, or else `use_gpu`.
+    pub fn asked(&self) -> Platform {
+        let by_default = if self.use_gpu {
+            Platform::Gpu
+        } else {
+            Platform::Cpu
+        };
+        self.platform.unwrap_or(by_default)
+    }
+}

@@ -1,0 +1,132 @@
+//! The list of settings, read from `configs/config.yaml`.
+//!
+//! The comment above a setting ends with what is allowed, after `Allowed:`. Before that, it can name variables after
+//! `Short name:` and `Other variable:`, and a second key in a file after `Other key:`.
+
+use std::{mem, sync::LazyLock};
+
+/// The variable that names the configuration file where the command line does not.
+pub const CONFIG_FILE: &str = "FACESCAN_CONFIG";
+
+/// What the long name of every variable begins with.
+///
+/// A name with this prefix that is no setting is refused. Names with one underscore are ignored:
+/// Kubernetes sets `FACESCAN_PORT` and the like beside a service called `facescan`.
+pub const PREFIX: &str = "FACESCAN__";
+
+/// The built-in defaults.
+pub(super) const DEFAULTS: &str = include_str!("../../configs/config.yaml");
+
+/// Every setting, in the order of `configs/config.yaml`.
+pub(super) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| read(DEFAULTS));
+
+/// One setting.
+pub(super) struct Setting {
+    /// The full key, such as `detection.min_score`.
+    pub(super) key: String,
+    comment: String,
+}
+
+impl Setting {
+    /// What is allowed.
+    pub(super) fn allowed(&self) -> &str {
+        let words = self.after("Allowed: ");
+        words.strip_suffix('.').unwrap_or(words)
+    }
+
+    /// The long name of its variable, such as `FACESCAN__DETECTION__MIN_SCORE`.
+    pub(super) fn variable(&self) -> String {
+        PREFIX.to_owned() + &self.key.replace('.', "__").to_ascii_uppercase()
+    }
+
+    /// Whether a variable without the prefix sets it.
+    fn has_name(&self, name: &str) -> bool {
+        let mut names = self
+            .list("Short name: ")
+            .chain(self.list("Other variable: "));
+        names.any(|own| own == name)
+    }
+
+    /// The names after a label, up to the end of the sentence.
+    fn list(&self, label: &str) -> impl Iterator<Item = &str> {
+        let sentence = self.after(label).split(". ").next().unwrap_or_default();
+        sentence.split(", ").filter(|name| !name.is_empty())
+    }
+
+    fn after(&self, label: &str) -> &str {
+        self.comment.split_once(label).map_or("", |(_, rest)| rest)
+    }
+}
+
+/// The variables with a short name, and the keys of the settings that they set.
+pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.iter().flat_map(|setting| {
+        let names = setting.list("Short name: ");
+        names.map(|name| (name, setting.key.as_str()))
+    })
+}
+
+/// Whether the configuration reads a variable of this name, or refuses it.
+pub(super) fn is_ours(name: &str) -> bool {
+    let is_short = || SETTINGS.iter().any(|setting| setting.has_name(name));
+    name == CONFIG_FILE || name.starts_with(PREFIX) || is_short()
+}
+
+/// The setting that a variable sets.
+pub(super) fn of_variable(name: &str) -> Option<&'static Setting> {
+    let sets = |setting: &&Setting| setting.variable() == name || setting.has_name(name);
+    SETTINGS.iter().find(sets)
+}
+
+/// The setting of a full key in a file.
+pub(super) fn of_key(key: &str) -> Option<&'static Setting> {
+    let has_key = |setting: &Setting| setting.list("Other key: ").any(|other| other == key);
+    SETTINGS
+        .iter()
+        .find(|setting| setting.key == key || has_key(setting))
+}
+
+/// Whether a key is that of a section.
+pub(super) fn is_section(key: &str) -> bool {
+    let inside = format!("{key}.");
+    SETTINGS
+        .iter()
+        .any(|setting| setting.key.starts_with(&inside))
+}
+
+/// The setting that an unknown key probably meant: the one with the same last part, or else one that differs in at
+/// most a quarter of the letters.
+pub(super) fn suggest(key: &str) -> Option<&'static Setting> {
+    let distance = |known: &str| match known.rsplit('.').next() == key.rsplit('.').next() {
+        true => 0,
+        false => strsim::damerau_levenshtein(key, known),
+    };
+    let by_distance = |setting: &&Setting| (distance(&setting.key), setting.key.clone());
+    let nearest = SETTINGS.iter().min_by_key(by_distance)?;
+    (distance(&nearest.key) * 4 <= key.len()).then_some(nearest)
+}
+
+/// Reads the settings and their comments. A setting stands on one line, indented below its section.
+fn read(yaml: &str) -> Vec<Setting> {
+    let (mut settings, mut section, mut comment) = (Vec::new(), "", String::new());
+    for line in yaml.lines() {
+        if let Some(words) = line.trim_start().strip_prefix('#') {
+            comment += words;
+            continue;
+        }
+        let comment = mem::take(&mut comment);
+        let key = match line.split_once(':') {
+            None => continue,
+            Some((name, "")) => {
+                section = name;
+                continue;
+            }
+            Some((name, _)) => match name.strip_prefix("  ") {
+                Some(name) => format!("{section}.{name}"),
+                None => name.to_owned(),
+            },
+        };
+        settings.push(Setting { key, comment });
+    }
+    settings
+}
