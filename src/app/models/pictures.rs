@@ -45,9 +45,7 @@ impl Loader<'_> {
     /// Where the settings ask for preprocessing; `None` is the CPU.
     pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
-        let own = devices.device(Operation::ImageProcessing);
-        let backend = own.map_or(devices.backend, |own| own.backend);
-        let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
+        let (backend, index) = devices.accelerator(Operation::ImageProcessing);
         let by_name = settings.platform.is_some() || settings.use_gpu;
         match settings.asked() {
             Platform::Gpu if backend != Accelerator::Cpu => Some((backend, index)),
@@ -63,8 +61,7 @@ impl Loader<'_> {
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let operation = Operation::ImageProcessing;
-        let own = devices.device(Operation::ImageProcessing);
-        let backend = own.map_or(devices.backend, |own| own.backend);
+        let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
         let probe = pictures::probe(Filling::of_every_graph());
         let (lane, mut assignment) = self.load_pictures_on(operation, asked, probe);
