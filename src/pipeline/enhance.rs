@@ -24,7 +24,7 @@ use crate::{
 use facescan_imaging::{
     decode::decode_within,
     encode::{OutputFormat, encode},
-    enhance::{Apply, EnhanceOptions, Gamma, PartlyEnhanced, Step, Upscale},
+    enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
 use facescan_inference::{operation::Operation, registry::Thresholds};
 
@@ -236,9 +236,7 @@ impl EnhanceRequest {
         let gamma = match self.gamma {
             None => Gamma::Off,
             Some(GammaRequest::Auto(Automatic::Auto)) => Gamma::Auto,
-            Some(GammaRequest::Value(value)) if (0.1..=10.0).contains(&value) => {
-                Gamma::Value(value)
-            }
+            Some(GammaRequest::Value(value)) if GAMMA_RANGE.contains(&value) => Gamma::Value(value),
             Some(GammaRequest::Value(_)) => {
                 return Err(PipelineError::invalid_option(
                     "gamma",

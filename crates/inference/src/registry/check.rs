@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, Role};
-use facescan_imaging::preprocess::{LONGEST_SIDE, Layout, Mode};
+use facescan_imaging::{
+    preprocess::{LONGEST_SIDE, Layout, Mode},
+    warp::ALIGNED_SIDE,
+};
 
 /// Reads and checks one entry; `number` (from 0) names it when it has no id.
 pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
@@ -67,8 +70,8 @@ pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
             );
             let free = model.input.size_multiple.is_some();
             require(!free, "input.size_multiple", one_size)?;
-            require(width == 112, "input.width", aligned)?;
-            require(height == 112, "input.height", aligned)?;
+            require(width == ALIGNED_SIDE, "input.width", aligned)?;
+            require(height == ALIGNED_SIDE, "input.height", aligned)?;
             require(
                 model.dim.is_some_and(|dim| dim > 0),
                 "dim",

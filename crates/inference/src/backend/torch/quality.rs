@@ -1,6 +1,6 @@
 //! Blur, brightness, contrast and sharpness, as [`facescan_imaging::quality::measure`] has them.
 
-use facescan_imaging::{luma::BT601, quality::FLAT_VARIANCE};
+use facescan_imaging::{border::reflect_101, luma::BT601, quality::FLAT_VARIANCE};
 use tch::{Device, TchError, Tensor as Torch};
 
 use super::{
@@ -92,12 +92,8 @@ pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
 
 /// Each sample's neighbour before it, itself and the one after, along an axis; the edge is not repeated.
 fn reflected(a: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
-    let last = length(a, axis)? - 1;
-    let fold = |at: i64| {
-        let folded = if at > last { 2 * last - at } else { at.abs() };
-        folded.clamp(0, last)
-    };
-    beside(a, axis, fold)
+    let length = length(a, axis)? as u32;
+    beside(a, axis, |at| reflect_101(at, length) as i64)
 }
 
 /// The mean of each picture, `[N, 1, 1, 1]`.

@@ -8,10 +8,7 @@ use crate::graphs::{
     builder::{Builder, Dim, Kind},
     session::{GraphModel, Input},
 };
-use facescan_imaging::{
-    blur::{Gaussian, reflect},
-    crop::Region,
-};
+use facescan_imaging::{blur::Gaussian, border::reflect_101, crop::Region};
 
 const WEIGHTS: &str = "weights";
 const CHANNELS: usize = 3;
@@ -162,7 +159,7 @@ fn samples((start, end): (u32, u32), length: u32, tile: u32, reach: u32) -> Vec<
     let tiles = (start..i64::from(end)).step_by(tile as usize);
     tiles
         .flat_map(|at| at - reach..at + i64::from(tile) + reach)
-        .map(|at| reflect(at, length) as i32)
+        .map(|at| reflect_101(at, length) as i32)
         .collect()
 }
 
