@@ -10,14 +10,14 @@ use thiserror::Error;
 
 use crate::{
     graphs::session::{GraphModel, GraphSession},
-    place::Place,
+    placement::DevicePlacement,
     tensor::{Signature, Tensor},
 };
 
+pub mod combined;
 pub mod fake;
 pub mod kserve;
 pub mod ort;
-pub mod several;
 #[cfg(feature = "torch")]
 pub mod torch;
 
@@ -30,7 +30,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with what is missing.
-    fn look_for(&self, place: Place) -> Result<(), BackendError>;
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError>;
 
     /// Loads a model into as many sessions as are asked for. They may share the weights.
     ///
@@ -52,7 +52,7 @@ pub struct Opening<'a> {
     /// The model.
     pub model: Model<'a>,
     /// Where it is to run.
-    pub place: Place,
+    pub placement: DevicePlacement,
     /// How many threads of the CPU each session has.
     pub threads: NonZeroUsize,
     /// How many sessions.
@@ -66,7 +66,7 @@ impl<'a> Opening<'a> {
     pub fn on_cpu(model: Model<'a>, threads: NonZeroUsize, count: usize) -> Self {
         Self {
             model,
-            place: Place::CPU,
+            placement: DevicePlacement::CPU,
             threads,
             count,
             memory_limit: None,

@@ -9,7 +9,7 @@ use crate::{
     backend::BackendError,
     health::{Health, HealthReport},
     operation::Operation,
-    place::{Place, Provider},
+    placement::{DevicePlacement, Provider},
     proof::Proof,
 };
 use facescan_clock::Clock;
@@ -17,6 +17,8 @@ use facescan_clock::Clock;
 pub use memory::{DeviceMemory, Hardware};
 
 mod memory;
+pub(crate) mod supervisor;
+mod worker;
 
 /// Where an operation was asked to run and where it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -49,7 +51,7 @@ pub struct Assignment {
     /// The device that was proved, with its state from then on; or why there is none.
     pub device: Result<Active, Option<String>>,
     /// What runs the model on the CPU.
-    pub cpu: Place,
+    pub cpu: DevicePlacement,
     /// How OpenVINO's answers on the CPU compare, where it was tried.
     pub cpu_proof: Option<CpuProof>,
 }
@@ -58,7 +60,7 @@ pub struct Assignment {
 #[derive(Clone, Debug)]
 pub struct Active {
     /// Where.
-    pub place: Place,
+    pub placement: DevicePlacement,
     /// Its state.
     pub health: Arc<Health>,
     /// What speaks for it.
@@ -76,7 +78,7 @@ pub struct CpuProof {
 
 /// A provider, and what came of trying it.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Tried {
+pub struct ProviderReport {
     /// The provider, with its device where it was tried, such as `cuda:0`.
     #[schema(example = "cuda:0")]
     pub device: String,
@@ -88,11 +90,11 @@ pub struct Tried {
     pub reason: Option<String>,
 }
 
-impl Tried {
+impl ProviderReport {
     /// One that ran the small known graph, or the reason why not.
-    pub fn new(place: Place, refused: Option<BackendError>) -> Self {
+    pub fn new(placement: DevicePlacement, refused: Option<BackendError>) -> Self {
         Self {
-            device: place.to_string(),
+            device: placement.to_string(),
             state: if refused.is_none() { PROVED } else { REFUSED },
             reason: refused.map(|error| error.to_string()),
         }
@@ -119,7 +121,7 @@ const UNTRIED: &str = "untried";
 pub struct Devices {
     assignments: Vec<Assignment>,
     preprocessing: (Arc<Assignment>, Option<f64>),
-    tried: Vec<Tried>,
+    tried: Vec<ProviderReport>,
     hardware: Hardware,
     clock: Arc<dyn Clock>,
 }
@@ -128,7 +130,7 @@ pub struct Devices {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DevicesReport {
     /// Every provider, and what came of trying it at start.
-    pub backends: Vec<Tried>,
+    pub backends: Vec<ProviderReport>,
     /// The devices in use, with their memory as the driver tells it now.
     pub devices: Vec<DeviceMemory>,
     /// Each operation's toggle, device and faults.
@@ -176,7 +178,7 @@ impl Devices {
     pub fn new(
         assignments: Vec<Assignment>,
         preprocessing: (Arc<Assignment>, Option<f64>),
-        tried: Vec<Tried>,
+        tried: Vec<ProviderReport>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -202,29 +204,29 @@ impl Devices {
     }
 
     /// What runs an operation's model on the CPU.
-    pub fn cpu_place(&self, operation: Operation) -> Place {
+    pub fn cpu_placement(&self, operation: Operation) -> DevicePlacement {
         self.assignments
             .iter()
             .find(|assignment| assignment.operation == operation)
-            .map_or(Place::CPU, |assignment| assignment.cpu)
+            .map_or(DevicePlacement::CPU, |assignment| assignment.cpu)
     }
 
     /// Everything, as of now.
     pub fn report(&self) -> DevicesReport {
         let now = self.clock.monotonic();
         let (preprocessing, warm_up_ms) = &self.preprocessing;
-        let mut places: Vec<Place> = self
+        let mut placements: Vec<DevicePlacement> = self
             .all()
-            .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.place))
-            .filter(|place| !place.provider.is_on_cpu())
+            .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.placement))
+            .filter(|placement| !placement.provider.is_on_cpu())
             .collect();
-        places.sort_by_key(|place| (place.provider, place.index));
-        places.dedup_by_key(|place| (place.provider, place.index));
+        placements.sort_by_key(|placement| (placement.provider, placement.index));
+        placements.dedup_by_key(|placement| (placement.provider, placement.index));
         let untried = Provider::ALL
             .into_iter()
             .filter(|provider| *provider != Provider::Cpu)
             .filter(|provider| !self.tried.iter().any(|tried| tried.is_of(*provider)))
-            .map(|provider| Tried {
+            .map(|provider| ProviderReport {
                 device: provider.name().to_owned(),
                 state: UNTRIED,
                 reason: None,
@@ -232,7 +234,11 @@ impl Devices {
         DevicesReport {
             backends: self.tried.iter().cloned().chain(untried).collect(),
             devices: std::iter::once(self.hardware.cpu())
-                .chain(places.into_iter().map(|place| self.hardware.of(place)))
+                .chain(
+                    placements
+                        .into_iter()
+                        .map(|placement| self.hardware.of(placement)),
+                )
                 .collect(),
             operations: self
                 .assignments
@@ -258,11 +264,11 @@ impl Devices {
             let Ok(active) = &assignment.device else {
                 continue;
             };
-            let device = self.hardware.of(active.place);
+            let device = self.hardware.of(active.placement);
             tracing::info!(
                 operation = assignment.operation.name(),
-                backend = active.place.provider.name(),
-                device = %active.place,
+                backend = active.placement.provider.name(),
+                device = %active.placement,
                 name = device.name,
                 memory_used = device.memory_used,
                 memory_total = device.memory_total,
@@ -277,8 +283,10 @@ impl Assignment {
     pub fn state(&self) -> DeviceState {
         let (active, reason) = match &self.device {
             Ok(active) => match active.health.reason() {
-                None => (active.place.to_string(), None),
-                reason if active.place.provider == Provider::Kserve => ("none".to_owned(), reason),
+                None => (active.placement.to_string(), None),
+                reason if active.placement.provider == Provider::Kserve => {
+                    ("none".to_owned(), reason)
+                }
                 reason => ("cpu".to_owned(), reason),
             },
             Err(reason) => ("cpu".to_owned(), reason.clone()),

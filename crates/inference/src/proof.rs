@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{
     backend::{Backend, BackendError, Batch, Model, Opening, Session},
-    place::{Place, Precision},
+    placement::{DevicePlacement, Precision},
     tensor::Tensor,
 };
 use facescan_clock::Clock;
@@ -45,7 +45,7 @@ impl Tolerance {
 
 /// Rows whose answers are known from the CPU.
 #[derive(Clone, Debug)]
-pub struct Probe {
+pub struct SelfTest {
     row_shape: Vec<usize>,
     data: Vec<f32>,
     expected: Vec<Tensor>,
@@ -87,12 +87,12 @@ pub fn picture(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |_, _| Rgb([next(), next(), next()]))
 }
 
-impl Probe {
+impl SelfTest {
     /// Asks the CPU for the answers to `rows` rows.
     ///
     /// # Errors
     /// When the CPU cannot run the model, or its answers are no numbers.
-    pub fn ask(
+    pub fn record(
         cpu: &mut dyn Session,
         row_shape: &[usize],
         rows: usize,
@@ -105,7 +105,7 @@ impl Probe {
             tolerance,
         };
         probe.expected = cpu.run(probe.batch())?;
-        if !are_numbers(&probe.expected) {
+        if !all_finite(&probe.expected) {
             return Err(BackendError::Run {
                 detail: "the cpu's own answers are no numbers".to_owned(),
             });
@@ -137,7 +137,7 @@ impl Probe {
 }
 
 /// Whether all values are numbers.
-pub fn are_numbers(outputs: &[Tensor]) -> bool {
+pub fn all_finite(outputs: &[Tensor]) -> bool {
     outputs
         .iter()
         .all(|output| output.data.iter().all(|value| value.is_finite()))
@@ -237,15 +237,15 @@ fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
 ///
 /// # Errors
 /// What is missing, or how the answer is wrong.
-pub fn prove_place(
+pub fn prove_placement(
     backend: &dyn Backend,
-    place: Place,
+    placement: DevicePlacement,
     threads: NonZeroUsize,
 ) -> Result<(), BackendError> {
-    backend.look_for(place)?;
+    backend.check_available(placement)?;
     let graph = graph::model();
     let opening = Opening {
-        place,
+        placement,
         ..Opening::on_cpu(Model::Graph(&graph), threads, 1)
     };
     let mut sessions = backend.open(&opening)?;
@@ -261,7 +261,7 @@ pub fn prove_place(
 /// A failure of the run, or how its answers differ.
 pub fn prove(
     session: &mut dyn Session,
-    probe: &Probe,
+    probe: &SelfTest,
     clock: &dyn Clock,
 ) -> Result<Proof, BackendError> {
     let timed = |session: &mut dyn Session| -> Result<(Vec<Tensor>, Duration), BackendError> {

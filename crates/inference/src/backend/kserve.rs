@@ -31,7 +31,7 @@ mod spec;
 mod wire;
 
 /// What a connection needs besides its settings.
-pub struct Surroundings {
+pub struct RemoteContext {
     /// The runtime that sends and reads.
     pub runtime: Handle,
     /// Where runs are counted.
@@ -44,7 +44,7 @@ pub struct Surroundings {
     pub first_pause: Duration,
 }
 
-impl Surroundings {
+impl RemoteContext {
     /// The usual ones.
     pub fn new(
         runtime: Handle,
@@ -96,14 +96,14 @@ impl Kserve {
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with what is missing.
-    pub async fn open(spec: &RemoteSpec, surroundings: Surroundings) -> Result<Self, BackendError> {
+    pub async fn open(spec: &RemoteSpec, context: RemoteContext) -> Result<Self, BackendError> {
         let unavailable = |detail| BackendError::Unavailable { detail };
         spec.check()
             .map_err(|(field, reason)| unavailable(format!("remote.{field}: {reason}")))?;
-        if surroundings.token.is_some() && !spec.url.is_private() {
+        if context.token.is_some() && !spec.url.is_private() {
             tracing::warn!(server = %spec.url, "the token is sent in clear; use an https address");
         }
-        let client = Client::new(spec, surroundings.token.as_ref()).map_err(|detail| {
+        let client = Client::new(spec, context.token.as_ref()).map_err(|detail| {
             unavailable(format!(
                 "the model `{}` on {}: {detail}",
                 spec.model, spec.url
@@ -112,9 +112,9 @@ impl Kserve {
         let policy = Policy {
             retries: spec.retries,
             timeout: spec.timeout(),
-            first_pause: surroundings.first_pause,
+            first_pause: context.first_pause,
         };
-        let mut rng = surroundings.rng;
+        let mut rng = context.rng;
         let described = policy
             .run(rng.fork(), |_| (), || client.metadata())
             .await
@@ -125,9 +125,9 @@ impl Kserve {
             remote: Arc::new(Remote {
                 client,
                 policy,
-                runtime: surroundings.runtime,
+                runtime: context.runtime,
                 described,
-                metrics: surroundings.metrics,
+                metrics: context.metrics,
                 model: spec.model.clone(),
                 server: spec.url.clone(),
                 runs: AtomicU64::new(0),

@@ -18,7 +18,7 @@ use ort::{
 use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
     graphs::session::GraphSession,
-    place::{Place, Provider},
+    placement::{DevicePlacement, Provider},
 };
 use graph::OrtGraph;
 use session::Loaded;
@@ -80,7 +80,7 @@ impl OrtBackend {
             .map_err(failed)?
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
-        if opening.place.provider == Provider::Cpu {
+        if opening.placement.provider == Provider::Cpu {
             // By name: left to itself the runtime may pick any provider it finds, and told to prefer the CPU it picks
             // OpenVINO once that is registered.
             let own = self.environment.devices().filter(|device| {
@@ -145,9 +145,9 @@ impl Backend for OrtBackend {
         "onnxruntime"
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
         let opening = Opening {
-            place,
+            placement,
             ..Opening::on_cpu(Model::File(Path::new("")), NonZeroUsize::MIN, 1)
         };
         self.builder(&opening, &PrepackedWeights::new()).map(drop)

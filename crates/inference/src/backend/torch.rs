@@ -11,7 +11,7 @@ use tch::{CModule, Cuda, Device, TchError};
 use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
     graphs::{ImageGraph, session::GraphSession},
-    place::{Place, Provider},
+    placement::{DevicePlacement, Provider},
 };
 use code::TensorCode;
 use known::Known;
@@ -37,12 +37,12 @@ impl Backend for TorchBackend {
         "libtorch"
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
-        device(place).map(drop)
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
+        device(placement).map(drop)
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        let device = device(opening.place)?;
+        let device = device(opening.placement)?;
         settle(opening.threads);
         let failed = |error: TchError| match failure(&error) {
             BackendError::Run { detail } => BackendError::Load {
@@ -69,7 +69,7 @@ impl Backend for TorchBackend {
     }
 
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
-        let device = device(opening.place)?;
+        let device = device(opening.placement)?;
         settle(opening.threads);
         match opening.model {
             Model::Graph(graph) => ImageGraph::of(graph),
@@ -89,19 +89,19 @@ fn each<S: Session + Clone + 'static>(count: usize, one: &S) -> Vec<Box<dyn Sess
         .collect()
 }
 
-/// libtorch's name of a place that is there.
-fn device(place: Place) -> Result<Device, BackendError> {
+/// libtorch's name of a placement that is there.
+fn device(placement: DevicePlacement) -> Result<Device, BackendError> {
     let unavailable = |detail: String| Err(BackendError::Unavailable { detail });
-    match place.provider {
+    match placement.provider {
         Provider::TorchCpu => Ok(Device::Cpu),
         Provider::TorchCuda => {
             let count = Cuda::device_count();
-            if count > i64::from(place.index) {
-                Ok(Device::Cuda(place.index as usize))
+            if count > i64::from(placement.index) {
+                Ok(Device::Cuda(placement.index as usize))
             } else if tch::utils::has_cuda() {
                 unavailable(format!(
                     "it has {count} devices, and number {} is asked for",
-                    place.index
+                    placement.index
                 ))
             } else {
                 unavailable(

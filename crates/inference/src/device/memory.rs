@@ -7,7 +7,7 @@ use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 use utoipa::ToSchema;
 
-use crate::place::{Place, Provider};
+use crate::placement::{DevicePlacement, Provider};
 
 /// A device, and its memory now.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -60,11 +60,13 @@ impl Hardware {
     }
 
     /// A device. What its driver does not tell is left out.
-    pub fn of(&self, place: Place) -> DeviceMemory {
-        let id = place.to_string();
-        let told = match place.provider {
-            Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => self.nvidia(place.index),
-            Provider::Migraphx => amd(place.index),
+    pub fn of(&self, placement: DevicePlacement) -> DeviceMemory {
+        let id = placement.to_string();
+        let told = match placement.provider {
+            Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => {
+                self.nvidia(placement.index)
+            }
+            Provider::Migraphx => amd(placement.index),
             provider if has_the_machines_memory(provider) => {
                 return DeviceMemory { id, ..self.cpu() };
             }
@@ -168,17 +170,17 @@ mod tests {
     #[test]
     fn the_machine_has_memory_and_uses_some_which_apples_gpus_share() {
         let hardware = Hardware::find();
-        let metal = Place {
+        let metal = DevicePlacement {
             provider: Provider::TorchMps,
-            ..Place::CPU
+            ..DevicePlacement::CPU
         };
         for device in [hardware.cpu(), hardware.of(metal)] {
             let (used, total) = (device.memory_used.unwrap(), device.memory_total.unwrap());
             assert!(0 < used && used < total, "{device:?}");
         }
-        let remote = Place {
+        let remote = DevicePlacement {
             provider: Provider::Kserve,
-            ..Place::CPU
+            ..DevicePlacement::CPU
         };
         assert_eq!(hardware.of(remote).memory_total, None);
     }

@@ -8,11 +8,11 @@ use super::session::{GraphModel, GraphSession, Input, Samples};
 #[cfg(feature = "torch")]
 use crate::{
     backend::torch::TorchBackend,
-    place::{Precision, Provider},
+    placement::{Precision, Provider},
 };
 use crate::{
     backend::{Backend, Model, Opening, ort::OrtBackend},
-    place::Place,
+    placement::DevicePlacement,
 };
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
@@ -59,7 +59,7 @@ pub struct Runtime {
     /// The name in the tests' messages.
     pub name: &'static str,
     backend: fn() -> &'static dyn Backend,
-    place: Place,
+    placement: DevicePlacement,
 }
 
 /// Each of them: ONNX Runtime, and libtorch where it is linked. What is known of the right answers holds on all.
@@ -67,13 +67,13 @@ pub const RUNTIMES: &[Runtime] = &[
     Runtime {
         name: "onnx",
         backend: || onnx_runtime(),
-        place: Place::CPU,
+        placement: DevicePlacement::CPU,
     },
     #[cfg(feature = "torch")]
     Runtime {
         name: "torch",
         backend: || &TorchBackend,
-        place: Place {
+        placement: DevicePlacement {
             provider: Provider::TorchCpu,
             index: 0,
             precision: Precision::Full,
@@ -85,7 +85,7 @@ impl Runtime {
     /// A session.
     pub fn open(self, model: &GraphModel) -> Graph {
         let opening = Opening {
-            place: self.place,
+            placement: self.placement,
             ..Opening::on_cpu(Model::Graph(model), NonZeroUsize::MIN, 1)
         };
         (self.backend)().open_graph(&opening).unwrap()

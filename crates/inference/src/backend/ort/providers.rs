@@ -12,7 +12,7 @@ use serde_json::json;
 use super::OrtBackend;
 use crate::{
     backend::Opening,
-    place::{Place, Precision, Provider},
+    placement::{DevicePlacement, Precision, Provider},
 };
 
 /// What a provider that is a library of its own is called where it is kept, and registered as.
@@ -44,10 +44,10 @@ impl OrtBackend {
         builder: SessionBuilder,
         opening: &Opening<'_>,
     ) -> Result<SessionBuilder, String> {
-        if opening.place.provider.is_torch() {
+        if opening.placement.provider.is_torch() {
             return Err("onnx runtime runs nothing on libtorch".to_owned());
         }
-        match plugin_name(opening.place.provider) {
+        match plugin_name(opening.placement.provider) {
             Some(name) => self.with_plugin(builder, opening, name),
             None => builder
                 .with_execution_providers(built_in(opening))
@@ -62,9 +62,9 @@ impl OrtBackend {
         opening: &Opening<'_>,
         name: &str,
     ) -> Result<SessionBuilder, String> {
-        let Place {
+        let DevicePlacement {
             provider, index, ..
-        } = opening.place;
+        } = opening.placement;
         self.register(name, &plugin_library(&self.plugins, name))?;
         let kind = if provider.is_on_cpu() {
             DeviceType::CPU
@@ -109,18 +109,18 @@ fn in_short(message: &str) -> String {
 /// OpenVINO's settings by device. On machines with AMX it computes in bf16 unless it is told otherwise.
 fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     let mut settings = json!({});
-    if opening.place.provider.is_on_cpu() {
+    if opening.placement.provider.is_on_cpu() {
         settings["INFERENCE_NUM_THREADS"] = json!(opening.threads.to_string());
         settings["NUM_STREAMS"] = json!("1");
         // Pinned, the threads of all sessions share the first cores.
         settings["ENABLE_CPU_PINNING"] = json!("NO");
-        settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
+        settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
             Precision::Full => "f32",
             Precision::Reduced => "bf16",
         });
         return json!({ "CPU": settings });
     }
-    settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
+    settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
         Precision::Full => "f32",
         Precision::Reduced => "f16",
     });
@@ -129,28 +129,28 @@ fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
 
 /// The providers that the runtime's own library knows. A failure is an error, never a silent fall to the CPU.
 fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
-    let index = i32::try_from(opening.place.index).unwrap_or(i32::MAX);
+    let index = i32::try_from(opening.placement.index).unwrap_or(i32::MAX);
     let limit = opening
         .memory_limit
         .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let providers = match opening.place.provider {
-        Provider::Cuda => vec![cuda(index, limit, opening.place.precision).build()],
+    let providers = match opening.placement.provider {
+        Provider::Cuda => vec![cuda(index, limit, opening.placement.precision).build()],
         Provider::Tensorrt => {
             let mut tensorrt = ep::TensorRT::default()
                 .with_device_id(index)
-                .with_fp16(opening.place.precision == Precision::Reduced);
+                .with_fp16(opening.placement.precision == Precision::Reduced);
             if let Some(limit) = limit {
                 tensorrt = tensorrt.with_max_workspace_size(limit);
             }
             vec![
                 tensorrt.build(),
-                cuda(index, limit, opening.place.precision).build(),
+                cuda(index, limit, opening.placement.precision).build(),
             ]
         }
         Provider::Migraphx => {
             let mut migraphx = ep::MIGraphX::default()
                 .with_device_id(index)
-                .with_fp16(opening.place.precision == Precision::Reduced)
+                .with_fp16(opening.placement.precision == Precision::Reduced)
                 .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
             if let Some(limit) = limit {
                 migraphx = migraphx.with_mem_limit(limit);

@@ -52,13 +52,13 @@ pub(super) fn bilinear(given: &Given, rounding: Rounding) -> Result<Torch, TchEr
         .f_permute([2, 0, 1])?
         .f_to_kind(Kind::Float)?
         .f_sub(pad)?;
-    let narrow = planes.f_matmul(given.get("columns")?)?;
-    let narrow = if rounding == Rounding::EachPass {
-        rounded(&narrow)?
+    let across = planes.f_matmul(given.get("columns")?)?;
+    let across = if rounding == Rounding::EachPass {
+        rounded(&across)?
     } else {
-        narrow
+        across
     };
-    let levels = given.get("rows")?.f_matmul(&narrow)?.f_add(pad)?;
+    let levels = given.get("rows")?.f_matmul(&across)?.f_add(pad)?;
     let levels = if rounding == Rounding::None {
         levels
     } else {
@@ -117,9 +117,9 @@ pub(super) fn beside(
 ) -> Result<[Torch; 3], TchError> {
     let size = length(a, axis)?;
     let moved = |by: i64| {
-        let places: Vec<i64> = (0..size).map(|at| fold(at + by)).collect();
-        let places = Torch::f_from_slice(&places)?.f_to_device(a.device())?;
-        a.f_index_select(axis, &places)
+        let indices: Vec<i64> = (0..size).map(|at| fold(at + by)).collect();
+        let indices = Torch::f_from_slice(&indices)?.f_to_device(a.device())?;
+        a.f_index_select(axis, &indices)
     };
     Ok([moved(-1)?, a.shallow_clone(), moved(1)?])
 }

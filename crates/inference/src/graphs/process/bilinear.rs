@@ -47,13 +47,13 @@ fn describe(b: &mut Builder, rounding: Rounding) {
     let planes = b.cast(&planes, Kind::F32);
     // Padding weighs nothing, so it comes out as 0: counted from the pad value, that is the pad value.
     let planes = b.sub(&planes, &pad);
-    let narrow = b.matmul(&planes, &columns);
-    let narrow = if rounding == Rounding::EachPass {
-        round(b, &narrow)
+    let across = b.matmul(&planes, &columns);
+    let across = if rounding == Rounding::EachPass {
+        round(b, &across)
     } else {
-        narrow
+        across
     };
-    let levels = b.matmul(&rows, &narrow);
+    let levels = b.matmul(&rows, &across);
     let levels = b.add(&levels, &pad);
     let levels = if rounding == Rounding::None {
         levels

@@ -1,16 +1,16 @@
 //! ONNX Runtime, and libtorch beside it: each place goes to the one that has it.
 
 use super::{Backend, BackendError, Opening, Session};
-use crate::{graphs::session::GraphSession, place::Place};
+use crate::{graphs::session::GraphSession, placement::DevicePlacement};
 
 /// Two backends as one.
-pub struct Several {
+pub struct CombinedBackend {
     onnx: Box<dyn Backend>,
     /// `None` in a binary without libtorch.
     torch: Option<Box<dyn Backend>>,
 }
 
-impl Several {
+impl CombinedBackend {
     /// `onnx`, with libtorch where it is built in.
     pub fn beside(onnx: Box<dyn Backend>) -> Self {
         Self {
@@ -22,8 +22,8 @@ impl Several {
         }
     }
 
-    fn of(&self, place: Place) -> Result<&dyn Backend, BackendError> {
-        if !place.provider.is_torch() {
+    fn of(&self, placement: DevicePlacement) -> Result<&dyn Backend, BackendError> {
+        if !placement.provider.is_torch() {
             return Ok(self.onnx.as_ref());
         }
         self.torch
@@ -34,22 +34,22 @@ impl Several {
     }
 }
 
-impl Backend for Several {
+impl Backend for CombinedBackend {
     fn name(&self) -> &str {
         // What runs on libtorch has a provider's name that says so.
         self.onnx.name()
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
-        self.of(place)?.look_for(place)
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
+        self.of(placement)?.check_available(placement)
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        self.of(opening.place)?.open(opening)
+        self.of(opening.placement)?.open(opening)
     }
 
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
-        self.of(opening.place)?.open_graph(opening)
+        self.of(opening.placement)?.open_graph(opening)
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{
         backend::fake::FakeBackend,
-        place::{Precision, Provider},
+        placement::{Precision, Provider},
         tensor::Signature,
     };
 
@@ -68,25 +68,25 @@ mod tests {
             outputs: Vec::new(),
         };
         let backend = FakeBackend::new(nothing, |_| Ok(Vec::new()));
-        Box::new(backend.looking(move |_| {
+        Box::new(backend.with_availability(move |_| {
             Err(BackendError::Unavailable {
                 detail: says.to_owned(),
             })
         }))
     }
 
-    fn asked(several: &Several, provider: Provider) -> String {
-        let place = Place {
+    fn asked(several: &CombinedBackend, provider: Provider) -> String {
+        let placement = DevicePlacement {
             provider,
             index: 0,
             precision: Precision::Full,
         };
-        several.look_for(place).unwrap_err().to_string()
+        several.check_available(placement).unwrap_err().to_string()
     }
 
     #[test]
     fn each_place_goes_to_the_backend_that_has_it() {
-        let both = Several {
+        let both = CombinedBackend {
             onnx: fake("onnx"),
             torch: Some(fake("torch")),
         };
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn without_libtorch_its_places_are_refused() {
-        let one = Several {
+        let one = CombinedBackend {
             onnx: fake("onnx"),
             torch: None,
         };

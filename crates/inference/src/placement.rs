@@ -144,7 +144,7 @@ impl fmt::Display for Precision {
 
 /// A provider and one of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct DevicePlacement {
     /// What computes.
     pub provider: Provider,
     /// Which of its devices, by number.
@@ -153,7 +153,7 @@ pub struct Place {
     pub precision: Precision,
 }
 
-impl Place {
+impl DevicePlacement {
     /// The runtime's own kernels on the CPU.
     pub const CPU: Self = Self {
         provider: Provider::Cpu,
@@ -196,7 +196,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DevicePlacement {
     /// `cpu`, or the provider and the device's number, such as `cuda:0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.provider {
@@ -249,11 +249,11 @@ mod tests {
 
     #[test]
     fn a_place_on_the_cpu_has_no_number() {
-        let place = |provider| Place {
+        let placement = |provider| DevicePlacement {
             provider,
-            ..Place::CPU
+            ..DevicePlacement::CPU
         };
-        assert_eq!(place(Provider::TorchCpu).to_string(), "torch-cpu");
-        assert_eq!(place(Provider::TorchCuda).to_string(), "torch-cuda:0");
+        assert_eq!(placement(Provider::TorchCpu).to_string(), "torch-cpu");
+        assert_eq!(placement(Provider::TorchCuda).to_string(), "torch-cuda:0");
     }
 }
