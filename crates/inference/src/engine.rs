@@ -32,10 +32,10 @@ use facescan_clock::Clock;
 
 use crate::backend::Session;
 pub use crate::batcher::{BatchSizes, Grouping};
+use cpu::CpuSessions;
 pub use cpu::{SessionOpener, Sessions};
 pub use device::DeviceParts;
 pub use row::{Pending, Row};
-use cpu::CpuSessions;
 use sub_batch::SubBatch;
 
 mod cpu;

@@ -231,12 +231,12 @@ mod tests {
     fn only_what_computes_in_fewer_bits_says_so() {
         use NumericPrecision::{Bf16, F16, F32};
         let at = |provider, precision| {
-            let place = Place {
+            let placement = DevicePlacement {
                 provider,
                 index: 0,
                 precision,
             };
-            place.numeric_precision()
+            placement.numeric_precision()
         };
         for provider in Provider::ALL {
             assert_eq!(at(provider, Precision::Full), Some(F32), "{provider}");

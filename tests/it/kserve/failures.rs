@@ -6,7 +6,7 @@ use facescan_inference::backend::{
     kserve::{Kserve, RemoteSpec},
 };
 
-use super::{EXCHANGE, assert_right, recorded, recorded_answer, rig, rig_of, spec, surroundings};
+use super::{EXCHANGE, assert_right, context, recorded, recorded_answer, rig, rig_of, spec};
 use crate::support::wire::{Reply, WireServer, first_line};
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_server_that_is_not_there_is_told() {
         ..spec
     };
     let metrics = Metrics::default();
-    let error = Kserve::open(&spec, surroundings(&spec, &metrics))
+    let error = Kserve::open(&spec, context(&spec, &metrics))
         .await
         .err()
         .unwrap();

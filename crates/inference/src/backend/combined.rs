@@ -1,4 +1,4 @@
-//! ONNX Runtime, and libtorch beside it: each place goes to the one that has it.
+//! ONNX Runtime and libtorch as one backend. The provider of a placement decides which of the two opens a model.
 
 use super::{Backend, BackendError, Opening, Session};
 use crate::{graphs::session::GraphSession, placement::DevicePlacement};
@@ -11,8 +11,8 @@ pub struct CombinedBackend {
 }
 
 impl CombinedBackend {
-    /// `onnx`, with libtorch where it is built in.
-    pub fn beside(onnx: Box<dyn Backend>) -> Self {
+    /// Adds libtorch to `onnx`, if the binary is built with it.
+    pub fn new(onnx: Box<dyn Backend>) -> Self {
         Self {
             onnx,
             #[cfg(feature = "torch")]
@@ -22,7 +22,7 @@ impl CombinedBackend {
         }
     }
 
-    fn of(&self, placement: DevicePlacement) -> Result<&dyn Backend, BackendError> {
+    fn backend_of(&self, placement: DevicePlacement) -> Result<&dyn Backend, BackendError> {
         if !placement.provider.is_torch() {
             return Ok(self.onnx.as_ref());
         }
@@ -36,20 +36,20 @@ impl CombinedBackend {
 
 impl Backend for CombinedBackend {
     fn name(&self) -> &str {
-        // What runs on libtorch has a provider's name that says so.
+        // The names of libtorch's providers start with `torch-`.
         self.onnx.name()
     }
 
     fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
-        self.of(placement)?.check_available(placement)
+        self.backend_of(placement)?.check_available(placement)
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        self.of(opening.placement)?.open(opening)
+        self.backend_of(opening.placement)?.open(opening)
     }
 
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
-        self.of(opening.placement)?.open_graph(opening)
+        self.backend_of(opening.placement)?.open_graph(opening)
     }
 }
 
@@ -75,17 +75,17 @@ mod tests {
         }))
     }
 
-    fn asked(several: &CombinedBackend, provider: Provider) -> String {
+    fn refusal(backend: &CombinedBackend, provider: Provider) -> String {
         let placement = DevicePlacement {
             provider,
             index: 0,
             precision: Precision::Full,
         };
-        several.check_available(placement).unwrap_err().to_string()
+        backend.check_available(placement).unwrap_err().to_string()
     }
 
     #[test]
-    fn each_place_goes_to_the_backend_that_has_it() {
+    fn each_placement_goes_to_the_backend_of_its_provider() {
         let both = CombinedBackend {
             onnx: fake("onnx"),
             torch: Some(fake("torch")),
@@ -96,20 +96,20 @@ mod tests {
             } else {
                 "onnx"
             };
-            assert_eq!(asked(&both, provider), expected);
+            assert_eq!(refusal(&both, provider), expected);
         }
     }
 
     #[test]
-    fn without_libtorch_its_places_are_refused() {
+    fn without_libtorch_its_placements_are_refused() {
         let one = CombinedBackend {
             onnx: fake("onnx"),
             torch: None,
         };
         assert_eq!(
-            asked(&one, Provider::TorchMps),
+            refusal(&one, Provider::TorchMps),
             "this binary was built without the feature torch"
         );
-        assert_eq!(asked(&one, Provider::Cuda), "onnx");
+        assert_eq!(refusal(&one, Provider::Cuda), "onnx");
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Shared,
-    sub_batch::{RunOutcome, Run, SubBatch, in_rows},
+    sub_batch::{Run, RunOutcome, SubBatch, in_rows},
 };
 use crate::{
     backend::{BackendError, Batch, Session},

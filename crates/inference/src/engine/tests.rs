@@ -356,7 +356,10 @@ async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
     for value in [1.0, POISON, 1.0] {
         ran_on.push(send(&engine, value).await.unwrap().ran_on);
     }
-    assert_eq!(ran_on, [reduced, DevicePlacement::CPU, DevicePlacement::CPU]);
+    assert_eq!(
+        ran_on,
+        [reduced, DevicePlacement::CPU, DevicePlacement::CPU]
+    );
 }
 
 #[tokio::test]
