@@ -240,6 +240,6 @@ async fn a_run_without_an_answer_ends() {
     // From here on time passes as soon as nothing else is to be done.
     tokio::time::pause();
     let told = rig.run().await.unwrap_err();
-    assert!(told.contains("no answer within 60000 ms"), "{told}");
+    assert!(told.contains("no response within 60000 ms"), "{told}");
     rig.assert_counted(r#"facescan_remote_runs_total{model="encoder",outcome="timeout"} 1"#);
 }

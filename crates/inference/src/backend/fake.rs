@@ -1,4 +1,4 @@
-//! A backend without a runtime, for tests: it answers from a closure, and devices fail as they are told to.
+//! A backend without a runtime, for tests. A closure computes the outputs and decides which devices fail.
 
 use std::sync::Arc;
 
@@ -14,11 +14,10 @@ use crate::{
 pub type FakeRun =
     dyn Fn(DevicePlacement, Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync;
 
-/// What a fake backend says of a place.
+/// Decides whether a fake placement is available.
 pub type FakeAvailability = dyn Fn(DevicePlacement) -> Result<(), BackendError> + Send + Sync;
 
-/// Opens every file as the same fake model. A graph in memory is the one that places are proved with, and is answered
-/// right.
+/// Opens every file as the same fake model. A graph in memory is the self-test graph, whose outputs are correct.
 #[derive(Clone)]
 pub struct FakeBackend {
     signature: Signature,
@@ -33,7 +32,7 @@ struct FakeSession {
 }
 
 impl FakeBackend {
-    /// A backend whose sessions declare `signature` and answer with `run`, wherever they are.
+    /// A backend whose sessions declare `signature` and compute their outputs with `run` at every placement.
     pub fn new(
         signature: Signature,
         run: impl Fn(Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync + 'static,
@@ -41,7 +40,7 @@ impl FakeBackend {
         Self::with_placements(signature, move |_, batch| run(batch))
     }
 
-    /// The same where the answer depends on the place.
+    /// Like [`new`](Self::new), with outputs that depend on the placement.
     pub fn with_placements(
         signature: Signature,
         run: impl Fn(DevicePlacement, Batch<'_>) -> Result<Vec<Tensor>, BackendError>
@@ -56,7 +55,7 @@ impl FakeBackend {
         }
     }
 
-    /// The same with places that may be missing.
+    /// Makes some placements unavailable.
     #[must_use]
     pub fn with_availability(
         self,
@@ -75,7 +74,7 @@ impl FakeBackend {
             .collect()
     }
 
-    /// A session at a place.
+    /// A session at a placement. With `is_known`, it computes the self-test graph.
     pub fn session(&self, placement: DevicePlacement, is_known: bool) -> Box<dyn Session> {
         Box::new(FakeSession {
             backend: self.clone(),

@@ -314,7 +314,7 @@ fn run_checked(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor
     if proof::all_finite(&outputs) {
         Ok(outputs)
     } else {
-        Err(wrong_answer("its answers are not finite".to_owned()))
+        Err(wrong_answer("its outputs are not finite".to_owned()))
     }
 }
 

@@ -395,12 +395,16 @@ async fn a_delay_lets_a_batch_fill_and_a_full_batch_does_not_wait() {
     assert_eq!(sum_of(&second.await.unwrap()), 3.0);
 }
 
-/// A clock that follows tokio's time, which a test can pause.
-struct TokioClock(tokio::time::Instant);
+/// A clock that follows the runtime's time on every thread. A test can pause that time.
+struct TokioClock {
+    runtime: Handle,
+    started: tokio::time::Instant,
+}
 
 impl Clock for TokioClock {
     fn monotonic(&self) -> Duration {
-        self.0.elapsed()
+        let _context = self.runtime.enter();
+        self.started.elapsed()
     }
 
     fn now(&self) -> time::OffsetDateTime {
@@ -432,7 +436,10 @@ async fn one_timer_ends_the_wait_of_all_rows_of_a_batch() {
         },
         usual_row_len: 2,
         pool: Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap()),
-        clock: Arc::new(TokioClock(tokio::time::Instant::now())),
+        clock: Arc::new(TokioClock {
+            runtime: Handle::current(),
+            started: tokio::time::Instant::now(),
+        }),
         metrics: Arc::<Recorder>::default(),
     });
     let queue_depth = engine.queue_depth();
@@ -442,6 +449,8 @@ async fn one_timer_ends_the_wait_of_all_rows_of_a_batch() {
         .map(|value| send(&engine, value.into()))
         .collect();
     assert_eq!(tasks() - tasks_before, 1, "one timer for the whole batch");
+    // The timer starts when its task is first polled.
+    tokio::task::yield_now().await;
     tokio::time::advance(delay - Duration::from_millis(1)).await;
     assert_eq!((queue_depth(), batches.lock().unwrap().len()), (100, 0));
     tokio::time::advance(Duration::from_millis(1)).await;

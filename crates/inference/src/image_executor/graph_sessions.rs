@@ -74,7 +74,7 @@ pub fn only_output(outputs: Vec<Output>) -> Result<(Vec<usize>, Samples), Backen
         && !values.iter().all(|value| value.is_finite())
     {
         return Err(BackendError::Run {
-            detail: "its answers are not finite".to_owned(),
+            detail: "its outputs are not finite".to_owned(),
         });
     }
     Ok((output.shape, output.samples))

@@ -1,11 +1,11 @@
-//! Reading an entry and making sure that its values can be.
+//! Reads an entry and checks its values.
 
 use serde_json::Value;
 
 use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, Role};
 use facescan_imaging::preprocess::{LONGEST_SIDE, Layout, Mode};
 
-/// Reads and checks one entry; `number` (from 0) names it when it has no id.
+/// Reads and checks one entry. `number` (from 0) identifies an entry without an id.
 pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
     let name = match entry.get("id") {
         Some(Value::String(id)) => id.clone(),
@@ -18,7 +18,7 @@ pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
     Ok(model)
 }
 
-/// Refuses the first field whose value cannot be.
+/// Refuses the first field with an invalid value.
 pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
     let require = |holds: bool, field: &str, reason: &str| {
         if holds {
@@ -103,7 +103,7 @@ pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// What only encoders have is refused in other entries, where it would do nothing.
+/// Fields for encoders are refused in other entries, where they would have no effect.
 fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
     let input = &model.input;
     let absent = [
@@ -153,8 +153,7 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
     }
 }
 
-/// A detector's grid has strides up to 32, and a side that is no multiple of them would leave a part of the
-/// picture out of it.
+/// A detector's grid has strides up to 32. A side that is no multiple of them would leave out a part of the image.
 fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
     let multiple = model.input.size_multiple.unwrap_or(32);
     let refuse = |field, of| {

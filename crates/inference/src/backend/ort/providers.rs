@@ -1,4 +1,4 @@
-//! How each provider is asked for.
+//! The session options of each provider.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{
     placement::{DevicePlacement, Precision, Provider},
 };
 
-/// What a provider that is a library of its own is called where it is kept, and registered as.
+/// The name of a provider that is a separate library: its folder, and the name that it is registered under.
 pub(super) fn plugin_name(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Openvino | Provider::OpenvinoCpu => Some("openvino"),
@@ -24,7 +24,7 @@ pub(super) fn plugin_name(provider: Provider) -> Option<&'static str> {
     }
 }
 
-/// Where `scripts/setup` puts a plugin's library.
+/// The path where `scripts/setup` puts a plugin's library.
 fn plugin_library(folder: &Path, name: &str) -> PathBuf {
     let stem = match name {
         "openvino" => "onnxruntime_providers_openvino_plugin",
@@ -38,7 +38,7 @@ fn plugin_library(folder: &Path, name: &str) -> PathBuf {
 }
 
 impl OrtBackend {
-    /// Registers the provider of `opening`, and nothing else; what it does not take stays on the CPU.
+    /// Registers the provider of `opening` and no other. Nodes that it does not support stay on the CPU.
     pub(super) fn with_provider(
         &self,
         builder: SessionBuilder,
@@ -55,7 +55,7 @@ impl OrtBackend {
         }
     }
 
-    /// Plugins are asked for by device: the one of the place's number among those of the kind that is meant.
+    /// A plugin is requested by device: the device with the placement's number among those of the requested kind.
     fn with_plugin(
         &self,
         builder: SessionBuilder,
@@ -89,7 +89,7 @@ impl OrtBackend {
         let options = match provider {
             Provider::Webgpu => Vec::new(),
             _ => vec![(
-                // Without the provider's name in front an option is dropped in silence.
+                // The runtime ignores an option without the provider's name as a prefix.
                 format!("{}.load_config", provider.runtime_name()),
                 openvino_config(opening).to_string(),
             )],
@@ -100,19 +100,19 @@ impl OrtBackend {
     }
 }
 
-/// What the runtime says without the place in its source that it says it from.
+/// The runtime's message without the location in its source code.
 fn in_short(message: &str) -> String {
     let (_, said) = message.rsplit_once(" : FAIL : ").unwrap_or(("", message));
     said.trim().to_owned()
 }
 
-/// OpenVINO's settings by device. On machines with AMX it computes in bf16 unless it is told otherwise.
+/// OpenVINO's options for a device. On machines with AMX it computes in bf16 unless the precision is set.
 fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     let mut settings = json!({});
     if opening.placement.provider.is_on_cpu() {
         settings["INFERENCE_NUM_THREADS"] = json!(opening.threads.to_string());
         settings["NUM_STREAMS"] = json!("1");
-        // Pinned, the threads of all sessions share the first cores.
+        // With pinning, the threads of all sessions would share the first cores.
         settings["ENABLE_CPU_PINNING"] = json!("NO");
         settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
             Precision::Full => "f32",
@@ -127,7 +127,7 @@ fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     json!({ "GPU": settings })
 }
 
-/// The providers that the runtime's own library knows. A failure is an error, never a silent fall to the CPU.
+/// The providers in the runtime's own library. A failure is an error; it never falls back to the CPU silently.
 fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
     let index = i32::try_from(opening.placement.index).unwrap_or(i32::MAX);
     let limit = opening
@@ -173,8 +173,8 @@ fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
         .collect()
 }
 
-/// TF32 has 10 bits of mantissa, so it is what reduced precision means here. The arena grows by what is asked for: doubling
-/// would take twice what the shapes in use need.
+/// TF32 has 10 bits of mantissa, so it is the reduced precision here. The arena grows by the requested size, because
+/// doubling would take twice what the shapes in use need.
 fn cuda(index: i32, limit: Option<usize>, precision: Precision) -> ep::CUDA {
     let cuda = ep::CUDA::default()
         .with_device_id(index)

@@ -19,7 +19,7 @@ use facescan_imaging::{
     tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into},
 };
 
-/// The most that outputs may differ.
+/// The largest allowed difference between outputs.
 const TOLERANCE: f32 = 1e-3;
 
 fn placement(provider: Provider) -> DevicePlacement {
@@ -53,7 +53,7 @@ fn open(backend: &dyn Backend, path: &Path, provider: Provider) -> Box<dyn Sessi
     sessions.pop().unwrap()
 }
 
-/// Runs rows on libtorch and on ONNX Runtime; gives the most that they differ.
+/// Runs rows on libtorch and on ONNX Runtime. Returns the largest difference.
 fn apart(name: &str, row_shape: &[usize], data: &[f32]) -> f32 {
     let path = model(name);
     let mut ours = open(&TorchBackend, &path, Provider::TorchCpu);
