@@ -21,7 +21,7 @@ use prost::Message;
 pub use super::onnx::OnnxError;
 use super::{
     onnx::{self, GraphProto},
-    registry::{FileState, ModelSpec, Recipe, digest},
+    registry::{FileState, ModelSpec, PrepareSpec, Recipe, digest},
 };
 
 /// Why a model could not be prepared.
@@ -107,26 +107,18 @@ pub fn prepare(
     shipped_dir: &Path,
     models_dir: &Path,
 ) -> Result<PreparedModel, PrepareError> {
-    let recipe = spec
-        .prepare
-        .as_ref()
-        .ok_or_else(|| PrepareError::NoRecipe {
+    let Some(recipe) = &spec.prepare else {
+        return Err(PrepareError::NoRecipe {
             model: spec.id.clone(),
-        })?;
+        });
+    };
     let path = spec.path(models_dir);
-    let state = spec
-        .file_state(models_dir)
-        .map_err(|source| PrepareError::Io {
-            path: path.clone(),
-            source,
-        })?;
-    if state == FileState::Ready {
-        let bytes = fs::metadata(&path)
-            .map_err(|source| PrepareError::Io {
-                path: path.clone(),
-                source,
-            })?
-            .len();
+    let io = |source| PrepareError::Io {
+        path: path.clone(),
+        source,
+    };
+    if spec.file_state(models_dir).map_err(io)? == FileState::Ready {
+        let bytes = fs::metadata(&path).map_err(io)?.len();
         return Ok(PreparedModel {
             path,
             bytes,
@@ -134,35 +126,8 @@ pub fn prepare(
             written: false,
         });
     }
-    let shipped = shipped_dir.join(&recipe.file);
-    let bytes = fs::read(&shipped).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            PrepareError::ShippedMissing {
-                model: spec.id.clone(),
-                path: shipped.clone(),
-                hint: if recipe.opt_in {
-                    "`scripts/setup --tests` fetches it"
-                } else {
-                    "`scripts/setup` fetches it"
-                },
-            }
-        } else {
-            PrepareError::Io {
-                path: shipped.clone(),
-                source,
-            }
-        }
-    })?;
-    let found = digest::sha256(&bytes);
-    if found != recipe.sha256 {
-        return Err(PrepareError::ShippedHash {
-            model: spec.id.clone(),
-            path: shipped,
-            expected: recipe.sha256.clone(),
-            found,
-        });
-    }
-    let prepared = rewrite(&bytes, recipe.recipe)?;
+    let shipped = read_shipped(spec, recipe, shipped_dir)?;
+    let prepared = rewrite(&shipped, recipe.recipe)?;
     let found = digest::sha256(&prepared);
     if found != spec.sha256 {
         return Err(PrepareError::PreparedHash {
@@ -171,16 +136,50 @@ pub fn prepare(
             found,
         });
     }
-    write_in_one_step(&path, &prepared).map_err(|source| PrepareError::Io {
-        path: path.clone(),
-        source,
-    })?;
+    write_in_one_step(&path, &prepared).map_err(io)?;
     Ok(PreparedModel {
         path,
         bytes: prepared.len() as u64,
         sha256: found,
         written: true,
     })
+}
+
+/// Reads the shipped file and checks its sha256.
+fn read_shipped(
+    spec: &ModelSpec,
+    recipe: &PrepareSpec,
+    shipped_dir: &Path,
+) -> Result<Vec<u8>, PrepareError> {
+    let path = shipped_dir.join(&recipe.file);
+    let bytes = fs::read(&path).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            PrepareError::ShippedMissing {
+                model: spec.id.clone(),
+                path: path.clone(),
+                hint: if recipe.opt_in {
+                    "`scripts/setup --tests` fetches it"
+                } else {
+                    "`scripts/setup` fetches it"
+                },
+            }
+        } else {
+            PrepareError::Io {
+                path: path.clone(),
+                source,
+            }
+        }
+    })?;
+    let found = digest::sha256(&bytes);
+    if found != recipe.sha256 {
+        return Err(PrepareError::ShippedHash {
+            model: spec.id.clone(),
+            path,
+            expected: recipe.sha256.clone(),
+            found,
+        });
+    }
+    Ok(bytes)
 }
 
 /// Applies a recipe to the bytes of a shipped model. The result depends only on the bytes.

@@ -67,10 +67,13 @@ impl Hardware {
                 self.nvidia(placement.index)
             }
             Provider::Migraphx => amd(placement.index),
-            provider if has_the_machines_memory(provider) => {
-                return DeviceMemory { id, ..self.cpu() };
-            }
-            _ => None,
+            Provider::Cpu
+            | Provider::OpenvinoCpu
+            | Provider::TorchCpu
+            // All units of Apple's processors share the main memory.
+            | Provider::TorchMps
+            | Provider::Coreml => return DeviceMemory { id, ..self.cpu() },
+            Provider::Openvino | Provider::Webgpu | Provider::Kserve => None,
         };
         let report = report.unwrap_or_default();
         DeviceMemory {
@@ -125,11 +128,6 @@ fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
         Ok(number) => Visible::Number(number),
         Err(_) => Visible::Uuid(entry),
     })
-}
-
-/// Whether a provider uses main memory: on the CPU, and on Apple's processors, where all units share one memory.
-fn has_the_machines_memory(provider: Provider) -> bool {
-    provider.is_on_cpu() || matches!(provider, Provider::TorchMps | Provider::Coreml)
 }
 
 /// The kernel's figures of the `index`th AMD device, which need no library.

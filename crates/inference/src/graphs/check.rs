@@ -1,5 +1,7 @@
 //! Shared by the graphs' tests: the runtime, images and runs.
 
+#![expect(clippy::unwrap_used, reason = "only tests use this module")]
+
 use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
 
 use image::{Rgb, RgbImage};

@@ -68,6 +68,12 @@ impl ModelSpec {
             };
             return self.disagree("family", expected, described(port));
         }
+        self.check_batch(batch)?;
+        self.check_side("input.width", self.input.width, width)?;
+        self.check_side("input.height", self.input.height, height)
+    }
+
+    fn check_batch(&self, batch: Option<usize>) -> Result<(), RegistryError> {
         match (self.batch, batch) {
             (Batch::Dynamic, Some(rows)) => {
                 self.disagree("batch", "`dynamic`", format!("a fixed batch of {rows}"))
@@ -77,25 +83,27 @@ impl ModelSpec {
                 expected.to_string(),
                 format!("a fixed batch of {rows}"),
             ),
-            _ => Ok(()),
-        }?;
-        for (field, expected, found) in [
-            ("input.width", self.input.width, width),
-            ("input.height", self.input.height, height),
-        ] {
-            match (self.input.size_multiple, found) {
-                (Some(multiple), Some(fixed)) => self.disagree(
-                    "input.size_multiple",
-                    format!("any multiple of {multiple}"),
-                    format!("a side fixed at {fixed}"),
-                ),
-                (None, Some(fixed)) if fixed != expected as usize => {
-                    self.disagree(field, expected.to_string(), fixed.to_string())
-                }
-                _ => Ok(()),
-            }?;
+            (Batch::Dynamic | Batch::Fixed(_), _) => Ok(()),
         }
-        Ok(())
+    }
+
+    fn check_side(
+        &self,
+        field: &'static str,
+        expected: u32,
+        found: Option<usize>,
+    ) -> Result<(), RegistryError> {
+        match (self.input.size_multiple, found) {
+            (Some(multiple), Some(fixed)) => self.disagree(
+                "input.size_multiple",
+                format!("any multiple of {multiple}"),
+                format!("a side fixed at {fixed}"),
+            ),
+            (None, Some(fixed)) if fixed != expected as usize => {
+                self.disagree(field, expected.to_string(), fixed.to_string())
+            }
+            (None | Some(_), _) => Ok(()),
+        }
     }
 
     fn check_yunet(&self, outputs: &[Port]) -> Result<(), RegistryError> {

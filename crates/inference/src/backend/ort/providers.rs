@@ -15,26 +15,50 @@ use crate::{
     placement::{DevicePlacement, Precision, Provider},
 };
 
-/// The name of a provider that is a separate library: its folder, and the name that it is registered under.
-pub(super) fn plugin_name(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Openvino | Provider::OpenvinoCpu => Some("openvino"),
-        Provider::Webgpu => Some("webgpu"),
-        _ => None,
-    }
+/// A provider that is a separate library.
+#[derive(Clone, Copy)]
+enum Plugin {
+    Openvino,
+    Webgpu,
 }
 
-/// The path where `scripts/setup` puts a plugin's library.
-fn plugin_library(folder: &Path, name: &str) -> PathBuf {
-    let stem = match name {
-        "openvino" => "onnxruntime_providers_openvino_plugin",
-        _ => "onnxruntime_providers_webgpu",
-    };
-    folder.join(name).join(format!(
-        "{}{stem}{}",
-        std::env::consts::DLL_PREFIX,
-        std::env::consts::DLL_SUFFIX
-    ))
+impl Plugin {
+    fn of(provider: Provider) -> Option<Self> {
+        match provider {
+            Provider::Openvino | Provider::OpenvinoCpu => Some(Self::Openvino),
+            Provider::Webgpu => Some(Self::Webgpu),
+            Provider::Cpu
+            | Provider::Cuda
+            | Provider::Tensorrt
+            | Provider::Migraphx
+            | Provider::Coreml
+            | Provider::TorchCuda
+            | Provider::TorchMps
+            | Provider::TorchCpu
+            | Provider::Kserve => None,
+        }
+    }
+
+    /// The name of its folder, under which it is also registered.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Openvino => "openvino",
+            Self::Webgpu => "webgpu",
+        }
+    }
+
+    /// The path where `scripts/setup` puts the library.
+    fn library(self, folder: &Path) -> PathBuf {
+        let stem = match self {
+            Self::Openvino => "onnxruntime_providers_openvino_plugin",
+            Self::Webgpu => "onnxruntime_providers_webgpu",
+        };
+        folder.join(self.name()).join(format!(
+            "{}{stem}{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        ))
+    }
 }
 
 impl OrtBackend {
@@ -47,8 +71,8 @@ impl OrtBackend {
         if opening.placement.provider.is_torch() {
             return Err("onnx runtime runs nothing on libtorch".to_owned());
         }
-        match plugin_name(opening.placement.provider) {
-            Some(name) => self.with_plugin(builder, opening, name),
+        match Plugin::of(opening.placement.provider) {
+            Some(plugin) => self.with_plugin(builder, opening, plugin),
             None => builder
                 .with_execution_providers(built_in(opening))
                 .map_err(|error| in_short(error.message())),
@@ -60,12 +84,12 @@ impl OrtBackend {
         &self,
         builder: SessionBuilder,
         opening: &Opening<'_>,
-        name: &str,
+        plugin: Plugin,
     ) -> Result<SessionBuilder, String> {
         let DevicePlacement {
             provider, index, ..
         } = opening.placement;
-        self.register(name, &plugin_library(&self.plugins, name))?;
+        self.register(plugin.name(), &plugin.library(&self.plugins))?;
         let kind = if provider.is_on_cpu() {
             DeviceType::CPU
         } else {
@@ -80,15 +104,15 @@ impl OrtBackend {
             })
             .nth(index as usize)
             .ok_or_else(|| {
-                let makers = match provider {
-                    Provider::Webgpu => "",
-                    _ => " (OpenVINO's plugin takes Intel's processors only)",
+                let makers = match plugin {
+                    Plugin::Webgpu => "",
+                    Plugin::Openvino => " (OpenVINO's plugin supports only Intel's processors)",
                 };
                 format!("it offers no device {index} on this machine{makers}")
             })?;
-        let options = match provider {
-            Provider::Webgpu => Vec::new(),
-            _ => vec![(
+        let options = match plugin {
+            Plugin::Webgpu => Vec::new(),
+            Plugin::Openvino => vec![(
                 // The runtime ignores an option without the provider's name as a prefix.
                 format!("{}.load_config", provider.runtime_name()),
                 openvino_config(opening).to_string(),
