@@ -364,7 +364,7 @@ impl Pipeline {
                 self.check_rows(plan.strict_device, operation, done.fallback)?;
                 timings.queue += millis(done.queued);
                 timings.enhance -= millis(done.queued);
-                done.answer
+                done.output
             }
             None => partial.image,
         };
