@@ -8,8 +8,8 @@ use facescan_clock::SystemClock;
 use facescan_inference::pool::CpuPool;
 use facescan_inference::{
     backend::fake::FakeBackend,
-    engine::{Engine, EngineParts, Grouping, Sessions, Sizes},
-    place::Place,
+    engine::{BatchSizes, Engine, EngineParts, Grouping, Sessions},
+    placement::DevicePlacement,
     tensor::{Signature, Tensor},
 };
 
@@ -31,14 +31,14 @@ fn engine() -> Engine {
     let two = NonZeroUsize::MIN.saturating_add(1);
     Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: backend.on_cpu(two.get()),
-            wide: None,
-            reserve: None,
-            place: Place::CPU,
+            per_worker: backend.on_cpu(two.get()),
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
         },
         grouping: Grouping {
             max_rows: NonZeroUsize::MIN.saturating_add(7),
-            sizes: Sizes::Any,
+            sizes: BatchSizes::Any,
             max_delay: Duration::ZERO,
         },
         device: None,

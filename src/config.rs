@@ -10,7 +10,6 @@
 
 mod compute;
 mod devices;
-mod dtype;
 mod error;
 mod load;
 mod log;
@@ -34,7 +33,6 @@ use serde_json::Value;
 pub use self::{
     compute::*,
     devices::*,
-    dtype::*,
     error::*,
     log::*,
     options::*,

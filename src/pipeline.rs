@@ -26,8 +26,8 @@ use facescan_inference::pool::{CpuPool, Stage};
 use facescan_inference::{
     device::{DeviceState, Devices},
     health::Fault,
+    image_executor::ImageExecutor,
     operation::Operation,
-    pictures::PictureLane,
 };
 
 pub mod answer;
@@ -62,9 +62,9 @@ pub struct Pipeline {
     /// Measures quality on a device, where one does.
     pub grader: Option<Grader>,
     /// Makes the detector's input from pictures.
-    pub processing: PictureLane,
+    pub processing: ImageExecutor,
     /// Enhances pictures.
-    pub enhancing: PictureLane,
+    pub enhancing: ImageExecutor,
     /// Makes rows of tensors.
     pub preprocessing: Preprocessing,
     /// The limits and the background of decoding.

@@ -95,6 +95,7 @@ impl AppBuilder {
         let pool = Arc::new(
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
         );
+        metrics.watch_pool(pool.load());
         let connected = connect_encoder(&config, &registry, &metrics, &self.clock).await?;
         let loader = Loader {
             config: &config,
@@ -103,7 +104,7 @@ impl AppBuilder {
             pool: &pool,
             clock: &self.clock,
             metrics: &metrics,
-            places: RefCell::default(),
+            placements: RefCell::default(),
         };
         let models = ModelSet::load(loader, connected).await?;
         let intake = Intake::new(&config, fetcher, Arc::clone(&self.clock), metrics.clone());

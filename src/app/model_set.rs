@@ -6,8 +6,8 @@ use anyhow::Context;
 use facescan_imaging::tensor::Normalisation;
 use facescan_inference::{
     device::{Assignment, Devices},
+    image_executor::{self, ImageExecutor},
     operation::Operation,
-    pictures::{self, PictureLane},
 };
 
 use super::models::{Connected, Loaded, Loader};
@@ -27,8 +27,8 @@ pub(super) struct ModelSet {
     pub encoder: Option<Encoder>,
     /// `None` where quality is measured on the CPU.
     pub grader: Option<Grader>,
-    pub processing: PictureLane,
-    pub enhancing: PictureLane,
+    pub processing: ImageExecutor,
+    pub enhancing: ImageExecutor,
     pub preprocessing: Preprocessing,
     pub devices: Devices,
 }
@@ -110,8 +110,8 @@ impl Models {
 
 /// The operations whose graphs are built here.
 struct Graphs {
-    processing: PictureLane,
-    enhancing: PictureLane,
+    processing: ImageExecutor,
+    enhancing: ImageExecutor,
     preprocessing: Preprocessing,
     grader: Option<Grader>,
     assignments: [Assignment; 3],
@@ -120,9 +120,12 @@ struct Graphs {
 impl Graphs {
     fn load(loader: &Loader<'_>, detector_input: &Normalisation) -> anyhow::Result<Self> {
         let letterboxing = Detector::letterboxing_probe(detector_input);
-        let probe = pictures::probe_all([pictures::probe([letterboxing]), process::probe()]);
+        let probe = image_executor::all_probes([
+            image_executor::health_probe([letterboxing]),
+            process::probe(),
+        ]);
         let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, probe);
-        let probe = pictures::probe([Finishing::probe()]);
+        let probe = image_executor::health_probe([Finishing::probe()]);
         let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, probe);
         let preprocessing = loader.load_preprocessing()?;
         let (quality, measured) = loader.load_quality();

@@ -9,12 +9,12 @@ use facescan_inference::pool::CpuPool;
 use facescan_inference::{
     accelerator::Accelerator,
     backend::{Backend, BackendError, Model, Session},
-    device::{Active, Assignment, CpuProof, Tried},
-    engine::{DeviceParts, Engine, EngineParts, Grouping, Sessions, Sizes},
+    device::{Active, Assignment, CpuProof, ProviderReport},
+    engine::{BatchSizes, DeviceParts, Engine, EngineParts, Grouping, Sessions},
     graphs::{quality, session::GraphModel},
-    operation::Operation,
-    pictures::PictureDevice,
-    place::{Place, Precision, Provider},
+    image_executor::ImageDevice,
+    operation::{Operation, Workload},
+    placement::{DevicePlacement, Precision, Provider},
     proof::Proof,
     registry::{ModelSpec, Registry, Role},
 };
@@ -35,14 +35,14 @@ pub(super) struct Loader<'a> {
     pub clock: &'a Arc<dyn Clock>,
     pub metrics: &'a Metrics,
     /// The places that ran the small known graph, and those that did not.
-    pub places: RefCell<Places>,
+    pub placements: RefCell<CheckedPlacements>,
 }
 
 /// What was found of each place.
 #[derive(Default)]
-pub(super) struct Places {
-    known: HashMap<Place, Result<(), String>>,
-    tried: Vec<Tried>,
+pub(super) struct CheckedPlacements {
+    known: HashMap<DevicePlacement, Result<(), String>>,
+    tried: Vec<ProviderReport>,
 }
 
 /// A model that is ready.
@@ -85,23 +85,21 @@ struct OnCpu {
     sessions: Sessions,
     /// One of the runtime's own kernels, which every other answer is compared with.
     own: Box<dyn Session>,
-    place: Place,
+    placement: DevicePlacement,
     proof: Option<CpuProof>,
 }
 
 impl Loader<'_> {
     /// The providers that were tried, in order.
-    pub fn into_tried(self) -> Vec<Tried> {
-        self.places.into_inner().tried
+    pub fn into_tried(self) -> Vec<ProviderReport> {
+        self.placements.into_inner().tried
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
     pub fn load(&self, id: &str, operation: Operation) -> anyhow::Result<Loaded> {
         let spec = self.registry.get(id)?;
-        let role = match operation {
-            Operation::FaceEmbedding => Role::Embedder,
-            Operation::ImageEmbedding => Role::Encoder,
-            _ => Role::Detector,
+        let Workload::Model(role) = operation.workload() else {
+            anyhow::bail!("{} runs no model of the registry", operation.name());
         };
         anyhow::ensure!(
             spec.role == role,
@@ -127,7 +125,7 @@ impl Loader<'_> {
             spec: Arc::new(spec.clone()),
             engine: self.engine(&subject, on_cpu.sessions, parts, operation),
             assignment: Assignment {
-                cpu: on_cpu.place,
+                cpu: on_cpu.placement,
                 cpu_proof: on_cpu.proof,
                 ..assignment
             },
@@ -149,14 +147,14 @@ impl Loader<'_> {
         let mut cpu = quality::OnCpu::default();
         let (parts, assignment) = self.assign_model(&subject, operation, &mut cpu);
         let engine = parts.map(|parts| {
-            let narrow = (0..self.pool.threads())
+            let per_worker = (0..self.pool.threads())
                 .map(|_| Box::new(quality::OnCpu::default()) as Box<dyn Session>)
                 .collect();
             let sessions = Sessions {
-                narrow,
-                wide: None,
-                reserve: None,
-                place: Place::CPU,
+                per_worker,
+                all_cores: None,
+                replacement: None,
+                placement: DevicePlacement::CPU,
             };
             self.engine(&subject, sessions, Some(parts), operation)
         });
@@ -185,9 +183,12 @@ impl Loader<'_> {
     ) -> (Option<DeviceParts>, Assignment) {
         self.assign(operation, |candidates, index| {
             let precisions = subject.precisions;
-            self.on_device(&subject.name, (candidates, index), precisions, |place| {
-                self.model_at(subject, place, cpu)
-            })
+            self.on_device(
+                &subject.name,
+                (candidates, index),
+                precisions,
+                |placement| self.model_at(subject, placement, cpu),
+            )
         })
     }
 
@@ -225,7 +226,7 @@ impl Loader<'_> {
             operation,
             requested,
             device,
-            cpu: Place::CPU,
+            cpu: DevicePlacement::CPU,
             cpu_proof: None,
         };
         (parts, assignment)
@@ -238,30 +239,33 @@ impl Loader<'_> {
         device: Option<DeviceParts>,
         operation: Operation,
     ) -> Engine {
-        Engine::start(EngineParts {
+        let engine = Engine::start(EngineParts {
             sessions,
-            grouping: self.grouping(subject.fixed, Place::CPU),
+            grouping: self.grouping(subject.fixed, DevicePlacement::CPU),
             device,
             usual_row_len: subject.row_shape.iter().product(),
             pool: Arc::clone(self.pool),
             clock: Arc::clone(self.clock),
             metrics: self.metrics.engine(operation.name()),
-        })
+        });
+        self.metrics
+            .watch_queue(operation.name(), engine.queue_depth());
+        engine
     }
 
     /// How rows are grouped at a place; `fixed` is the number of rows of a graph that takes no other.
-    fn grouping(&self, fixed: Option<NonZeroUsize>, place: Place) -> Grouping {
+    fn grouping(&self, fixed: Option<NonZeroUsize>, placement: DevicePlacement) -> Grouping {
         let on_device = NonZeroUsize::new(self.config.devices.batch_size);
         let on_device = on_device.unwrap_or(NonZeroUsize::MIN);
-        let (most, sizes) = match place.provider {
-            Provider::Cpu => (self.config.batching.cpu_batch_size, Sizes::Any),
+        let (most, sizes) = match placement.provider {
+            Provider::Cpu => (self.config.batching.cpu_batch_size, BatchSizes::Any),
             // It compiles no shapes that would want to be few.
-            Provider::Kserve => (on_device, Sizes::Any),
-            _ => (on_device, Sizes::Buckets),
+            Provider::Kserve => (on_device, BatchSizes::Any),
+            _ => (on_device, BatchSizes::Buckets),
         };
         Grouping {
             max_rows: fixed.unwrap_or(most),
-            sizes: fixed.map_or(sizes, |_| Sizes::Fixed),
+            sizes: fixed.map_or(sizes, |_| BatchSizes::Fixed),
             max_delay: self.config.batching.max_queue_delay(),
         }
     }
@@ -276,17 +280,17 @@ trait OnDevice {
 impl OnDevice for DeviceParts {
     fn active(&self, proof: Proof) -> Active {
         Active {
-            place: self.place,
+            placement: self.placement,
             health: Arc::clone(&self.health),
             proof,
         }
     }
 }
 
-impl OnDevice for PictureDevice {
+impl OnDevice for ImageDevice {
     fn active(&self, proof: Proof) -> Active {
         Active {
-            place: self.place,
+            placement: self.placement,
             health: Arc::clone(&self.health),
             proof,
         }

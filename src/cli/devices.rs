@@ -16,9 +16,9 @@ use crate::{
 };
 use facescan_clock::SystemClock;
 use facescan_inference::{
-    device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, Tried},
-    place::{Place, Precision},
-    proof::prove_place,
+    device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, ProviderReport},
+    placement::{DevicePlacement, Precision},
+    proof::prove_placement,
 };
 
 /// How to print it.
@@ -52,12 +52,15 @@ pub fn run(
             let Some(provider) = tried.is_untried() else {
                 continue;
             };
-            let place = Place {
+            let placement = DevicePlacement {
                 provider,
                 index: if provider.is_on_cpu() { 0 } else { index },
                 precision: Precision::Full,
             };
-            *tried = Tried::new(place, prove_place(backend.as_ref(), place, threads).err());
+            *tried = ProviderReport::new(
+                placement,
+                prove_placement(backend.as_ref(), placement, threads).err(),
+            );
         }
         print(&report, args.json)?;
         Ok(ExitCode::SUCCESS)

@@ -183,7 +183,7 @@ async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<W
                 let done = preprocessing.lane.run(Arc::new(filling)).await;
                 if done.fallback.is_none() {
                     let device = preprocessing.assignment.state().active;
-                    ways.push((profile, Some(device), done.answer));
+                    ways.push((profile, Some(device), done.output));
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::{
     telemetry::logging,
 };
 use facescan_clock::SystemClock;
-use facescan_inference::backend::{Backend, ort::OrtBackend, several::Several};
+use facescan_inference::backend::{Backend, combined::CombinedBackend, ort::OrtBackend};
 
 /// Starts the logs as the settings say.
 ///
@@ -68,5 +68,5 @@ pub async fn start_app(config: Config) -> anyhow::Result<App> {
 pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
     let runtime = &config.runtime;
     let backend = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;
-    Ok(Arc::new(Several::beside(Box::new(backend))))
+    Ok(Arc::new(CombinedBackend::new(Box::new(backend))))
 }

@@ -49,25 +49,26 @@ pub struct OperationDevice {
 }
 
 impl Devices {
-    /// Whether an operation asks for the accelerator: its toggle wins over `all_gpu`, whichever layer either came from.
+    /// Where the settings ask an operation to run. `None` is the CPU: the toggle is off, or the CPU is asked for by
+    /// name.
+    pub fn requested(&self, operation: Operation) -> Option<(Accelerator, u32)> {
+        let (accelerator, index) = self.accelerator(operation);
+        // The CPU for all is the CPU whatever else is set.
+        let is_cpu = self.backend == Accelerator::Cpu || accelerator == Accelerator::Cpu;
+        (self.is_on(operation) && !is_cpu).then_some((accelerator, index))
+    }
+
+    /// Whether an operation asks for its accelerator. Its toggle wins over `all_gpu`, whichever layer either came from.
     pub fn is_on(&self, operation: Operation) -> bool {
         self.of(operation).gpu.unwrap_or(self.all_gpu)
     }
 
-    /// The device of an operation, where it has one instead of `backend` and `device_id`.
-    pub fn device(&self, operation: Operation) -> Option<AcceleratorName> {
-        self.of(operation).on
-    }
-
-    /// Where the settings ask an operation to run. `None` is the CPU: the toggle is off, or the CPU is asked for by
-    /// name.
-    pub fn requested(&self, operation: Operation) -> Option<(Accelerator, u32)> {
-        let own = self.device(operation);
-        let accelerator = own.map_or(self.backend, |own| own.backend);
-        let index = own.and_then(|own| own.index).unwrap_or(self.device_id);
-        // The CPU for all is the CPU whatever else is set.
-        let is_cpu = self.backend == Accelerator::Cpu || accelerator == Accelerator::Cpu;
-        (self.is_on(operation) && !is_cpu).then_some((accelerator, index))
+    /// The accelerator of an operation and its number, whatever the toggle.
+    pub fn accelerator(&self, operation: Operation) -> (Accelerator, u32) {
+        match self.of(operation).on {
+            Some(own) => (own.backend, own.index.unwrap_or(self.device_id)),
+            None => (self.backend, self.device_id),
+        }
     }
 
     fn of(&self, operation: Operation) -> OperationDevice {

@@ -2,16 +2,16 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
+use facescan_imaging::{
+    preprocess::{LONGEST_SIDE, Layout, Mode, Profile},
+    quality::acceptance::Preset,
+};
 use facescan_inference::registry::ResizeDefaults;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dtype, holds};
-use facescan_imaging::{
-    preprocess::{LONGEST_SIDE, Layout, Mode, Profile},
-    quality::acceptance::Preset,
-};
+use super::holds;
 
 /// Section `detection`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -130,6 +130,19 @@ pub struct Preprocess {
     pub warm_up: bool,
 }
 
+/// The type of a tensor's values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// 16-bit floats (IEEE 754).
+    F16,
+    /// Brain floats: the upper half of an `f32`.
+    Bf16,
+}
+
 /// Where images are preprocessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -156,11 +169,10 @@ impl Platform {
 impl Preprocess {
     /// How the images of an encoder are resized where its registry entry does not say.
     pub fn resize_defaults(&self) -> ResizeDefaults {
-        ResizeDefaults {
-            profile: self.profile,
-            mode: self.mode,
-            pad: self.pad,
-        }
+        let Self {
+            profile, mode, pad, ..
+        } = *self;
+        ResizeDefaults { profile, mode, pad }
     }
 
     /// What is asked for: `platform`, or else `use_gpu`.

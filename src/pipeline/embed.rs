@@ -76,7 +76,7 @@ impl Embedder {
     ///
     /// It may still run elsewhere. [`Embedding::precision`] says what ran it.
     pub fn current_precision(&self) -> Option<NumericPrecision> {
-        self.engine.current_place().numeric_precision()
+        self.engine.current_placement().numeric_precision()
     }
 
     /// Writes a crop into a row and lets it run. CPU work; the last that a job does where `is_last`.

@@ -29,9 +29,9 @@ use facescan_imaging::{
 use facescan_inference::{
     engine::{Engine, Pending, RowOutput},
     health::Fault,
+    image_executor::ImageExecutor,
     operation::Operation,
-    pictures::PictureLane,
-    place::Provider,
+    placement::Provider,
     registry::{ModelSpec, Pooling},
     tensor::Tensor,
 };
@@ -145,7 +145,7 @@ impl Encoder {
     /// pool.
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
-        lane: &PictureLane,
+        lane: &ImageExecutor,
         picture: &Arc<P>,
     ) -> Submitted {
         let filling = Filling::new(picture, &self.preprocess);
@@ -165,7 +165,7 @@ impl Encoder {
         let done = lane.run(Arc::new(filling)).await;
         // Claimed only now, as no other row of its slab runs before it is written.
         let mut row = self.engine.claim(&shape);
-        row.values().copy_from_slice(&done.answer);
+        row.values().copy_from_slice(&done.output);
         reorder(row.values(), self.preprocess.layout, order);
         Submitted {
             pending: row.commit(),

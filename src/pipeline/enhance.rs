@@ -25,7 +25,7 @@ use crate::{
 use facescan_imaging::{
     decode::decode_within,
     encode::{OutputFormat, encode},
-    enhance::{Apply, EnhanceOptions, Gamma, PartlyEnhanced, Step, Upscale},
+    enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
 use facescan_inference::{operation::Operation, registry::Thresholds};
 
@@ -235,9 +235,7 @@ impl EnhanceRequest {
         let gamma = match self.gamma {
             None => Gamma::Off,
             Some(GammaRequest::Auto(Automatic::Auto)) => Gamma::Auto,
-            Some(GammaRequest::Value(value)) if (0.1..=10.0).contains(&value) => {
-                Gamma::Value(value)
-            }
+            Some(GammaRequest::Value(value)) if GAMMA_RANGE.contains(&value) => Gamma::Value(value),
             Some(GammaRequest::Value(_)) => {
                 return Err(PipelineError::invalid_option(
                     "gamma",
@@ -365,7 +363,7 @@ impl Pipeline {
                 self.check_rows(plan.strict_device, operation, done.fallback)?;
                 timings.queue += millis(done.queued);
                 timings.enhance -= millis(done.queued);
-                done.answer
+                done.output
             }
             None => partial.image,
         };

@@ -26,7 +26,7 @@ use facescan_imaging::{
     npy,
     preprocess::{LONGEST_SIDE, Layout, Mode, Preprocess, Profile},
 };
-use facescan_inference::{device::Assignment, operation::Operation, pictures::PictureLane};
+use facescan_inference::{device::Assignment, image_executor::ImageExecutor, operation::Operation};
 
 pub(crate) use filling::Filling;
 
@@ -127,7 +127,7 @@ pub struct PreprocessPlan {
 #[derive(Clone)]
 pub struct Preprocessing {
     /// Where it is done.
-    pub lane: PictureLane,
+    pub lane: ImageExecutor,
     /// What was asked for and what is in use.
     pub assignment: Arc<Assignment>,
     /// Milliseconds that the graphs took to be built and run for the first time; `None` on the CPU.
@@ -316,7 +316,7 @@ impl Pipeline {
             let operation = Operation::ImageProcessing;
             self.check_rows(plan.strict_device, operation, done.fallback)?;
             timings.queue += millis(done.queued);
-            done.answer
+            done.output
         } else {
             filling.fill()
         };

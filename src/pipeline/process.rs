@@ -29,8 +29,8 @@ use facescan_imaging::{
 };
 use facescan_inference::pool::Stage;
 use facescan_inference::{
+    image_executor::{self, HealthProbe},
     operation::Operation,
-    pictures::{self, Probe},
     registry::Thresholds,
 };
 
@@ -44,13 +44,13 @@ mod canvas;
 mod fitting;
 mod step;
 
-/// Graphs that a device has open for processing: the detector's input among them.
-pub(crate) const GRAPHS: usize = 3;
-
 /// Asks a device for a small picture blurred, and resized as pictures and detectors are.
-pub(crate) fn probe() -> Probe {
+pub(crate) fn probe() -> HealthProbe {
     let resized = [Profile::Pil, Profile::Opencv].map(Filling::known);
-    pictures::probe_all([pictures::probe(Blurring::known()), pictures::probe(resized)])
+    image_executor::all_probes([
+        image_executor::health_probe(Blurring::known()),
+        image_executor::health_probe(resized),
+    ])
 }
 
 /// Longest text of a list of operations, in bytes.

@@ -1,6 +1,10 @@
 //! Every metric of the server, with its help text. `GET /metrics` writes them in Prometheus' text form.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -8,7 +12,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use facescan_inference::metrics;
+use facescan_inference::{
+    metrics::{self, BatchRun},
+    pool::PoolLoad,
+};
 
 /// Seconds, from what a small graph takes to the longest request.
 const SECONDS: [f64; 14] = [
@@ -28,6 +35,12 @@ pub struct Metrics {
     in_flight: Family<PriorityLabels, Gauge>,
     batch_rows: Family<OperationLabels, Histogram>,
     run_seconds: Family<OperationLabels, Histogram>,
+    batch_wait_seconds: Family<OperationLabels, Histogram>,
+    rows_waiting: Family<OperationLabels, Gauge>,
+    cpu_pool_waiting: Gauge,
+    cpu_pool_busy: Gauge,
+    /// Sets the gauges whose values are read only when the metrics are.
+    readers: Arc<Mutex<Vec<Box<dyn Fn() + Send + Sync>>>>,
     rows_skipped: Family<OperationLabels, Counter>,
     rows: Family<DeviceLabels, Counter>,
     fallback_rows: Family<FallbackLabels, Counter>,
@@ -105,6 +118,10 @@ impl Default for Metrics {
         let batch_rows =
             Family::new_with_constructor((|| Histogram::new(ROWS)) as fn() -> Histogram);
         let run_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
+        let batch_wait_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
+        let rows_waiting = Family::default();
+        let cpu_pool_waiting = Gauge::default();
+        let cpu_pool_busy = Gauge::default();
         let rows_skipped = Family::default();
         let rows = Family::default();
         let fallback_rows = Family::default();
@@ -145,6 +162,27 @@ impl Default for Metrics {
             "Time of one run of a model, by operation",
             Unit::Seconds,
             run_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "batch_wait",
+            "Time that a batch's first row waited for its run, by operation",
+            Unit::Seconds,
+            batch_wait_seconds.clone(),
+        );
+        registry.register(
+            "rows_waiting",
+            "Rows that wait to run, by operation",
+            rows_waiting.clone(),
+        );
+        registry.register(
+            "cpu_pool_jobs_waiting",
+            "Jobs that wait for a thread of the CPU pool",
+            cpu_pool_waiting.clone(),
+        );
+        registry.register(
+            "cpu_pool_busy_threads",
+            "Threads of the CPU pool that run a job",
+            cpu_pool_busy.clone(),
         );
         registry.register(
             "rows_skipped",
@@ -190,6 +228,11 @@ impl Default for Metrics {
             in_flight,
             batch_rows,
             run_seconds,
+            batch_wait_seconds,
+            rows_waiting,
+            cpu_pool_waiting,
+            cpu_pool_busy,
+            readers: Arc::default(),
             rows_skipped,
             rows,
             fallback_rows,
@@ -207,9 +250,41 @@ impl Metrics {
     /// # Errors
     /// None in practice: the text is written to memory.
     pub fn text(&self) -> Result<String, fmt::Error> {
+        for read in self.readers().iter() {
+            read();
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    /// Reads the rows that wait for an operation's engine from `depth` whenever the metrics are read.
+    pub fn watch_queue(
+        &self,
+        operation: &'static str,
+        depth: impl Fn() -> usize + Send + Sync + 'static,
+    ) {
+        let gauge = self
+            .rows_waiting
+            .get_or_create(&OperationLabels { operation })
+            .clone();
+        self.readers().push(Box::new(move || {
+            gauge.set(depth() as i64);
+        }));
+    }
+
+    /// Reads how busy the CPU pool is from `load` whenever the metrics are read.
+    pub fn watch_pool(&self, load: impl Fn() -> PoolLoad + Send + Sync + 'static) {
+        let (waiting, busy) = (self.cpu_pool_waiting.clone(), self.cpu_pool_busy.clone());
+        self.readers().push(Box::new(move || {
+            let load = load();
+            waiting.set(load.waiting as i64);
+            busy.set(load.busy as i64);
+        }));
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<Box<dyn Fn() + Send + Sync>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request was answered.
@@ -293,22 +368,26 @@ struct EngineMetrics {
 }
 
 impl metrics::EngineMetrics for EngineMetrics {
-    fn ran(&self, device: &'static str, rows: usize, elapsed: Duration) {
+    fn ran(&self, run: BatchRun) {
         self.metrics
             .rows
             .get_or_create(&DeviceLabels {
                 operation: self.labels.operation,
-                device,
+                device: run.device,
             })
-            .inc_by(rows as u64);
+            .inc_by(run.rows as u64);
         self.metrics
             .batch_rows
             .get_or_create(&self.labels)
-            .observe(rows as f64);
+            .observe(run.rows as f64);
+        self.metrics
+            .batch_wait_seconds
+            .get_or_create(&self.labels)
+            .observe(run.queued.as_secs_f64());
         self.metrics
             .run_seconds
             .get_or_create(&self.labels)
-            .observe(elapsed.as_secs_f64());
+            .observe(run.elapsed.as_secs_f64());
     }
 
     fn fell_back(&self, reason: &'static str, rows: usize) {
@@ -327,6 +406,48 @@ impl metrics::EngineMetrics for EngineMetrics {
                 .rows_skipped
                 .get_or_create(&self.labels)
                 .inc_by(rows as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watched_gauges_are_read_with_the_metrics() {
+        let metrics = Metrics::default();
+        metrics.watch_queue("face_detection", || 7);
+        metrics.watch_pool(|| PoolLoad {
+            waiting: 3,
+            busy: 2,
+        });
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"facescan_rows_waiting{operation="face_detection"} 7"#,
+            "facescan_cpu_pool_jobs_waiting 3",
+            "facescan_cpu_pool_busy_threads 2",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_counted_with_its_wait() {
+        let metrics = Metrics::default();
+        metrics.engine("face_detection").ran(BatchRun {
+            device: "cpu",
+            rows: 3,
+            queued: Duration::from_millis(20),
+            elapsed: Duration::from_millis(40),
+        });
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"facescan_rows_total{operation="face_detection",device="cpu"} 3"#,
+            r#"facescan_batch_wait_seconds_sum{operation="face_detection"} 0.02"#,
+            r#"facescan_run_seconds_sum{operation="face_detection"} 0.04"#,
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
         }
     }
 }

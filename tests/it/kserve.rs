@@ -7,7 +7,7 @@ use facescan::telemetry::metrics::Metrics;
 use facescan_inference::{
     backend::{
         BackendError, Batch, Session,
-        kserve::{Kserve, RemoteSpec, Surroundings},
+        kserve::{Kserve, RemoteContext, RemoteSpec},
     },
     tensor::Tensor,
 };
@@ -84,7 +84,7 @@ async fn rig(more: &str, reply: impl Fn(usize) -> Reply + Send + Sync + 'static)
 async fn rig_of(more: &str, reply: impl Fn(&[u8], usize) -> Reply + Send + Sync + 'static) -> Rig {
     let server = WireServer::start(reply).await;
     let (metrics, spec) = (Metrics::default(), spec(&server, more));
-    let session = Kserve::open(&spec, surroundings(&spec, &metrics))
+    let session = Kserve::open(&spec, context(&spec, &metrics))
         .await
         .map(|mut kserve| kserve.session());
     Rig {
@@ -94,12 +94,12 @@ async fn rig_of(more: &str, reply: impl Fn(&[u8], usize) -> Reply + Send + Sync 
     }
 }
 
-fn surroundings(spec: &RemoteSpec, metrics: &Metrics) -> Surroundings {
+fn context(spec: &RemoteSpec, metrics: &Metrics) -> RemoteContext {
     let token = spec.token(|_| Some("hunter2".to_owned())).unwrap();
-    Surroundings {
+    RemoteContext {
         rng: fastrand::Rng::with_seed(7),
         first_pause: Duration::ZERO,
-        ..Surroundings::new(Handle::current(), metrics.remote(&spec.model), token)
+        ..RemoteContext::new(Handle::current(), metrics.remote(&spec.model), token)
     }
 }
 

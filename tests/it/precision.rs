@@ -22,14 +22,14 @@ use facescan::{
 use facescan_imaging::precision::NumericPrecision::{self, Bf16, F32};
 use facescan_inference::{
     backend::{BackendError, fake::FakeBackend},
-    engine::{Engine, EngineParts, Grouping, Sessions, Sizes},
-    place::{Place, Precision, Provider},
+    engine::{BatchSizes, Engine, EngineParts, Grouping, Sessions},
+    placement::{DevicePlacement, Precision, Provider},
     tensor::{Signature, Tensor},
 };
 
 use crate::support::app::{TestApp, picture};
 
-const REDUCED: Place = Place {
+const REDUCED: DevicePlacement = DevicePlacement {
     provider: Provider::OpenvinoCpu,
     index: 0,
     precision: Precision::Reduced,
@@ -43,8 +43,8 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
     };
     let dim = pipeline.embedder.dim;
     let runs = AtomicUsize::new(0);
-    let backend = FakeBackend::with_places(signature, move |place, batch| {
-        if place == REDUCED && Some(runs.fetch_add(1, Ordering::Relaxed)) == failing_run {
+    let backend = FakeBackend::with_placements(signature, move |placement, batch| {
+        if placement == REDUCED && Some(runs.fetch_add(1, Ordering::Relaxed)) == failing_run {
             return Err(BackendError::Run {
                 detail: "on purpose".to_owned(),
             });
@@ -55,18 +55,20 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
             data: vec![1.0; batch.rows() * dim],
         }])
     });
-    let reserve = backend.clone();
+    let replacement = backend.clone();
     let spec = Arc::clone(&pipeline.embedder.spec);
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: vec![backend.session(REDUCED, false)],
-            wide: None,
-            reserve: Some(Arc::new(move || Ok(reserve.session(Place::CPU, false)))),
-            place: REDUCED,
+            per_worker: vec![backend.session(REDUCED, false)],
+            all_cores: None,
+            replacement: Some(Arc::new(move || {
+                Ok(replacement.session(DevicePlacement::CPU, false))
+            })),
+            placement: REDUCED,
         },
         grouping: Grouping {
             max_rows: NonZeroUsize::MIN,
-            sizes: Sizes::Any,
+            sizes: BatchSizes::Any,
             max_delay: Duration::ZERO,
         },
         device: None,

@@ -3,7 +3,10 @@
 use image::RgbImage;
 use multiversion::multiversion;
 
-use super::crop::{Region, rows, rows_mut};
+use super::{
+    border::reflect_101,
+    crop::{Region, rows, rows_mut},
+};
 
 const CHANNELS: usize = 3;
 
@@ -126,7 +129,7 @@ impl Blur {
             // Reflected rows are in the ring buffer: they are closer to `y` than the rows outside the image. An image lower
             // than the kernel is in the ring buffer completely.
             down.extend((above..).zip(&self.weights).map(|(row, &weight)| {
-                let row = reflect(row, height);
+                let row = reflect_101(row, height);
                 (self.ring_offset(row), weight)
             }));
             blur_column(&self.ring, &down, &mut self.levels);
@@ -164,20 +167,13 @@ impl Blur {
         }
         let pixels = (self.region.width() + 2 * self.radius) as usize;
         for at in (0..before).chain(until..pixels) {
-            let from = reflect(first + at as i64, width) * CHANNELS;
+            let from = reflect_101(first + at as i64, width) * CHANNELS;
             let line = &mut self.line[at * CHANNELS..(at + 1) * CHANNELS];
             for (level, sample) in line.iter_mut().zip(&row[from..]) {
                 *level = f32::from(*sample);
             }
         }
     }
-}
-
-/// Reflect-101: index −1 is 1, and index `length` is `length − 2`, repeatedly. A single sample is its own reflection.
-pub fn reflect(index: i64, length: u32) -> usize {
-    let last = i64::from(length) - 1;
-    let folded = index.rem_euclid((2 * last).max(1));
-    folded.min(2 * last - folded) as usize
 }
 
 /// Blurs a line horizontally; `out` has complete blocks.

@@ -1,6 +1,7 @@
 //! Pixels: decoding, geometry, resizing, warping, quality, enhancement and encoding. No inference, no I/O.
 
 pub mod blur;
+pub mod border;
 pub mod crop;
 pub mod decode;
 pub mod draw;

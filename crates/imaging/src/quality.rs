@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
+    border::reflect_101,
     luma,
     resize::{Filter, resize},
 };
@@ -43,7 +44,7 @@ pub fn measure(image: &RgbImage) -> ImageQuality {
     let mut sums = Sums::default();
     if width > 0 && height > 0 {
         // Three rows of grey are in memory, each with a reflected sample at both ends.
-        let row = |y: i64| grey_row(image, reflect(y, height));
+        let row = |y: i64| grey_row(image, reflect_101(y, height));
         let (mut above, mut here) = (row(-1), row(0));
         for y in 0..i64::from(height) {
             let below = row(y + 1);
@@ -55,10 +56,10 @@ pub fn measure(image: &RgbImage) -> ImageQuality {
 }
 
 /// A row of grey with a reflected sample at both ends.
-fn grey_row(image: &RgbImage, y: u32) -> Vec<f32> {
+fn grey_row(image: &RgbImage, y: usize) -> Vec<f32> {
     let width = image.width();
     let stride = width as usize * 3;
-    let start = y as usize * stride;
+    let start = y * stride;
     let mut grey = Vec::with_capacity(width as usize + 2);
     grey.push(0.0);
     grey.extend(
@@ -68,22 +69,9 @@ fn grey_row(image: &RgbImage, y: u32) -> Vec<f32> {
             .iter()
             .map(|pixel| luma::exact(*pixel)),
     );
-    grey.push(grey[reflect(i64::from(width), width) as usize + 1]);
-    grey[0] = grey[reflect(-1, width) as usize + 1];
+    grey.push(grey[reflect_101(i64::from(width), width) + 1]);
+    grey[0] = grey[reflect_101(-1, width) + 1];
     grey
-}
-
-/// Reflect-101: index −1 is 1, and index `length` is `length − 2`. A single sample is its own reflection.
-fn reflect(index: i64, length: u32) -> u32 {
-    let last = i64::from(length) - 1;
-    let folded = if index < 0 {
-        -index
-    } else if index > last {
-        2 * last - index
-    } else {
-        index
-    };
-    folded.clamp(0, last) as u32
 }
 
 #[derive(Default)]

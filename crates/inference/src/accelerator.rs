@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize, de::IntoDeserializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
-    /// The first that passes its self-test.
+    /// The first provider that passes its self-test.
     Auto,
     /// NVIDIA CUDA.
     Cuda,
     /// AMD ROCm, which ONNX Runtime drives through MIGraphX.
     Rocm,
-    /// Apple Metal, through libtorch where it is built in, else through CoreML.
+    /// Apple Metal: through libtorch if it is built in, otherwise through CoreML.
     Mps,
     /// No accelerator.
     Cpu,
@@ -28,7 +28,7 @@ pub enum Accelerator {
     Webgpu,
     /// NVIDIA TensorRT.
     Tensorrt,
-    /// libtorch, on what it finds.
+    /// libtorch, on any device that it supports.
     Torch,
 }
 
@@ -57,13 +57,13 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// An accelerator by name, with its number where that is not `devices.device_id`: `cuda` or `cuda:1`.
+/// An accelerator by name, optionally with a device number that overrides `devices.device_id`: `cuda` or `cuda:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AcceleratorName {
-    /// What it is.
+    /// The accelerator.
     pub backend: Accelerator,
-    /// Which of several.
+    /// The device number.
     pub index: Option<u32>,
 }
 
@@ -71,7 +71,7 @@ impl TryFrom<String> for AcceleratorName {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let unreadable = || format!("`{text}` is no device");
+        let unreadable = || format!("`{text}` is not a device");
         let (name, index) = match text.split_once(':') {
             Some((name, index)) => (name, Some(index.parse().map_err(|_| unreadable())?)),
             None => (text.as_str(), None),

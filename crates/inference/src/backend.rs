@@ -1,4 +1,4 @@
-//! What runs a model: the trait every backend implements.
+//! The trait that every model runtime implements.
 
 use std::{
     collections::BTreeMap,
@@ -10,14 +10,14 @@ use thiserror::Error;
 
 use crate::{
     graphs::session::{GraphModel, GraphSession},
-    place::Place,
+    placement::DevicePlacement,
     tensor::{Signature, Tensor},
 };
 
+pub mod combined;
 pub mod fake;
 pub mod kserve;
 pub mod ort;
-pub mod several;
 #[cfg(feature = "torch")]
 pub mod torch;
 
@@ -26,38 +26,38 @@ pub trait Backend: Send + Sync {
     /// The backend's name in logs, such as `onnxruntime`.
     fn name(&self) -> &str;
 
-    /// What there is of a provider's devices on this machine, before any model is opened there.
+    /// Checks whether this machine has the provider and the device, before any model is opened there.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with what is missing.
-    fn look_for(&self, place: Place) -> Result<(), BackendError>;
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError>;
 
-    /// Loads a model into as many sessions as are asked for. They may share the weights.
+    /// Loads a model into as many sessions as `opening` asks for. The sessions may share the weights.
     ///
     /// # Errors
-    /// [`BackendError::Load`] when the model cannot be loaded, [`BackendError::Unavailable`] when the place cannot be
-    /// used, and [`BackendError::OutOfMemory`].
+    /// [`BackendError::Load`] when the model cannot be loaded, [`BackendError::Unavailable`] when the placement cannot
+    /// be used, and [`BackendError::OutOfMemory`].
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError>;
 
-    /// Loads a graph of ours, which has inputs of several types, into one session.
+    /// Loads a built-in graph, whose inputs can have several types, into one session.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError>;
 }
 
-/// What is to be opened, and where.
+/// What to open, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
     /// The model.
     pub model: Model<'a>,
-    /// Where it is to run.
-    pub place: Place,
-    /// How many threads of the CPU each session has.
+    /// Where to open it.
+    pub placement: DevicePlacement,
+    /// How many CPU threads each session has.
     pub threads: NonZeroUsize,
     /// How many sessions.
     pub count: usize,
-    /// How many bytes of the device's memory each session may take.
+    /// How many bytes of device memory each session may take.
     pub memory_limit: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Opening<'a> {
     pub fn on_cpu(model: Model<'a>, threads: NonZeroUsize, count: usize) -> Self {
         Self {
             model,
-            place: Place::CPU,
+            placement: DevicePlacement::CPU,
             threads,
             count,
             memory_limit: None,
@@ -79,12 +79,12 @@ impl<'a> Opening<'a> {
 pub enum Model<'a> {
     /// A file.
     File(&'a Path),
-    /// A graph of ours.
+    /// A built-in graph.
     Graph(&'a GraphModel),
 }
 
 impl Model<'_> {
-    /// What it is called in errors.
+    /// The name in error messages.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.to_path_buf(),
@@ -93,7 +93,7 @@ impl Model<'_> {
     }
 }
 
-/// A loaded model. It is owned by one thread at a time, which is why `run` takes `&mut self`.
+/// A loaded model. One thread at a time owns it, so `run` takes `&mut self`.
 pub trait Session: Send {
     /// The graph's inputs and outputs.
     fn signature(&self) -> &Signature;
@@ -104,7 +104,8 @@ pub trait Session: Send {
     /// [`BackendError::Run`] when the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`].
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
 
-    /// How many of the graph's nodes each provider runs, by the runtime's names; empty where it does not tell.
+    /// How many of the graph's nodes each provider runs, by the runtime's names. Empty if the runtime does not report
+    /// it.
     fn assignment(&self) -> BTreeMap<String, usize> {
         BTreeMap::new()
     }
@@ -117,7 +118,7 @@ pub struct Batch<'a> {
     pub row_shape: &'a [usize],
     /// The values of all rows, one row after the other.
     pub data: &'a [f32],
-    /// Whether the runtime should let go of memory after the run, because few rows are of this size.
+    /// Whether the runtime should free memory after the run, because few rows have this size.
     pub frees_memory: bool,
 }
 
@@ -143,24 +144,24 @@ impl Batch<'_> {
 /// Why a backend could not do what was asked.
 #[derive(Debug, Error)]
 pub enum BackendError {
-    /// The runtime's shared library is missing or does not fit.
+    /// The runtime's shared library is missing or has the wrong version.
     #[error(
         "cannot load the onnx runtime library: {detail}; run `scripts/setup`, or set runtime.library to its path"
     )]
     Library {
-        /// What the loader said.
+        /// What the loader reported.
         detail: String,
     },
-    /// A provider or its device is not there.
+    /// A provider or its device is missing.
     #[error("{detail}")]
     Unavailable {
         /// What is missing, and how to get it.
         detail: String,
     },
-    /// The device has no memory left for what was asked.
+    /// The device has no memory left for the request.
     #[error("the device is out of memory: {detail}")]
     OutOfMemory {
-        /// What the runtime said.
+        /// What the runtime reported.
         detail: String,
     },
     /// A model file could not be loaded.
@@ -168,13 +169,13 @@ pub enum BackendError {
     Load {
         /// The file.
         path: PathBuf,
-        /// What the runtime said.
+        /// What the runtime reported.
         detail: String,
     },
     /// A run failed.
     #[error("the model run failed: {detail}")]
     Run {
-        /// What the runtime said.
+        /// What the runtime reported.
         detail: String,
     },
 }

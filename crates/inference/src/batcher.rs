@@ -1,78 +1,20 @@
-//! Which rows run together: open slabs that fill while the device works, and the cut that takes one to run.
+//! Decides which rows run together.
 //!
-//! A row is claimed, written by its owner and then made ready. Rows of one shape share a slab until it is full. A slab
-//! is cut as soon as there is a session for it and none of its rows is being written; rows whose caller has left are
-//! dropped then. Nothing here waits or runs: it is the state that an engine keeps behind a lock.
+//! The owner of a row claims it, writes it and commits it. Rows of one shape share a batch buffer until it is full. A
+//! buffer is ready to run when a session asks for it and none of its rows is being written. Rows whose callers have left
+//! are dropped at that time. This module neither waits nor runs anything: it is the state that an engine keeps behind a
+//! lock.
 
-use std::{collections::VecDeque, num::NonZeroUsize, ops::Range, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
-use super::slab::{RowMemory, Slab};
+use tracing::Span;
 
-/// How rows are grouped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grouping {
-    /// Most rows in one run.
-    pub max_rows: NonZeroUsize,
-    /// How many rows a run may have, the missing ones being ignored.
-    pub sizes: Sizes,
-    /// How long the first row of a slab may wait for others.
-    pub max_delay: Duration,
-}
+use crate::batch_buffer::{BatchBuffer, RowMemory};
 
-/// How many rows a run may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sizes {
-    /// As many as there are.
-    Any,
-    /// A power of two, so that the device meets few shapes: each one takes memory, and compilation on some.
-    Buckets,
-    /// Always `max_rows`.
-    Fixed,
-}
+pub use grouping::{BatchSizes, Grouping};
+pub(super) use grouping::{Groupings, Route};
 
-impl Grouping {
-    /// How many rows run for `rows` that are wanted, of a slab that has `room`.
-    pub(super) fn padded(&self, rows: usize, room: usize) -> usize {
-        match self.sizes {
-            Sizes::Any => rows,
-            Sizes::Buckets => Some(rows.next_power_of_two())
-                .filter(|&bucket| bucket <= room)
-                .unwrap_or(rows),
-            Sizes::Fixed => room,
-        }
-    }
-}
-
-/// Where rows go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
-    /// To the CPU's sessions.
-    Cpu,
-    /// To the device.
-    Device,
-}
-
-/// How rows are grouped by where they go.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Groupings {
-    pub cpu: Grouping,
-    pub device: Option<Grouping>,
-}
-
-impl Groupings {
-    fn of(&self, route: Route) -> &Grouping {
-        match route {
-            Route::Cpu => &self.cpu,
-            Route::Device => self.device.as_ref().unwrap_or(&self.cpu),
-        }
-    }
-
-    /// The most rows that any slab has.
-    fn most_rows(&self) -> usize {
-        let device = self.device.map_or(0, |device| device.max_rows.get());
-        self.cpu.max_rows.get().max(device)
-    }
-}
+mod grouping;
 
 /// What a row's caller waits on.
 pub(super) trait Reply {
@@ -80,16 +22,17 @@ pub(super) trait Reply {
     fn is_abandoned(&self) -> bool;
 }
 
-/// The state of one engine's rows. `R` answers a row's caller.
+/// The state of one engine's rows. `R` replies to a row's caller.
 pub(super) struct Batcher<R> {
     groupings: Groupings,
-    /// Where the rows that are claimed now go.
+    /// Where newly claimed rows go.
     route: Route,
     /// Oldest first.
-    open: VecDeque<Open<R>>,
-    spare: VecDeque<(RowShape, Slab)>,
+    open: VecDeque<OpenBuffer<R>>,
+    /// Least recently used first.
+    spare: VecDeque<(RowShape, BatchBuffer)>,
     max_spare: usize,
-    /// Slabs of more bytes are freed after use: they come from requests with sizes of their own.
+    /// Larger buffers are freed after use: their requests asked for a size of their own.
     max_spare_bytes: usize,
     next_id: u64,
 }
@@ -97,70 +40,91 @@ pub(super) struct Batcher<R> {
 /// The shape of one row, such as `[3, 640, 640]`.
 pub(super) type RowShape = Arc<[usize]>;
 
-struct Open<R> {
+/// A buffer that still accepts rows, or whose rows are still being written.
+struct OpenBuffer<R> {
     id: u64,
     route: Route,
     shape: RowShape,
-    slab: Slab,
-    rows: Vec<Slot<R>>,
-    claimed_at: Duration,
+    buffer: BatchBuffer,
+    rows: Vec<RowState<R>>,
+    opened_at: Duration,
+    span: Span,
 }
 
-enum Slot<R> {
-    /// Its owner has the memory.
+enum RowState<R> {
+    /// The owner has the memory.
     Writing,
-    Ready(Ready<R>),
-    /// Given up by its owner.
-    Void(RowMemory),
+    Committed(CommittedRow<R>),
+    /// The owner gave the row up.
+    GivenUp(RowMemory),
 }
 
-struct Ready<R> {
+struct CommittedRow<R> {
     memory: RowMemory,
     reply: R,
-    ready_at: Duration,
+    committed_at: Duration,
 }
 
-/// Where a claimed row belongs.
+/// Identifies a claimed row.
 #[derive(Debug)]
-pub(super) struct Place {
-    slab: u64,
+pub(super) struct RowSlot {
+    buffer: u64,
     row: usize,
+    route: Route,
 }
 
-/// The rows of a slab that was taken out to run.
+/// A row for its owner to write.
+pub(super) struct ClaimedRow {
+    pub slot: RowSlot,
+    pub memory: RowMemory,
+    /// Whether this is the first row of its buffer, which starts the wait of at most `max_delay`.
+    pub opens_buffer: bool,
+}
+
+/// The rows of a ready batch in memory.
 #[derive(Debug)]
-pub(super) struct Staged {
+pub(super) struct StagedRows {
     pub shape: RowShape,
-    slab: Slab,
-    /// How many rows there is room for.
-    pub room: usize,
-    /// Whether the slab is larger than those that are kept.
-    pub unusual: bool,
+    buffer: BatchBuffer,
+    /// How many rows the buffer holds, used or not.
+    pub capacity: usize,
+    /// Whether the buffer is too large to be kept for later rows.
+    pub is_oversized: bool,
+    /// The span of the first row's caller.
+    pub span: Span,
 }
 
-impl Staged {
-    /// The values of some rows.
-    pub fn values(&self, rows: Range<usize>) -> &[f32] {
-        self.slab.values(rows)
+impl RowSlot {
+    /// Where the row was claimed for.
+    pub fn route(&self) -> Route {
+        self.route
     }
 }
 
-/// A slab taken out to run.
-pub(super) struct Cut<R> {
-    pub staged: Staged,
-    /// Who waits for the first rows of the slab, in their order, and since when.
+impl StagedRows {
+    /// The values of some rows.
+    pub fn values(&self, rows: Range<usize>) -> &[f32] {
+        self.buffer.values(rows)
+    }
+}
+
+/// A batch that can run.
+pub(super) struct ReadyBatch<R> {
+    pub staged: StagedRows,
+    /// The caller of each row in order, and when the row was committed.
     pub callers: Vec<(R, Duration)>,
 }
 
-/// What a look for a slab to run gave.
-pub(super) struct Look<R> {
-    pub cut: Option<Cut<R>>,
-    /// Rows that were dropped because their callers had left.
+/// The result of asking for a batch.
+pub(super) struct NextBatch<R> {
+    /// `None` if no batch is ready.
+    pub batch: Option<ReadyBatch<R>>,
+    /// How many rows were dropped because their callers had left.
     pub skipped: usize,
 }
 
 impl<R: Reply> Batcher<R> {
-    /// A batcher that keeps up to `max_spare` slabs, of rows of at most `usual_row_len` values, for reuse.
+    /// Keeps up to `max_spare` buffers for reuse. Buffers of rows with more than `usual_row_len` values are freed.
     pub fn new(groupings: Groupings, max_spare: usize, usual_row_len: usize) -> Self {
         Self {
             groupings,
@@ -172,194 +136,232 @@ impl<R: Reply> Batcher<R> {
             open: VecDeque::new(),
             spare: VecDeque::new(),
             max_spare,
-            max_spare_bytes: groupings.most_rows() * usual_row_len * size_of::<f32>(),
+            max_spare_bytes: groupings.max_rows() * usual_row_len * size_of::<f32>(),
             next_id: 0,
         }
     }
 
-    /// Where the rows that are claimed now go.
+    /// Where newly claimed rows go.
     pub fn route(&self) -> Route {
         self.route
     }
 
-    /// Sends the rows that are claimed from now on another way. Those that were claimed for the device go to the CPU
-    /// with them.
+    /// Changes where newly claimed rows go. While that is the CPU, rows that were claimed for the device go there too.
     pub fn send_to(&mut self, route: Route) {
         self.route = route;
     }
 
-    /// The next row of the open slab of this shape; of a new slab when there is none with room.
-    pub fn claim(&mut self, shape: &[usize], now: Duration) -> (Place, RowMemory) {
+    /// Claims the next row of an open buffer of this shape, or the first row of a new buffer.
+    pub fn claim(&mut self, shape: &[usize], now: Duration) -> ClaimedRow {
         for open in &mut self.open {
             if open.route == self.route
                 && *open.shape == *shape
-                && let Some(memory) = open.slab.split_row()
+                && let Some(memory) = open.buffer.split_row()
             {
-                open.rows.push(Slot::Writing);
-                let place = Place {
-                    slab: open.id,
+                open.rows.push(RowState::Writing);
+                let slot = RowSlot {
+                    buffer: open.id,
                     row: open.rows.len() - 1,
+                    route: self.route,
                 };
-                return (place, memory);
+                return ClaimedRow {
+                    slot,
+                    memory,
+                    opens_buffer: false,
+                };
             }
         }
+        self.open_buffer(shape, now)
+    }
+
+    fn open_buffer(&mut self, shape: &[usize], now: Duration) -> ClaimedRow {
         let rows = self.groupings.of(self.route).max_rows.get();
         let row_len = shape.iter().product::<usize>();
         let bytes = rows * row_len * size_of::<f32>();
         let kept = self
             .spare
             .iter()
-            .rposition(|(spare, slab)| **spare == *shape && slab.bytes() == bytes);
-        let (shape, mut slab) = kept
+            .rposition(|(spare, buffer)| **spare == *shape && buffer.bytes() == bytes);
+        let (shape, mut buffer) = kept
             .and_then(|index| self.spare.remove(index))
-            .unwrap_or_else(|| (shape.into(), Slab::new(rows, row_len)));
+            .unwrap_or_else(|| (shape.into(), BatchBuffer::new(rows, row_len)));
         let id = self.next_id;
         self.next_id += 1;
-        // A slab has room for at least one row; an empty one stands for a shape without values.
-        let memory = slab.split_row().unwrap_or_default();
-        self.open.push_back(Open {
+        // A buffer has memory for at least one row. Empty memory stands for a shape without values.
+        let memory = buffer.split_row().unwrap_or_default();
+        self.open.push_back(OpenBuffer {
             id,
             route: self.route,
             shape,
-            slab,
-            rows: vec![Slot::Writing],
-            claimed_at: now,
+            buffer,
+            rows: vec![RowState::Writing],
+            opened_at: now,
+            span: Span::current(),
         });
-        (Place { slab: id, row: 0 }, memory)
-    }
-
-    /// Takes a written row back; it can run from now on.
-    pub fn ready(&mut self, place: &Place, memory: RowMemory, reply: R, now: Duration) {
-        let ready = Ready {
+        ClaimedRow {
+            slot: RowSlot {
+                buffer: id,
+                row: 0,
+                route: self.route,
+            },
             memory,
-            reply,
-            ready_at: now,
-        };
-        self.put(place, Slot::Ready(ready));
-    }
-
-    /// Takes back a row that will not be written.
-    pub fn give_up(&mut self, place: &Place, memory: RowMemory) {
-        self.put(place, Slot::Void(memory));
-    }
-
-    fn put(&mut self, place: &Place, slot: Slot<R>) {
-        // A slab with a claimed row is never cut, so it is still there.
-        let open = self.open.iter_mut().find(|open| open.id == place.slab);
-        if let Some(row) = open.and_then(|open| open.rows.get_mut(place.row)) {
-            *row = slot;
+            opens_buffer: true,
         }
     }
 
-    /// How many rows are ready to run that way.
+    /// Takes back a row that was written. It can run from now on.
+    pub fn commit(&mut self, slot: &RowSlot, memory: RowMemory, reply: R, now: Duration) {
+        let committed = CommittedRow {
+            memory,
+            reply,
+            committed_at: now,
+        };
+        self.put(slot, RowState::Committed(committed));
+    }
+
+    /// Takes back a row that will not be written.
+    pub fn give_up(&mut self, slot: &RowSlot, memory: RowMemory) {
+        self.put(slot, RowState::GivenUp(memory));
+    }
+
+    fn put(&mut self, slot: &RowSlot, state: RowState<R>) {
+        // A buffer with a claimed row never leaves the queue, so the row is found.
+        let open = self.open.iter_mut().find(|open| open.id == slot.buffer);
+        if let Some(row) = open.and_then(|open| open.rows.get_mut(slot.row)) {
+            *row = state;
+        }
+    }
+
+    /// Who has to run a row that was claimed for `route`: the CPU also runs the device's rows while the device is down.
+    pub fn effective_route(&self, route: Route) -> Route {
+        match (route, self.route) {
+            (Route::Device, Route::Device) => Route::Device,
+            (Route::Cpu, _) | (Route::Device, Route::Cpu) => Route::Cpu,
+        }
+    }
+
+    /// How many committed rows wait for this route.
     pub fn waiting(&self, route: Route) -> usize {
+        self.committed_rows(|open| self.goes(open, route))
+    }
+
+    /// How many committed rows wait in all.
+    pub fn waiting_rows(&self) -> usize {
+        self.committed_rows(|_| true)
+    }
+
+    fn committed_rows(&self, filter: impl Fn(&OpenBuffer<R>) -> bool) -> usize {
         self.open
             .iter()
-            .filter(|open| self.goes(open, route))
+            .filter(|open| filter(open))
             .flat_map(|open| &open.rows)
-            .filter(|row| matches!(row, Slot::Ready(_)))
+            .filter(|row| matches!(row, RowState::Committed(_)))
             .count()
     }
 
-    fn goes(&self, open: &Open<R>, route: Route) -> bool {
-        open.route == route || (route == Route::Cpu && self.route == Route::Cpu)
+    fn goes(&self, open: &OpenBuffer<R>, route: Route) -> bool {
+        open.route == route || self.effective_route(open.route) == route
     }
 
-    /// Takes the oldest slab that can run that way.
-    pub fn look(&mut self, route: Route, now: Duration) -> Look<R> {
+    /// Takes the oldest batch that is ready for this route.
+    pub fn next_batch(&mut self, route: Route, now: Duration) -> NextBatch<R> {
         let mut skipped = 0;
         let mut index = 0;
         while let Some(open) = self.open.get(index) {
-            if !(self.goes(open, route) && self.can_run(open, now)) {
+            if !(self.goes(open, route) && self.is_ready(open, now)) {
                 index += 1;
                 continue;
             }
             let Some(open) = self.open.remove(index) else {
                 break;
             };
-            let (cut, dropped) = self.cut(open);
+            let (batch, dropped) = self.close(open);
             skipped += dropped;
-            if cut.callers.is_empty() {
-                self.keep(cut.staged);
+            if batch.callers.is_empty() {
+                self.keep(batch.staged);
                 continue;
             }
-            let cut = Some(cut);
-            return Look { cut, skipped };
+            let batch = Some(batch);
+            return NextBatch { batch, skipped };
         }
-        Look { cut: None, skipped }
+        NextBatch {
+            batch: None,
+            skipped,
+        }
     }
 
-    /// Whether a slab can run that way now.
-    pub fn is_due(&self, route: Route, now: Duration) -> bool {
+    /// Whether a batch is ready for this route.
+    pub fn has_ready(&self, route: Route, now: Duration) -> bool {
         self.open
             .iter()
-            .any(|open| self.goes(open, route) && self.can_run(open, now))
+            .any(|open| self.goes(open, route) && self.is_ready(open, now))
     }
 
-    fn can_run(&self, open: &Open<R>, now: Duration) -> bool {
-        let is_written = !open.rows.iter().any(|row| matches!(row, Slot::Writing));
+    fn is_ready(&self, open: &OpenBuffer<R>, now: Duration) -> bool {
+        let is_written = !open.rows.iter().any(|row| matches!(row, RowState::Writing));
         let grouping = self.groupings.of(open.route);
         let is_full = open.rows.len() == grouping.max_rows.get();
-        let has_waited = now.saturating_sub(open.claimed_at) >= grouping.max_delay;
+        let has_waited = now.saturating_sub(open.opened_at) >= grouping.max_delay;
         is_written && (is_full || has_waited)
     }
 
-    /// Joins the rows, and moves those that run into the places of those that do not.
-    fn cut(&self, open: Open<R>) -> (Cut<R>, usize) {
+    /// Joins the rows of a buffer. Moves the rows that run to the front.
+    fn close(&self, open: OpenBuffer<R>) -> (ReadyBatch<R>, usize) {
         let claimed = open.rows.len();
         let mut memories = Vec::with_capacity(claimed);
         let mut live = Vec::with_capacity(claimed);
         let mut skipped = 0;
-        for (row, slot) in open.rows.into_iter().enumerate() {
-            match slot {
-                Slot::Ready(ready) => {
-                    memories.push(ready.memory);
-                    if ready.reply.is_abandoned() {
+        for (row, state) in open.rows.into_iter().enumerate() {
+            match state {
+                RowState::Committed(committed) => {
+                    memories.push(committed.memory);
+                    if committed.reply.is_abandoned() {
                         skipped += 1;
                     } else {
-                        live.push((row, ready.reply, ready.ready_at));
+                        live.push((row, committed.reply, committed.committed_at));
                     }
                 }
-                Slot::Void(memory) => memories.push(memory),
-                Slot::Writing => {}
+                RowState::GivenUp(memory) => memories.push(memory),
+                RowState::Writing => {}
             }
         }
-        let mut slab = open.slab.join(memories);
+        let mut buffer = open.buffer.join(memories);
         let callers: Vec<_> = live
             .into_iter()
             .enumerate()
-            .map(|(to, (from, reply, ready_at))| {
+            .map(|(to, (from, reply, committed_at))| {
                 if from != to {
-                    slab.copy_row(from, to);
+                    buffer.copy_row(from, to);
                 }
-                (reply, ready_at)
+                (reply, committed_at)
             })
             .collect();
         let grouping = self.groupings.of(open.route);
-        let room = grouping.max_rows.get();
-        // Nothing of an earlier request runs again.
-        slab.clear_rows(callers.len(), grouping.padded(callers.len(), room));
-        let cut = Cut {
-            staged: Staged {
-                unusual: slab.bytes() > self.max_spare_bytes,
+        let capacity = grouping.max_rows.get();
+        // Padding must not contain values of an earlier request.
+        buffer.clear_rows(callers.len(), grouping.padded(callers.len(), capacity));
+        let batch = ReadyBatch {
+            staged: StagedRows {
+                is_oversized: buffer.bytes() > self.max_spare_bytes,
                 shape: open.shape,
-                slab,
-                room,
+                buffer,
+                capacity,
+                span: open.span,
             },
             callers,
         };
-        (cut, skipped)
+        (batch, skipped)
     }
 
-    /// Keeps a slab for later rows of its shape, in the place of the one that has gone unused the longest.
-    pub fn keep(&mut self, staged: Staged) {
-        if staged.unusual {
+    /// Keeps a buffer for later rows of its shape. When too many are kept, frees the least recently used one.
+    pub fn keep(&mut self, staged: StagedRows) {
+        if staged.is_oversized {
             return;
         }
         if self.spare.len() >= self.max_spare {
             self.spare.pop_front();
         }
-        self.spare.push_back((staged.shape, staged.slab));
+        self.spare.push_back((staged.shape, staged.buffer));
     }
 }
 

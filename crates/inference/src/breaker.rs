@@ -1,23 +1,23 @@
-//! When a device that fails is let alone, and for how long.
+//! Decides when a failing device is left alone, and for how long.
 
 use std::time::Duration;
 
-/// How much is borne, and how long is waited.
+/// When a device goes down, and how long it stays down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Failures in a row that take the device down.
+pub struct BreakerSettings {
+    /// How many consecutive failures take the device down.
     pub failures: u32,
-    /// How long it is let alone the first time.
+    /// How long the device is left alone the first time.
     pub cool_down: Duration,
-    /// The longest that it is let alone, as the time doubles with each attempt that fails.
-    pub longest: Duration,
+    /// Upper bound of the cool-down, which doubles after each failed probe.
+    pub max_cool_down: Duration,
 }
 
-/// Counts failures, and says when to try again. Times are the [`Clock`](facescan_clock::Clock)'s.
+/// A circuit breaker. Times are those of the [`Clock`](facescan_clock::Clock).
 #[derive(Clone, Debug)]
 pub struct Breaker {
-    patience: Patience,
-    /// Failures in a row.
+    settings: BreakerSettings,
+    /// Consecutive failures.
     failures: u32,
     down: Option<Down>,
 }
@@ -25,15 +25,14 @@ pub struct Breaker {
 #[derive(Clone, Copy, Debug)]
 struct Down {
     until: Duration,
-    /// How long it lasts this time.
-    lasts: Duration,
+    cool_down: Duration,
 }
 
 impl Breaker {
-    /// One for a device that is up.
-    pub fn new(patience: Patience) -> Self {
+    /// The breaker of a device that is up.
+    pub fn new(settings: BreakerSettings) -> Self {
         Self {
-            patience,
+            settings,
             failures: 0,
             down: None,
         }
@@ -44,42 +43,42 @@ impl Breaker {
         self.down.is_none()
     }
 
-    /// When the device is to be tried again; `None` when it is up.
+    /// When the device is to be probed. `None` while it is up.
     pub fn retry_at(&self) -> Option<Duration> {
         self.down.map(|down| down.until)
     }
 
-    /// Failures in a row.
+    /// Consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// A run succeeded, or a probe did: the device is up.
+    /// Records a successful run, which resets the failures, or a successful probe, which also brings the device up.
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.down = None;
     }
 
-    /// A run failed. Answers whether that takes the device down.
+    /// Records a failed run. Returns whether it takes the device down.
     pub fn failed(&mut self, now: Duration) -> bool {
         self.failures = self.failures.saturating_add(1);
-        let is_enough = self.failures >= self.patience.failures;
+        let is_enough = self.failures >= self.settings.failures;
         if is_enough {
             self.take_down(now);
         }
         is_enough
     }
 
-    /// Takes the device down at once, or leaves it down for twice as long as before.
+    /// Takes the device down at once. If it is down already, it stays down for twice as long as before.
     pub fn take_down(&mut self, now: Duration) {
-        let lasts = match self.down {
-            Some(down) => down.lasts.saturating_mul(2),
-            None => self.patience.cool_down,
+        let cool_down = match self.down {
+            Some(down) => down.cool_down.saturating_mul(2),
+            None => self.settings.cool_down,
         }
-        .min(self.patience.longest);
+        .min(self.settings.max_cool_down);
         self.down = Some(Down {
-            until: now.saturating_add(lasts),
-            lasts,
+            until: now.saturating_add(cool_down),
+            cool_down,
         });
     }
 }
@@ -91,15 +90,15 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn breaker() -> Breaker {
-        Breaker::new(Patience {
+        Breaker::new(BreakerSettings {
             failures: 3,
             cool_down: SECOND,
-            longest: 5 * SECOND,
+            max_cool_down: 5 * SECOND,
         })
     }
 
     #[test]
-    fn only_failures_in_a_row_take_the_device_down() {
+    fn only_consecutive_failures_take_the_device_down() {
         let mut breaker = breaker();
         assert!(!breaker.failed(SECOND));
         assert!(!breaker.failed(SECOND));
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failed_probe_doubles_the_wait_up_to_the_longest_and_a_good_one_ends_it() {
+    fn each_failed_probe_doubles_the_cool_down_up_to_the_maximum_and_a_success_ends_it() {
         let mut breaker = breaker();
         breaker.take_down(Duration::ZERO);
         let waits: Vec<u64> = (0..4)
@@ -128,6 +127,10 @@ mod tests {
         breaker.succeeded();
         assert!(breaker.is_up());
         breaker.take_down(Duration::ZERO);
-        assert_eq!(breaker.retry_at(), Some(SECOND), "it begins anew");
+        assert_eq!(
+            breaker.retry_at(),
+            Some(SECOND),
+            "the cool-down starts over"
+        );
     }
 }

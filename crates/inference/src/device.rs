@@ -1,4 +1,4 @@
-//! Where each operation was asked to run, where it does, and what is known of the devices.
+//! Where each operation was asked to run, where it runs, and the state of the devices.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     backend::BackendError,
     health::{Health, HealthReport},
     operation::Operation,
-    place::{Place, Provider},
+    placement::{DevicePlacement, Provider},
     proof::Proof,
 };
 use facescan_clock::Clock;
@@ -17,70 +17,72 @@ use facescan_clock::Clock;
 pub use memory::{DeviceMemory, Hardware};
 
 mod memory;
+pub(crate) mod supervisor;
+mod worker;
 
-/// Where an operation was asked to run and where it does.
+/// Where an operation was asked to run and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceState {
     /// The device that the settings ask for, such as `cpu` or `cuda:0`.
     #[schema(example = "cuda:0")]
     pub requested: String,
-    /// The device in use; `none` while a remote server is away, which has no CPU to fall back to.
+    /// The device in use; `none` while a remote server is unreachable, because there is no CPU to fall back to.
     #[schema(example = "cpu")]
     pub active: String,
-    /// Why it runs on the CPU though another device was asked for; absent when it does not.
+    /// Why the operation runs on the CPU although another device was asked for; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl DeviceState {
-    /// Whether the operation runs on the CPU though another device was asked for.
+    /// Whether the operation runs on the CPU although another device was asked for.
     pub fn fell_back(&self) -> bool {
         self.reason.is_some()
     }
 }
 
-/// What became of an operation's toggle at start.
+/// The outcome of an operation's toggle at startup.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     /// The operation.
     pub operation: Operation,
-    /// What was asked for, such as `cuda:0`; `cpu` where nothing was.
+    /// What was asked for, such as `cuda:0`, or `cpu`.
     pub requested: String,
-    /// The device that was proved, with its state from then on; or why there is none.
+    /// The device that passed the self-test, with its current state; or why there is none.
     pub device: Result<Active, Option<String>>,
     /// What runs the model on the CPU.
-    pub cpu: Place,
-    /// How OpenVINO's answers on the CPU compare, where it was tried.
+    pub cpu: DevicePlacement,
+    /// How OpenVINO's outputs on the CPU compare, if it was tried.
     pub cpu_proof: Option<CpuProof>,
 }
 
 /// A device in use.
 #[derive(Clone, Debug)]
 pub struct Active {
-    /// Where.
-    pub place: Place,
-    /// Its state.
+    /// Provider, device number and precision.
+    pub placement: DevicePlacement,
+    /// Its current state.
     pub health: Arc<Health>,
-    /// What speaks for it.
+    /// The result of its self-test.
     pub proof: Proof,
 }
 
-/// What was found of a provider for the CPU's cores.
+/// The result of testing a provider for the CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct CpuProof {
     /// Whether it is used.
     pub used: bool,
-    /// What was found: the cosine and the times, or why it is not used.
+    /// The cosine and the times, or why it is not used.
     pub detail: String,
 }
 
-/// A provider, and what came of trying it.
+/// A provider, and the result of its self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Tried {
-    /// The provider, with its device where it was tried, such as `cuda:0`.
+pub struct ProviderReport {
+    /// The provider, with its device if it was tried, such as `cuda:0`.
     #[schema(example = "cuda:0")]
     pub device: String,
-    /// `proved` by a small known graph, `refused`, or `untried` as no operation asks for it.
+    /// `proved` by a small graph with a known output, `refused`, or `untried` because no operation asks for it.
     #[schema(example = "refused")]
     pub state: &'static str,
     /// Why it was refused.
@@ -88,24 +90,24 @@ pub struct Tried {
     pub reason: Option<String>,
 }
 
-impl Tried {
-    /// One that ran the small known graph, or the reason why not.
-    pub fn new(place: Place, refused: Option<BackendError>) -> Self {
+impl ProviderReport {
+    /// The report of a placement that ran the self-test graph, or the reason why it could not.
+    pub fn new(placement: DevicePlacement, refused: Option<BackendError>) -> Self {
         Self {
-            device: place.to_string(),
+            device: placement.to_string(),
             state: if refused.is_none() { PROVED } else { REFUSED },
             reason: refused.map(|error| error.to_string()),
         }
     }
 
-    /// The provider, where it was not tried.
+    /// The provider, if it was not tried.
     pub fn is_untried(&self) -> Option<Provider> {
         Provider::ALL
             .into_iter()
             .find(|provider| self.state == UNTRIED && provider.name() == self.device)
     }
 
-    /// The provider that this is about.
+    /// Whether the report is about this provider.
     fn is_of(&self, provider: Provider) -> bool {
         self.device.split(':').next() == Some(provider.name())
     }
@@ -115,36 +117,36 @@ const PROVED: &str = "proved";
 const REFUSED: &str = "refused";
 const UNTRIED: &str = "untried";
 
-/// The device state of every operation, and what was tried for it.
+/// The devices of all operations, and the providers that were tried for them.
 pub struct Devices {
     assignments: Vec<Assignment>,
     preprocessing: (Arc<Assignment>, Option<f64>),
-    tried: Vec<Tried>,
+    tried: Vec<ProviderReport>,
     hardware: Hardware,
     clock: Arc<dyn Clock>,
 }
 
-/// All that is known of the devices.
+/// A report of all devices.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DevicesReport {
-    /// Every provider, and what came of trying it at start.
-    pub backends: Vec<Tried>,
-    /// The devices in use, with their memory as the driver tells it now.
+    /// Every provider, and the result of its self-test at startup.
+    pub backends: Vec<ProviderReport>,
+    /// The devices in use, with their memory as the driver reports it now.
     pub devices: Vec<DeviceMemory>,
     /// Each operation's toggle, device and faults.
     #[schema(value_type = BTreeMap<String, OperationReport>)]
     pub operations: BTreeMap<&'static str, OperationReport>,
-    /// What `/preprocess` runs on, which has settings of its own.
+    /// What `/preprocess` runs on. It has settings of its own.
     pub preprocessing: PreprocessingReport,
 }
 
 /// The platform, device and faults of preprocessing.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PreprocessingReport {
-    /// As an operation's; the toggle is that of the platform.
+    /// As for an operation. The toggle is that of the platform.
     #[serde(flatten)]
     pub device: OperationReport,
-    /// Milliseconds that the device's graphs took to be ready at start; absent on the CPU and without a warm-up.
+    /// Milliseconds until the device's graphs were ready at startup; absent on the CPU and without a warm-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up_ms: Option<f64>,
 }
@@ -159,24 +161,24 @@ pub struct OperationReport {
     pub state: DeviceState,
     /// What runs the model on the CPU, such as `cpu` or `openvino-cpu`.
     pub cpu_provider: String,
-    /// What was found of another provider for the CPU.
+    /// The result of testing another provider for the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_proof: Option<CpuProof>,
-    /// What spoke for the device at start.
+    /// The result of the device's self-test at startup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// How the device has done since.
+    /// The device's state since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthReport>,
 }
 
 impl Devices {
-    /// The registry of what was decided at start: for each operation, and for preprocessing with the milliseconds that
-    /// its graphs took to be ready.
+    /// The decisions at startup for each operation, and for preprocessing together with the milliseconds until its
+    /// graphs were ready.
     pub fn new(
         assignments: Vec<Assignment>,
         preprocessing: (Arc<Assignment>, Option<f64>),
-        tried: Vec<Tried>,
+        tried: Vec<ProviderReport>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -194,7 +196,7 @@ impl Devices {
             .find_map(|(known, state)| (known == operation).then_some(state))
     }
 
-    /// Every operation with its state now.
+    /// Every operation with its current state.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, DeviceState)> {
         self.assignments
             .iter()
@@ -202,29 +204,29 @@ impl Devices {
     }
 
     /// What runs an operation's model on the CPU.
-    pub fn cpu_place(&self, operation: Operation) -> Place {
+    pub fn cpu_placement(&self, operation: Operation) -> DevicePlacement {
         self.assignments
             .iter()
             .find(|assignment| assignment.operation == operation)
-            .map_or(Place::CPU, |assignment| assignment.cpu)
+            .map_or(DevicePlacement::CPU, |assignment| assignment.cpu)
     }
 
-    /// Everything, as of now.
+    /// A report of all devices now.
     pub fn report(&self) -> DevicesReport {
         let now = self.clock.monotonic();
         let (preprocessing, warm_up_ms) = &self.preprocessing;
-        let mut places: Vec<Place> = self
+        let mut placements: Vec<DevicePlacement> = self
             .all()
-            .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.place))
-            .filter(|place| !place.provider.is_on_cpu())
+            .filter_map(|assignment| Some(assignment.device.as_ref().ok()?.placement))
+            .filter(|placement| !placement.provider.is_on_cpu())
             .collect();
-        places.sort_by_key(|place| (place.provider, place.index));
-        places.dedup_by_key(|place| (place.provider, place.index));
+        placements.sort_by_key(|placement| (placement.provider, placement.index));
+        placements.dedup_by_key(|placement| (placement.provider, placement.index));
         let untried = Provider::ALL
             .into_iter()
             .filter(|provider| *provider != Provider::Cpu)
             .filter(|provider| !self.tried.iter().any(|tried| tried.is_of(*provider)))
-            .map(|provider| Tried {
+            .map(|provider| ProviderReport {
                 device: provider.name().to_owned(),
                 state: UNTRIED,
                 reason: None,
@@ -232,7 +234,11 @@ impl Devices {
         DevicesReport {
             backends: self.tried.iter().cloned().chain(untried).collect(),
             devices: std::iter::once(self.hardware.cpu())
-                .chain(places.into_iter().map(|place| self.hardware.of(place)))
+                .chain(
+                    placements
+                        .into_iter()
+                        .map(|placement| self.hardware.of(placement)),
+                )
                 .collect(),
             operations: self
                 .assignments
@@ -246,23 +252,23 @@ impl Devices {
         }
     }
 
-    /// Every operation's, then that of preprocessing.
+    /// The assignment of every operation, then that of preprocessing.
     fn all(&self) -> impl Iterator<Item = &Assignment> {
         let preprocessing = self.preprocessing.0.as_ref();
         self.assignments.iter().chain([preprocessing])
     }
 
-    /// Writes which devices are in use to the log.
+    /// Logs which devices are in use.
     pub fn announce(&self) {
         for assignment in &self.assignments {
             let Ok(active) = &assignment.device else {
                 continue;
             };
-            let device = self.hardware.of(active.place);
+            let device = self.hardware.of(active.placement);
             tracing::info!(
                 operation = assignment.operation.name(),
-                backend = active.place.provider.name(),
-                device = %active.place,
+                backend = active.placement.provider.name(),
+                device = %active.placement,
                 name = device.name,
                 memory_used = device.memory_used,
                 memory_total = device.memory_total,
@@ -273,12 +279,14 @@ impl Devices {
 }
 
 impl Assignment {
-    /// What was asked for and what is in use, now.
+    /// What was asked for and what is in use now.
     pub fn state(&self) -> DeviceState {
         let (active, reason) = match &self.device {
             Ok(active) => match active.health.reason() {
-                None => (active.place.to_string(), None),
-                reason if active.place.provider == Provider::Kserve => ("none".to_owned(), reason),
+                None => (active.placement.to_string(), None),
+                reason if active.placement.provider == Provider::Kserve => {
+                    ("none".to_owned(), reason)
+                }
                 reason => ("cpu".to_owned(), reason),
             },
             Err(reason) => ("cpu".to_owned(), reason.clone()),

@@ -1,4 +1,4 @@
-//! How an operation's device is doing: the one place that the engine writes to and reports read from.
+//! The health of an operation's device. The engine writes it; reports read it.
 
 use std::{
     collections::BTreeMap,
@@ -9,16 +9,16 @@ use std::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::breaker::{Breaker, Patience};
+use crate::breaker::{Breaker, BreakerSettings};
 
 /// Why rows that were meant for a device ran on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// Not even one row found room in its memory.
+    /// Not even a single row fits into the device's memory.
     OutOfMemory,
     /// A run ended in an error.
     Failed,
-    /// A run gave numbers that are none, or others than the CPU's.
+    /// A run gave non-finite values, or values that differ from the CPU's.
     WrongAnswer,
     /// A run did not end in time.
     Hung,
@@ -39,12 +39,12 @@ impl Fault {
     }
 }
 
-/// A fault with what is known of it.
+/// A fault and its cause.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What kind.
+    /// The kind of fault.
     pub fault: Fault,
-    /// In the runtime's words.
+    /// What the runtime reported.
     pub detail: String,
 }
 
@@ -57,30 +57,30 @@ pub struct Health {
 #[derive(Debug)]
 struct Inner {
     breaker: Breaker,
-    last: Option<Failure>,
+    last_failure: Option<Failure>,
     /// Rows that ran on the CPU instead.
     fallbacks: BTreeMap<Fault, u64>,
     /// Rows that ran on the device.
     rows: u64,
-    /// Most rows in one run for now.
+    /// Current limit of rows in one run.
     most_rows: usize,
 }
 
-/// What is told of a device's health.
+/// A report of a device's health.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct HealthReport {
     /// Whether rows go to the device: `up`, or `down` until a probe succeeds.
     #[schema(example = "up")]
     pub state: &'static str,
-    /// Runs in a row that failed.
+    /// Consecutive runs that failed.
     pub failures: u32,
-    /// Milliseconds until the device is probed again; absent when it is up.
+    /// Milliseconds until the device is probed again; absent while it is up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
     /// The last fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_fault: Option<String>,
-    /// Most rows in one run for now: less than the setting after the device ran out of memory.
+    /// Most rows in one run at present: less than the setting after the device ran out of memory.
     pub batch_size: usize,
     /// Rows that ran on the device.
     pub rows: u64,
@@ -89,12 +89,12 @@ pub struct HealthReport {
 }
 
 impl Health {
-    /// The health of a device that is up and takes `most_rows` rows in one run.
-    pub fn new(patience: Patience, most_rows: usize) -> Self {
+    /// The health of a device that is up and runs at most `most_rows` rows at once.
+    pub fn new(settings: BreakerSettings, most_rows: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
-                breaker: Breaker::new(patience),
-                last: None,
+                breaker: Breaker::new(settings),
+                last_failure: None,
                 fallbacks: BTreeMap::new(),
                 rows: 0,
                 most_rows,
@@ -103,7 +103,7 @@ impl Health {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Every change to it is one step.
+        // Every change is a single step, so a panic cannot leave it half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,69 +112,71 @@ impl Health {
         self.inner().breaker.is_up()
     }
 
-    /// When the device is to be probed; `None` when it is up.
+    /// When the device is to be probed. `None` while it is up.
     pub fn retry_at(&self) -> Option<Duration> {
         self.inner().breaker.retry_at()
     }
 
-    /// Most rows in one run for now.
+    /// Most rows in one run at present.
     pub fn most_rows(&self) -> usize {
         self.inner().most_rows
     }
 
-    /// Sets how many rows may run together.
+    /// Sets how many rows may run at once.
     pub fn limit_rows(&self, most_rows: usize) {
         self.inner().most_rows = most_rows.max(1);
     }
 
-    /// Rows ran on the device.
+    /// Records that rows ran on the device. A late success does not bring a device back that is down.
     pub fn ran(&self, rows: usize) {
         let mut inner = self.inner();
-        inner.breaker.succeeded();
+        if inner.breaker.is_up() {
+            inner.breaker.succeeded();
+        }
         inner.rows += rows as u64;
     }
 
-    /// A run failed. Answers whether that takes the device down.
+    /// Records a failed run. Returns whether it takes the device down.
     pub fn failed(&self, failure: Failure, now: Duration) -> bool {
         let mut inner = self.inner();
-        // A device that hangs or lies is not given another row to try it with.
+        // A device that hangs or gives wrong results goes down at once.
         let is_enough = inner.breaker.failed(now);
-        let is_grave = matches!(failure.fault, Fault::Hung | Fault::WrongAnswer);
-        if is_grave && !is_enough {
+        let is_severe = matches!(failure.fault, Fault::Hung | Fault::WrongAnswer);
+        if is_severe && !is_enough {
             inner.breaker.take_down(now);
         }
-        let is_down = is_enough || is_grave;
-        inner.last = Some(failure);
+        let is_down = is_enough || is_severe;
+        inner.last_failure = Some(failure);
         is_down
     }
 
-    /// A probe failed: the device stays down, for longer.
+    /// Records a failed probe: the device stays down for longer.
     pub fn stays_down(&self, failure: Failure, now: Duration) {
         let mut inner = self.inner();
         inner.breaker.take_down(now);
-        inner.last = Some(failure);
+        inner.last_failure = Some(failure);
     }
 
-    /// A probe succeeded.
+    /// Records a successful probe: the device is up.
     pub fn recovered(&self) {
         self.inner().breaker.succeeded();
     }
 
-    /// Rows run on the CPU instead.
+    /// Records that rows run on the CPU instead.
     pub fn fell_back(&self, fault: Fault, rows: usize) {
         *self.inner().fallbacks.entry(fault).or_default() += rows as u64;
     }
 
-    /// Why the device is down; `None` when it is up.
+    /// Why the device is down. `None` while it is up.
     pub fn reason(&self) -> Option<String> {
         let inner = self.inner();
-        (!inner.breaker.is_up()).then(|| match &inner.last {
+        (!inner.breaker.is_up()).then(|| match &inner.last_failure {
             Some(failure) => format!("the device is down: {}", failure.detail),
             None => "the device is down".to_owned(),
         })
     }
 
-    /// Everything, as of `now`.
+    /// The report at `now`.
     pub fn report(&self, now: Duration) -> HealthReport {
         let inner = self.inner();
         HealthReport {
@@ -185,7 +187,7 @@ impl Health {
                 .retry_at()
                 .map(|at| u64::try_from(at.saturating_sub(now).as_millis()).unwrap_or(u64::MAX)),
             last_fault: inner
-                .last
+                .last_failure
                 .as_ref()
                 .map(|failure| format!("{}: {}", failure.fault.name(), failure.detail)),
             batch_size: inner.most_rows,

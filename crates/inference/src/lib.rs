@@ -1,27 +1,28 @@
-//! Models and the engines that run them.
+//! Models, the engines that run them, and the devices they run on.
 //!
-//! An [`operation::Operation`] runs on an [`engine::Engine`], which groups the rows of many requests
-//! and runs them on sessions that a [`backend::Backend`] opened from a model of the [`registry::Registry`]. Where an
-//! operation asks for a device, the [`place`] is [proved](proof) first, its [`health`] decides whether rows go there,
-//! and [`device`] tells what came of it.
+//! An [`operation::Operation`] runs on an [`engine::Engine`], which groups the rows of many requests into batches. It runs
+//! them on sessions that a [`backend::Backend`] opened from a model of the [`registry::Registry`]. Work on whole images
+//! runs on an [`image_executor::ImageExecutor`]. A [`placement`] must pass a [self-test](proof) before it is used. After
+//! that, its [`health`] decides whether work goes there, and [`device`] reports the outcome.
 
 pub mod accelerator;
 pub mod backend;
+mod batch_buffer;
 mod batcher;
 pub mod breaker;
 pub mod device;
 pub mod engine;
 pub mod graphs;
 pub mod health;
+pub mod image_executor;
+#[cfg(test)]
+mod log_recorder;
 pub mod metrics;
 mod onnx;
 pub mod operation;
-pub mod pictures;
-pub mod place;
+pub mod placement;
 pub mod pool;
 pub mod prepare;
 pub mod proof;
 pub mod registry;
-mod slab;
 pub mod tensor;
-mod worker;

@@ -1,25 +1,38 @@
-//! What the engines count. The server declares the metrics; this crate only says what happened.
+//! What the engines count. The server declares the metrics; this crate only reports events.
 
 use std::time::Duration;
 
-/// Counts what one operation's engine does.
+/// Counts the events of one operation's engine.
 pub trait EngineMetrics: Send + Sync {
-    /// A batch of `rows` rows ran on `device`, such as `cpu` or `cuda`.
-    fn ran(&self, device: &'static str, rows: usize, elapsed: Duration);
+    /// A batch ran.
+    fn ran(&self, run: BatchRun);
 
-    /// `rows` rows meant for a device ran on the CPU, for a reason such as `out_of_memory`.
+    /// `rows` rows meant for a device ran on the CPU. `reason` is a fault's name, such as `out_of_memory`.
     fn fell_back(&self, reason: &'static str, rows: usize);
 
     /// `rows` rows did not run because their callers had left.
     fn skipped(&self, rows: usize);
 }
 
-/// Counts what one model on a remote server does.
+/// One run of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRun {
+    /// What ran it, such as `cpu` or `cuda`.
+    pub device: &'static str,
+    /// How many rows ran.
+    pub rows: usize,
+    /// How long the first row waited between its commit and the run.
+    pub queued: Duration,
+    /// How long the run took.
+    pub elapsed: Duration,
+}
+
+/// Counts the events of one model on a remote server.
 pub trait RemoteMetrics: Send + Sync {
-    /// A run ended, with `ok` or the name of its failure.
+    /// A run ended. `outcome` is `ok` or the name of the failure.
     fn ran(&self, outcome: &'static str);
 
-    /// A request is made again because of `reason`.
+    /// A request is repeated because of `reason`.
     fn retried(&self, reason: &'static str);
 }
 
@@ -34,12 +47,12 @@ pub(crate) mod recorder {
 
     use super::*;
 
-    /// Sums of what was counted, by `rows DEVICE`, `batches`, `fell_back REASON` and `skipped`.
+    /// Sums of the reported events, under the keys `rows DEVICE`, `batches`, `fell_back REASON` and `skipped`.
     #[derive(Clone, Default)]
     pub(crate) struct Recorder(Arc<Mutex<BTreeMap<String, usize>>>);
 
     impl Recorder {
-        /// The sum under `key`; 0 for what was never counted.
+        /// The sum under `key`, or 0 if nothing was reported.
         pub(crate) fn sum(&self, key: &str) -> usize {
             self.0.lock().unwrap().get(key).copied().unwrap_or(0)
         }
@@ -50,8 +63,8 @@ pub(crate) mod recorder {
     }
 
     impl EngineMetrics for Recorder {
-        fn ran(&self, device: &'static str, rows: usize, _elapsed: Duration) {
-            self.add(format!("rows {device}"), rows);
+        fn ran(&self, run: BatchRun) {
+            self.add(format!("rows {}", run.device), run.rows);
             self.add("batches".to_owned(), 1);
         }
 

@@ -1,12 +1,12 @@
 //! The ONNX file format: every message and field of the public schema (IR version 13), as plain structs.
 //!
-//! Names and tags are the schema's (<https://onnx.ai/onnx/api/classes.html>). Where it has a `oneof`, each
-//! alternative is an optional field of its own, which reads and writes the same bytes. [`decode`] refuses a file
-//! that would lose something on the way through these structs, since prost drops unknown fields in silence.
+//! Names and tags are the schema's (<https://onnx.ai/onnx/api/classes.html>). Each alternative of a `oneof` is an
+//! optional field, which reads and writes the same bytes. prost drops unknown fields silently, so [`decode`] refuses a
+//! file that would lose data in these structs.
 
 use prost::Message;
 
-/// The schema's `TensorProto.DataType` numbers that are met or written here.
+/// The schema's `TensorProto.DataType` numbers that this crate reads or writes.
 pub mod data_type {
     pub const FLOAT: i32 = 1;
     pub const UINT8: i32 = 2;
@@ -21,7 +21,7 @@ pub enum OnnxError {
     /// Not the protobuf of an ONNX model.
     #[error("not an ONNX model: {0}")]
     Malformed(#[from] prost::DecodeError),
-    /// Writing it back would not give the same number of bytes.
+    /// Writing it back would give another number of bytes.
     #[error("the model has fields this build does not know: {read} bytes read, {kept} kept")]
     UnknownFields {
         /// Length of the file.
@@ -31,7 +31,7 @@ pub enum OnnxError {
     },
 }
 
-/// Reads a model, refusing one with fields that these structs do not hold.
+/// Reads a model. Refuses a model with fields that these structs do not hold.
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, OnnxError> {
     let model = ModelProto::decode(bytes)?;
     let (read, kept) = (bytes.len(), model.encoded_len());
@@ -256,7 +256,7 @@ pub struct TypeProto {
     pub optional_type: Option<Box<ElementType>>,
 }
 
-/// `TypeProto.Tensor` and `TypeProto.SparseTensor`, which are alike.
+/// `TypeProto.Tensor` and `TypeProto.SparseTensor`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorType {
     #[prost(int32, optional, tag = "1")]
@@ -265,7 +265,7 @@ pub struct TensorType {
     pub shape: Option<TensorShapeProto>,
 }
 
-/// `TypeProto.Sequence` and `TypeProto.Optional`, which are alike.
+/// `TypeProto.Sequence` and `TypeProto.Optional`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct ElementType {
     #[prost(message, optional, tag = "1")]
@@ -422,7 +422,7 @@ mod tests {
         };
         let mut bytes = model.encode_to_vec();
         assert_eq!(decode(&bytes).unwrap(), model);
-        // Field 99, a varint: the schema has none.
+        // Field 99, a varint, is not in the schema.
         bytes.extend([0x98, 0x06, 0x01]);
         assert!(matches!(
             decode(&bytes),

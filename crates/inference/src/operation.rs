@@ -2,44 +2,108 @@
 
 use serde::Serialize;
 
-/// What a device toggle decides about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// Finding faces.
-    FaceDetection,
-    /// Turning an aligned crop into a vector.
-    FaceEmbedding,
-    /// Resizing and preprocessing whole pictures.
-    ImageProcessing,
-    /// Upscaling and sharpening.
-    ImageEnhancement,
-    /// Blur, brightness, contrast, sharpness and pose.
-    QualityChecks,
-    /// Turning a whole picture into a vector, where `models.encoder` is set.
-    ImageEmbedding,
+use crate::{
+    graphs::{ImageGraph, enhance::Steps, process::Rounding},
+    registry::Role,
+};
+
+/// What an operation runs on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// One model of this role.
+    Model(Role),
+    /// These graphs, each in a session of its own.
+    Graphs(&'static [ImageGraph]),
 }
 
-impl Operation {
-    /// Every operation, in the order answers list them.
-    pub const ALL: [Self; 6] = [
-        Self::FaceDetection,
-        Self::FaceEmbedding,
-        Self::ImageProcessing,
-        Self::ImageEnhancement,
-        Self::QualityChecks,
-        Self::ImageEmbedding,
-    ];
+/// Declares each operation once. The enum, the list of all operations, their names and workloads follow from it.
+macro_rules! operations {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $workload:expr;)+) => {
+        /// What a device toggle decides about.
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize,
+        )]
+        #[serde(rename_all = "snake_case")]
+        pub enum Operation {
+            $($(#[doc = $doc])+ $variant,)+
+        }
 
-    /// The name used in answers, settings and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FaceDetection => "face_detection",
-            Self::FaceEmbedding => "face_embedding",
-            Self::ImageProcessing => "image_processing",
-            Self::ImageEnhancement => "image_enhancement",
-            Self::QualityChecks => "quality_checks",
-            Self::ImageEmbedding => "image_embedding",
+        impl Operation {
+            /// Every operation, in the order of reports.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// The name in responses, settings, metric labels and logs.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What the operation runs on a device.
+            pub fn workload(self) -> Workload {
+                match self {
+                    $(Self::$variant => $workload,)+
+                }
+            }
+        }
+    };
+}
+
+operations! {
+    /// Finds faces.
+    FaceDetection = "face_detection", Workload::Model(Role::Detector);
+    /// Computes the embedding of an aligned face crop.
+    FaceEmbedding = "face_embedding", Workload::Model(Role::Embedder);
+    /// Resizes, blurs and normalises whole images.
+    ImageProcessing = "image_processing", Workload::Graphs(&PROCESSING);
+    /// Upscales and sharpens.
+    ImageEnhancement = "image_enhancement", Workload::Graphs(&ENHANCEMENT);
+    /// Measures blur, brightness, contrast, sharpness and pose.
+    QualityChecks = "quality_checks", Workload::Graphs(&[ImageGraph::Quality]);
+    /// Computes the embedding of a whole image, if `models.encoder` is set.
+    ImageEmbedding = "image_embedding", Workload::Model(Role::Encoder);
+}
+
+const PROCESSING: [ImageGraph; 3] = [
+    ImageGraph::BilinearTwoTap,
+    ImageGraph::Bilinear(Rounding::EachPass),
+    ImageGraph::Blur,
+];
+
+const ENHANCEMENT: [ImageGraph; Steps::ALL.len()] = {
+    let mut graphs = [ImageGraph::Enhance(Steps::ALL[0]); Steps::ALL.len()];
+    let mut index = 0;
+    while index < graphs.len() {
+        graphs[index] = ImageGraph::Enhance(Steps::ALL[index]);
+        index += 1;
+    }
+    graphs
+};
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_serialised_form_of_an_operation_is_its_name() {
+        for operation in Operation::ALL {
+            let json = serde_json::to_value(operation).unwrap();
+            assert_eq!(json, operation.name());
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_no_workload_is_empty_or_has_a_graph_twice() {
+        let names: BTreeSet<_> = Operation::ALL.map(Operation::name).into();
+        assert_eq!(names.len(), Operation::ALL.len());
+        for operation in Operation::ALL {
+            if let Workload::Graphs(graphs) = operation.workload() {
+                let names: BTreeSet<_> = graphs.iter().map(|graph| graph.name()).collect();
+                assert_eq!(names.len(), graphs.len());
+                assert!(!graphs.is_empty());
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Threads for decoding, inference on the CPU and other work that would hold up the async runtime.
+//! Threads for decoding, inference on the CPU and other work that would block the async runtime.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,13 +13,14 @@ use std::{
 };
 
 use tokio::sync::oneshot;
+use tracing::Span;
 
 mod drive;
 
 /// Why a job gave no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// The job panicked. The pool lives on.
+    /// The job panicked. The pool keeps running.
     #[error("a job of the cpu pool panicked")]
     Panicked,
     /// The pool was shut down before the job started.
@@ -27,15 +28,15 @@ pub enum PoolError {
     Closed,
 }
 
-/// How far along the work is that a job belongs to. Later stages go first: finishing what has begun frees its memory
-/// and answers somebody, while beginning more does neither.
+/// How far along a job's work is. Later stages run first: finishing work frees its memory and answers a caller, while
+/// starting more work does neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// What lies between a model's answer and the next model or the response.
+    /// Work between a model's outputs and the next model or the response.
     Finish,
     /// Running a model.
     Infer,
-    /// Reading and decoding what has come in.
+    /// Reading and decoding input.
     Begin,
 }
 
@@ -44,18 +45,28 @@ const STAGES: usize = 3;
 type Job = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The pool that this thread belongs to, by the address of what its threads share; 0 for none.
+    /// The pool that this thread belongs to, as the address of the pool's shared state; 0 for none.
     static POOL: Cell<usize> = const { Cell::new(0) };
-    /// What this thread does when its job ends, before it looks at the queue.
+    /// The job that this thread runs after the current one, before it looks at the queue.
     static NEXT: RefCell<Option<Job>> = const { RefCell::new(None) };
 }
 
-/// A fixed number of threads. How much may wait for them is bounded by who is admitted, not here.
+/// A fixed number of threads. The queue is unbounded: admission bounds how many jobs can wait.
 ///
-/// A job whose caller has gone before it starts is skipped. Dropping the pool closes it and waits for the jobs that run.
+/// A job whose caller leaves before it starts is skipped. A job runs in the tracing span of its caller. Dropping the pool
+/// closes it and waits for the running jobs.
 pub struct CpuPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// How busy a pool is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolLoad {
+    /// Jobs that wait for a thread.
+    pub waiting: usize,
+    /// Threads that run a job.
+    pub busy: usize,
 }
 
 #[derive(Default)]
@@ -67,9 +78,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// One line for each stage, the first served first.
+    /// One first-in, first-out queue for each stage.
     jobs: [VecDeque<Job>; STAGES],
-    /// Threads that work on a job.
+    /// Threads that run a job.
     busy: usize,
     closed: bool,
 }
@@ -78,15 +89,22 @@ impl Queue {
     fn is_empty(&self) -> bool {
         self.jobs.iter().all(VecDeque::is_empty)
     }
+
+    fn load(&self) -> PoolLoad {
+        PoolLoad {
+            waiting: self.jobs.iter().map(VecDeque::len).sum(),
+            busy: self.busy,
+        }
+    }
 }
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // No job runs while it is held, and every change to it is one step.
+        // No job runs while the lock is held, and every change is a single step.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job; false when the pool is closed.
+    /// Queues a job. Returns false if the pool is closed.
     fn push(&self, stage: Stage, job: Job) -> bool {
         let mut queue = self.queue();
         if queue.closed {
@@ -98,10 +116,10 @@ impl Shared {
         true
     }
 
-    /// Lets this thread do a job next when it is one of ours and has no other in mind; queues it otherwise.
+    /// Runs a job next on this thread if the thread belongs to the pool and has no next job. Queues it otherwise.
     fn push_next(&self, stage: Stage, job: Job) {
-        let is_ours = POOL.get() == self.address();
-        if is_ours && NEXT.with_borrow(Option::is_none) {
+        let is_pool_thread = POOL.get() == self.address();
+        if is_pool_thread && NEXT.with_borrow(Option::is_none) {
             NEXT.set(Some(job));
         } else {
             self.push(stage, job);
@@ -141,7 +159,7 @@ impl CpuPool {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the operating system cannot start a thread.
     pub fn new(threads: NonZeroUsize) -> std::io::Result<Self> {
         let mut pool = Self {
             shared: Arc::default(),
@@ -150,7 +168,7 @@ impl CpuPool {
         for index in 0..threads.get() {
             let shared = Arc::clone(&pool.shared);
             let name = format!("cpu-{index}");
-            // On failure the threads that did start are joined as the pool drops.
+            // On failure, dropping the pool joins the threads that started.
             pool.threads.push(
                 thread::Builder::new()
                     .name(name)
@@ -160,11 +178,11 @@ impl CpuPool {
         Ok(pool)
     }
 
-    /// Queues `job` at once; the future resolves to its result. It is skipped if the future is dropped before a thread
-    /// takes it.
+    /// Queues `job` at once. The future resolves to its result. Dropping the future before a thread takes the job skips
+    /// the job.
     ///
     /// # Errors
-    /// [`PoolError`]; the future resolves to it.
+    /// The future resolves to a [`PoolError`].
     pub fn run<T, F>(
         &self,
         stage: Stage,
@@ -174,50 +192,60 @@ impl CpuPool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, result) = oneshot::channel();
-        let skips = Arc::clone(&self.shared);
+        let (reply, result) = oneshot::channel();
+        let (shared, span) = (Arc::clone(&self.shared), Span::current());
         self.shared.push(
             stage,
             Box::new(move || {
-                if answer.is_closed() {
-                    skips.skipped.fetch_add(1, Ordering::Relaxed);
+                if reply.is_closed() {
+                    shared.skipped.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                let outcome = catch_unwind(AssertUnwindSafe(job)).map_err(|_| PoolError::Panicked);
-                // The caller may have gone meanwhile; nobody misses the result then.
-                let _ = answer.send(outcome);
+                let job = AssertUnwindSafe(|| span.in_scope(job));
+                let outcome = catch_unwind(job).map_err(|_| PoolError::Panicked);
+                // The caller may have left meanwhile and needs no result then.
+                let _ = reply.send(outcome);
             }),
         );
-        // A job that is dropped unrun drops its end of the channel: the pool closed.
+        // The reply sender is dropped unused only if the pool is shut down.
         async move { result.await.unwrap_or(Err(PoolError::Closed)) }
     }
 
-    /// Queues `job`, which nobody waits for. A panic of it costs nothing but itself.
+    /// Queues `job`, which nobody waits for. It runs in no span. A panic ends only the job.
     pub fn spawn(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
         self.shared.push(stage, caught(job));
     }
 
-    /// The same for a job that is about to end, on a thread of this pool: what it leaves behind is done by this thread
-    /// next, which wakes nobody and finds its data near. Elsewhere, and for the second such job, it is
-    /// [`spawn`](Self::spawn).
+    /// Like [`spawn`](Self::spawn), but when a job of this pool calls it, the same thread runs `job` next. This wakes no
+    /// other thread and the data is still in the core's caches. A second call from the same job queues its `job`.
     pub fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
         self.shared.push_next(stage, caught(job));
     }
 
-    /// Whether no job waits and at most one thread works, which is the caller's when a job asks.
+    /// Whether no job waits and at most one thread is busy. When a job asks, that thread is its own.
     pub fn is_quiet(&self) -> bool {
         let queue = self.shared.queue();
         queue.busy <= 1 && queue.is_empty()
     }
 
-    /// How many jobs were skipped because nobody waited for them any more.
+    /// How many jobs were skipped because their callers had left.
     pub fn skipped(&self) -> u64 {
         self.shared.skipped.load(Ordering::Relaxed)
     }
 
     /// How many jobs wait for a thread.
     pub fn queued(&self) -> usize {
-        self.shared.queue().jobs.iter().map(VecDeque::len).sum()
+        self.shared.queue().load().waiting
+    }
+
+    /// Returns a function that tells how busy the pool is. It does not keep the pool alive.
+    pub fn load(&self) -> impl Fn() -> PoolLoad + Send + Sync + use<> {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            shared
+                .upgrade()
+                .map_or_else(PoolLoad::default, |shared| shared.queue().load())
+        }
     }
 
     /// How many threads there are.
@@ -225,20 +253,20 @@ impl CpuPool {
         self.threads.len()
     }
 
-    /// Refuses new jobs and drops those that have not started: all of them give [`PoolError::Closed`]. Jobs that
-    /// run finish and give their results.
+    /// Refuses new jobs and drops the jobs that have not started: all of them give [`PoolError::Closed`]. Running jobs
+    /// finish and give their results.
     pub fn shutdown(&self) {
         let mut queue = self.shared.queue();
         queue.closed = true;
         let dropped = std::mem::take(&mut queue.jobs);
         drop(queue);
         self.shared.wake.notify_all();
-        // Outside the lock: what a job owns may queue another one as it goes.
+        // Dropped without the lock, because what a job owns may queue another job when it is dropped.
         drop(dropped);
     }
 }
 
-/// A job whose panic costs nothing but itself.
+/// A job whose panic ends only the job.
 fn caught(job: impl FnOnce() + Send + 'static) -> Job {
     Box::new(move || {
         let _ = catch_unwind(AssertUnwindSafe(job));
@@ -249,9 +277,9 @@ impl Drop for CpuPool {
     fn drop(&mut self) {
         self.shutdown();
         for thread in self.threads.drain(..) {
-            // The last owner may be a job. Its thread ends by itself, and cannot wait for its own end.
+            // The last owner may be a job, whose thread cannot wait for its own end.
             if thread.thread().id() != thread::current().id() {
-                // A thread catches what its jobs panic with, so it has nothing to report.
+                // A thread catches the panics of its jobs, so it has nothing to report.
                 let _ = thread.join();
             }
         }
@@ -259,163 +287,4 @@ impl Drop for CpuPool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        future::poll_fn,
-        sync::mpsc,
-        task::{Context, Poll, Waker},
-    };
-
-    use super::*;
-
-    pub(super) fn pool(threads: usize) -> CpuPool {
-        CpuPool::new(threads.try_into().unwrap()).unwrap()
-    }
-
-    /// Occupies one thread of the pool until the returned sender is used or dropped.
-    pub(super) fn occupy(
-        pool: &CpuPool,
-    ) -> (
-        mpsc::Sender<()>,
-        impl Future<Output = Result<(), PoolError>>,
-    ) {
-        let (started, has_started) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let running = pool.run(Stage::Infer, move || {
-            started.send(()).unwrap();
-            let _ = released.recv();
-        });
-        has_started.recv().unwrap();
-        (release, running)
-    }
-
-    #[tokio::test]
-    async fn results_come_back_from_other_threads() {
-        let pool = pool(2);
-        let caller = thread::current().id();
-        let (a, b) = tokio::join!(
-            pool.run(Stage::Begin, || thread::current().id()),
-            pool.run(Stage::Begin, || 6 * 7)
-        );
-        assert_ne!(a.unwrap(), caller);
-        assert_eq!(b, Ok(42));
-        assert_eq!((pool.threads(), pool.skipped()), (2, 0));
-    }
-
-    #[tokio::test]
-    async fn a_panic_costs_its_own_job_only() {
-        let pool = pool(1);
-        pool.spawn(Stage::Finish, || panic!("on purpose"));
-        assert_eq!(
-            pool.run(Stage::Begin, || panic!("on purpose")).await,
-            Err::<(), _>(PoolError::Panicked)
-        );
-        assert_eq!(pool.run(Stage::Begin, || 1).await, Ok(1));
-    }
-
-    #[tokio::test]
-    async fn a_job_nobody_waits_for_is_skipped() {
-        let pool = pool(1);
-        let (release, running) = occupy(&pool);
-        let (ran, has_run) = mpsc::channel();
-        drop(pool.run(Stage::Begin, move || ran.send(()).unwrap()));
-        assert_eq!(pool.queued(), 1);
-        drop(release);
-        running.await.unwrap();
-        assert_eq!(pool.run(Stage::Begin, || 2).await, Ok(2));
-        assert_eq!(pool.skipped(), 1);
-        assert!(has_run.recv().is_err(), "the job was dropped, not run");
-    }
-
-    #[tokio::test]
-    async fn later_stages_go_first() {
-        let pool = pool(1);
-        let (release, running) = occupy(&pool);
-        let (log, order) = mpsc::channel();
-        let jobs: Vec<_> = [Stage::Begin, Stage::Infer, Stage::Begin, Stage::Finish]
-            .into_iter()
-            .map(|stage| {
-                let log = log.clone();
-                pool.run(stage, move || log.send(stage).unwrap())
-            })
-            .collect();
-        drop(release);
-        running.await.unwrap();
-        futures::future::join_all(jobs).await;
-        drop(log);
-        let order: Vec<Stage> = order.iter().collect();
-        assert_eq!(
-            order,
-            [Stage::Finish, Stage::Infer, Stage::Begin, Stage::Begin]
-        );
-    }
-
-    #[tokio::test]
-    async fn what_a_job_leaves_behind_is_done_next_by_its_own_thread() {
-        let pool = Arc::new(pool(2));
-        let (log, order) = mpsc::channel();
-        let (owner, first) = (Arc::clone(&pool), log.clone());
-        pool.run(Stage::Begin, move || {
-            let here = thread::current().id();
-            let asks = Arc::clone(&owner);
-            owner.spawn_next(Stage::Infer, move || {
-                let is_here = thread::current().id() == here;
-                first.send(is_here && asks.is_quiet()).unwrap();
-            });
-        })
-        .await
-        .unwrap();
-        assert_eq!(order.recv(), Ok(true));
-        // Elsewhere it is queued as any other.
-        pool.spawn_next(Stage::Infer, move || log.send(false).unwrap());
-        assert_eq!(order.recv(), Ok(false));
-    }
-
-    #[tokio::test]
-    async fn a_job_can_tell_that_it_is_alone() {
-        let pool = Arc::new(pool(2));
-        let asks = Arc::clone(&pool);
-        assert_eq!(
-            pool.run(Stage::Infer, move || asks.is_quiet()).await,
-            Ok(true)
-        );
-        let (release, running) = occupy(&pool);
-        let asks = Arc::clone(&pool);
-        assert_eq!(
-            pool.run(Stage::Infer, move || asks.is_quiet()).await,
-            Ok(false)
-        );
-        drop(release);
-        running.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn shutdown_closes_what_has_not_started() {
-        let pool = pool(1);
-        let (release, running) = occupy(&pool);
-        let queued = pool.run(Stage::Begin, || 2);
-        pool.shutdown();
-        assert_eq!(pool.run(Stage::Begin, || 4).await, Err(PoolError::Closed));
-        release.send(()).unwrap();
-        assert_eq!(running.await, Ok(()), "what runs finishes");
-        assert_eq!(queued.await, Err(PoolError::Closed));
-    }
-
-    #[tokio::test]
-    async fn dropping_the_pool_joins_its_threads_even_while_a_result_is_awaited() {
-        let pool = pool(3);
-        let shared = Arc::downgrade(&pool.shared);
-        let mut result = Box::pin(pool.run(Stage::Begin, || 5));
-        let first = result
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-        drop(pool);
-        if let Poll::Ready(result) = first {
-            assert_eq!(result, Ok(5));
-        } else {
-            let result = poll_fn(|context| result.as_mut().poll(context)).await;
-            assert!(matches!(result, Ok(5) | Err(PoolError::Closed)));
-        }
-        assert!(shared.upgrade().is_none(), "a thread still holds the state");
-    }
-}
+mod tests;

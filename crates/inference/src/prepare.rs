@@ -1,8 +1,8 @@
-//! Turning model files as shipped into files that ONNX Runtime loads, runs fast and batches.
+//! Converts shipped model files to files that ONNX Runtime loads, runs fast and batches.
 //!
-//! The default models come with blockwise int8 weights and fixed shapes. A [`Recipe`] rewrites the graph: weights
-//! become f32 (`fold`), batch and size become free (`shapes`), PRelu becomes cheaper operations (`prelu`) and
-//! what nothing reads goes (`prune`). The same input gives the same bytes, so the registry can hold their sha256.
+//! The default models have blockwise int8 weights and fixed shapes. A [`Recipe`] rewrites the graph: weights become f32
+//! (`fold`), batch and size become dynamic (`shapes`), PRelu becomes cheaper operations (`prelu`), and unused parts are
+//! removed (`prune`). The same input gives the same bytes, so the registry can record their sha256.
 
 mod fold;
 mod initializer;
@@ -21,7 +21,7 @@ use prost::Message;
 pub use super::onnx::OnnxError;
 use super::{
     onnx::{self, GraphProto},
-    registry::{FileState, ModelSpec, Recipe, digest},
+    registry::{FileState, ModelSpec, PrepareSpec, Recipe, digest},
 };
 
 /// Why a model could not be prepared.
@@ -33,12 +33,12 @@ pub enum PrepareError {
         /// The registry id.
         model: String,
     },
-    /// The shipped file is not there.
+    /// The shipped file is missing.
     #[error("model `{model}`: there is no {}: {hint}", path.display())]
     ShippedMissing {
         /// The registry id.
         model: String,
-        /// Where it was looked for.
+        /// Where it was expected.
         path: PathBuf,
         /// The command that fetches it.
         hint: &'static str,
@@ -58,7 +58,7 @@ pub enum PrepareError {
         /// The file's sha256.
         found: String,
     },
-    /// The rewritten file is not the one the registry knows.
+    /// The rewritten file is not the one in the registry.
     #[error(
         "model `{model}`: field `sha256`: preparing gave {found}, the registry says {expected}"
     )]
@@ -67,10 +67,10 @@ pub enum PrepareError {
         model: String,
         /// The registry's sha256.
         expected: String,
-        /// What the rewriting gave.
+        /// The sha256 of the rewritten file.
         found: String,
     },
-    /// The bytes are not a model these structs hold completely.
+    /// The bytes are not a model that these structs hold completely.
     #[error(transparent)]
     Onnx(#[from] OnnxError),
     /// The graph is not as the recipe expects.
@@ -81,7 +81,7 @@ pub enum PrepareError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// What the operating system reported.
         source: std::io::Error,
     },
 }
@@ -89,44 +89,36 @@ pub enum PrepareError {
 /// A model file that is ready to load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreparedModel {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
     /// Its sha256, lower-case hex; equal to the registry's.
     pub sha256: String,
-    /// Whether it had to be written: false when the right file was there already.
+    /// Whether it had to be written: false if the right file existed.
     pub written: bool,
 }
 
-/// Prepares one model: checks the shipped file, rewrites it, checks the result and puts it in its place in one step.
+/// Prepares one model: checks the shipped file, rewrites it, checks the result and moves it to its path atomically.
 ///
-/// A file that already has the registry's sha256 is left alone, and the shipped one is not needed then.
+/// If a file with the registry's sha256 exists, it stays, and the shipped file is not needed.
 pub fn prepare(
     spec: &ModelSpec,
     shipped_dir: &Path,
     models_dir: &Path,
 ) -> Result<PreparedModel, PrepareError> {
-    let recipe = spec
-        .prepare
-        .as_ref()
-        .ok_or_else(|| PrepareError::NoRecipe {
+    let Some(recipe) = &spec.prepare else {
+        return Err(PrepareError::NoRecipe {
             model: spec.id.clone(),
-        })?;
+        });
+    };
     let path = spec.path(models_dir);
-    let state = spec
-        .file_state(models_dir)
-        .map_err(|source| PrepareError::Io {
-            path: path.clone(),
-            source,
-        })?;
-    if state == FileState::Ready {
-        let bytes = fs::metadata(&path)
-            .map_err(|source| PrepareError::Io {
-                path: path.clone(),
-                source,
-            })?
-            .len();
+    let io = |source| PrepareError::Io {
+        path: path.clone(),
+        source,
+    };
+    if spec.file_state(models_dir).map_err(io)? == FileState::Ready {
+        let bytes = fs::metadata(&path).map_err(io)?.len();
         return Ok(PreparedModel {
             path,
             bytes,
@@ -134,35 +126,8 @@ pub fn prepare(
             written: false,
         });
     }
-    let shipped = shipped_dir.join(&recipe.file);
-    let bytes = fs::read(&shipped).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            PrepareError::ShippedMissing {
-                model: spec.id.clone(),
-                path: shipped.clone(),
-                hint: if recipe.opt_in {
-                    "`scripts/setup --tests` fetches it"
-                } else {
-                    "`scripts/setup` fetches it"
-                },
-            }
-        } else {
-            PrepareError::Io {
-                path: shipped.clone(),
-                source,
-            }
-        }
-    })?;
-    let found = digest::sha256(&bytes);
-    if found != recipe.sha256 {
-        return Err(PrepareError::ShippedHash {
-            model: spec.id.clone(),
-            path: shipped,
-            expected: recipe.sha256.clone(),
-            found,
-        });
-    }
-    let prepared = rewrite(&bytes, recipe.recipe)?;
+    let shipped = read_shipped(spec, recipe, shipped_dir)?;
+    let prepared = rewrite(&shipped, recipe.recipe)?;
     let found = digest::sha256(&prepared);
     if found != spec.sha256 {
         return Err(PrepareError::PreparedHash {
@@ -171,10 +136,7 @@ pub fn prepare(
             found,
         });
     }
-    write_in_one_step(&path, &prepared).map_err(|source| PrepareError::Io {
-        path: path.clone(),
-        source,
-    })?;
+    write_in_one_step(&path, &prepared).map_err(io)?;
     Ok(PreparedModel {
         path,
         bytes: prepared.len() as u64,
@@ -183,7 +145,44 @@ pub fn prepare(
     })
 }
 
-/// Applies a recipe to the bytes of a shipped model. Pure: the same bytes give the same bytes.
+/// Reads the shipped file and checks its sha256.
+fn read_shipped(
+    spec: &ModelSpec,
+    recipe: &PrepareSpec,
+    shipped_dir: &Path,
+) -> Result<Vec<u8>, PrepareError> {
+    let path = shipped_dir.join(&recipe.file);
+    let bytes = fs::read(&path).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            PrepareError::ShippedMissing {
+                model: spec.id.clone(),
+                path: path.clone(),
+                hint: if recipe.opt_in {
+                    "`scripts/setup --tests` fetches it"
+                } else {
+                    "`scripts/setup` fetches it"
+                },
+            }
+        } else {
+            PrepareError::Io {
+                path: path.clone(),
+                source,
+            }
+        }
+    })?;
+    let found = digest::sha256(&bytes);
+    if found != recipe.sha256 {
+        return Err(PrepareError::ShippedHash {
+            model: spec.id.clone(),
+            path,
+            expected: recipe.sha256.clone(),
+            found,
+        });
+    }
+    Ok(bytes)
+}
+
+/// Applies a recipe to the bytes of a shipped model. The result depends only on the bytes.
 ///
 /// # Errors
 /// When the bytes are not an ONNX model, would lose fields, or the graph is not what the recipe expects.
@@ -215,7 +214,7 @@ pub fn rewrite(bytes: &[u8], recipe: Recipe) -> Result<Vec<u8>, PrepareError> {
     Ok(model.encode_to_vec())
 }
 
-/// An inner graph may read names of the outer one, which the recipes do not look for.
+/// An inner graph may read names of the outer graph, which the recipes do not track.
 fn refuse_subgraphs(graph: &GraphProto) -> Result<(), PrepareError> {
     let inner = graph.node.iter().find(|node| {
         node.attribute
@@ -232,7 +231,7 @@ fn refuse_subgraphs(graph: &GraphProto) -> Result<(), PrepareError> {
     }
 }
 
-/// Writes beside the target and renames, so that a reader sees the whole file or none.
+/// Writes a temporary file and renames it, so that a reader sees the whole file or none.
 fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -247,7 +246,7 @@ fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         })
         .and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // The first error is the one to report; a leftover part is overwritten by the next try.
+        // The first error is the one to report. The next attempt overwrites a leftover file.
         let _ = fs::remove_file(&part);
     }
     written

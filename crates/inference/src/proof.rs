@@ -1,5 +1,5 @@
-//! Whether a place computes what the CPU computes. Nothing is used before it is proved, and what fails is probed with the
-//! same rows before it is used again.
+//! Self-tests: whether a placement computes what the CPU computes. No placement is used before it has passed. A device
+//! that goes down must pass again before it is used.
 
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{
     backend::{Backend, BackendError, Batch, Model, Opening, Session},
-    place::{Place, Precision},
+    placement::{DevicePlacement, Precision},
     tensor::Tensor,
 };
 use facescan_clock::Clock;
@@ -18,17 +18,17 @@ pub(super) use graph::known_answer;
 
 mod graph;
 
-/// How far a device's answers may be from the CPU's.
+/// How far a device's outputs may be from the CPU's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Least cosine between an output and the CPU's.
+    /// Lowest cosine between an output and the CPU's.
     pub cosine: f64,
-    /// Most that their lengths differ, as a share of the CPU's.
+    /// Largest difference of their lengths, relative to the CPU's.
     pub length: f64,
 }
 
 impl Tolerance {
-    /// What is asked of arithmetic of a precision.
+    /// The tolerance for arithmetic of a precision.
     pub fn of(precision: Precision) -> Self {
         match precision {
             Precision::Full => Self {
@@ -43,21 +43,21 @@ impl Tolerance {
     }
 }
 
-/// Rows whose answers are known from the CPU.
+/// Rows whose outputs on the CPU are known.
 #[derive(Clone, Debug)]
-pub struct Probe {
+pub struct SelfTest {
     row_shape: Vec<usize>,
     data: Vec<f32>,
     expected: Vec<Tensor>,
     tolerance: Tolerance,
 }
 
-/// What speaks for a place.
+/// The result of a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Proof {
-    /// The least cosine between the device's outputs and the CPU's.
+    /// The lowest cosine between the device's outputs and the CPU's.
     pub cosine: f64,
-    /// How many of the graph's nodes each provider runs, as the runtime says.
+    /// How many of the graph's nodes each provider runs, as the runtime reports.
     #[schema(value_type = BTreeMap<String, usize>)]
     pub nodes: BTreeMap<String, usize>,
     /// Milliseconds of the first run, compilation included.
@@ -66,7 +66,7 @@ pub struct Proof {
     pub row_ms: f64,
 }
 
-/// Values that look like a picture to a network: smooth, and neither symmetric nor flat.
+/// Values that resemble an image: smooth, and neither symmetric nor flat.
 fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
     let width = row_shape.last().copied().unwrap_or(1).max(1);
     let len: usize = row_shape.iter().product::<usize>() * rows;
@@ -79,7 +79,7 @@ fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
         .collect()
 }
 
-/// A picture like that.
+/// An image of such values.
 pub fn picture(width: u32, height: u32) -> RgbImage {
     let values = pattern(&[3, width as usize], height as usize);
     let mut values = values.into_iter().map(|value| value as u8);
@@ -87,12 +87,12 @@ pub fn picture(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |_, _| Rgb([next(), next(), next()]))
 }
 
-impl Probe {
-    /// Asks the CPU for the answers to `rows` rows.
+impl SelfTest {
+    /// Computes the expected outputs of `rows` rows on the CPU.
     ///
     /// # Errors
-    /// When the CPU cannot run the model, or its answers are no numbers.
-    pub fn ask(
+    /// When the CPU cannot run the model, or its outputs are not finite.
+    pub fn record(
         cpu: &mut dyn Session,
         row_shape: &[usize],
         rows: usize,
@@ -105,9 +105,9 @@ impl Probe {
             tolerance,
         };
         probe.expected = cpu.run(probe.batch())?;
-        if !are_numbers(&probe.expected) {
+        if !all_finite(&probe.expected) {
             return Err(BackendError::Run {
-                detail: "the cpu's own answers are no numbers".to_owned(),
+                detail: "the cpu's own outputs are not finite".to_owned(),
             });
         }
         Ok(probe)
@@ -122,31 +122,31 @@ impl Probe {
         }
     }
 
-    /// Compares answers with the CPU's; gives the least cosine.
+    /// Compares outputs with the CPU's. Returns the lowest cosine.
     ///
     /// # Errors
-    /// Says how they differ.
+    /// How they differ.
     pub fn check(&self, outputs: &[Tensor]) -> Result<f64, String> {
         agree(outputs, &self.expected, self.tolerance)
     }
 
-    /// What it asks for.
+    /// The tolerance of the comparison.
     pub fn tolerance(&self) -> Tolerance {
         self.tolerance
     }
 }
 
-/// Whether all values are numbers.
-pub fn are_numbers(outputs: &[Tensor]) -> bool {
+/// Whether all values are finite.
+pub fn all_finite(outputs: &[Tensor]) -> bool {
     outputs
         .iter()
         .all(|output| output.data.iter().all(|value| value.is_finite()))
 }
 
-/// Compares outputs with those that are known to be right, row by row; gives the least cosine.
+/// Compares outputs with correct outputs, row by row. Returns the lowest cosine.
 ///
 /// # Errors
-/// Says how they differ.
+/// How they differ.
 pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result<f64, String> {
     if given.len() != right.len() {
         return Err(format!(
@@ -183,7 +183,7 @@ pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result
     Ok(least)
 }
 
-/// Whether each value is at most `limit` from the other; what is no number is near nothing.
+/// Whether each value differs from its counterpart by at most `limit`. NaN is not within any limit.
 pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
     given
         .iter()
@@ -191,10 +191,10 @@ pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
         .all(|(given, right)| (given - right).abs() <= limit)
 }
 
-/// The cosine of a device's picture and the CPU's.
+/// The cosine of a device's image and the CPU's.
 ///
 /// # Errors
-/// Says how far apart samples are, if by more than a level: a device may fuse a product and a sum.
+/// How far samples differ, if by more than one level: a device may fuse a product and a sum.
 pub fn same_picture(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
     const LEVELS: u8 = 1;
     let pairs = given.as_raw().iter().zip(right.as_raw());
@@ -215,7 +215,7 @@ pub fn cosine(given: &[f32], right: &[f32]) -> f64 {
     compare(given, right).0
 }
 
-/// The cosine of two vectors, and how much their lengths differ as a share of the second's.
+/// The cosine of two vectors, and how much their lengths differ relative to the second's.
 fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         a.iter()
@@ -224,7 +224,7 @@ fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
             .sum()
     };
     let (ours, theirs) = (dot(given, given).sqrt(), dot(right, right).sqrt());
-    // What is nothing but zeros has no direction; the other must be as small.
+    // A zero vector has no direction. The other vector must be as small.
     let cosine = if theirs < 1e-6 {
         if ours < 1e-3 { 1.0 } else { 0.0 }
     } else {
@@ -233,19 +233,19 @@ fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
     (cosine, (ours - theirs).abs() / theirs.max(1e-3))
 }
 
-/// Runs a small graph with a known answer at a place.
+/// Runs a small graph with known outputs at a placement.
 ///
 /// # Errors
-/// What is missing, or how the answer is wrong.
-pub fn prove_place(
+/// What is missing, or how the outputs are wrong.
+pub fn prove_placement(
     backend: &dyn Backend,
-    place: Place,
+    placement: DevicePlacement,
     threads: NonZeroUsize,
 ) -> Result<(), BackendError> {
-    backend.look_for(place)?;
+    backend.check_available(placement)?;
     let graph = graph::model();
     let opening = Opening {
-        place,
+        placement,
         ..Opening::on_cpu(Model::Graph(&graph), threads, 1)
     };
     let mut sessions = backend.open(&opening)?;
@@ -255,13 +255,13 @@ pub fn prove_place(
     graph::check(session)
 }
 
-/// Runs a model's probe on a session.
+/// Runs a model's self-test on a session.
 ///
 /// # Errors
-/// A failure of the run, or how its answers differ.
+/// The failure of the run, or how its outputs differ.
 pub fn prove(
     session: &mut dyn Session,
-    probe: &Probe,
+    probe: &SelfTest,
     clock: &dyn Clock,
 ) -> Result<Proof, BackendError> {
     let timed = |session: &mut dyn Session| -> Result<(Vec<Tensor>, Duration), BackendError> {
@@ -286,7 +286,7 @@ pub fn prove(
     })
 }
 
-/// Runs after the first; the best of them counts.
+/// Runs after the first one. The fastest counts.
 const WARM_RUNS: usize = 3;
 
 #[cfg(test)]
@@ -302,11 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_agree_when_direction_and_length_do() {
+    fn outputs_agree_when_direction_and_length_do() {
         let full = Tolerance::of(Precision::Full);
         let right = tensor(&[1.0, 2.0, 3.0]);
         assert!(agree(&right, &right, full).unwrap() > 0.999_999);
-        // Doubled numbers point the same way and are wrong all the same.
+        // Doubled values have the same direction but are wrong.
         for wrong in [
             tensor(&[2.0, 4.0, 6.0]),
             tensor(&[3.0, 2.0, 1.0]),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_near_nothing() {
+    fn nan_is_near_nothing() {
         assert!(are_near(&[1.0, 2.0], &[1.5, 2.0], 0.5));
         assert!(!are_near(&[1.0, f32::NAN], &[1.0, 2.0], 1e9));
         assert!(!are_near(&[1.0, f32::NAN, 3.0], &[1.0, 2.0, 3.0], 1e9));

@@ -1,9 +1,9 @@
-//! Which models there are, what each one takes and gives, and whether a file is the one meant.
+//! The known models: what each one takes and gives, and whether its file is the right one.
 //!
-//! The built-in registry is `configs/models.yaml`. A file of the same form adds models to it, or replaces
-//! built-in ones by id. Everything about a model is checked before it is used: the entry when it is read, the
-//! file's sha256 ([`ModelSpec::verify_file`]) and the loaded graph's inputs and outputs
-//! ([`ModelSpec::check_signature`]). An error names the model and the field.
+//! The built-in registry is `configs/models.yaml`. A file of the same form adds models to it, or replaces built-in
+//! models by id. Everything about a model is checked before it is used: the entry when it is read, the file's sha256
+//! ([`ModelSpec::verify_file`]), and the loaded graph's inputs and outputs ([`ModelSpec::check_signature`]). An error
+//! names the model and the field.
 
 mod check;
 mod contract;
@@ -35,16 +35,16 @@ pub struct Registry {
     models: Vec<ModelSpec>,
 }
 
-/// Whether a model's file is there and is the one the registry means.
+/// Whether a model's file exists and is the one in the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// There, with the registry's sha256.
+    /// The file has the registry's sha256.
     Ready,
-    /// On a server of its own.
+    /// A remote server runs the model.
     Remote,
-    /// Not there.
+    /// The file is missing.
     Missing,
-    /// There, but another file.
+    /// The file is another one.
     Different {
         /// Its sha256, lower-case hex.
         found: String,
@@ -55,15 +55,14 @@ impl Registry {
     /// The built-in registry.
     ///
     /// # Errors
-    /// Only when `configs/models.yaml` was broken before this was built, which a test rules out.
+    /// Only when `configs/models.yaml` was invalid at build time, which a test rules out.
     pub fn embedded() -> Result<Self, RegistryError> {
         let models = parse(EMBEDDED, Path::new("configs/models.yaml"))?;
         Ok(Self { models })
     }
 
-    /// The built-in registry with the entries of `file`, if one is given: an entry with a known id replaces the
-    /// built-in one as a whole, another one is added. Encoders that do not say how their pictures are resized use
-    /// `defaults`.
+    /// The built-in registry with the entries of `file`, if it is given. An entry with a known id replaces the built-in
+    /// entry as a whole; another entry is added. Encoders without a resize of their own use `defaults`.
     ///
     /// # Errors
     /// When the file cannot be read, or an entry is not valid; the error names the model and the field.
@@ -92,7 +91,7 @@ impl Registry {
     /// The model with this id.
     ///
     /// # Errors
-    /// When there is none; the error lists those there are.
+    /// When there is none. The error lists the known ids.
     pub fn get(&self, id: &str) -> Result<&ModelSpec, RegistryError> {
         self.models
             .iter()
@@ -110,15 +109,15 @@ impl Registry {
 }
 
 impl ModelSpec {
-    /// Where the model's file is: `file` as it is when absolute, else inside `models_dir`.
+    /// The path of the model's file: `file` if it is absolute, otherwise inside `models_dir`.
     pub fn path(&self, models_dir: &Path) -> PathBuf {
         models_dir.join(&self.file)
     }
 
-    /// Reads the model's file to the end and compares its sha256 with the registry's.
+    /// Reads the model's file completely and compares its sha256 with the registry's.
     ///
     /// # Errors
-    /// When the file is there but cannot be read.
+    /// When the file exists but cannot be read.
     pub fn file_state(&self, models_dir: &Path) -> io::Result<FileState> {
         if self.remote.is_some() {
             return Ok(FileState::Remote);
@@ -131,10 +130,10 @@ impl ModelSpec {
         }
     }
 
-    /// Makes sure that the model's file is there and is the one the registry means.
+    /// Makes sure that the model's file exists and is the one in the registry.
     ///
     /// # Errors
-    /// When it is missing, unreadable or another file; the text says what to do.
+    /// When the file is missing, unreadable or another one. The text says what to do.
     pub fn verify_file(&self, models_dir: &Path) -> Result<(), RegistryError> {
         let path = self.path(models_dir);
         match self.file_state(models_dir) {

@@ -1,4 +1,4 @@
-//! What goes into a session and what comes out of it.
+//! The inputs and outputs of sessions.
 
 /// A dense f32 tensor in row-major order; `data.len()` is the product of `shape`.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,14 +12,14 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The values of one row of the batch; empty when the row does not exist.
+    /// The values of one row of the batch. Empty if the row does not exist.
     pub fn row(&self, row: usize) -> &[f32] {
         let len: usize = self.shape.iter().skip(1).product();
         self.data.get(row * len..(row + 1) * len).unwrap_or(&[])
     }
 }
 
-/// A graph's declared inputs and outputs, read back from a loaded session.
+/// A graph's declared inputs and outputs, as a loaded session reports them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
     /// Inputs in graph order.
@@ -31,9 +31,9 @@ pub struct Signature {
 /// One input or output of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Port {
-    /// The graph's name for it.
+    /// The name in the graph.
     pub name: String,
-    /// Dimensions; `None` where the graph leaves one open.
+    /// Dimensions. `None` for a dynamic one.
     pub dims: Vec<Option<usize>>,
     /// Whether its elements are f32.
     pub is_f32: bool,
@@ -42,8 +42,8 @@ pub struct Port {
 impl Tensor {
     /// Reshapes an output of `rows` rows to batch-first.
     ///
-    /// Some graphs fold the batch into the next dimension (SCRFD answers `[cells, k]` for a batch
-    /// of one), so the split is by the number of values, not by the declared shape.
+    /// Some graphs merge the batch into the next dimension (SCRFD gives `[cells, k]` for a batch of one), so the split
+    /// uses the number of values and not the declared shape.
     pub fn into_rows(mut self, rows: usize) -> Self {
         if self.shape.first() != Some(&rows) {
             if let Some(first) = self.shape.first_mut() {

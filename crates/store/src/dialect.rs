@@ -57,8 +57,8 @@ pub(super) trait Statements: Send {
 
 /// The most parameters of one statement.
 ///
-/// Both databases allow more: SQLite 32,766 and Postgres 65,535. But SQLite searches its list of parameter names once for
-/// each parameter, so 32,000 parameters take seconds.
+/// Both databases allow more: SQLite 32,766 and Postgres 65,535. But SQLite searches its list of parameter names once
+/// for each parameter, so 32,000 parameters take seconds.
 const MAX_PARAMETERS: usize = 1000;
 
 /// Inserts rows of `N` values each, with many rows in one statement. `into` is `INSERT INTO table (columns)`.

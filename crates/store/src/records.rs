@@ -1,7 +1,7 @@
 //! The types that the store takes and returns.
 //!
-//! Coordinates are pixels of the upright image. Times are kept to the microsecond. Numbers must be finite. Texts must not
-//! contain NUL, because Postgres cannot store it.
+//! Coordinates are pixels of the upright image. Times are kept to the microsecond. Numbers must be finite. Texts must
+//! not contain NUL, because Postgres cannot store it.
 
 use serde_json::Value;
 use time::OffsetDateTime;

@@ -14,8 +14,8 @@ use super::values::{Digest, Value};
 /// The longest source id in bytes. Postgres allows 2704 bytes for the index entry that holds it.
 const MAX_SOURCE_ID: usize = 1024;
 
-/// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same image
-/// wait for each other.
+/// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same
+/// image wait for each other.
 const UPSERT_IMAGE: &str = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
      format, orientation, perceptual_hash, created_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \

@@ -7,9 +7,9 @@ use crate::config::CpuProvider;
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
     device::CpuProof,
-    engine::{Reserve, Sessions},
-    place::{Place, Provider},
-    proof::{self, Probe, Proof, Tolerance},
+    engine::{SessionOpener, Sessions},
+    placement::{DevicePlacement, Provider},
+    proof::{self, Proof, SelfTest, Tolerance},
     registry::ModelSpec,
 };
 
@@ -30,41 +30,43 @@ impl Loader<'_> {
         let count = threads.min(MOST_SESSIONS);
         let each = NonZeroUsize::new(threads / count).unwrap_or(NonZeroUsize::MIN);
         let all = self.config.runtime.threads();
-        let open = |place: Place, threads: NonZeroUsize, count: usize| {
+        let open = |placement: DevicePlacement, threads: NonZeroUsize, count: usize| {
             self.backend.open(&Opening {
-                place,
+                placement,
                 ..Opening::on_cpu(subject.source.model(), threads, count)
             })
         };
-        let open_all = |place: Place| -> Result<Sessions, BackendError> {
+        let open_all = |placement: DevicePlacement| -> Result<Sessions, BackendError> {
             Ok(Sessions {
-                narrow: open(place, each, count)?,
-                wide: if all > each {
-                    open(place, all, 1)?.pop()
+                per_worker: open(placement, each, count)?,
+                all_cores: if all > each {
+                    open(placement, all, 1)?.pop()
                 } else {
                     None
                 },
-                reserve: None,
-                place,
+                replacement: None,
+                placement,
             })
         };
-        let mut own = open(Place::CPU, each, 1)?.pop().ok_or_else(no_session)?;
+        let mut own = open(DevicePlacement::CPU, each, 1)?
+            .pop()
+            .ok_or_else(no_session)?;
         spec.check_signature(own.signature())?;
-        let (place, proof) = self.choose_for_cpu(subject, own.as_mut(), each);
-        let mut sessions = open_all(place)?;
-        if place != Place::CPU {
+        let (placement, proof) = self.choose_for_cpu(subject, own.as_mut(), each);
+        let mut sessions = open_all(placement)?;
+        if placement != DevicePlacement::CPU {
             let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
-            let reserve: Reserve = Arc::new(move || {
+            let replacement: SessionOpener = Arc::new(move || {
                 let opening = Opening::on_cpu(source.model(), each, 1);
                 backend.open(&opening)?.pop().ok_or_else(no_session)
             });
-            sessions.reserve = Some(reserve);
+            sessions.replacement = Some(replacement);
         }
-        tracing::info!(model = subject.name, role = %spec.role, backend = self.backend.name(), device = "cpu", provider = place.provider.name(), "model loaded");
+        tracing::info!(model = subject.name, role = %spec.role, backend = self.backend.name(), device = "cpu", provider = placement.provider.name(), "model loaded");
         Ok(OnCpu {
             sessions,
             own,
-            place,
+            placement,
             proof,
         })
     }
@@ -75,19 +77,19 @@ impl Loader<'_> {
         subject: &Subject,
         own: &mut dyn Session,
         threads: NonZeroUsize,
-    ) -> (Place, Option<CpuProof>) {
+    ) -> (DevicePlacement, Option<CpuProof>) {
         let asked = self.config.cpu.provider;
         if asked == CpuProvider::Default {
-            return (Place::CPU, None);
+            return (DevicePlacement::CPU, None);
         }
         let mut detail = String::new();
         for &precision in subject.precisions {
-            let place = Place {
+            let placement = DevicePlacement {
                 provider: Provider::OpenvinoCpu,
                 index: 0,
                 precision,
             };
-            match self.compare_on_cpu(subject, own, place, threads) {
+            match self.compare_on_cpu(subject, own, placement, threads) {
                 Ok((theirs, ours)) => {
                     detail = format!(
                         "{precision}: cosine {:.5}, {:.1} ms a row against {:.1} ms",
@@ -96,7 +98,7 @@ impl Loader<'_> {
                     let used =
                         asked == CpuProvider::Openvino || theirs.row_ms * WORTH_IT <= ours.row_ms;
                     if used {
-                        return (place, Some(CpuProof { used, detail }));
+                        return (placement, Some(CpuProof { used, detail }));
                     }
                 }
                 Err(error) => detail = format!("{precision}: {error}"),
@@ -110,7 +112,7 @@ impl Loader<'_> {
             );
         }
         (
-            Place::CPU,
+            DevicePlacement::CPU,
             Some(CpuProof {
                 used: false,
                 detail,
@@ -123,28 +125,28 @@ impl Loader<'_> {
         &self,
         subject: &Subject,
         own: &mut dyn Session,
-        place: Place,
+        placement: DevicePlacement,
         threads: NonZeroUsize,
     ) -> Result<(Proof, Proof), String> {
-        self.prove_place(place)?;
+        self.prove_placement(placement)?;
         let text = |error: BackendError| error.to_string();
         let opening = Opening {
-            place,
+            placement,
             ..Opening::on_cpu(subject.source.model(), threads, 1)
         };
         let mut theirs = self.backend.open(&opening).map_err(text)?;
         let theirs = theirs.first_mut().ok_or_else(|| text(no_session()))?;
         let rows = subject.fixed.map_or(1, NonZeroUsize::get);
-        let tolerance = Tolerance::of(place.precision);
-        let probe = Probe::ask(own, &subject.row_shape, rows, tolerance).map_err(text)?;
+        let tolerance = Tolerance::of(placement.precision);
+        let self_test = SelfTest::record(own, &subject.row_shape, rows, tolerance).map_err(text)?;
         let clock = self.clock.as_ref();
-        let mut found = proof::prove(theirs.as_mut(), &probe, clock).map_err(text)?;
-        let mut ours = proof::prove(own, &probe, clock).map_err(text)?;
+        let mut found = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
+        let mut ours = proof::prove(own, &self_test, clock).map_err(text)?;
         // In turn, and the best of several, as others may use the cores.
         for _ in 0..ROUNDS {
-            let again = proof::prove(theirs.as_mut(), &probe, clock).map_err(text)?;
+            let again = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
             found.row_ms = found.row_ms.min(again.row_ms);
-            let again = proof::prove(own, &probe, clock).map_err(text)?;
+            let again = proof::prove(own, &self_test, clock).map_err(text)?;
             ours.row_ms = ours.row_ms.min(again.row_ms);
         }
         Ok((found, ours))

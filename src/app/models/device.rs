@@ -3,17 +3,17 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, Subject, no_session};
-use crate::pipeline::{preprocess::Filling, process};
+use crate::pipeline::preprocess::Filling;
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
-    breaker::Patience,
-    device::Tried,
+    breaker::BreakerSettings,
+    device::ProviderReport,
     engine::DeviceParts,
-    graphs::enhance::Steps,
     health::Health,
-    operation::Operation,
-    place::{Place, Precision, Provider},
-    proof::{self, Probe, Proof, Tolerance},
+    operation::{Operation, Workload},
+    placement::{DevicePlacement, Precision, Provider},
+    proof::{self, Proof, SelfTest, Tolerance},
+    registry::Role,
 };
 
 /// Rows that a device is proved with: more than one, so that a row could be taken for another.
@@ -27,7 +27,7 @@ impl Loader<'_> {
         name: &str,
         (candidates, index): (&[Provider], u32),
         precisions: &[Precision],
-        mut prove: impl FnMut(Place) -> Result<T, String>,
+        mut prove: impl FnMut(DevicePlacement) -> Result<T, String>,
     ) -> Result<T, String> {
         let mut reasons = Vec::new();
         for &provider in candidates {
@@ -36,14 +36,17 @@ impl Loader<'_> {
                 _ => &[Precision::Full],
             };
             for &precision in precisions {
-                let place = Place {
+                let placement = DevicePlacement {
                     provider,
                     index: if provider.is_on_cpu() { 0 } else { index },
                     precision,
                 };
-                match self.prove_place(place).and_then(|()| prove(place)) {
+                match self
+                    .prove_placement(placement)
+                    .and_then(|()| prove(placement))
+                {
                     Ok(found) => return Ok(found),
-                    Err(reason) => reasons.push(format!("{place}: {reason}")),
+                    Err(reason) => reasons.push(format!("{placement}: {reason}")),
                 }
             }
         }
@@ -57,7 +60,7 @@ impl Loader<'_> {
     pub(super) fn model_at(
         &self,
         subject: &Subject,
-        place: Place,
+        placement: DevicePlacement,
         cpu: &mut dyn Session,
     ) -> Result<(DeviceParts, Proof), String> {
         let text = |error: BackendError| error.to_string();
@@ -65,7 +68,7 @@ impl Loader<'_> {
         let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
         let open = Arc::new(move || {
             let opening = Opening {
-                place,
+                placement,
                 memory_limit,
                 ..Opening::on_cpu(source.model(), threads, 1)
             };
@@ -73,32 +76,37 @@ impl Loader<'_> {
         });
         let mut session = open().map_err(text)?;
         let rows = subject.fixed.map_or(PROOF_ROWS, NonZeroUsize::get);
-        let tolerance = Tolerance::of(place.precision);
-        let probe = Probe::ask(cpu, &subject.row_shape, rows, tolerance).map_err(text)?;
-        let proof = proof::prove(session.as_mut(), &probe, self.clock.as_ref()).map_err(text)?;
-        self.check_nodes(place, &proof)?;
-        let grouping = self.grouping(subject.fixed, place);
+        let tolerance = Tolerance::of(placement.precision);
+        let self_test = SelfTest::record(cpu, &subject.row_shape, rows, tolerance).map_err(text)?;
+        let proof =
+            proof::prove(session.as_mut(), &self_test, self.clock.as_ref()).map_err(text)?;
+        self.check_nodes(placement, &proof)?;
+        let grouping = self.grouping(subject.fixed, placement);
         tracing::info!(
-            model = subject.name, backend = self.backend.name(), device = %place,
+            model = subject.name, backend = self.backend.name(), device = %placement,
             cosine = proof.cosine, nodes = ?proof.nodes, "model loaded"
         );
         let parts = DeviceParts {
-            place,
+            placement,
             open,
             session,
             grouping,
             health: self.health(grouping.max_rows.get()),
-            probe: Arc::new(probe),
+            self_test: Arc::new(self_test),
             run_timeout: self.config.devices.run_timeout(),
             check_every: self.config.devices.check_interval(),
-            must_give_numbers: true,
+            must_be_finite: true,
         };
         Ok((parts, proof))
     }
 
     /// Refuses a place whose provider left all of a graph to others, where the runtime tells.
-    pub(super) fn check_nodes(&self, place: Place, proof: &Proof) -> Result<(), String> {
-        let nodes = proof.nodes.get(place.provider.runtime_name());
+    pub(super) fn check_nodes(
+        &self,
+        placement: DevicePlacement,
+        proof: &Proof,
+    ) -> Result<(), String> {
+        let nodes = proof.nodes.get(placement.provider.runtime_name());
         if !proof.nodes.is_empty() && nodes.is_none() {
             return Err(format!(
                 "the provider took none of the graph's nodes ({:?})",
@@ -110,35 +118,39 @@ impl Loader<'_> {
 
     /// The health of a device that is up and takes so many rows at a time.
     pub(super) fn health(&self, most_rows: usize) -> Arc<Health> {
-        let (cool_down, longest) = self.config.devices.breaker_cooldowns();
-        let patience = Patience {
+        let (cool_down, max_cool_down) = self.config.devices.breaker_cooldowns();
+        let settings = BreakerSettings {
             failures: self.config.devices.breaker_failures,
             cool_down,
-            longest,
+            max_cool_down,
         };
-        Arc::new(Health::new(patience, most_rows))
+        Arc::new(Health::new(settings, most_rows))
     }
 
     /// Runs the small known graph at a place, once.
-    pub(super) fn prove_place(&self, place: Place) -> Result<(), String> {
-        if let Some(known) = self.places.borrow().known.get(&place) {
+    pub(super) fn prove_placement(&self, placement: DevicePlacement) -> Result<(), String> {
+        if let Some(known) = self.placements.borrow().known.get(&placement) {
             return known.clone();
         }
-        let refused =
-            proof::prove_place(self.backend.as_ref(), place, self.config.runtime.threads()).err();
+        let refused = proof::prove_placement(
+            self.backend.as_ref(),
+            placement,
+            self.config.runtime.threads(),
+        )
+        .err();
         let outcome = match &refused {
             Some(error) => Err(error.to_string()),
             None => Ok(()),
         };
-        let mut places = self.places.borrow_mut();
-        places.known.insert(place, outcome.clone());
-        let tried = Tried::new(place, refused);
-        if !places
+        let mut placements = self.placements.borrow_mut();
+        placements.known.insert(placement, outcome.clone());
+        let tried = ProviderReport::new(placement, refused);
+        if !placements
             .tried
             .iter()
             .any(|known| known.device == tried.device)
         {
-            places.tried.push(tried);
+            placements.tried.push(tried);
         }
         outcome
     }
@@ -154,12 +166,11 @@ impl Loader<'_> {
     /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
-        // One for each model, and one for each graph of whole pictures.
-        let sessions_of = |operation| match operation {
-            Operation::ImageEnhancement => Steps::ALL.len(),
-            Operation::ImageProcessing => process::GRAPHS,
-            Operation::ImageEmbedding if !self.has_encoder_here() => 0,
-            _ => 1,
+        // One for each model, and one for each graph.
+        let sessions_of = |operation: Operation| match operation.workload() {
+            Workload::Model(Role::Encoder) if !self.has_encoder_here() => 0,
+            Workload::Model(Role::Detector | Role::Embedder | Role::Encoder) => 1,
+            Workload::Graphs(graphs) => graphs.len(),
         };
         let models: usize = Operation::ALL
             .into_iter()

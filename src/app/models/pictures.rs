@@ -11,16 +11,20 @@ use facescan_inference::{
     accelerator::Accelerator,
     backend::{Model, Opening},
     device::Assignment,
+    image_executor::{self, GraphOpener, HealthProbe, ImageDevice, ImageExecutor},
     operation::Operation,
-    pictures::{self, GraphOpener, PictureDevice, PictureLane, Probe},
-    place::{Place, Precision},
+    placement::{DevicePlacement, Precision},
     proof::Proof,
 };
 
 impl Loader<'_> {
     /// The lane of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
     /// right.
-    pub fn load_pictures(&self, operation: Operation, probe: Probe) -> (PictureLane, Assignment) {
+    pub fn load_pictures(
+        &self,
+        operation: Operation,
+        probe: HealthProbe,
+    ) -> (ImageExecutor, Assignment) {
         self.load_pictures_on(operation, self.config.devices.requested(operation), probe)
     }
 
@@ -28,26 +32,24 @@ impl Loader<'_> {
         &self,
         operation: Operation,
         asked: Option<(Accelerator, u32)>,
-        probe: Probe,
-    ) -> (PictureLane, Assignment) {
+        probe: HealthProbe,
+    ) -> (ImageExecutor, Assignment) {
         let (device, assignment) = self.assign_to(operation, asked, |candidates, index| {
             let name = operation.name();
             let precisions = &[Precision::Full];
-            self.on_device(name, (candidates, index), precisions, |place| {
-                self.pictures_at(operation, place, &probe)
+            self.on_device(name, (candidates, index), precisions, |placement| {
+                self.pictures_at(operation, placement, &probe)
             })
         });
         let metrics = self.metrics.engine(operation.name());
-        let lane = PictureLane::new(device, Arc::clone(self.clock), metrics);
+        let lane = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
         (lane, assignment)
     }
 
     /// Where the settings ask for preprocessing; `None` is the CPU.
     pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
-        let own = devices.device(Operation::ImageProcessing);
-        let backend = own.map_or(devices.backend, |own| own.backend);
-        let index = own.and_then(|own| own.index).unwrap_or(devices.device_id);
+        let (backend, index) = devices.accelerator(Operation::ImageProcessing);
         let by_name = settings.platform.is_some() || settings.use_gpu;
         match settings.asked() {
             Platform::Gpu if backend != Accelerator::Cpu => Some((backend, index)),
@@ -63,10 +65,9 @@ impl Loader<'_> {
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let operation = Operation::ImageProcessing;
-        let own = devices.device(Operation::ImageProcessing);
-        let backend = own.map_or(devices.backend, |own| own.backend);
+        let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
-        let probe = pictures::probe(Filling::of_every_graph());
+        let probe = image_executor::health_probe(Filling::of_every_graph());
         let (lane, mut assignment) = self.load_pictures_on(operation, asked, probe);
         let refused = match settings.asked() {
             Platform::Tpu => Some("no backend of this server drives a tpu"),
@@ -104,27 +105,27 @@ impl Loader<'_> {
     fn pictures_at(
         &self,
         operation: Operation,
-        place: Place,
-        probe: &Probe,
-    ) -> Result<(PictureDevice, Proof), String> {
+        placement: DevicePlacement,
+        probe: &HealthProbe,
+    ) -> Result<(ImageDevice, Proof), String> {
         let backend = Arc::clone(self.backend);
         let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
         let open: GraphOpener = Arc::new(move |graph| {
             backend.open_graph(&Opening {
-                place,
+                placement,
                 memory_limit,
                 ..Opening::on_cpu(Model::Graph(graph), threads, 1)
             })
         });
-        let proof = pictures::prove(Arc::clone(&open), probe, self.clock.as_ref())
+        let proof = image_executor::prove(Arc::clone(&open), probe, self.clock.as_ref())
             .map_err(|failure| failure.detail)?;
-        self.check_nodes(place, &proof)?;
+        self.check_nodes(placement, &proof)?;
         tracing::info!(
-            operation = operation.name(), backend = self.backend.name(), device = %place,
+            operation = operation.name(), backend = self.backend.name(), device = %placement,
             cosine = proof.cosine, nodes = ?proof.nodes, "graphs loaded"
         );
-        let device = PictureDevice {
-            place,
+        let device = ImageDevice {
+            placement,
             open,
             health: self.health(1),
             probe: Arc::clone(probe),

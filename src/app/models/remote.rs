@@ -15,13 +15,13 @@ use facescan_clock::Clock;
 use facescan_inference::{
     backend::{
         BackendError, Batch, Session,
-        kserve::{Kserve, RemoteSpec, Surroundings},
+        kserve::{Kserve, RemoteContext, RemoteSpec},
     },
     device::Assignment,
     engine::{DeviceParts, Engine, EngineParts, Sessions},
     operation::Operation,
-    place::{Place, Precision, Provider},
-    proof::{self, Probe, Proof, Tolerance},
+    placement::{DevicePlacement, Precision, Provider},
+    proof::{self, Proof, SelfTest, Tolerance},
     registry::ModelSpec,
     tensor::{Signature, Tensor},
 };
@@ -80,7 +80,7 @@ impl Session for Discreet {
 pub(in crate::app) struct Connected {
     kserve: Kserve,
     session: Box<dyn Session>,
-    probe: Probe,
+    self_test: SelfTest,
     proof: Proof,
     run_timeout: Duration,
 }
@@ -110,9 +110,8 @@ impl Connected {
         let token = remote
             .token(|name| std::env::var(name).ok())
             .map_err(anyhow::Error::msg)?;
-        let surroundings =
-            Surroundings::new(Handle::current(), metrics.remote(&remote.model), token);
-        let mut kserve = Kserve::open(remote, surroundings).await?;
+        let context = RemoteContext::new(Handle::current(), metrics.remote(&remote.model), token);
+        let mut kserve = Kserve::open(remote, context).await?;
         spec.check_signature(kserve.signature())?;
         let only = kserve.signature().outputs.first();
         let read = spec.output.clone().or(only.map(|port| port.name.clone()));
@@ -123,26 +122,26 @@ impl Connected {
         // Runs block, and the runtime has to send and read meanwhile.
         let proving = move || -> Result<_, BackendError> {
             let tolerance = Tolerance::of(Precision::Full);
-            let probe = Probe::ask(session.as_mut(), &row_shape, rows, tolerance)?;
-            let proof = proof::prove(session.as_mut(), &probe, clock.as_ref())?;
-            Ok((session, probe, proof))
+            let self_test = SelfTest::record(session.as_mut(), &row_shape, rows, tolerance)?;
+            let proof = proof::prove(session.as_mut(), &self_test, clock.as_ref())?;
+            Ok((session, self_test, proof))
         };
-        let (session, probe, proof) = tokio::task::spawn_blocking(proving).await??;
+        let (session, self_test, proof) = tokio::task::spawn_blocking(proving).await??;
         tracing::info!(
-            model = spec.id, device = %PLACE, server = %remote.url, version = kserve.version(),
+            model = spec.id, device = %PLACEMENT, server = %remote.url, version = kserve.version(),
             row_ms = proof.row_ms, "model loaded"
         );
         Ok(Self {
             kserve,
             session,
-            probe,
+            self_test,
             proof,
             run_timeout: remote.timeout() + GRACE,
         })
     }
 }
 
-const PLACE: Place = Place {
+const PLACEMENT: DevicePlacement = DevicePlacement {
     provider: Provider::Kserve,
     index: 0,
     precision: Precision::Full,
@@ -158,9 +157,9 @@ impl Loader<'_> {
     ) -> Loaded {
         let signature = connected.kserve.signature().clone();
         let kserve = Mutex::new(connected.kserve);
-        let grouping = self.grouping(spec.batch.fixed(), PLACE);
+        let grouping = self.grouping(spec.batch.fixed(), PLACEMENT);
         let parts = DeviceParts {
-            place: PLACE,
+            placement: PLACEMENT,
             open: Arc::new(move || {
                 let mut kserve = kserve.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(Discreet::around(kserve.session()))
@@ -168,25 +167,25 @@ impl Loader<'_> {
             session: Discreet::around(connected.session),
             grouping,
             health: self.health(grouping.max_rows.get()),
-            probe: Arc::new(connected.probe),
+            self_test: Arc::new(connected.self_test),
             run_timeout: connected.run_timeout,
             // There is nothing here to repeat a row on.
             check_every: None,
-            must_give_numbers: false,
+            must_be_finite: false,
         };
         let assignment = Assignment {
             operation,
-            requested: PLACE.to_string(),
+            requested: PLACEMENT.to_string(),
             device: Ok(parts.active(connected.proof)),
-            cpu: Place::CPU,
+            cpu: DevicePlacement::CPU,
             cpu_proof: None,
         };
         let engine = Engine::start(EngineParts {
             sessions: Sessions {
-                narrow: vec![Box::new(Away { signature })],
-                wide: None,
-                reserve: None,
-                place: Place::CPU,
+                per_worker: vec![Box::new(Away { signature })],
+                all_cores: None,
+                replacement: None,
+                placement: DevicePlacement::CPU,
             },
             grouping,
             device: Some(parts),
@@ -195,6 +194,8 @@ impl Loader<'_> {
             clock: Arc::clone(self.clock),
             metrics: self.metrics.engine(operation.name()),
         });
+        self.metrics
+            .watch_queue(operation.name(), engine.queue_depth());
         Loaded {
             spec: Arc::new(spec.clone()),
             engine,

@@ -14,7 +14,7 @@ use facescan_inference::{
         process::{TwoTapPlan, bilinear_two_tap},
         session::Samples,
     },
-    pictures::{Graphs, PictureLane, PictureWork, Sizes, only_output},
+    image_executor::{GraphSessions, ImageExecutor, ImageJob, ShapeKey, only_output},
     proof,
 };
 
@@ -43,18 +43,18 @@ impl<P: Pixels> Letterboxing<P> {
     }
 }
 
-impl<P: Pixels> PictureWork for Letterboxing<P> {
-    type Answer = Vec<f32>;
+impl<P: Pixels> ImageJob for Letterboxing<P> {
+    type Output = Vec<f32>;
 
-    fn sizes(&self) -> Sizes {
+    fn shape_key(&self) -> ShapeKey {
         let (width, height) = self.size();
-        Sizes {
+        ShapeKey {
             graph: ImageGraph::BilinearTwoTap.name(),
             lengths: vec![width, height, self.side, self.side],
         }
     }
 
-    fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
+    fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
         let plan = TwoTapPlan::letterbox(self.size(), (self.side, self.side));
         let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
         let picture = self.picture.as_ref().borrow();
@@ -117,7 +117,7 @@ impl Detector {
     /// there is one. To be driven by the pool.
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
-        lane: &PictureLane,
+        lane: &ImageExecutor,
         picture: &Arc<P>,
         options: &DetectOptions,
     ) -> Submitted {
@@ -136,7 +136,7 @@ impl Detector {
             // Claimed only now, as no other row of its slab runs before it is written.
             let side = size as usize;
             let mut row = self.engine.claim(&[3, side, side]);
-            row.values().copy_from_slice(&done.answer);
+            row.values().copy_from_slice(&done.output);
             let placed = Placed {
                 size,
                 letterbox: work.fit(),

@@ -9,7 +9,7 @@ use facescan_inference::{
         enhance::{Plan, Steps, graph},
         session::Samples,
     },
-    pictures::{Graphs, PictureWork, Sizes, only_output},
+    image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
     proof,
 };
 
@@ -42,18 +42,18 @@ impl Finishing {
     }
 }
 
-impl PictureWork for Finishing {
-    type Answer = RgbImage;
+impl ImageJob for Finishing {
+    type Output = RgbImage;
 
-    fn sizes(&self) -> Sizes {
+    fn shape_key(&self) -> ShapeKey {
         let ((width, height), (w, h)) = (self.picture.dimensions(), self.steps.size);
-        Sizes {
+        ShapeKey {
             graph: self.graph_steps().graph_name(),
             lengths: vec![width, height, w, h],
         }
     }
 
-    fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
+    fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<RgbImage, BackendError> {
         let (size, steps) = (self.steps.size, self.graph_steps());
         let plan = Plan::new(self.picture.dimensions(), size);
         let session = graphs.session(steps.graph_name(), || graph(steps))?;

@@ -13,7 +13,7 @@ use facescan_inference::{
         process::{BilinearPlan, Rounding, TwoTapPlan},
         session::Samples,
     },
-    pictures::{Graphs, PictureWork, Sizes, only_output},
+    image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
     proof,
 };
 
@@ -129,19 +129,19 @@ fn graph(profile: Profile) -> ImageGraph {
     }
 }
 
-impl<P: Pixels> PictureWork for Filling<P> {
-    type Answer = Vec<f32>;
+impl<P: Pixels> ImageJob for Filling<P> {
+    type Output = Vec<f32>;
 
-    fn sizes(&self) -> Sizes {
+    fn shape_key(&self) -> ShapeKey {
         let (width, height) = self.pixels().dimensions();
         let (w, h) = self.preprocess.output_size((width, height));
-        Sizes {
+        ShapeKey {
             graph: graph(self.preprocess.profile).name(),
             lengths: vec![width, height, w, h],
         }
     }
 
-    fn run_on_device(&self, graphs: &mut Graphs) -> Result<Vec<f32>, BackendError> {
+    fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
         let picture = self.pixels();
         let size = picture.dimensions();
         let placed = self.preprocess.placement(size);

@@ -16,8 +16,8 @@ use facescan_inference::{
         process::{BlurPlan, Tiles, blur},
         session::Samples,
     },
+    image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
     operation::Operation,
-    pictures::{Graphs, PictureWork, Sizes, only_output},
     proof,
 };
 
@@ -72,13 +72,13 @@ impl Blurring {
     }
 }
 
-impl PictureWork for Blurring {
-    type Answer = RgbImage;
+impl ImageJob for Blurring {
+    type Output = RgbImage;
 
-    fn sizes(&self) -> Sizes {
+    fn shape_key(&self) -> ShapeKey {
         let (width, height) = self.picture.dimensions();
         let tiles = Tiles::new(self.region, &self.gaussian);
-        Sizes {
+        ShapeKey {
             graph: ImageGraph::Blur.name(),
             lengths: vec![
                 width,
@@ -91,7 +91,7 @@ impl PictureWork for Blurring {
         }
     }
 
-    fn run_on_device(&self, graphs: &mut Graphs) -> Result<RgbImage, BackendError> {
+    fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<RgbImage, BackendError> {
         let plan = BlurPlan::new(self.picture.dimensions(), self.region, &self.gaussian);
         let session = graphs.session(ImageGraph::Blur.name(), blur)?;
         let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;
@@ -138,7 +138,7 @@ impl Pipeline {
         }
         let work = Blurring::new(pixels, region, gaussian);
         let done = self.processing.run(Arc::new(work)).await;
-        put(pixels, region, &done.answer);
+        put(pixels, region, &done.output);
         self.check_rows(strict, Operation::ImageProcessing, done.fallback)
     }
 }

@@ -43,7 +43,7 @@ impl Pipeline {
             let filling = Filling::new(&picture, &levels);
             if filling.has_graph() {
                 let done = self.processing.run(Arc::new(filling)).await;
-                let samples = done.answer.into_iter();
+                let samples = done.output.into_iter();
                 let samples = samples.map(|level| level.round_ties_even() as u8).collect();
                 *pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
                     PipelineError::UnexpectedOutput(format!(

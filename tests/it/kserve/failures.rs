@@ -6,7 +6,7 @@ use facescan_inference::backend::{
     kserve::{Kserve, RemoteSpec},
 };
 
-use super::{EXCHANGE, assert_right, recorded, recorded_answer, rig, rig_of, spec, surroundings};
+use super::{EXCHANGE, assert_right, context, recorded, recorded_answer, rig, rig_of, spec};
 use crate::support::wire::{Reply, WireServer, first_line};
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_server_that_is_not_there_is_told() {
         ..spec
     };
     let metrics = Metrics::default();
-    let error = Kserve::open(&spec, surroundings(&spec, &metrics))
+    let error = Kserve::open(&spec, context(&spec, &metrics))
         .await
         .err()
         .unwrap();
@@ -240,6 +240,6 @@ async fn a_run_without_an_answer_ends() {
     // From here on time passes as soon as nothing else is to be done.
     tokio::time::pause();
     let told = rig.run().await.unwrap_err();
-    assert!(told.contains("no answer within 60000 ms"), "{told}");
+    assert!(told.contains("no response within 60000 ms"), "{told}");
     rig.assert_counted(r#"facescan_remote_runs_total{model="encoder",outcome="timeout"} 1"#);
 }

@@ -65,7 +65,7 @@ async fn read_embeddings_of_the_first_version(database: Database) {
 
     let image = store.image("old", IMAGE).await.unwrap().unwrap();
     let face = store.face("old", FACE).await.unwrap().unwrap();
-    assert_eq!(image.scans[0].faces, [face.clone()]);
+    assert_eq!(image.scans[0].faces, std::slice::from_ref(&face));
     let expected = Embedding {
         contract: "c1".into(),
         precision: NumericPrecision::F32,

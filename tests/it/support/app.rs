@@ -20,7 +20,7 @@ use facescan::{
 };
 use facescan_clock::SystemClock;
 use facescan_inference::{
-    backend::{Backend, ort::OrtBackend, several::Several},
+    backend::{Backend, combined::CombinedBackend, ort::OrtBackend},
     prepare::prepare,
     registry::Registry,
 };
@@ -82,7 +82,7 @@ pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
 
 /// The runtime is loaded once for the whole test binary.
 fn backend() -> Arc<dyn Backend> {
-    static BACKEND: OnceLock<Arc<Several>> = OnceLock::new();
+    static BACKEND: OnceLock<Arc<CombinedBackend>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
         let name = format!(
             "{}onnxruntime{}",
@@ -91,7 +91,7 @@ fn backend() -> Arc<dyn Backend> {
         );
         let library = runtime_dir().join("onnxruntime").join(name);
         let onnx = OrtBackend::load(Some(&library), &runtime_dir().join("plugins")).unwrap();
-        Arc::new(Several::beside(Box::new(onnx)))
+        Arc::new(CombinedBackend::new(Box::new(onnx)))
     });
     Arc::clone(backend) as Arc<dyn Backend>
 }

@@ -8,7 +8,7 @@ use image::RgbImage;
 use facescan_imaging::tensor::letterbox_into;
 use facescan_inference::{
     backend::{Backend, Batch, Model, Opening, Session},
-    place::Place,
+    placement::DevicePlacement,
     registry::ModelSpec,
 };
 
@@ -26,7 +26,7 @@ impl Bare {
     /// When the model cannot be loaded.
     pub fn open(
         backend: &dyn Backend,
-        (spec, place): (&ModelSpec, Place),
+        (spec, placement): (&ModelSpec, DevicePlacement),
         models: &Path,
         picture: &RgbImage,
         side: u32,
@@ -38,7 +38,7 @@ impl Bare {
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
         let path = spec.path(models);
         let mut sessions = backend.open(&Opening {
-            place,
+            placement,
             ..Opening::on_cpu(Model::File(&path), NonZeroUsize::MIN, 1)
         })?;
         Ok(Self {

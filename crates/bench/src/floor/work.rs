@@ -174,11 +174,11 @@ impl Worker {
         let detector = &app.pipeline.detector.spec;
         let embedder = &app.pipeline.embedder.spec;
         let side = app.config.detection.det_size;
-        let place = |operation| app.pipeline.devices.cpu_place(operation);
+        let placement = |operation| app.pipeline.devices.cpu_placement(operation);
         Ok(Self {
             detector: Bare::open(
                 backend,
-                (detector, place(Operation::FaceDetection)),
+                (detector, placement(Operation::FaceDetection)),
                 models,
                 row,
                 side,
@@ -186,7 +186,7 @@ impl Worker {
             embedder: (kind == ScanKind::Embed)
                 .then(|| {
                     let width = embedder.input.width;
-                    let embedder = (embedder.as_ref(), place(Operation::FaceEmbedding));
+                    let embedder = (embedder.as_ref(), placement(Operation::FaceEmbedding));
                     Bare::open(backend, embedder, models, row, width)
                 })
                 .transpose()?,

@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use super::{CLAHE_CLIP_LIMIT, CLAHE_TILES};
-use crate::luma;
+use crate::{border::reflect_101, luma};
 
 /// Equalises the luma and adds its change to the three channels, which keeps the chroma.
 pub(super) fn equalise(image: &mut RgbImage) {
@@ -72,9 +72,10 @@ impl Grid {
                 let (left, top) = (tile % tiles * tile_width, tile / tiles * tile_height);
                 let mut histogram = [0u32; 256];
                 for y in top..top + tile_height {
-                    let line = reflect(y, height) * width;
+                    let line = reflect_101(y as i64, height as u32) * width;
                     for x in left..left + tile_width {
-                        histogram[usize::from(plane[line + reflect(x, width)])] += 1;
+                        histogram
+                            [usize::from(plane[line + reflect_101(x as i64, width as u32)])] += 1;
                     }
                 }
                 table(histogram, (tile_width * tile_height) as u32)
@@ -103,13 +104,6 @@ impl Grid {
             })
             .collect()
     }
-}
-
-/// Reflect-101 beyond the end; repeatedly, where the extension is longer than the side.
-fn reflect(index: usize, length: usize) -> usize {
-    let period = (2 * (length - 1)).max(1);
-    let folded = index % period;
-    folded.min(period - folded).min(length - 1)
 }
 
 /// Clips the histogram, spreads the excess over all bins, and accumulates.

@@ -13,7 +13,8 @@
 //!
 //! # Kernels
 //! [`horizontal`] interpolates source rows along x; [`vertical`] interpolates between two of these rows. A row is interpolated
-//! along x once, even when two target rows need it. Each kernel has a portable form, an AVX2 form and an AVX-512 form. All
+//! along x once, even when two target rows need it. Both kernels have a portable and an AVX2 form, the
+//! horizontal one also an AVX-512 form. All
 //! are exact: integers, the same bits. The best form that the CPU can run is chosen; no axis is refused.
 
 pub(crate) mod horizontal;

@@ -122,9 +122,6 @@ fn normalise(pixels: &[Pixel], channel: &Channel, out: &mut [f32]) {
 #[multiversion(targets = "simd")]
 fn blend(pair: &RowPair<'_>, channels: &[Channel; 3], out: [&mut [f32]; 3]) {
     match_target! {
-        "x86_64+avx512f+avx512bw" => {
-            blend_blocks(pair, channels, out, |rows, weights| vertical::avx512::blend(rows, weights))
-        },
         "x86_64+avx2" => {
             blend_blocks(pair, channels, out, |rows, weights| vertical::avx2::blend(rows, weights))
         },

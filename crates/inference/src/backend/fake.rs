@@ -1,49 +1,52 @@
-//! A backend without a runtime, for tests: it answers from a closure, and devices fail as they are told to.
+//! A backend without a runtime, for tests. A closure computes the outputs and decides which devices fail.
 
 use std::sync::Arc;
 
 use super::{Backend, BackendError, Batch, Model, Opening, Session};
 use crate::{
     graphs::session::GraphSession,
-    place::Place,
+    placement::DevicePlacement,
     proof,
     tensor::{Signature, Tensor},
 };
 
 /// What a fake session does with a batch.
-pub type FakeRun = dyn Fn(Place, Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync;
+pub type FakeRun =
+    dyn Fn(DevicePlacement, Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync;
 
-/// What a fake backend says of a place.
-pub type FakeLook = dyn Fn(Place) -> Result<(), BackendError> + Send + Sync;
+/// Decides whether a fake placement is available.
+pub type FakeAvailability = dyn Fn(DevicePlacement) -> Result<(), BackendError> + Send + Sync;
 
-/// Opens every file as the same fake model. A graph in memory is the one that places are proved with, and is answered
-/// right.
+/// Opens every file as the same fake model. A graph in memory is the self-test graph, whose outputs are correct.
 #[derive(Clone)]
 pub struct FakeBackend {
     signature: Signature,
     run: Arc<FakeRun>,
-    look: Arc<FakeLook>,
+    look: Arc<FakeAvailability>,
 }
 
 struct FakeSession {
     backend: FakeBackend,
-    place: Place,
+    placement: DevicePlacement,
     is_known: bool,
 }
 
 impl FakeBackend {
-    /// A backend whose sessions declare `signature` and answer with `run`, wherever they are.
+    /// A backend whose sessions declare `signature` and compute their outputs with `run` at every placement.
     pub fn new(
         signature: Signature,
         run: impl Fn(Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync + 'static,
     ) -> Self {
-        Self::with_places(signature, move |_, batch| run(batch))
+        Self::with_placements(signature, move |_, batch| run(batch))
     }
 
-    /// The same where the answer depends on the place.
-    pub fn with_places(
+    /// Like [`new`](Self::new), with outputs that depend on the placement.
+    pub fn with_placements(
         signature: Signature,
-        run: impl Fn(Place, Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync + 'static,
+        run: impl Fn(DevicePlacement, Batch<'_>) -> Result<Vec<Tensor>, BackendError>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self {
             signature,
@@ -52,11 +55,11 @@ impl FakeBackend {
         }
     }
 
-    /// The same with places that may be missing.
+    /// Makes some placements unavailable.
     #[must_use]
-    pub fn looking(
+    pub fn with_availability(
         self,
-        look: impl Fn(Place) -> Result<(), BackendError> + Send + Sync + 'static,
+        look: impl Fn(DevicePlacement) -> Result<(), BackendError> + Send + Sync + 'static,
     ) -> Self {
         Self {
             look: Arc::new(look),
@@ -67,15 +70,15 @@ impl FakeBackend {
     /// Sessions on the CPU.
     pub fn on_cpu(&self, count: usize) -> Vec<Box<dyn Session>> {
         (0..count)
-            .map(|_| self.session(Place::CPU, false))
+            .map(|_| self.session(DevicePlacement::CPU, false))
             .collect()
     }
 
-    /// A session at a place.
-    pub fn session(&self, place: Place, is_known: bool) -> Box<dyn Session> {
+    /// A session at a placement. With `is_known`, it computes the self-test graph.
+    pub fn session(&self, placement: DevicePlacement, is_known: bool) -> Box<dyn Session> {
         Box::new(FakeSession {
             backend: self.clone(),
-            place,
+            placement,
             is_known,
         })
     }
@@ -86,14 +89,14 @@ impl Backend for FakeBackend {
         "fake"
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
-        (self.look)(place)
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
+        (self.look)(placement)
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
         let is_known = matches!(opening.model, Model::Graph(_));
         Ok((0..opening.count)
-            .map(|_| self.session(opening.place, is_known))
+            .map(|_| self.session(opening.placement, is_known))
             .collect())
     }
 
@@ -113,7 +116,7 @@ impl Session for FakeSession {
         if self.is_known {
             Ok(proof::known_answer(batch))
         } else {
-            (self.backend.run)(self.place, batch)
+            (self.backend.run)(self.placement, batch)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Models that a remote server runs: the Open Inference Protocol (KServe v2) over HTTP, with binary tensors, as Triton
-//! speaks it.
+//! Models on a remote server: the Open Inference Protocol (KServe v2) over HTTP with binary tensors, as Triton
+//! implements it.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -19,33 +19,33 @@ use retry::{FIRST_PAUSE, Policy};
 use session::RemoteSession;
 pub use spec::{BaseUrl, RemoteSpec};
 
-mod answer;
 mod blocking;
 mod client;
 mod failure;
 mod metadata;
 mod request;
+mod response;
 mod retry;
 mod session;
 mod spec;
 mod wire;
 
 /// What a connection needs besides its settings.
-pub struct Surroundings {
-    /// The runtime that sends and reads.
+pub struct RemoteContext {
+    /// The async runtime that sends and reads.
     pub runtime: Handle,
-    /// Where runs are counted.
+    /// Counts runs.
     pub metrics: Arc<dyn RemoteMetrics>,
-    /// The bearer token; [`RemoteSpec::token`] finds it.
+    /// The bearer token, from [`RemoteSpec::token`].
     pub token: Option<SecretString>,
-    /// Where the chance in the pauses between repeats comes from.
+    /// The source of the random part of the pauses between attempts.
     pub rng: fastrand::Rng,
-    /// The pause before the first repeat, half of it by chance; it doubles each time. Zero where a test wants none.
+    /// The pause before the first retry. Half of it is random, and it doubles each time. Zero in tests.
     pub first_pause: Duration,
 }
 
-impl Surroundings {
-    /// The usual ones.
+impl RemoteContext {
+    /// The context with the usual random numbers and pauses.
     pub fn new(
         runtime: Handle,
         metrics: Arc<dyn RemoteMetrics>,
@@ -61,7 +61,7 @@ impl Surroundings {
     }
 }
 
-/// A remote model that is there.
+/// A remote model that is ready.
 pub struct Kserve {
     remote: Arc<Remote>,
     rng: fastrand::Rng,
@@ -76,7 +76,7 @@ struct Remote {
     metrics: Arc<dyn RemoteMetrics>,
     model: String,
     server: BaseUrl,
-    /// How many runs were begun; each has its number as its id.
+    /// How many runs have started. A run's number is its id.
     runs: AtomicU64,
 }
 
@@ -91,19 +91,19 @@ fn told(model: &str, server: &BaseUrl, failure: &Failure) -> String {
 }
 
 impl Kserve {
-    /// Checks that the server and the model are ready, and asks for the model's inputs and outputs. What they have to be
-    /// is for [`ModelSpec::check_signature`](crate::registry::ModelSpec::check_signature) to say.
+    /// Checks that the server and the model are ready, and asks for the model's inputs and outputs.
+    /// [`ModelSpec::check_signature`](crate::registry::ModelSpec::check_signature) checks those.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] with what is missing.
-    pub async fn open(spec: &RemoteSpec, surroundings: Surroundings) -> Result<Self, BackendError> {
+    pub async fn open(spec: &RemoteSpec, context: RemoteContext) -> Result<Self, BackendError> {
         let unavailable = |detail| BackendError::Unavailable { detail };
         spec.check()
             .map_err(|(field, reason)| unavailable(format!("remote.{field}: {reason}")))?;
-        if surroundings.token.is_some() && !spec.url.is_private() {
+        if context.token.is_some() && !spec.url.is_private() {
             tracing::warn!(server = %spec.url, "the token is sent in clear; use an https address");
         }
-        let client = Client::new(spec, surroundings.token.as_ref()).map_err(|detail| {
+        let client = Client::new(spec, context.token.as_ref()).map_err(|detail| {
             unavailable(format!(
                 "the model `{}` on {}: {detail}",
                 spec.model, spec.url
@@ -112,9 +112,9 @@ impl Kserve {
         let policy = Policy {
             retries: spec.retries,
             timeout: spec.timeout(),
-            first_pause: surroundings.first_pause,
+            first_pause: context.first_pause,
         };
-        let mut rng = surroundings.rng;
+        let mut rng = context.rng;
         let described = policy
             .run(rng.fork(), |_| (), || client.metadata())
             .await
@@ -125,9 +125,9 @@ impl Kserve {
             remote: Arc::new(Remote {
                 client,
                 policy,
-                runtime: surroundings.runtime,
+                runtime: context.runtime,
                 described,
-                metrics: surroundings.metrics,
+                metrics: context.metrics,
                 model: spec.model.clone(),
                 server: spec.url.clone(),
                 runs: AtomicU64::new(0),
@@ -136,7 +136,8 @@ impl Kserve {
         })
     }
 
-    /// Asks for one output alone from now on, before any session is opened: others may be large, or of another type.
+    /// Requests only one output from now on: others may be large, or have another type. Call it before a session is
+    /// opened.
     pub fn read_only(&mut self, output: &str) {
         if let Some(remote) = Arc::get_mut(&mut self.remote) {
             remote
@@ -147,18 +148,18 @@ impl Kserve {
         }
     }
 
-    /// The model's inputs and outputs, as its server says.
+    /// The model's inputs and outputs, as its server reports them.
     pub fn signature(&self) -> &Signature {
         &self.remote.described.signature
     }
 
-    /// The version that every answer comes from: the one in the settings, or the only one that the server had. Without
-    /// either it is not known, and the server may change it unseen.
+    /// The version that every response comes from: the one in the settings, or the only one that the server had.
+    /// Otherwise the version is not known, and the server may change it without notice.
     pub fn version(&self) -> Option<&str> {
         self.remote.described.version.as_deref()
     }
 
-    /// A session for a thread of its own: its runs block. All sessions share the connections.
+    /// A session. Its runs block, so it needs a thread of its own. All sessions share the connections.
     pub fn session(&mut self) -> Box<dyn Session> {
         Box::new(RemoteSession {
             remote: Arc::clone(&self.remote),

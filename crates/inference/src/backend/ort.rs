@@ -18,7 +18,7 @@ use ort::{
 use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
     graphs::session::GraphSession,
-    place::{Place, Provider},
+    placement::{DevicePlacement, Provider},
 };
 use graph::OrtGraph;
 use session::Loaded;
@@ -31,18 +31,18 @@ mod session;
 /// The runtime, loaded once for the process.
 pub struct OrtBackend {
     environment: Environment,
-    /// Folder of the plugin libraries.
+    /// The folder of the plugin libraries.
     plugins: PathBuf,
-    /// The plugin libraries that were asked for, and what came of it: each is registered once.
+    /// The outcome for each plugin library that was requested. Each is registered once.
     registered: Mutex<HashMap<String, Result<(), String>>>,
 }
 
 impl OrtBackend {
-    /// Loads the runtime library; `plugins` is the folder of the providers that are libraries of their own.
-    /// [`crate::telemetry::opt_out`] must have run before, or the library reports its use.
+    /// Loads the runtime library. `plugins` is the folder of the providers that are separate libraries. Turn off the
+    /// library's telemetry before this call.
     ///
     /// # Errors
-    /// [`BackendError::Library`] when there is none or it does not fit.
+    /// [`BackendError::Library`] when the library is missing or has the wrong version.
     pub fn load(library: Option<&Path>, plugins: &Path) -> Result<Self, BackendError> {
         let path = library.map_or_else(find_library, Path::to_owned);
         let library = |detail: String| BackendError::Library {
@@ -56,13 +56,13 @@ impl OrtBackend {
             .map_err(|error| library(error.to_string()))?;
         Ok(Self {
             environment,
-            // The runtime looks for a relative path beside its own library.
+            // The runtime resolves a relative path against its own library.
             plugins: std::path::absolute(plugins).unwrap_or_else(|_| plugins.to_owned()),
             registered: Mutex::default(),
         })
     }
 
-    /// A session's settings, with the provider of `opening` registered.
+    /// The session options, with the provider of `opening` registered.
     fn builder(
         &self,
         opening: &Opening<'_>,
@@ -75,14 +75,14 @@ impl OrtBackend {
             .map_err(failed)?
             .with_intra_threads(opening.threads.get())
             .map_err(failed)?
-            // Spinning would burn a core between runs that the decoders need.
+            // Spinning would take a core from the decoders between runs.
             .with_intra_op_spinning(false)
             .map_err(failed)?
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
-        if opening.place.provider == Provider::Cpu {
-            // By name: left to itself the runtime may pick any provider it finds, and told to prefer the CPU it picks
-            // OpenVINO once that is registered.
+        if opening.placement.provider == Provider::Cpu {
+            // The CPU is requested by name. Without a name the runtime may choose any provider, and with a preference
+            // for the CPU it chooses OpenVINO once that is registered.
             let own = self.environment.devices().filter(|device| {
                 device
                     .ep()
@@ -111,7 +111,7 @@ impl OrtBackend {
         .map_err(|error| failure(opening, error.message()))
     }
 
-    /// Registers a plugin library the first time that it is asked for.
+    /// Registers a plugin library when it is first requested.
     fn register(&self, name: &str, library: &Path) -> Result<(), String> {
         let mut registered = self
             .registered
@@ -145,9 +145,9 @@ impl Backend for OrtBackend {
         "onnxruntime"
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
         let opening = Opening {
-            place,
+            placement,
             ..Opening::on_cpu(Model::File(Path::new("")), NonZeroUsize::MIN, 1)
         };
         self.builder(&opening, &PrepackedWeights::new()).map(drop)
@@ -171,7 +171,7 @@ impl Backend for OrtBackend {
     }
 }
 
-/// What a failure to open a model is: out of memory, or something with the model.
+/// Classifies a failure to open a model: out of memory, or a fault of the model.
 fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
     let detail = detail.to_owned();
     if is_out_of_memory(&detail) {
@@ -184,8 +184,8 @@ fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
     }
 }
 
-/// Whether the runtime says that memory ran out. It has no code of its own for it, so its words have to do: the arena's
-/// (with a limit and without), CUDA's, HIP's and OpenVINO's.
+/// Whether the runtime reports that memory ran out. The runtime has no error code for this, so the text decides: that
+/// of the arena (with and without a limit), CUDA, HIP and OpenVINO.
 fn is_out_of_memory(detail: &str) -> bool {
     let detail = detail.to_ascii_lowercase();
     [
@@ -201,8 +201,8 @@ fn is_out_of_memory(detail: &str) -> bool {
     .any(|words| detail.contains(words))
 }
 
-/// The first library that exists of: `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working
-/// directory, the binary's own directory; else the bare name, for the system's loader to find.
+/// The first library that exists among `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working directory and the
+/// binary's own directory. Otherwise the bare name, which the system's loader looks up.
 fn find_library() -> PathBuf {
     let name = format!(
         "{}onnxruntime{}",

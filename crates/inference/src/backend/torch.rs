@@ -1,8 +1,8 @@
-//! libtorch through the `tch` crate, linked into binaries with the feature `torch`: models from TorchScript files, and the
-//! pictures' operations as tensor code.
+//! libtorch through the `tch` crate, linked into binaries with the feature `torch`: models from TorchScript files, and
+//! the image operations as tensor code.
 //!
-//! A model is asked for by its ONNX file; what is loaded is the TorchScript file beside it, which `scripts/torchscript`
-//! makes. The proof at start holds its answers to those of the ONNX file.
+//! A model is requested by its ONNX file. This backend loads the TorchScript file beside it, which
+//! `scripts/torchscript` makes. The self-test at startup compares its outputs with those of the ONNX file.
 
 use std::{num::NonZeroUsize, path::Path, sync::Arc, sync::Once};
 
@@ -11,24 +11,24 @@ use tch::{CModule, Cuda, Device, TchError};
 use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
     graphs::{ImageGraph, session::GraphSession},
-    place::{Place, Provider},
+    placement::{DevicePlacement, Provider},
 };
 use code::TensorCode;
-use known::Known;
 use quality::Measures;
+use self_test::SelfTestGraph;
 use session::Loaded;
 
 mod code;
 mod enhance;
-mod known;
 mod process;
 mod quality;
+mod self_test;
 mod session;
 
 #[cfg(test)]
 mod tests;
 
-/// libtorch, which is in the process already.
+/// libtorch, which is linked into the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TorchBackend;
 
@@ -37,12 +37,12 @@ impl Backend for TorchBackend {
         "libtorch"
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
-        device(place).map(drop)
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
+        device(placement).map(drop)
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        let device = device(opening.place)?;
+        let device = device(opening.placement)?;
         settle(opening.threads);
         let failed = |error: TchError| match failure(&error) {
             BackendError::Run { detail } => BackendError::Load {
@@ -55,21 +55,21 @@ impl Backend for TorchBackend {
             Model::File(path) => {
                 let module = Arc::new(module(path, device).map_err(failed)?);
                 let one = Loaded::new(module, device).map_err(failed)?;
-                // A module holds the weights and is only read, so one is enough for all.
+                // A module holds the weights and is only read, so all sessions share one.
                 Ok(each(opening.count, &one))
             }
             Model::Graph(graph) if ImageGraph::of(graph) == Some(ImageGraph::Quality) => {
                 Ok(each(opening.count, &Measures::new(device)))
             }
             Model::Graph(graph) => {
-                let one = Known::new(&graph.bytes, device).map_err(failed)?;
+                let one = SelfTestGraph::new(&graph.bytes, device).map_err(failed)?;
                 Ok(each(opening.count, &one))
             }
         }
     }
 
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
-        let device = device(opening.place)?;
+        let device = device(opening.placement)?;
         settle(opening.threads);
         match opening.model {
             Model::Graph(graph) => ImageGraph::of(graph),
@@ -89,19 +89,19 @@ fn each<S: Session + Clone + 'static>(count: usize, one: &S) -> Vec<Box<dyn Sess
         .collect()
 }
 
-/// libtorch's name of a place that is there.
-fn device(place: Place) -> Result<Device, BackendError> {
+/// libtorch's name of a placement's device, if the device exists.
+fn device(placement: DevicePlacement) -> Result<Device, BackendError> {
     let unavailable = |detail: String| Err(BackendError::Unavailable { detail });
-    match place.provider {
+    match placement.provider {
         Provider::TorchCpu => Ok(Device::Cpu),
         Provider::TorchCuda => {
             let count = Cuda::device_count();
-            if count > i64::from(place.index) {
-                Ok(Device::Cuda(place.index as usize))
+            if count > i64::from(placement.index) {
+                Ok(Device::Cuda(placement.index as usize))
             } else if tch::utils::has_cuda() {
                 unavailable(format!(
                     "it has {count} devices, and number {} is asked for",
-                    place.index
+                    placement.index
                 ))
             } else {
                 unavailable(
@@ -117,12 +117,12 @@ fn device(place: Place) -> Result<Device, BackendError> {
     }
 }
 
-/// Settings of the whole process, which the first model decides.
+/// Settings of the whole process. The first model decides them.
 fn settle(threads: NonZeroUsize) {
     static SETTLED: Once = Once::new();
     SETTLED.call_once(|| {
         tch::set_num_threads(i32::try_from(threads.get()).unwrap_or(i32::MAX));
-        // Compiling for the shapes of the first runs takes longer than the runs, and rows come in many sizes.
+        // Compiling for the shapes of the first runs takes longer than the runs, and rows have many sizes.
         tch::jit::set_profiling_mode(false);
         tch::jit::set_tensor_expr_fuser_enabled(false);
     });
@@ -140,7 +140,7 @@ fn module(path: &Path, device: Device) -> Result<CModule, TchError> {
     CModule::load_on_device(script, device)
 }
 
-/// What an error of libtorch's is: out of memory, or something with the run.
+/// Classifies an error of libtorch: out of memory, or a failed run.
 fn failure(error: &TchError) -> BackendError {
     let words = match error {
         TchError::Torch(words) => gist(words).to_owned(),
@@ -153,7 +153,7 @@ fn failure(error: &TchError) -> BackendError {
     }
 }
 
-/// The line that says what went wrong: the one after the traceback of a TorchScript program, or the first.
+/// The line of the message that names the cause: the one after the traceback of a TorchScript program, or the first.
 fn gist(words: &str) -> &str {
     words
         .lines()
@@ -162,7 +162,7 @@ fn gist(words: &str) -> &str {
         .unwrap_or(words)
 }
 
-/// Whether libtorch says that memory ran out: CUDA's allocator, Metal's, the CPU's, and the libraries beneath.
+/// Whether libtorch reports that memory ran out: its allocators for CUDA, Metal and the CPU, and the libraries below.
 fn is_out_of_memory(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     [

@@ -18,7 +18,7 @@ const NOW: Duration = Duration::ZERO;
 fn grouping(max_rows: usize) -> Grouping {
     Grouping {
         max_rows: max_rows.try_into().unwrap(),
-        sizes: Sizes::Any,
+        sizes: BatchSizes::Any,
         max_delay: Duration::ZERO,
     }
 }
@@ -31,19 +31,20 @@ fn batcher(max_rows: usize) -> Batcher<Caller> {
     Batcher::new(on_cpu(grouping(max_rows)), 2, 2)
 }
 
-/// Claims a row, fills it with `value` and makes it ready.
+/// Claims a row, fills it with `value` and commits it.
 fn add(batcher: &mut Batcher<Caller>, value: f32) -> Caller {
     let caller = Caller::default();
-    let (place, mut memory) = batcher.claim(&ROW, NOW);
-    memory.values().fill(value);
-    batcher.ready(&place, memory, caller.clone(), NOW);
+    let mut row = batcher.claim(&ROW, NOW);
+    row.memory.values().fill(value);
+    batcher.commit(&row.slot, row.memory, caller.clone(), NOW);
     caller
 }
 
 /// The first value of each row that runs.
-fn rows(cut: &Cut<Caller>) -> Vec<f32> {
-    let rows = cut.callers.len();
-    cut.staged
+fn rows(batch: &ReadyBatch<Caller>) -> Vec<f32> {
+    let rows = batch.callers.len();
+    batch
+        .staged
         .values(0..rows)
         .chunks(2)
         .map(|row| row[0])
@@ -51,33 +52,39 @@ fn rows(cut: &Cut<Caller>) -> Vec<f32> {
 }
 
 #[test]
-fn rows_run_together_in_the_order_they_were_claimed_up_to_the_cap() {
+fn rows_run_together_in_claim_order_up_to_the_maximum() {
     let mut batcher = batcher(3);
     for value in [1.0, 2.0, 3.0, 4.0] {
         add(&mut batcher, value);
     }
     assert_eq!(batcher.waiting(Route::Cpu), 4);
     assert_eq!(
-        rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()),
+        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
         [1.0, 2.0, 3.0]
     );
-    assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [4.0]);
-    assert!(batcher.look(Route::Cpu, NOW).cut.is_none());
+    assert_eq!(
+        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
+        [4.0]
+    );
+    assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
 }
 
 #[test]
-fn a_slab_waits_for_the_row_that_is_being_written_and_no_other_does() {
+fn a_buffer_waits_for_a_row_that_is_being_written_and_other_buffers_do_not() {
     let mut batcher = batcher(2);
-    let (place, memory) = batcher.claim(&ROW, NOW);
+    let row = batcher.claim(&ROW, NOW);
     add(&mut batcher, 2.0);
-    assert!(!batcher.is_due(Route::Cpu, NOW));
-    assert!(batcher.look(Route::Cpu, NOW).cut.is_none());
-    // The first slab is full, so this row opens another, which runs.
+    assert!(!batcher.has_ready(Route::Cpu, NOW));
+    assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
+    // The first buffer is full, so this row opens another one, which runs.
     add(&mut batcher, 3.0);
-    assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [3.0]);
-    batcher.give_up(&place, memory);
-    let cut = batcher.look(Route::Cpu, NOW).cut.unwrap();
-    assert_eq!(rows(&cut), [2.0], "the other row has moved to its place");
+    assert_eq!(
+        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
+        [3.0]
+    );
+    batcher.give_up(&row.slot, row.memory);
+    let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
+    assert_eq!(rows(&batch), [2.0], "the other row moved to the front");
 }
 
 #[test]
@@ -88,45 +95,48 @@ fn rows_of_callers_that_left_are_skipped_and_counted() {
         .collect();
     callers[0].0.set(true);
     callers[2].0.set(true);
-    let look = batcher.look(Route::Cpu, NOW);
-    assert_eq!(look.skipped, 2);
-    assert_eq!(rows(&look.cut.unwrap()), [1.0, 3.0]);
+    let next = batcher.next_batch(Route::Cpu, NOW);
+    assert_eq!(next.skipped, 2);
+    assert_eq!(rows(&next.batch.unwrap()), [1.0, 3.0]);
 
     add(&mut batcher, 5.0).0.set(true);
-    let look = batcher.look(Route::Cpu, NOW);
-    assert!(look.cut.is_none() && look.skipped == 1);
-    assert!(!batcher.is_due(Route::Cpu, NOW), "nothing is left of it");
+    let next = batcher.next_batch(Route::Cpu, NOW);
+    assert!(next.batch.is_none() && next.skipped == 1);
+    assert!(!batcher.has_ready(Route::Cpu, NOW), "the buffer is gone");
 }
 
 #[test]
 fn shapes_do_not_mix() {
     let mut batcher = batcher(4);
     add(&mut batcher, 1.0);
-    let (place, memory) = batcher.claim(&[3], NOW);
-    batcher.ready(&place, memory, Caller::default(), NOW);
-    let first = batcher.look(Route::Cpu, NOW).cut.unwrap();
-    let second = batcher.look(Route::Cpu, NOW).cut.unwrap();
+    let row = batcher.claim(&[3], NOW);
+    batcher.commit(&row.slot, row.memory, Caller::default(), NOW);
+    let first = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
+    let second = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
     let (first, second) = (first.staged, second.staged);
     assert_eq!((&*first.shape, &*second.shape), (&[2][..], &[3][..]));
-    assert!(!first.unusual && second.unusual);
+    assert!(!first.is_oversized && second.is_oversized);
 }
 
 #[test]
 fn a_fixed_batch_is_always_full() {
     let fixed = Grouping {
-        sizes: Sizes::Fixed,
+        sizes: BatchSizes::Fixed,
         ..grouping(3)
     };
     let mut batcher: Batcher<Caller> = Batcher::new(on_cpu(fixed), 2, 2);
     add(&mut batcher, 1.0);
-    let cut = batcher.look(Route::Cpu, NOW).cut.unwrap();
-    assert_eq!(cut.callers.len(), 1);
-    let padded = fixed.padded(1, cut.staged.room);
-    assert_eq!(cut.staged.values(0..padded), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
+    assert_eq!(batch.callers.len(), 1);
+    let padded = fixed.padded(1, batch.staged.capacity);
+    assert_eq!(
+        batch.staged.values(0..padded),
+        [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    );
 }
 
 #[test]
-fn a_slab_that_may_fill_up_waits_no_longer_than_allowed() {
+fn a_buffer_waits_for_more_rows_no_longer_than_its_delay() {
     let delay = Duration::from_millis(5);
     let waits = Grouping {
         max_delay: delay,
@@ -134,26 +144,29 @@ fn a_slab_that_may_fill_up_waits_no_longer_than_allowed() {
     };
     let mut batcher: Batcher<Caller> = Batcher::new(on_cpu(waits), 2, 2);
     add(&mut batcher, 1.0);
-    assert!(batcher.look(Route::Cpu, NOW).cut.is_none());
-    assert_eq!(rows(&batcher.look(Route::Cpu, delay).cut.unwrap()), [1.0]);
+    assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
+    assert_eq!(
+        rows(&batcher.next_batch(Route::Cpu, delay).batch.unwrap()),
+        [1.0]
+    );
     add(&mut batcher, 2.0);
     add(&mut batcher, 3.0);
     assert_eq!(
-        rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()),
+        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
         [2.0, 3.0],
         "full"
     );
 }
 
 #[test]
-fn slabs_are_used_again_and_no_more_are_kept_than_allowed() {
+fn buffers_are_reused_and_a_limited_number_is_kept() {
     let mut batcher = batcher(1);
     let mut addresses = Vec::new();
     for _ in 0..3 {
         add(&mut batcher, 1.0);
-        let cut = batcher.look(Route::Cpu, NOW).cut.unwrap();
-        addresses.push(cut.staged.values(0..1).as_ptr());
-        batcher.keep(cut.staged);
+        let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
+        addresses.push(batch.staged.values(0..1).as_ptr());
+        batcher.keep(batch.staged);
     }
     assert!(addresses.iter().all(|address| *address == addresses[0]));
     for _ in 0..5 {
@@ -161,23 +174,24 @@ fn slabs_are_used_again_and_no_more_are_kept_than_allowed() {
     }
     assert_eq!(batcher.spare.len(), 2);
     batcher.keep(staged(3, true));
-    assert_eq!(batcher.spare.len(), 2, "larger ones are freed");
+    assert_eq!(batcher.spare.len(), 2, "a larger buffer is freed");
     assert!(batcher.spare.iter().all(|(shape, _)| **shape == [2]));
 }
 
-fn staged(row_len: usize, unusual: bool) -> Staged {
-    Staged {
+fn staged(row_len: usize, is_oversized: bool) -> StagedRows {
+    StagedRows {
         shape: [row_len].into(),
-        slab: Slab::new(1, row_len),
-        room: 1,
-        unusual,
+        buffer: BatchBuffer::new(1, row_len),
+        capacity: 1,
+        is_oversized,
+        span: Span::none(),
     }
 }
 
-/// A device that takes four rows at a time, in powers of two, before a CPU that takes one.
+/// A device with batches of up to four rows, in powers of two, and a CPU that takes one row at a time.
 fn with_device() -> Batcher<Caller> {
     let device = Grouping {
-        sizes: Sizes::Buckets,
+        sizes: BatchSizes::Buckets,
         ..grouping(4)
     };
     let groupings = Groupings {
@@ -188,40 +202,45 @@ fn with_device() -> Batcher<Caller> {
 }
 
 #[test]
-fn a_device_meets_few_sizes() {
+fn a_device_sees_few_batch_sizes() {
     let buckets = Grouping {
-        sizes: Sizes::Buckets,
+        sizes: BatchSizes::Buckets,
         ..grouping(6)
     };
     let sizes: Vec<_> = (1..=6).map(|rows| buckets.padded(rows, 6)).collect();
-    assert_eq!(
-        sizes,
-        [1, 2, 4, 4, 5, 6],
-        "and never more than there is room for"
-    );
+    assert_eq!(sizes, [1, 2, 4, 4, 5, 6], "never more than the capacity");
 }
 
 #[test]
-fn rows_for_a_device_go_to_the_cpu_once_it_is_down_and_new_ones_too() {
+fn rows_go_to_the_cpu_while_the_device_is_down() {
     let mut batcher = with_device();
     for value in [1.0, 2.0, 3.0] {
         add(&mut batcher, value);
     }
-    assert!(batcher.look(Route::Cpu, NOW).cut.is_none());
-    assert!(!batcher.is_due(Route::Cpu, NOW));
+    assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
+    assert!(!batcher.has_ready(Route::Cpu, NOW));
     batcher.send_to(Route::Cpu);
     add(&mut batcher, 4.0);
     assert!(
-        batcher.look(Route::Device, NOW).cut.is_some(),
-        "what is cut for it is its own"
+        batcher.next_batch(Route::Device, NOW).batch.is_some(),
+        "the device still gets the batch that was claimed for it"
     );
     batcher.send_to(Route::Device);
     add(&mut batcher, 5.0);
     batcher.send_to(Route::Cpu);
     assert_eq!(batcher.waiting(Route::Cpu), 2);
-    assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [4.0]);
-    assert_eq!(rows(&batcher.look(Route::Cpu, NOW).cut.unwrap()), [5.0]);
+    assert_eq!(
+        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
+        [4.0]
+    );
+    assert_eq!(
+        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
+        [5.0]
+    );
     batcher.send_to(Route::Device);
     add(&mut batcher, 6.0);
-    assert_eq!(rows(&batcher.look(Route::Device, NOW).cut.unwrap()), [6.0]);
+    assert_eq!(
+        rows(&batcher.next_batch(Route::Device, NOW).batch.unwrap()),
+        [6.0]
+    );
 }

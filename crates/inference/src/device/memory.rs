@@ -1,4 +1,4 @@
-//! Names and memory of devices, from their drivers at the time of asking.
+//! Names and memory of devices, as their drivers report them now.
 
 use std::{fs, path::PathBuf};
 
@@ -7,28 +7,28 @@ use serde::Serialize;
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 use utoipa::ToSchema;
 
-use crate::place::{Place, Provider};
+use crate::placement::{DevicePlacement, Provider};
 
-/// A device, and its memory now.
+/// A device and its current memory.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct DeviceMemory {
     /// The device, such as `cuda:0`.
     #[schema(example = "cuda:0")]
     pub id: String,
-    /// What its driver calls it.
+    /// The name that its driver reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Bytes in use by all processes; absent where the driver does not tell.
+    /// Bytes in use by all processes; absent if the driver does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_used: Option<u64>,
-    /// Bytes that it has.
+    /// Total bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_total: Option<u64>,
 }
 
-/// The drivers that tell of devices.
+/// The drivers that report on devices.
 pub struct Hardware {
-    /// NVIDIA's, where its library is.
+    /// NVIDIA's driver library, if it is installed.
     nvml: Option<Nvml>,
 }
 
@@ -59,37 +59,42 @@ impl Hardware {
         }
     }
 
-    /// A device. What its driver does not tell is left out.
-    pub fn of(&self, place: Place) -> DeviceMemory {
-        let id = place.to_string();
-        let told = match place.provider {
-            Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => self.nvidia(place.index),
-            Provider::Migraphx => amd(place.index),
-            provider if has_the_machines_memory(provider) => {
-                return DeviceMemory { id, ..self.cpu() };
+    /// A device. Values that its driver does not report are absent.
+    pub fn of(&self, placement: DevicePlacement) -> DeviceMemory {
+        let id = placement.to_string();
+        let report = match placement.provider {
+            Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => {
+                self.nvidia(placement.index)
             }
-            _ => None,
+            Provider::Migraphx => amd(placement.index),
+            Provider::Cpu
+            | Provider::OpenvinoCpu
+            | Provider::TorchCpu
+            // All units of Apple's processors share the main memory.
+            | Provider::TorchMps
+            | Provider::Coreml => return DeviceMemory { id, ..self.cpu() },
+            Provider::Openvino | Provider::Webgpu | Provider::Kserve => None,
         };
-        let told = told.unwrap_or_default();
+        let report = report.unwrap_or_default();
         DeviceMemory {
             id,
-            name: told.name,
-            memory_used: told.used,
-            memory_total: told.total,
+            name: report.name,
+            memory_used: report.used,
+            memory_total: report.total,
         }
     }
 
-    fn nvidia(&self, index: u32) -> Option<Told> {
+    fn nvidia(&self, index: u32) -> Option<DriverReport> {
         let device = self.nvidia_device(index)?;
         let memory = device.memory_info().ok()?;
-        Some(Told {
+        Some(DriverReport {
             name: device.name().ok(),
             used: Some(memory.used),
             total: Some(memory.total),
         })
     }
 
-    /// CUDA counts only the devices that `CUDA_VISIBLE_DEVICES` names, in its order; the driver counts all.
+    /// CUDA numbers only the devices in `CUDA_VISIBLE_DEVICES`, in that order. The driver numbers all devices.
     fn nvidia_device(&self, index: u32) -> Option<Device<'_>> {
         let nvml = self.nvml.as_ref()?;
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
@@ -101,7 +106,7 @@ impl Hardware {
 }
 
 #[derive(Default)]
-struct Told {
+struct DriverReport {
     name: Option<String>,
     used: Option<u64>,
     total: Option<u64>,
@@ -113,7 +118,7 @@ enum Visible<'a> {
     Uuid(&'a str),
 }
 
-/// Which device of the driver's the `index`th visible one is.
+/// The driver's identifier of the `index`th visible device.
 fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
     if visible.trim().is_empty() {
         return Some(Visible::Number(index));
@@ -125,18 +130,13 @@ fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
     })
 }
 
-/// Whether a provider works in main memory: on the CPU, and on Apple's processors, whose units all share one memory.
-fn has_the_machines_memory(provider: Provider) -> bool {
-    provider.is_on_cpu() || matches!(provider, Provider::TorchMps | Provider::Coreml)
-}
-
-/// The kernel's own figures of the `index`th AMD device, which need no library.
-fn amd(index: u32) -> Option<Told> {
+/// The kernel's figures of the `index`th AMD device, which need no library.
+fn amd(index: u32) -> Option<DriverReport> {
     let mut cards: Vec<PathBuf> = fs::read_dir("/sys/class/drm")
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path().join("device")))
         .filter(|device| device.join("mem_info_vram_total").exists())
-        // A card's connectors lead to the same device.
+        // Several connectors of a card link to the same device.
         .filter_map(|device| device.canonicalize().ok())
         .collect();
     cards.sort();
@@ -146,7 +146,7 @@ fn amd(index: u32) -> Option<Told> {
         let text = fs::read_to_string(card.join(file)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
-    Some(Told {
+    Some(DriverReport {
         name: text("product_name"),
         used: text("mem_info_vram_used").and_then(|bytes| bytes.parse().ok()),
         total: text("mem_info_vram_total").and_then(|bytes| bytes.parse().ok()),
@@ -168,17 +168,17 @@ mod tests {
     #[test]
     fn the_machine_has_memory_and_uses_some_which_apples_gpus_share() {
         let hardware = Hardware::find();
-        let metal = Place {
+        let metal = DevicePlacement {
             provider: Provider::TorchMps,
-            ..Place::CPU
+            ..DevicePlacement::CPU
         };
         for device in [hardware.cpu(), hardware.of(metal)] {
             let (used, total) = (device.memory_used.unwrap(), device.memory_total.unwrap());
             assert!(0 < used && used < total, "{device:?}");
         }
-        let remote = Place {
+        let remote = DevicePlacement {
             provider: Provider::Kserve,
-            ..Place::CPU
+            ..DevicePlacement::CPU
         };
         assert_eq!(hardware.of(remote).memory_total, None);
     }

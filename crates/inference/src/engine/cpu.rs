@@ -1,9 +1,8 @@
-//! Runs on the CPU, as jobs of the pool.
+//! Runs batches on the CPU, as jobs of the pool.
 //!
-//! Decoding and inference share the cores and never compete for them. There are as many one-thread sessions as the pool
-//! has threads, which gives the most rows a second, and one session over all cores, which gives one row the soonest. The
-//! wide one is taken when nothing else is to be done. A session is moved out to the thread that runs it and back: it is
-//! never shared or locked.
+//! Decoding and inference share the pool's threads, so they never compete for cores. One session per thread gives the
+//! most rows a second; one session over all cores gives the lowest latency for a single row. The latter is used when
+//! nothing else is to be done. A session moves to the thread that runs it and back, so it is never shared or locked.
 
 use std::{
     collections::VecDeque,
@@ -11,70 +10,69 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError},
 };
 
-use super::{Outcome, Piece, Shared, Times, in_rows};
-use crate::pool::Stage;
+use super::{
+    Shared,
+    sub_batch::{Run, RunOutcome, SubBatch, in_rows},
+};
 use crate::{
     backend::{BackendError, Batch, Session},
     batcher::{Reply, Route},
     health::Fault,
-    place::{Place, Provider},
+    metrics::BatchRun,
+    placement::{DevicePlacement, Provider},
+    pool::Stage,
     tensor::Tensor,
 };
 
-/// The sessions of one model that run at the same time.
+/// The sessions of one model on the CPU, which run at the same time.
 pub struct Sessions {
-    /// Each on one thread.
-    pub narrow: Vec<Box<dyn Session>>,
-    /// One over all cores, for when nothing else is to be done.
-    pub wide: Option<Box<dyn Session>>,
-    /// What takes the place of a session that fails, where they are not of the runtime's own provider.
-    pub reserve: Option<Reserve>,
-    /// Where all of them were opened. What takes the place of one that fails is at [`Place::CPU`].
-    pub place: Place,
+    /// One for each thread of the pool, or fewer with several threads each.
+    pub per_worker: Vec<Box<dyn Session>>,
+    /// One session over all cores, for a single row on an idle server.
+    pub all_cores: Option<Box<dyn Session>>,
+    /// Replaces a session that fails, if the sessions use another provider than the runtime's own CPU kernels.
+    pub replacement: Option<SessionOpener>,
+    /// Where all of them were opened. A replacement runs at [`DevicePlacement::CPU`].
+    pub placement: DevicePlacement,
 }
 
-/// Opens a session of the runtime's own provider.
-pub type Reserve = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> + Send + Sync>;
+/// Opens a session.
+pub type SessionOpener = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> + Send + Sync>;
 
 /// A session, and where it runs.
 struct CpuSession {
     session: Box<dyn Session>,
-    place: Place,
+    placement: DevicePlacement,
 }
 
-/// The sessions that are free now.
+/// The free sessions.
 pub(super) struct CpuSessions {
-    narrow: Vec<CpuSession>,
-    wide: Option<CpuSession>,
-    reserve: Option<Reserve>,
+    per_worker: Vec<CpuSession>,
+    all_cores: Option<CpuSession>,
+    replacement: Option<SessionOpener>,
 }
 
 impl CpuSessions {
     pub(super) fn new(sessions: Sessions) -> Self {
-        let Sessions {
-            narrow,
-            wide,
-            reserve,
-            place,
-        } = sessions;
-        let at_place = |session| CpuSession { session, place };
+        let placement = sessions.placement;
+        let placed = |session| CpuSession { session, placement };
         Self {
-            narrow: narrow.into_iter().map(at_place).collect(),
-            wide: wide.map(at_place),
-            reserve,
+            per_worker: sessions.per_worker.into_iter().map(placed).collect(),
+            all_cores: sessions.all_cores.map(placed),
+            replacement: sessions.replacement,
         }
     }
 }
 
-enum Taken {
-    Wide(CpuSession),
-    Narrow(CpuSession),
+enum LeasedSession {
+    AllCores(CpuSession),
+    PerWorker(CpuSession),
 }
 
-impl Taken {
+impl LeasedSession {
     fn get(&mut self) -> &mut CpuSession {
         match self {
-            Self::Wide(session) | Self::Narrow(session) => session,
+            Self::AllCores(session) | Self::PerWorker(session) => session,
         }
     }
 }
@@ -84,183 +82,180 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn queue_turn(self: &Arc<Self>) {
+    pub(super) fn queue_dispatch(self: &Arc<Self>) {
         let shared = Arc::clone(self);
-        self.pool.spawn(Stage::Infer, move || shared.turn());
+        self.pool
+            .spawn(Stage::Infer, move || shared.run_next_batch());
     }
 
-    pub(super) fn turn_next(self: &Arc<Self>) {
+    pub(super) fn dispatch_next(self: &Arc<Self>) {
         let shared = Arc::clone(self);
-        self.pool.spawn_next(Stage::Infer, move || shared.turn());
+        self.pool
+            .spawn_next(Stage::Infer, move || shared.run_next_batch());
     }
 
-    /// Runs the oldest rows that are due on a free session, on this thread.
-    fn turn(self: &Arc<Self>) {
-        let Some(mut session) = self.take_session() else {
-            // All are running, and whoever ends first looks again.
+    /// Runs the oldest ready rows on a free session, on this thread.
+    fn run_next_batch(self: &Arc<Self>) {
+        let Some(mut session) = self.lease_session() else {
+            // All sessions run. The first thread that finishes asks for the next batch.
             return;
         };
-        if let Some(piece) = self.next_piece() {
-            self.run(session.get(), piece);
+        if let Some(sub_batch) = self.next_sub_batch() {
+            let span = sub_batch.staged.span.clone();
+            span.in_scope(|| self.run(session.get(), sub_batch));
         }
         self.put_back(session);
-        if self.is_due() {
-            self.queue_turn();
+        if self.has_ready() {
+            self.queue_dispatch();
         }
     }
 
-    fn is_due(&self) -> bool {
+    fn has_ready(&self) -> bool {
         let now = self.clock.monotonic();
-        !self.pieces().is_empty() || self.batcher().is_due(Route::Cpu, now)
+        !self.sub_batches().is_empty() || self.batcher().has_ready(Route::Cpu, now)
     }
 
-    fn pieces(&self) -> MutexGuard<'_, VecDeque<Piece>> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn sub_batches(&self) -> MutexGuard<'_, VecDeque<SubBatch>> {
+        self.sub_batches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next rows that somebody waits for.
-    fn next_piece(self: &Arc<Self>) -> Option<Piece> {
+    /// The next rows that at least one caller waits for.
+    fn next_sub_batch(self: &Arc<Self>) -> Option<SubBatch> {
         loop {
-            let waiting = self.pieces().pop_front();
-            let piece = match waiting {
-                Some(piece) => piece,
-                None => self.cut()?,
+            let waiting = self.sub_batches().pop_front();
+            let sub_batch = match waiting {
+                Some(sub_batch) => sub_batch,
+                None => self.next_ready_batch()?,
             };
-            if !piece.callers.iter().all(|(reply, _)| reply.is_abandoned()) {
-                return Some(piece);
+            let is_abandoned = |(reply, _): &(super::ReplySender, _)| reply.is_abandoned();
+            if !sub_batch.callers.iter().all(is_abandoned) {
+                return Some(sub_batch);
             }
-            self.metrics.skipped(piece.callers.len());
+            self.metrics.skipped(sub_batch.callers.len());
         }
     }
 
-    /// Cuts the oldest slab that is due.
-    fn cut(self: &Arc<Self>) -> Option<Piece> {
+    /// Takes the oldest ready batch, divided into sub-batches if it was made for a device.
+    fn next_ready_batch(self: &Arc<Self>) -> Option<SubBatch> {
         let now = self.clock.monotonic();
-        let (look, route) = {
+        let (next, route) = {
             let mut batcher = self.batcher();
-            (batcher.look(Route::Cpu, now), batcher.route())
+            (batcher.next_batch(Route::Cpu, now), batcher.route())
         };
-        self.metrics.skipped(look.skipped);
-        let cut = look.cut?;
+        self.metrics.skipped(next.skipped);
+        let mut sub_batch = SubBatch::from(next.batch?);
         let is_fallback = self.device.is_some() && route == Route::Cpu;
-        let piece = Piece {
-            rows: 0..cut.callers.len(),
-            staged: Arc::new(cut.staged),
-            callers: cut.callers,
-            fallback: is_fallback.then_some(Fault::Down),
-        };
         if is_fallback {
-            self.count_fallback(Fault::Down, piece.callers.len());
+            sub_batch.fallback = Some(Fault::Down);
+            self.count_fallback(Fault::Down, sub_batch.callers.len());
         }
-        let most = self.groupings.cpu.max_rows.get();
-        if piece.callers.len() <= most {
-            return Some(piece);
+        let max_rows = self.groupings.cpu.max_rows.get();
+        if sub_batch.callers.len() <= max_rows {
+            return Some(sub_batch);
         }
-        self.divide(piece, most);
-        self.pieces().pop_front()
+        self.divide(sub_batch, max_rows);
+        self.sub_batches().pop_front()
     }
 
-    /// Lets rows that the device did not run, or not well, run here.
-    pub(super) fn fall_back(self: &Arc<Self>, piece: Piece, fault: Fault) {
-        self.count_fallback(fault, piece.callers.len());
-        let piece = Piece {
+    /// Runs rows on the CPU that the device did not run, or ran with a wrong result.
+    pub(super) fn fall_back(self: &Arc<Self>, sub_batch: SubBatch, fault: Fault) {
+        self.count_fallback(fault, sub_batch.callers.len());
+        let sub_batch = SubBatch {
             fallback: Some(fault),
-            ..piece
+            ..sub_batch
         };
-        self.divide(piece, self.groupings.cpu.max_rows.get());
+        self.divide(sub_batch, self.groupings.cpu.max_rows.get());
     }
 
-    /// Lets rows run here as they are.
-    pub(super) fn run_on_cpu(self: &Arc<Self>, piece: Piece) {
-        self.pieces().push_back(piece);
-        self.queue_turn();
+    /// Queues a sub-batch for the CPU as it is.
+    pub(super) fn run_on_cpu(self: &Arc<Self>, sub_batch: SubBatch) {
+        self.sub_batches().push_back(sub_batch);
+        self.queue_dispatch();
     }
 
     fn count_fallback(&self, fault: Fault, rows: usize) {
         self.metrics.fell_back(fault.name(), rows);
         if let Some(device) = &self.device {
-            device.health.fell_back(fault, rows);
+            device.supervisor.health().fell_back(fault, rows);
         }
     }
 
-    /// Queues rows in pieces of at most `most`, so that all sessions can share them.
-    fn divide(self: &Arc<Self>, piece: Piece, most: usize) {
-        let mut first = piece.rows.start;
-        let mut callers = piece.callers.into_iter();
-        loop {
-            let part: Vec<_> = callers.by_ref().take(most).collect();
-            if part.is_empty() {
-                return;
-            }
-            let rows = first..first + part.len();
-            first = rows.end;
-            self.run_on_cpu(Piece {
-                staged: Arc::clone(&piece.staged),
-                rows,
-                callers: part,
-                fallback: piece.fallback,
-            });
+    /// Queues sub-batches of at most `max_rows` rows, so that all sessions can share the work.
+    fn divide(self: &Arc<Self>, sub_batch: SubBatch, max_rows: usize) {
+        let mut rest = sub_batch;
+        while rest.callers.len() > max_rows {
+            let (first, others) = rest.split(max_rows);
+            self.run_on_cpu(first);
+            rest = others;
+        }
+        if !rest.callers.is_empty() {
+            self.run_on_cpu(rest);
         }
     }
 
-    /// The wide session when this row is all there is to do; otherwise a narrow one.
-    fn take_session(&self) -> Option<Taken> {
-        let is_alone =
-            self.pool.is_quiet() && self.pieces().len() + self.batcher().waiting(Route::Cpu) == 1;
+    /// The session over all cores if a single row is all there is to do, otherwise a session per worker.
+    fn lease_session(&self) -> Option<LeasedSession> {
+        let is_single = self.pool.is_quiet()
+            && self.sub_batches().len() + self.batcher().waiting(Route::Cpu) == 1;
         let mut sessions = self.sessions();
-        if is_alone && let Some(session) = sessions.wide.take() {
-            return Some(Taken::Wide(session));
+        if is_single && let Some(session) = sessions.all_cores.take() {
+            return Some(LeasedSession::AllCores(session));
         }
-        sessions.narrow.pop().map(Taken::Narrow)
+        sessions.per_worker.pop().map(LeasedSession::PerWorker)
     }
 
-    fn put_back(&self, session: Taken) {
+    fn put_back(&self, session: LeasedSession) {
         let mut sessions = self.sessions();
         match session {
-            Taken::Wide(session) => sessions.wide = Some(session),
-            Taken::Narrow(session) => sessions.narrow.push(session),
+            LeasedSession::AllCores(session) => sessions.all_cores = Some(session),
+            LeasedSession::PerWorker(session) => sessions.per_worker.push(session),
         }
     }
 
-    fn run(&self, taken: &mut CpuSession, piece: Piece) {
+    fn run(&self, leased: &mut CpuSession, sub_batch: SubBatch) {
         let started_at = self.clock.monotonic();
-        let room = piece.staged.room - piece.rows.start;
-        let rows = self.groupings.cpu.padded(piece.rows.len(), room);
+        let start = sub_batch.rows.start;
+        let capacity = sub_batch.staged.capacity - start;
+        let rows = self.groupings.cpu.padded(sub_batch.rows.len(), capacity);
         let batch = Batch {
-            row_shape: &piece.staged.shape,
-            data: piece
-                .staged
-                .values(piece.rows.start..piece.rows.start + rows),
-            frees_memory: piece.staged.unusual,
+            row_shape: &sub_batch.staged.shape,
+            data: sub_batch.staged.values(start..start + rows),
+            frees_memory: sub_batch.staged.is_oversized,
         };
-        let mut ran = run_caught(taken.session.as_mut(), batch);
-        let reserve = self.sessions().reserve.clone();
-        if let (Err(error), Some(reserve)) = (&ran, reserve) {
-            tracing::warn!(%error, "a run failed on the cpu's provider; the runtime's own takes its place");
-            if let Ok(replacement) = reserve() {
-                *taken = CpuSession {
-                    session: replacement,
-                    place: Place::CPU,
+        let mut ran = run_caught(leased.session.as_mut(), batch);
+        let replacement = self.sessions().replacement.clone();
+        if let (Err(error), Some(open)) = (&ran, replacement) {
+            tracing::warn!(%error, "a run failed on the cpu's provider; the runtime's own kernels replace it");
+            if let Ok(session) = open() {
+                *leased = CpuSession {
+                    session,
+                    placement: DevicePlacement::CPU,
                 };
-                ran = run_caught(taken.session.as_mut(), batch);
+                ran = run_caught(leased.session.as_mut(), batch);
             }
         }
-        let outcome: Outcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
+        let outcome: RunOutcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
         let ran = self.clock.monotonic().saturating_sub(started_at);
         if outcome.is_ok() {
-            self.metrics
-                .ran(Provider::Cpu.name(), piece.callers.len(), ran);
+            self.metrics.ran(BatchRun {
+                device: Provider::Cpu.name(),
+                rows: sub_batch.callers.len(),
+                queued: sub_batch.queued(started_at),
+                elapsed: ran,
+            });
         }
-        let times = Times {
-            ran_on: taken.place,
+        let run = Run {
+            ran_on: leased.placement,
             started_at,
             ran,
         };
-        self.answer(piece, outcome, times);
+        self.reply(sub_batch, outcome, run);
     }
 }
 
-/// A run whose panic is an error of its rows.
+/// Turns a panic into an error of the rows that ran.
 fn run_caught(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
     catch_unwind(AssertUnwindSafe(|| session.run(batch))).unwrap_or_else(|_| {
         Err(BackendError::Run {

@@ -1,9 +1,8 @@
-//! Runs on a device: one task decides, one thread owns the session.
+//! Runs an engine's batches on its device.
 //!
-//! Out of memory: the batch is halved, and a row that finds no room alone runs on the CPU. Any other failure: the same
-//! rows run on the CPU, once, and the session is opened anew. Failures in a row, a run that hangs and a wrong answer take
-//! the device down; rows go to the CPU then, and the device is probed with rows whose answer is known, again and again
-//! with growing pauses, until it answers right.
+//! If the device runs out of memory, the batch is halved; a single row that does not fit runs on the CPU. After any
+//! other failure, the same rows run once on the CPU. The [`Supervisor`] decides whether the device can be used. While
+//! it cannot, all rows go to the CPU.
 
 use std::{
     num::NonZeroU64,
@@ -16,414 +15,331 @@ use tokio::{
     sync::{Notify, oneshot},
     time::timeout,
 };
+use tracing::Instrument;
 
-use super::{Answer, Piece, Shared, Times, in_rows};
-use crate::{
-    backend::{BackendError, Batch, Session},
-    batcher::{Grouping, Route},
-    health::{Failure, Fault, Health},
-    place::Place,
-    proof::{self, Probe},
-    tensor::Tensor,
-    worker::Worker,
+use super::{
+    DeviceLink, ReplySender, SessionOpener, Shared,
+    sub_batch::{Run, SubBatch, in_rows},
 };
+use crate::{
+    backend::{Batch, Session},
+    batcher::{BatchSizes, Grouping, Route},
+    device::supervisor::{Dispatch, ShapeKey, Supervisor, SupervisorParts},
+    health::{Failure, Fault, Health},
+    metrics::BatchRun,
+    placement::DevicePlacement,
+    proof::{self, SelfTest},
+    tensor::Tensor,
+};
+use facescan_clock::Clock;
 
-/// Opens a session on the device.
-pub type Opener = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> + Send + Sync>;
-
-/// A first run of a shape may compile it, so it gets so many times the patience of the others.
-pub(crate) const FIRST_RUNS: u32 = 12;
-
-/// Good runs after which a batch size that was lowered is tried doubled.
+/// After so many successful runs, a batch size that was lowered is doubled.
 const RUNS_TO_GROW: u32 = 64;
 
-/// How long the CPU may take to repeat a row that is checked.
-const CHECK: Duration = Duration::from_secs(30);
+/// How long the CPU may take to repeat a row for a check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A device for an engine.
 pub struct DeviceParts {
-    /// What it is.
-    pub place: Place,
-    /// Opens another session there, when one is spoilt.
-    pub open: Opener,
-    /// The first session, proved.
+    /// Provider, device number and precision.
+    pub placement: DevicePlacement,
+    /// Opens another session on the device.
+    pub open: SessionOpener,
+    /// The first session, which has passed the self-test.
     pub session: Box<dyn Session>,
-    /// How rows are grouped for it.
+    /// How rows are grouped for the device.
     pub grouping: Grouping,
-    /// Its state, for reports.
+    /// The device's state, for reports.
     pub health: Arc<Health>,
-    /// Rows whose answer is known.
-    pub probe: Arc<Probe>,
+    /// Rows with known outputs.
+    pub self_test: Arc<SelfTest>,
     /// How long a run may take.
     pub run_timeout: Duration,
-    /// One batch in so many has a row repeated on the CPU, and compared.
+    /// One row of every `check_every`th batch is repeated on the CPU and compared.
     pub check_every: Option<NonZeroU64>,
-    /// Whether an answer that is no number counts against the device. Where no CPU could give another, it counts against
-    /// the row that it is the answer to.
-    pub must_give_numbers: bool,
+    /// Whether a non-finite output counts as a fault of the device. Set it to false if there is no CPU session to
+    /// compute the row again; the row's caller then gets the output as it is.
+    pub must_be_finite: bool,
 }
 
-/// What the task has in hand.
-struct Lane {
-    place: Place,
-    open: Opener,
-    worker: Option<Worker<Box<dyn Session>>>,
+/// Takes batches for the device and runs them one after the other.
+pub(super) struct DeviceDriver {
+    supervisor: Arc<Supervisor<Box<dyn Session>>>,
+    wake: Arc<Notify>,
     grouping: Grouping,
-    health: Arc<Health>,
-    probe: Arc<Probe>,
-    run_timeout: Duration,
-    check_every: Option<NonZeroU64>,
-    must_give_numbers: bool,
-    /// Shapes that have run on the session, rows included.
-    seen: Vec<Vec<usize>>,
-    runs: u64,
+    self_test: Arc<SelfTest>,
+    must_be_finite: bool,
     good_runs: u32,
 }
 
-/// Runs an engine's rows on its device until the engine has gone.
-pub(super) async fn drive(shared: Weak<Shared>, parts: DeviceParts, wake: Arc<Notify>) {
-    let mut lane = Lane {
-        place: parts.place,
-        worker: None,
+/// Starts the device's supervisor. Must be called within the async runtime.
+pub(super) fn start(parts: DeviceParts, clock: &Arc<dyn Clock>) -> (DeviceLink, DeviceDriver) {
+    let wake = Arc::new(Notify::new());
+    let self_test = Arc::clone(&parts.self_test);
+    let probe = move |session: &mut Box<dyn Session>| {
+        let outputs = run_checked(session.as_mut(), self_test.batch())?;
+        self_test.check(&outputs).map_err(wrong_answer)
+    };
+    let supervised = SupervisorParts {
+        placement: parts.placement,
         open: parts.open,
-        grouping: parts.grouping,
         health: parts.health,
-        probe: parts.probe,
+        probe: Arc::new(probe),
         run_timeout: parts.run_timeout,
         check_every: parts.check_every,
-        must_give_numbers: parts.must_give_numbers,
-        seen: Vec::new(),
-        runs: 0,
-        good_runs: 0,
+        clock: Arc::clone(clock),
+        changed: Arc::clone(&wake),
     };
     let session = parts.session;
-    lane.start(move || Ok(session));
-    loop {
-        let Some(engine) = shared.upgrade() else {
-            return;
-        };
-        match lane.health.retry_at() {
-            None => {
-                let look = engine
-                    .batcher()
-                    .look(Route::Device, engine.clock.monotonic());
-                engine.metrics.skipped(look.skipped);
-                match look.cut {
-                    Some(cut) => {
-                        let piece = Piece {
-                            rows: 0..cut.callers.len(),
-                            staged: Arc::new(cut.staged),
-                            callers: cut.callers,
-                            fallback: None,
-                        };
-                        lane.run(&engine, piece).await;
-                    }
-                    None => {
-                        // Without it, so that the engine can go meanwhile.
-                        drop(engine);
-                        wake.notified().await;
-                    }
-                }
-            }
-            Some(at) => {
-                let pause = at.saturating_sub(engine.clock.monotonic());
-                if pause.is_zero() {
-                    lane.try_again(&engine).await;
-                } else {
-                    drop(engine);
-                    // Ends early when the engine has gone.
-                    timeout(pause, wake.notified()).await.ok();
-                }
+    let supervisor = Supervisor::start(supervised, move || Ok(session));
+    let link = DeviceLink {
+        wake: Arc::clone(&wake),
+        supervisor: Arc::clone(&supervisor),
+    };
+    let driver = DeviceDriver {
+        supervisor,
+        wake,
+        grouping: parts.grouping,
+        self_test: parts.self_test,
+        must_be_finite: parts.must_be_finite,
+        good_runs: 0,
+    };
+    (link, driver)
+}
+
+impl DeviceDriver {
+    /// Runs the engine's batches on the device until the engine is dropped.
+    pub(super) async fn drive(mut self, shared: Weak<Shared>) {
+        loop {
+            let Some(engine) = shared.upgrade() else {
+                return;
+            };
+            let is_up = self.supervisor.health().is_up();
+            engine.send_to(if is_up { Route::Device } else { Route::Cpu });
+            let batch = if is_up { engine.device_batch() } else { None };
+            if let Some(batch) = batch {
+                let span = batch.staged.span.clone();
+                self.run(&engine, batch).instrument(span).await;
+            } else {
+                // The engine can be dropped while this task waits.
+                drop(engine);
+                self.wake.notified().await;
             }
         }
     }
-}
 
-impl Lane {
-    fn start(
-        &mut self,
-        open: impl FnOnce() -> Result<Box<dyn Session>, BackendError> + Send + 'static,
-    ) {
-        self.seen.clear();
-        self.worker = match Worker::start(&self.place.to_string(), open) {
-            Ok(worker) => Some(worker),
-            Err(error) => {
-                tracing::error!(%error, device = %self.place, "the device's thread cannot be started");
-                None
-            }
-        };
-    }
-
-    fn start_anew(&mut self) {
-        let open = Arc::clone(&self.open);
-        self.start(move || open());
-    }
-
-    /// Runs rows in pieces that the device has memory for; what it cannot run, the CPU does.
-    async fn run(&mut self, engine: &Arc<Shared>, piece: Piece) {
-        let mut waiting = vec![piece];
-        while let Some(piece) = waiting.pop() {
-            if !self.health.is_up() {
-                engine.fall_back(piece, Fault::Down);
+    /// Runs a batch in sub-batches that fit the device's memory. The CPU runs what the device cannot.
+    async fn run(&mut self, engine: &Arc<Shared>, batch: SubBatch) {
+        let mut waiting = vec![batch];
+        while let Some(sub_batch) = waiting.pop() {
+            let Some(dispatch) = self.supervisor.acquire().await else {
+                engine.fall_back(sub_batch, Fault::Down);
                 continue;
-            }
-            let most = self.health.most_rows();
-            if piece.callers.len() > most && self.can_divide() {
-                let (first, rest) = split(piece, most);
+            };
+            let max_rows = self.supervisor.health().most_rows();
+            if sub_batch.callers.len() > max_rows && self.can_divide() {
+                let (first, rest) = sub_batch.split(max_rows);
                 waiting.extend([rest, first]);
                 continue;
             }
-            let (started_at, rows) = (engine.clock.monotonic(), self.padded(&piece));
-            let outcome = self.run_rows(&piece, rows.clone()).await;
-            let ran = engine.clock.monotonic().saturating_sub(started_at);
-            let checked = match outcome {
-                Ok(outputs) => self.check(engine, &piece, outputs).await,
-                Err(failure) => Err(failure),
-            };
-            match checked {
-                Ok(outputs) => {
-                    self.went_well(engine, &piece, ran);
-                    let outcome = Ok(in_rows(outputs, rows.len()));
-                    let times = Times {
-                        ran_on: self.place,
-                        started_at,
-                        ran,
-                    };
-                    engine.answer(piece, outcome, times);
-                }
-                Err(failure)
-                    if failure.fault == Fault::OutOfMemory
-                        && piece.callers.len() > 1
-                        && self.can_divide() =>
-                {
-                    let half = piece.callers.len().div_ceil(2);
-                    tracing::warn!(device = %self.place, rows = piece.callers.len(), reason = %failure.detail, "out of memory; the batch is halved");
-                    self.good_runs = 0;
-                    self.health.limit_rows(half);
-                    let (first, rest) = split(piece, half);
-                    waiting.extend([rest, first]);
-                }
-                Err(failure) => self.went_wrong(engine, piece, failure),
+            if let Some((first, rest)) = self.run_one(engine, sub_batch, dispatch).await {
+                waiting.extend([rest, first]);
             }
         }
     }
 
-    /// Graphs of a fixed batch take no other.
-    fn can_divide(&self) -> bool {
-        self.grouping.sizes != super::Sizes::Fixed
+    /// Runs a sub-batch. Returns its halves if the device ran out of memory.
+    async fn run_one(
+        &mut self,
+        engine: &Arc<Shared>,
+        sub_batch: SubBatch,
+        dispatch: Dispatch<Box<dyn Session>>,
+    ) -> Option<(SubBatch, SubBatch)> {
+        let slot = dispatch.slot();
+        let (started_at, rows) = (engine.clock.monotonic(), self.padded(&sub_batch));
+        let outcome = self.run_rows(&sub_batch, rows.clone(), dispatch).await;
+        let ran = engine.clock.monotonic().saturating_sub(started_at);
+        let checked = match outcome {
+            Ok(outputs) => self.check(engine, &sub_batch, outputs).await,
+            Err(failure) => Err(failure),
+        };
+        let callers = sub_batch.callers.len();
+        match checked {
+            Ok(outputs) => {
+                let run = Run {
+                    ran_on: self.supervisor.placement(),
+                    started_at,
+                    ran,
+                };
+                self.record_success(engine, &sub_batch, run);
+                let outcome = Ok(in_rows(outputs, rows.len()));
+                engine.reply(sub_batch, outcome, run);
+                None
+            }
+            Err(failure)
+                if failure.fault == Fault::OutOfMemory && callers > 1 && self.can_divide() =>
+            {
+                let half = callers.div_ceil(2);
+                tracing::warn!(device = %self.supervisor.placement(), rows = callers, reason = %failure.detail, "out of memory; the batch is halved");
+                self.good_runs = 0;
+                self.supervisor.health().limit_rows(half);
+                Some(sub_batch.split(half))
+            }
+            Err(failure) => {
+                let fault = failure.fault;
+                self.supervisor.failed(&slot, failure, callers);
+                engine.fall_back(sub_batch, fault);
+                None
+            }
+        }
     }
 
-    /// The rows that run for a piece: some more than it has, where the device wants few shapes.
-    fn padded(&self, piece: &Piece) -> Range<usize> {
-        let start = piece.rows.start;
-        let room = piece.staged.room - start;
-        start..start + self.grouping.padded(piece.rows.len(), room)
+    /// Graphs with a fixed batch size take no other.
+    fn can_divide(&self) -> bool {
+        self.grouping.sizes != BatchSizes::Fixed
+    }
+
+    /// The rows that run for a sub-batch. They include padding where the device wants few shapes.
+    fn padded(&self, sub_batch: &SubBatch) -> Range<usize> {
+        let start = sub_batch.rows.start;
+        let capacity = sub_batch.staged.capacity - start;
+        start..start + self.grouping.padded(sub_batch.rows.len(), capacity)
     }
 
     async fn run_rows(
-        &mut self,
-        piece: &Piece,
-        rows: Range<usize>,
-    ) -> Result<Vec<Tensor>, Failure> {
-        let shape: Vec<usize> = std::iter::once(rows.len())
-            .chain(piece.staged.shape.iter().copied())
-            .collect();
-        let is_new = !self.seen.contains(&shape);
-        // The thread holds on to the slab for as long as it reads it, whoever has given up on the answer.
-        let staged = Arc::clone(&piece.staged);
-        let must_give_numbers = self.must_give_numbers;
-        let outcome = self
-            .order(is_new, move |session| {
-                let batch = Batch {
-                    row_shape: &staged.shape,
-                    data: staged.values(rows),
-                    frees_memory: staged.unusual,
-                };
-                if must_give_numbers {
-                    run_checked(session, batch)
-                } else {
-                    Ok(session.run(batch)?)
-                }
-            })
-            .await;
-        if is_new && outcome.is_ok() {
-            self.seen.push(shape);
-        }
-        outcome
-    }
-
-    async fn order(
         &self,
-        is_new: bool,
-        job: impl FnOnce(&mut dyn Session) -> Result<Vec<Tensor>, Failure> + Send + 'static,
+        sub_batch: &SubBatch,
+        rows: Range<usize>,
+        dispatch: Dispatch<Box<dyn Session>>,
     ) -> Result<Vec<Tensor>, Failure> {
-        let patience = if is_new {
-            self.run_timeout.saturating_mul(FIRST_RUNS)
-        } else {
-            self.run_timeout
+        let lengths = std::iter::once(rows.len()).chain(sub_batch.staged.shape.iter().copied());
+        let shape = ShapeKey {
+            graph: "",
+            lengths: lengths.map(|length| length as u32).collect(),
         };
-        match &self.worker {
-            Some(worker) => {
-                let job = |session: &mut Box<dyn Session>| job(session.as_mut());
-                worker.run(patience, job).await
+        // The device's thread keeps the buffer alive while it reads it, even after a timeout.
+        let staged = Arc::clone(&sub_batch.staged);
+        let must_be_finite = self.must_be_finite;
+        let job = move |session: &mut Box<dyn Session>| {
+            let batch = Batch {
+                row_shape: &staged.shape,
+                data: staged.values(rows),
+                frees_memory: staged.is_oversized,
+            };
+            if must_be_finite {
+                run_checked(session.as_mut(), batch)
+            } else {
+                Ok(session.run(batch)?)
             }
-            None => Err(Failure {
-                fault: Fault::Failed,
-                detail: "the device has no thread".to_owned(),
-            }),
-        }
+        };
+        self.supervisor.run(dispatch, shape, job).await
     }
 
-    /// Repeats the first row of one batch in so many on the CPU.
+    /// Repeats the first row on the CPU, if a check is due, and compares the outputs.
     async fn check(
-        &mut self,
+        &self,
         engine: &Arc<Shared>,
-        piece: &Piece,
+        sub_batch: &SubBatch,
         outputs: Vec<Tensor>,
     ) -> Result<Vec<Tensor>, Failure> {
-        self.runs += 1;
-        let is_due = self
-            .check_every
-            .is_some_and(|every| self.runs.is_multiple_of(every.get()));
-        if !is_due {
+        if !self.supervisor.is_check_due() {
             return Ok(outputs);
         }
-        let (reply, answer) = oneshot::channel();
-        engine.run_on_cpu(Piece {
-            staged: Arc::clone(&piece.staged),
-            rows: piece.rows.start..piece.rows.start + 1,
-            callers: vec![(Answer(reply), engine.clock.monotonic())],
+        let (reply, result) = oneshot::channel();
+        engine.run_on_cpu(SubBatch {
+            staged: Arc::clone(&sub_batch.staged),
+            rows: sub_batch.rows.start..sub_batch.rows.start + 1,
+            callers: vec![(ReplySender(reply), engine.clock.monotonic())],
             fallback: None,
         });
-        let Ok(Ok(Ok(right))) = timeout(CHECK, answer).await else {
-            // A CPU that does not answer says nothing about the device.
+        let Ok(Ok(Ok(right))) = timeout(CHECK_TIMEOUT, result).await else {
+            // A CPU that gives no result says nothing about the device.
             return Ok(outputs);
         };
-        let first = |outputs: &[Tensor], row: usize| -> Vec<Tensor> {
-            outputs
-                .iter()
-                .map(|output| Tensor {
-                    name: output.name.clone(),
-                    shape: Vec::new(),
-                    data: output.row(row).to_vec(),
-                })
-                .collect()
-        };
-        let rows = self.padded(piece).len();
+        let rows = self.padded(sub_batch).len();
         let outputs = in_rows(outputs, rows);
         proof::agree(
-            &first(&outputs, 0),
-            &first(&right.outputs, right.row),
-            self.probe.tolerance(),
+            &one_row(&outputs, 0),
+            &one_row(&right.outputs, right.row),
+            self.self_test.tolerance(),
         )
-        .map_err(|detail| Failure {
-            fault: Fault::WrongAnswer,
-            detail,
-        })?;
+        .map_err(wrong_answer)?;
         Ok(outputs.to_vec())
     }
 
-    fn went_well(&mut self, engine: &Shared, piece: &Piece, ran: Duration) {
-        let rows = piece.callers.len();
-        self.health.ran(rows);
-        engine.metrics.ran(self.place.provider.name(), rows, ran);
-        tracing::debug!(device = %self.place, rows, ms = ran.as_secs_f64() * 1e3, "batch completed");
-        let most = self.health.most_rows();
-        if most < self.grouping.max_rows.get() {
+    fn record_success(&mut self, engine: &Shared, sub_batch: &SubBatch, run: Run) {
+        let (rows, device) = (sub_batch.callers.len(), self.supervisor.placement());
+        self.supervisor.succeeded(rows);
+        engine.metrics.ran(BatchRun {
+            device: device.provider.name(),
+            rows,
+            queued: sub_batch.queued(run.started_at),
+            elapsed: run.ran,
+        });
+        tracing::debug!(%device, rows, ms = run.ran.as_secs_f64() * 1e3, "batch completed");
+        let (health, max_rows) = (self.supervisor.health(), self.grouping.max_rows.get());
+        let limit = health.most_rows();
+        if limit < max_rows {
             self.good_runs += 1;
             if self.good_runs >= RUNS_TO_GROW {
                 self.good_runs = 0;
-                self.health
-                    .limit_rows((most * 2).min(self.grouping.max_rows.get()));
-            }
-        }
-    }
-
-    /// Lets the CPU run the rows, and takes the device down if that was once too often.
-    fn went_wrong(&mut self, engine: &Arc<Shared>, piece: Piece, failure: Failure) {
-        let fault = failure.fault;
-        tracing::warn!(device = %self.place, fault = fault.name(), reason = %failure.detail, rows = piece.callers.len(), "falling back to the cpu");
-        let is_down = self.health.failed(failure, engine.clock.monotonic());
-        engine.fall_back(piece, fault);
-        if is_down {
-            tracing::error!(device = %self.place, "the device is down; its rows go to the cpu until a probe succeeds");
-            self.worker = None;
-            engine.send_to(Route::Cpu);
-        } else if fault != Fault::OutOfMemory {
-            // A session that failed may be spoilt.
-            self.start_anew();
-        }
-    }
-
-    /// Probes a device that is down on a new session.
-    async fn try_again(&mut self, engine: &Arc<Shared>) {
-        self.start_anew();
-        let probe = Arc::clone(&self.probe);
-        let outcome = self
-            .order(true, move |session| run_checked(session, probe.batch()))
-            .await;
-        let checked = outcome.and_then(|outputs| {
-            self.probe.check(&outputs).map_err(|detail| Failure {
-                fault: Fault::WrongAnswer,
-                detail,
-            })
-        });
-        match checked {
-            Ok(_) => {
-                tracing::info!(device = %self.place, "the device answers right again; rows go to it");
-                self.health.recovered();
-                engine.send_to(Route::Device);
-            }
-            Err(failure) => {
-                tracing::warn!(device = %self.place, reason = %failure.detail, "the device is still down");
-                self.worker = None;
-                self.health.stays_down(failure, engine.clock.monotonic());
+                health.limit_rows((limit * 2).min(max_rows));
             }
         }
     }
 }
 
-/// A run whose answers are numbers.
+/// One row of each output.
+fn one_row(outputs: &[Tensor], row: usize) -> Vec<Tensor> {
+    outputs
+        .iter()
+        .map(|output| Tensor {
+            name: output.name.clone(),
+            shape: Vec::new(),
+            data: output.row(row).to_vec(),
+        })
+        .collect()
+}
+
+fn wrong_answer(detail: String) -> Failure {
+    Failure {
+        fault: Fault::WrongAnswer,
+        detail,
+    }
+}
+
+/// Runs a batch and refuses non-finite outputs.
 fn run_checked(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor>, Failure> {
     let outputs = session.run(batch)?;
-    if proof::are_numbers(&outputs) {
+    if proof::all_finite(&outputs) {
         Ok(outputs)
     } else {
-        Err(Failure {
-            fault: Fault::WrongAnswer,
-            detail: "its answers are no numbers".to_owned(),
-        })
+        Err(wrong_answer("its outputs are not finite".to_owned()))
     }
 }
 
 impl Shared {
+    fn device_batch(&self) -> Option<SubBatch> {
+        let now = self.clock.monotonic();
+        let next = self.batcher().next_batch(Route::Device, now);
+        self.metrics.skipped(next.skipped);
+        next.batch.map(SubBatch::from)
+    }
+
+    /// Sends newly claimed rows to another route. If that is the CPU, all of its sessions look for rows that were claimed
+    /// for the device.
     fn send_to(self: &Arc<Self>, route: Route) {
-        self.batcher().send_to(route);
-        // What was claimed for the device goes to the CPU now, on all of its sessions.
+        {
+            let mut batcher = self.batcher();
+            if batcher.route() == route {
+                return;
+            }
+            batcher.send_to(route);
+        }
         for _ in 0..self.pool.threads() {
-            self.queue_turn();
+            self.queue_dispatch();
         }
     }
-}
-
-/// The first `rows` rows of a piece, and the others.
-fn split(piece: Piece, rows: usize) -> (Piece, Piece) {
-    let mut callers = piece.callers;
-    let rest = callers.split_off(rows);
-    let middle = piece.rows.start + rows;
-    let first = Piece {
-        staged: Arc::clone(&piece.staged),
-        rows: piece.rows.start..middle,
-        callers,
-        fallback: piece.fallback,
-    };
-    let rest = Piece {
-        staged: piece.staged,
-        rows: middle..piece.rows.end,
-        callers: rest,
-        fallback: piece.fallback,
-    };
-    (first, rest)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 
 use super::*;
 use crate::metrics::recorder::Recorder;
+use crate::placement::{Precision, Provider};
 use crate::pool::Stage;
 use crate::{
     backend::{Batch, fake::FakeBackend},
@@ -24,7 +25,7 @@ fn signature() -> Signature {
     }
 }
 
-/// Answers each row with its sum, as `[rows, 1]`.
+/// The sum of each row, as `[rows, 1]`.
 fn sums(batch: Batch<'_>) -> Vec<Tensor> {
     let data: Vec<f32> = batch
         .data
@@ -47,18 +48,22 @@ struct Rig {
 fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, fixed: bool) -> Rig {
     let pool = Arc::new(CpuPool::new(NonZeroUsize::new(sessions).unwrap()).unwrap());
     let metrics = Recorder::default();
-    let narrow = backend.on_cpu(sessions);
+    let per_worker = backend.on_cpu(sessions);
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow,
-            wide: None,
-            reserve: None,
-            place: place::Place::CPU,
+            per_worker,
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
         },
         device: None,
         grouping: Grouping {
             max_rows: max_rows.try_into().unwrap(),
-            sizes: if fixed { Sizes::Fixed } else { Sizes::Any },
+            sizes: if fixed {
+                BatchSizes::Fixed
+            } else {
+                BatchSizes::Any
+            },
             max_delay: Duration::ZERO,
         },
         usual_row_len: 2,
@@ -99,8 +104,8 @@ async fn a_fixed_batch_graph_sees_only_its_own_batch_size() {
 }
 
 #[tokio::test]
-async fn outputs_that_fold_the_batch_of_one_away_get_it_back() {
-    // As SCRFD does: `[cells, 1]` for a batch of one.
+async fn outputs_without_a_batch_dimension_for_one_row_get_one() {
+    // SCRFD gives `[cells, 1]` for a batch of one.
     let backend = FakeBackend::new(signature(), |batch| {
         Ok(vec![Tensor {
             name: "scores".into(),
@@ -114,7 +119,7 @@ async fn outputs_that_fold_the_batch_of_one_away_get_it_back() {
 }
 
 #[tokio::test]
-async fn a_failed_run_and_a_panic_are_errors_and_the_engine_goes_on() {
+async fn a_failed_run_and_a_panic_are_errors_and_the_engine_keeps_running() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let backend = FakeBackend::new(signature(), move |batch| {
@@ -135,7 +140,7 @@ async fn a_failed_run_and_a_panic_are_errors_and_the_engine_goes_on() {
 }
 
 #[tokio::test]
-async fn rows_that_come_while_a_session_runs_go_together_and_the_abandoned_are_left_out() {
+async fn rows_committed_during_a_run_share_the_next_batch_and_abandoned_rows_are_skipped() {
     let (entered_sender, entered) = flume::bounded(1);
     let (release, gate) = flume::bounded::<()>(1);
     let batches = Arc::new(Mutex::new(Vec::new()));
@@ -152,7 +157,7 @@ async fn rows_that_come_while_a_session_runs_go_together_and_the_abandoned_are_l
     let rig = rig(&backend, 1, 8, false);
     let first = send(&rig.engine, 0.0);
     entered.recv_async().await.unwrap();
-    // The session is busy: these queue, and one of their callers leaves.
+    // The session is busy, so these rows wait. One of their callers leaves.
     let mut later: Vec<_> = (1..=4u8)
         .map(|value| send(&rig.engine, value.into()))
         .collect();
@@ -170,7 +175,7 @@ async fn rows_that_come_while_a_session_runs_go_together_and_the_abandoned_are_l
 }
 
 #[tokio::test]
-async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
+async fn a_single_row_runs_on_all_cores_and_rows_under_load_on_one_session_per_worker() {
     let named = |output: f32| {
         FakeBackend::new(signature(), move |batch| {
             Ok(vec![Tensor {
@@ -184,15 +189,15 @@ async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
     let pool = Arc::new(CpuPool::new(2.try_into().unwrap()).unwrap());
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: named(1.0),
-            wide: named(9.0).pop(),
-            reserve: None,
-            place: place::Place::CPU,
+            per_worker: named(1.0),
+            all_cores: named(9.0).pop(),
+            replacement: None,
+            placement: DevicePlacement::CPU,
         },
         device: None,
         grouping: Grouping {
             max_rows: NonZeroUsize::MIN,
-            sizes: Sizes::Any,
+            sizes: BatchSizes::Any,
             max_delay: Duration::ZERO,
         },
         usual_row_len: 2,
@@ -201,7 +206,7 @@ async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
         metrics: Arc::<Recorder>::default(),
     });
     assert_eq!(sum_of(&send(&engine, 0.0).await.unwrap()), 9.0);
-    // Something else works on the other thread.
+    // Another job occupies the other thread.
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (started, has_started) = std::sync::mpsc::channel();
     let busy = pool.run(Stage::Begin, move || {
@@ -214,10 +219,10 @@ async fn alone_a_row_takes_the_wide_session_and_under_load_the_narrow_ones() {
     assert!(busy.await.unwrap().is_err());
 }
 
-/// What becomes of one row of a mix.
+/// What happens to one row of a mix.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
-    /// It is written and waited for.
+    /// It is written and its caller waits.
     Kept,
     /// It is written, and its run fails.
     Poisoned,
@@ -238,7 +243,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// 1,000 mixes: every row that is waited for gets its own answer, whatever runs beside it.
+/// 1,000 mixes. Every caller that waits gets the result of its own row, whatever else runs in the batch.
 #[test]
 fn no_row_is_lost_or_crossed() {
     let backend = FakeBackend::new(signature(), |batch| {
@@ -265,7 +270,7 @@ fn no_row_is_lost_or_crossed() {
         .run(&mix, |(sessions, max_rows, fixed, requests)| {
             runtime.block_on(async {
                 let rig = rig(&backend, sessions, max_rows, fixed);
-                // Each request writes from a thread of the pool, as the pipeline does.
+                // Each request writes on a thread of the pool, as in the pipeline.
                 let requests = requests.into_iter().enumerate().map(|(request, fates)| {
                     let engine = rig.engine.clone();
                     let writing = rig.pool.run(Stage::Begin, move || {
@@ -294,7 +299,7 @@ fn no_row_is_lost_or_crossed() {
                                 (Fate::Kept, Ok(output)) => {
                                     assert_eq!(sum_of(&output), value + 1.0);
                                 }
-                                // A poisoned row fails what runs with it, and only that.
+                                // A poisoned row fails only the rows of its batch.
                                 (Fate::Kept | Fate::Poisoned, Err(EngineError::Backend(_))) => {}
                                 other => panic!("{other:?}"),
                             }
@@ -302,7 +307,7 @@ fn no_row_is_lost_or_crossed() {
                     }
                 });
                 join_all(requests).await;
-                // Nothing is stuck: the engine still answers, and no row waits.
+                // Nothing is stuck: the engine still runs rows, and none waits.
                 assert_eq!(sum_of(&send(&rig.engine, 5.0).await.unwrap()), 6.0);
                 assert_eq!(rig.engine.shared.batcher().waiting(Route::Cpu), 0);
             });
@@ -312,34 +317,34 @@ fn no_row_is_lost_or_crossed() {
 }
 
 #[tokio::test]
-async fn a_row_says_where_it_ran_when_a_reserve_takes_over() {
-    let reduced = place::Place {
-        provider: place::Provider::OpenvinoCpu,
+async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
+    let reduced = DevicePlacement {
+        provider: Provider::OpenvinoCpu,
         index: 0,
-        precision: place::Precision::Reduced,
+        precision: Precision::Reduced,
     };
-    let backend = FakeBackend::with_places(signature(), move |place, batch| {
-        if place == reduced && batch.data[0] == POISON {
+    let backend = FakeBackend::with_placements(signature(), move |placement, batch| {
+        if placement == reduced && batch.data[0] == POISON {
             return Err(BackendError::Run {
                 detail: "on purpose".to_owned(),
             });
         }
         Ok(sums(batch))
     });
-    let reserve = backend.clone();
+    let replacement = backend.clone();
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: vec![backend.session(reduced, false)],
-            wide: None,
-            reserve: Some(Arc::new(move || {
-                Ok(reserve.session(place::Place::CPU, false))
+            per_worker: vec![backend.session(reduced, false)],
+            all_cores: None,
+            replacement: Some(Arc::new(move || {
+                Ok(replacement.session(DevicePlacement::CPU, false))
             })),
-            place: reduced,
+            placement: reduced,
         },
         device: None,
         grouping: Grouping {
             max_rows: NonZeroUsize::MIN,
-            sizes: Sizes::Any,
+            sizes: BatchSizes::Any,
             max_delay: Duration::ZERO,
         },
         usual_row_len: 2,
@@ -351,24 +356,27 @@ async fn a_row_says_where_it_ran_when_a_reserve_takes_over() {
     for value in [1.0, POISON, 1.0] {
         ran_on.push(send(&engine, value).await.unwrap().ran_on);
     }
-    assert_eq!(ran_on, [reduced, place::Place::CPU, place::Place::CPU]);
+    assert_eq!(
+        ran_on,
+        [reduced, DevicePlacement::CPU, DevicePlacement::CPU]
+    );
 }
 
 #[tokio::test]
-async fn a_delay_lets_a_batch_fill_and_a_full_one_does_not_wait() {
+async fn a_delay_lets_a_batch_fill_and_a_full_batch_does_not_wait() {
     let backend = FakeBackend::new(signature(), |batch| Ok(sums(batch)));
     let pool = Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap());
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: backend.on_cpu(1),
-            wide: None,
-            reserve: None,
-            place: place::Place::CPU,
+            per_worker: backend.on_cpu(1),
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
         },
         device: None,
         grouping: Grouping {
             max_rows: 2.try_into().unwrap(),
-            sizes: Sizes::Any,
+            sizes: BatchSizes::Any,
             max_delay: Duration::from_secs(3600),
         },
         usual_row_len: 2,
@@ -380,9 +388,77 @@ async fn a_delay_lets_a_batch_fill_and_a_full_one_does_not_wait() {
     pool.run(Stage::Begin, || ()).await.unwrap();
     assert!(
         (&mut first).now_or_never().is_none(),
-        "it waits for another"
+        "it waits for another row"
     );
     let second = send(&engine, 2.0);
     assert_eq!(sum_of(&first.await.unwrap()), 2.0);
     assert_eq!(sum_of(&second.await.unwrap()), 3.0);
+}
+
+/// A clock that follows the runtime's time on every thread. A test can pause that time.
+struct TokioClock {
+    runtime: Handle,
+    started: tokio::time::Instant,
+}
+
+impl Clock for TokioClock {
+    fn monotonic(&self) -> Duration {
+        let _context = self.runtime.enter();
+        self.started.elapsed()
+    }
+
+    fn now(&self) -> time::OffsetDateTime {
+        time::OffsetDateTime::UNIX_EPOCH
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_timer_ends_the_wait_of_all_rows_of_a_batch() {
+    let batches = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&batches);
+    let backend = FakeBackend::new(signature(), move |batch| {
+        seen.lock().unwrap().push(batch.rows());
+        Ok(sums(batch))
+    });
+    let delay = Duration::from_millis(5);
+    let engine = Engine::start(EngineParts {
+        sessions: Sessions {
+            per_worker: backend.on_cpu(1),
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
+        },
+        device: None,
+        grouping: Grouping {
+            max_rows: 200.try_into().unwrap(),
+            sizes: BatchSizes::Any,
+            max_delay: delay,
+        },
+        usual_row_len: 2,
+        pool: Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap()),
+        clock: Arc::new(TokioClock {
+            runtime: Handle::current(),
+            started: tokio::time::Instant::now(),
+        }),
+        metrics: Arc::<Recorder>::default(),
+    });
+    let queue_depth = engine.queue_depth();
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let tasks_before = tasks();
+    let pending: Vec<_> = (0..100u8)
+        .map(|value| send(&engine, value.into()))
+        .collect();
+    assert_eq!(tasks() - tasks_before, 1, "one timer for the whole batch");
+    // The timer starts when its task is first polled.
+    tokio::task::yield_now().await;
+    tokio::time::advance(delay - Duration::from_millis(1)).await;
+    assert_eq!((queue_depth(), batches.lock().unwrap().len()), (100, 0));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    for (value, output) in join_all(pending).await.into_iter().enumerate() {
+        assert_eq!(sum_of(&output.unwrap()), value as f32 + 1.0);
+    }
+    assert_eq!(*batches.lock().unwrap(), [100]);
+    assert_eq!(queue_depth(), 0);
+    drop(engine);
+    assert_eq!(queue_depth(), 0, "the engine is gone");
 }

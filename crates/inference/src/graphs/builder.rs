@@ -1,8 +1,8 @@
-//! Writing a graph down: values are named for us, constants are shared, and each method is one ONNX operation.
+//! Writes a graph: values get names, constants are shared, and each method is one ONNX operation.
 //!
-//! Everything is opset 17, which ONNX Runtime's providers have all had for years. Only operations without a lower
-//! precision mode are offered for arithmetic that must be exact: convolutions run in TF32 on NVIDIA GPUs by default, so
-//! there are none, and neighbours are added by [`Builder::slice`]. [`Builder::matmul`] says what it needs.
+//! Everything is opset 17, which ONNX Runtime's providers have supported for years. Arithmetic that must be exact uses
+//! only operations without a lower precision mode. Convolutions run in TF32 on NVIDIA GPUs by default, so there are
+//! none; [`Builder::slice`] adds neighbours instead. [`Builder::matmul`] documents what it needs.
 
 use prost::Message;
 
@@ -13,7 +13,7 @@ use crate::onnx::{
 };
 
 const OPSET: i64 = 17;
-/// The file version that came with opset 17.
+/// The file version that belongs to opset 17.
 const IR_VERSION: i64 = 8;
 
 /// The schema's `AttributeProto.AttributeType` numbers.
@@ -22,10 +22,10 @@ mod attribute_type {
     pub const INTS: i32 = 7;
 }
 
-/// The end of a slice that takes all that is left.
+/// The end of a slice that takes the rest of an axis.
 pub const END: i64 = i64::MAX;
 
-/// What the elements of a value are.
+/// The type of a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     U8,
@@ -46,9 +46,9 @@ impl Kind {
 /// A dimension of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// Always this.
+    /// A fixed size.
     Is(i64),
-    /// Free; the same name is the same size.
+    /// A dynamic size. The same name means the same size.
     Free(&'static str),
 }
 
@@ -56,7 +56,7 @@ pub enum Dim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value(String);
 
-/// A graph being written.
+/// A graph under construction.
 pub struct Builder {
     graph: GraphProto,
 }
@@ -103,7 +103,7 @@ impl Builder {
         self.constant(data_type::FLOAT, dims, raw)
     }
 
-    /// One float that goes with any shape.
+    /// A scalar constant, which broadcasts to any shape.
     pub fn float(&mut self, value: f32) -> Value {
         self.floats(&[], &[value])
     }
@@ -204,12 +204,12 @@ impl Builder {
         self.node("Cast", &[a], vec![to])
     }
 
-    /// Elements of `axis` at `indices`, whose axes take its place.
+    /// The elements of `axis` at `indices`. The axes of `indices` replace `axis`.
     pub fn gather(&mut self, a: &Value, indices: &Value, axis: i64) -> Value {
         self.node("Gather", &[a, indices], vec![integer("axis", axis)])
     }
 
-    /// `start..end` of `axis`; negative counts from the end, and what lies beyond the ends is left out.
+    /// `start..end` of `axis`. Negative indices count from the end, and indices beyond the ends are clamped.
     pub fn slice(&mut self, a: &Value, axis: i64, start: i64, end: i64) -> Value {
         let (start, end) = (self.integers(&[start]), self.integers(&[end]));
         let axis = self.integers(&[axis]);
@@ -229,27 +229,27 @@ impl Builder {
         self.node("Unsqueeze", &[a, &axis], Vec::new())
     }
 
-    /// Drops axes of size 1.
+    /// Removes axes of size 1.
     pub fn squeeze(&mut self, a: &Value, axes: &[i64]) -> Value {
         let axes = self.integers(axes);
         self.node("Squeeze", &[a, &axes], Vec::new())
     }
 
-    /// The product of the last two axes; those before are broadcast. Providers may cut its factors: NVIDIA GPUs to
-    /// TF32's 11 bits, which moved resized samples by up to 0.15 of a level, OpenVINO on processors with AMX to bf16's
-    /// 8, which moved them by 1.3. The session must forbid it where that matters: CUDA by `use_tf32=0`, OpenVINO by
-    /// `INFERENCE_PRECISION_HINT=f32`.
+    /// The product of the last two axes; the axes before are broadcast. Providers may shorten the factors. NVIDIA GPUs
+    /// use TF32's 11 bits, which moved resized samples by up to 0.15 of a level. OpenVINO on processors with AMX uses
+    /// bf16's 8 bits, which moved them by 1.3. Where that matters, the session must forbid it: CUDA with `use_tf32=0`,
+    /// OpenVINO with `INFERENCE_PRECISION_HINT=f32`.
     pub fn matmul(&mut self, a: &Value, b: &Value) -> Value {
         self.node("MatMul", &[a, b], Vec::new())
     }
 
-    /// The sum along `axis`, which stays with a size of 1.
+    /// The sum along `axis`, which remains with a size of 1.
     pub fn sum(&mut self, a: &Value, axis: i64) -> Value {
         let axis = self.integers(&[axis]);
         self.node("ReduceSum", &[a, &axis], Vec::new())
     }
 
-    /// The mean along `axis`, which stays with a size of 1.
+    /// The mean along `axis`, which remains with a size of 1.
     pub fn mean(&mut self, a: &Value, axis: i64) -> Value {
         let axes = integer_list("axes", &[axis]);
         self.node("ReduceMean", &[a], vec![axes])
@@ -262,14 +262,15 @@ impl Builder {
         self.cast(&size, Kind::F32)
     }
 
-    /// One more sample at both ends of `axis`: the outermost ones again.
+    /// Repeats the outermost sample at both ends of `axis`.
     pub fn repeat_edges(&mut self, a: &Value, axis: i64) -> Value {
         let (first, last) = (self.slice(a, axis, 0, 1), self.slice(a, axis, -1, END));
         self.concat(&[&first, a, &last], axis)
     }
 
-    /// One more sample at both ends of `axis`: their inner neighbours (reflect-101), or the sample itself where it
-    /// is alone. `Pad` refuses to reflect a single sample; a slice is cut where the axis ends, which gives just that.
+    /// Adds one sample at both ends of `axis`: the inner neighbour (reflect-101), or the sample itself if it is the
+    /// only one. `Pad` refuses to reflect a single sample. A slice is clamped where the axis ends, which gives the same
+    /// result.
     pub fn reflect_edges(&mut self, a: &Value, axis: i64) -> Value {
         let (first_two, last_two) = (self.slice(a, axis, 0, 2), self.slice(a, axis, -2, END));
         let second = self.slice(&first_two, axis, -1, END);
@@ -277,7 +278,7 @@ impl Builder {
         self.concat(&[&second, a, &last_but_one], axis)
     }
 
-    /// The sample before, the sample itself and the sample after, of an axis that is longer by one at both ends.
+    /// The sample before, the sample itself and the sample after, for an axis that is padded by one at both ends.
     pub fn neighbours(&mut self, a: &Value, axis: i64) -> [Value; 3] {
         [(0, -2), (1, -1), (2, END)].map(|(start, end)| self.slice(a, axis, start, end))
     }

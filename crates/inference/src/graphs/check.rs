@@ -1,4 +1,6 @@
-//! What the graphs' tests share: the runtime, pictures and runs.
+//! Shared by the graphs' tests: the runtime, images and runs.
+
+#![expect(clippy::unwrap_used, reason = "only tests use this module")]
 
 use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
 
@@ -8,18 +10,18 @@ use super::session::{GraphModel, GraphSession, Input, Samples};
 #[cfg(feature = "torch")]
 use crate::{
     backend::torch::TorchBackend,
-    place::{Precision, Provider},
+    placement::{Precision, Provider},
 };
 use crate::{
     backend::{Backend, Model, Opening, ort::OrtBackend},
-    place::Place,
+    placement::DevicePlacement,
 };
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
     synthetic::{noise, synthetic},
 };
 
-/// A file that was fetched or made from one.
+/// A file that `scripts/setup --tests` fetched or made.
 pub fn fetched(path: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.runtime");
     let path = folder.join(path);
@@ -31,7 +33,7 @@ pub fn fetched(path: &str) -> PathBuf {
     path
 }
 
-/// A graph that is loaded.
+/// A loaded graph.
 pub type Graph = Box<dyn GraphSession>;
 
 /// The runtime, loaded once for the process.
@@ -56,24 +58,24 @@ pub fn open(model: &GraphModel) -> Graph {
 /// One of the runtimes that compute the graphs here.
 #[derive(Clone, Copy)]
 pub struct Runtime {
-    /// The name in the tests' messages.
+    /// The name in test messages.
     pub name: &'static str,
     backend: fn() -> &'static dyn Backend,
-    place: Place,
+    placement: DevicePlacement,
 }
 
-/// Each of them: ONNX Runtime, and libtorch where it is linked. What is known of the right answers holds on all.
+/// All of them: ONNX Runtime, and libtorch if it is linked. The expected results hold on all.
 pub const RUNTIMES: &[Runtime] = &[
     Runtime {
         name: "onnx",
         backend: || onnx_runtime(),
-        place: Place::CPU,
+        placement: DevicePlacement::CPU,
     },
     #[cfg(feature = "torch")]
     Runtime {
         name: "torch",
         backend: || &TorchBackend,
-        place: Place {
+        placement: DevicePlacement {
             provider: Provider::TorchCpu,
             index: 0,
             precision: Precision::Full,
@@ -85,14 +87,14 @@ impl Runtime {
     /// A session.
     pub fn open(self, model: &GraphModel) -> Graph {
         let opening = Opening {
-            place: self.place,
+            placement: self.placement,
             ..Opening::on_cpu(Model::Graph(model), NonZeroUsize::MIN, 1)
         };
         (self.backend)().open_graph(&opening).unwrap()
     }
 }
 
-/// The only output of a run, which is of floats.
+/// The only output of a run, which must contain floats.
 pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match output.samples {
@@ -101,7 +103,7 @@ pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32
     }
 }
 
-/// The only output of a run, which is a picture.
+/// The only output of a run, which must be an image.
 pub fn picture(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match (output.samples, output.shape.as_slice()) {
@@ -125,7 +127,7 @@ pub fn photographs() -> Vec<(&'static str, RgbImage)> {
         .into()
 }
 
-/// Pictures that are hard in one way each: sides of 1 and 2, no contrast, all contrast, noise, and noise near black.
+/// Difficult images: sides of 1 and 2, no contrast, full contrast, noise, and noise near black.
 pub fn extremes() -> Vec<(String, RgbImage)> {
     let mut pictures = Vec::new();
     for (width, height) in [(1, 1), (1, 37), (37, 1), (2, 2), (2, 19), (23, 5)] {

@@ -1,7 +1,7 @@
 //! The low-resolution recipe of [`facescan_imaging::enhance`]: bicubic enlargement, contrast, sharpness, unsharp mask.
 //!
-//! Every step is rounded to bytes as Pillow does, and the next one multiplies a difference of one level, so
-//! each is computed in whole numbers to the very byte. Denoising, gamma and CLAHE stay on the CPU.
+//! Every step rounds to bytes as Pillow does, and the next step multiplies a difference of one level. Each step is
+//! therefore computed with integers and gives the exact bytes. Denoising, gamma and CLAHE stay on the CPU.
 
 use image::RgbImage;
 
@@ -25,8 +25,8 @@ const COLUMN: i64 = 2;
 
 /// Taps of the bicubic filter, which only enlarges here.
 const TAPS: usize = BICUBIC_TAPS;
-/// Weights have 22 fractional bits, which times a sample would be more than f32 holds. So they are split: the upper 11
-/// bits and the sign, and the lower 11.
+/// Weights have 22 fractional bits. Their product with a sample would exceed f32, so they are split: the upper 11 bits
+/// with the sign, and the lower 11 bits.
 const HALF_BITS: u32 = BICUBIC_BITS / 2;
 const HALF: i32 = 1 << HALF_BITS;
 
@@ -48,7 +48,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Every graph that there is.
+    /// Every combination that has a graph.
     pub const ALL: [Self; 4] = [
         Self::of(true, true),
         Self::of(true, false),
@@ -60,7 +60,7 @@ impl Steps {
         Self { contrast, sharpen }
     }
 
-    /// What the graph with these steps is called.
+    /// The name of the graph with these steps.
     pub fn graph_name(self) -> &'static str {
         match (self.contrast, self.sharpen) {
             (true, true) => "enhance",
@@ -114,7 +114,7 @@ struct Axis {
     /// The halves of their weights, `[4, size, 1]` for rows and `[4, size]` for columns.
     high: Value,
     low: Value,
-    /// 1, and 0 for the outermost pixels; `[size, 1]` or `[size]`.
+    /// 1, or 0 for the outermost pixels; `[size, 1]` or `[size]`.
     inside: Value,
 }
 
@@ -161,7 +161,7 @@ impl Axis {
     }
 }
 
-/// `from + factor · (to − from)`, cut to 0..=255 and truncated.
+/// `from + factor · (to − from)`, clamped to 0..=255 and truncated.
 fn blend(b: &mut Builder, from: &Value, to: &Value, factor: f32) -> Value {
     let apart = b.sub(to, from);
     let moved = b.times(&apart, factor);
@@ -185,10 +185,10 @@ fn contrast(b: &mut Builder, planes: &Value) -> Value {
     blend(b, &middle, planes, CONTRAST)
 }
 
-/// ⌊mean + ½⌋ of whole numbers `[1, H, W]`, exactly: a level more or less would move a sample in seven.
+/// ⌊mean + ½⌋ of integers `[1, H, W]`, exactly: one level more or less would move one sample in seven.
 ///
-/// The sum of a large picture has more bits than f32. What is summed is how far rows are from the mean's whole part,
-/// in two halves; the total is less than the number of pixels.
+/// The sum of a large image has more bits than f32. The graph sums the distance of the rows from the integer part of
+/// the mean instead, in two halves. The total is less than the number of pixels.
 fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
     const PART: f32 = 1024.0;
     let (width, height) = (b.size(a, COLUMN), b.size(a, ROW));
@@ -206,7 +206,7 @@ fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
     let (high, low) = (b.sum(&high, ROW), b.sum(&low, ROW));
     let high = b.times(&high, PART);
     let total = b.add(&high, &low);
-    // One more where twice the total is at least the count; both are whole, so the difference is at least 0.
+    // Adds one if twice the total is at least the count. Both are integers, so the difference is at least 0.
     let twice = b.add(&total, &total);
     let over = b.sub(&twice, &count);
     let over = b.plus(&over, 1.0);
@@ -214,13 +214,13 @@ fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
     b.add(&whole, &one)
 }
 
-/// Blends with the picture smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13; the outermost pixels stay.
+/// Blends with the image smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13. The outermost pixels stay.
 fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
     let rows = three(b, planes, ROW);
     let box_sum = three(b, &rows, COLUMN);
     let centre = b.times(planes, (SMOOTH_CENTRE - 1) as f32);
     let sum = b.add(&box_sum, &centre);
-    // Rounded to the nearest, ⌊(sum + 6) / 13⌋, with half a unit more so that no quotient is close to an integer.
+    // Rounded to the nearest, ⌊(sum + 6) / 13⌋. Half a unit is added so that no quotient is close to an integer.
     let sum = b.plus(&sum, SMOOTH_SUM as f32 / 2.0);
     let smooth = b.times(&sum, 1.0 / SMOOTH_SUM as f32);
     let smooth = b.floor(&smooth);
@@ -230,7 +230,7 @@ fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
     blend(b, &smooth, planes, SHARPNESS)
 }
 
-/// The sum of each sample and its two neighbours, the outermost repeated.
+/// The sum of each sample and its two neighbours, with the outermost sample repeated.
 fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     let wider = b.repeat_edges(planes, axis);
     let [before, here, after] = b.neighbours(&wider, axis);
@@ -238,7 +238,7 @@ fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     b.add(&sides, &here)
 }
 
-/// Adds 120 % of the difference from the blurred picture where it exceeds 3 levels.
+/// Adds 120 % of the difference from the blurred image where it exceeds 3 levels.
 fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
     let mut blurred = planes.clone();
     for axis in [COLUMN, ROW] {
@@ -252,7 +252,7 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
         let (up, down) = (b.relu(&apart), b.relu(&back));
         b.add(&up, &down)
     };
-    // Multiples of 0.2, truncated; the lift is for a product that is a little below a whole one.
+    // Multiples of 0.2, truncated. The offset is for a product that is slightly below an integer.
     let share = b.times(&size, UNSHARP_PERCENT as f32 / 100.0);
     let share = b.plus(&share, 0.05);
     let share = b.floor(&share);
@@ -265,10 +265,11 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
     b.clip(&masked, 0.0, 255.0)
 }
 
-/// One pass of Pillow's extended box: (4·centre + sides) / 6 to the nearest.
+/// One pass of Pillow's extended box: (4·centre + sides) / 6, rounded to the nearest.
 ///
-/// Its weights of 24 bits are not quite 4/6 and 1/6, which decides where a half goes: up if the centre is at least
-/// twice the sides together, else down. A part in 1024 of that difference, which spans less than a unit, decides it here.
+/// Pillow's weights have 24 bits and are not exactly 4/6 and 1/6, which decides the direction of a half: up if the
+/// centre is at least twice the sum of the sides, otherwise down. Adding 1/1024 of that difference, which is less than
+/// a unit, has the same effect.
 fn blur_pass(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     const TIE: f32 = 1.0 / 1024.0;
     let wider = b.repeat_edges(planes, axis);
@@ -282,7 +283,7 @@ fn blur_pass(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     b.floor(&level)
 }
 
-/// The taps of an enlargement, for one size of pictures.
+/// The taps of an enlargement, for one image size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     size: (u32, u32),
@@ -327,7 +328,7 @@ impl AxisPlan {
 }
 
 impl Plan {
-    /// Enlarges pictures of `size` to `target`, both width and height in pixels. Equal sizes leave them as they are.
+    /// Enlarges images of `size` to `target`, both as width and height in pixels. Equal sizes leave them unchanged.
     ///
     /// # Panics
     /// When a size is 0 or the target is smaller.
@@ -339,10 +340,10 @@ impl Plan {
         }
     }
 
-    /// The inputs of [`graph()`], whatever its steps.
+    /// The inputs of [`graph()`] for any steps.
     ///
     /// # Panics
-    /// When the picture has another size than the plan.
+    /// If the image has another size than the plan.
     pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
         assert_eq!(
             picture.dimensions(),

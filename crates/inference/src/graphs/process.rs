@@ -1,17 +1,16 @@
-//! Pictures to network input (resized, padded or cut, normalised, planar), and blurred.
+//! Converts images to network input (resized, padded or cropped, normalised, planar), and blurs them.
 //!
-//! There are two graphs to resize, because OpenCV's filter and the antialiased one are different work. [`bilinear_two_tap`]
-//! takes two samples a side for each output, so it gathers them from the picture's bytes, in whole numbers: no provider
-//! has a lower precision for that, and the answer is OpenCV's to the last bit. [`bilinear()`] weighs as many samples as the
-//! scale asks for, which is a product with a matrix a side. ONNX's own `Resize` was not taken: its linear mode
-//! rounds otherwise than OpenCV, and antialiasing is there for some providers only. [`blur()`] weighs tiles of a picture,
-//! by products too.
+//! There are two graphs to resize, because OpenCV's filter and the antialiased one differ. [`bilinear_two_tap`] takes
+//! two samples per axis for each output. It gathers them from the image's bytes with integers, for which no provider
+//! has a lower precision, so the result equals OpenCV's bit for bit. [`bilinear()`] weighs as many samples as the scale
+//! asks for, as one matrix product per axis. ONNX's own `Resize` is not used: its linear mode rounds differently from
+//! OpenCV, and only some providers support antialiasing. [`blur()`] weighs tiles of an image, also with products.
 //!
-//! A plan holds what depends on sizes alone, and may be kept for the next picture of that size.
+//! A plan holds what depends on sizes alone. It can be kept for the next image of that size.
 //!
-//! **Products of matrices must be f32**: CUDA's `use_tf32=0`, OpenVINO's `INFERENCE_PRECISION_HINT=f32`. They are the only
-//! operations here that providers run in a lower precision by themselves. In TF32 samples move by up to 0.15 of a level,
-//! which rounding mostly hides but [`Rounding::None`] does not; in bf16 by 1.3.
+//! **Matrix products must be f32**: CUDA's `use_tf32=0`, OpenVINO's `INFERENCE_PRECISION_HINT=f32`. They are the only
+//! operations here that providers run in a lower precision by default. In TF32, samples move by up to 0.15 of a level,
+//! which rounding mostly hides but [`Rounding::None`] does not; in bf16, by 1.3.
 
 use image::RgbImage;
 
@@ -39,7 +38,7 @@ const ORDER: &str = "order";
 const MEAN: &str = "mean";
 const SCALE: &str = "scale";
 
-/// To the nearest whole number, halves up, as Pillow does.
+/// Rounds to the nearest integer, halves up, as Pillow does.
 fn round(b: &mut Builder, a: &Value) -> Value {
     let half_more = b.plus(a, 0.5);
     b.floor(&half_more)
@@ -83,7 +82,7 @@ fn picture_input(picture: &RgbImage, size: (u32, u32)) -> Input<'_> {
     Input::u8(PICTURE, &shape, picture.as_raw().as_slice())
 }
 
-/// The padding's levels, as the graphs take them.
+/// The RGB levels of the padding, as the graphs take them.
 fn pad_input(pad: [u8; 3]) -> Input<'static> {
     Input::f32(PAD, &[3, 1, 1], pad.map(f32::from).to_vec())
 }

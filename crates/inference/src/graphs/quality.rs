@@ -1,4 +1,4 @@
-//! Blur, brightness, contrast and sharpness of pictures of one size, as [`facescan_imaging::quality::measure`] has them.
+//! Blur, brightness, contrast and sharpness of images of one size, as in [`facescan_imaging::quality::measure`].
 
 use facescan_imaging::{luma::BT601, quality::FLAT_VARIANCE};
 
@@ -20,10 +20,10 @@ const COLUMN: i64 = 3;
 /// The input: RGB samples, 0..=255.
 const PICTURES: &str = "pictures";
 
-/// The graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, none of them 0. Out: `measures` `[N, 4]` f32: blur
-/// score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
+/// The graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. Out: `measures` `[N, 4]` f32:
+/// blur score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
 ///
-/// Nothing in it has a reduced precision mode on any provider.
+/// No operation in it has a reduced precision mode on any provider.
 pub fn graph() -> GraphModel {
     Builder::write(ImageGraph::Quality.name(), describe)
 }
@@ -40,7 +40,8 @@ fn describe(b: &mut Builder) {
     let weighed = b.mul(&pictures, &shares);
     let grey = b.sum(&weighed, CHANNEL);
     let brightness = mean(b, &grey);
-    // All that follows is the same for any constant that is added to grey. Around zero, f32 loses the least.
+    // The following is invariant under a constant that is added to grey. Values around zero lose the least precision in
+    // f32.
     let grey = b.sub(&grey, &brightness);
     let contrast = mean_square(b, &grey);
     let contrast = b.sqrt(&contrast);
@@ -50,7 +51,7 @@ fn describe(b: &mut Builder) {
     let [above, here, below] = b.neighbours(&framed, ROW);
     let beside = b.add(&above, &below);
     let laplacian = laplacian(b, &here, &beside);
-    // Its own mean is small, but the variance is about it.
+    // The mean is small but not zero, and the variance is taken about it.
     let centre = mean(b, &laplacian);
     let laplacian = b.sub(&laplacian, &centre);
     let blur = mean_square(b, &laplacian);
@@ -66,12 +67,13 @@ fn describe(b: &mut Builder) {
     b.output("measures", &measures, Kind::F32, &[Free("N"), Is(4)]);
 }
 
-/// The graph's input for `data`: `rows` pictures of 3 × `height` × `width` samples.
+/// The graph's input for `data`: `rows` images of 3 × `height` × `width` samples.
 pub fn inputs(data: &[f32], [rows, height, width]: [usize; 3]) -> [Input<'_>; 1] {
     [Input::f32(PICTURES, &[rows, 3, height, width], data)]
 }
 
-/// `(0 1 0 / 1 −4 1 / 0 1 0)`, from the rows here and the sum of those above and below, which are one wider at both ends.
+/// `(0 1 0 / 1 −4 1 / 0 1 0)`, from the rows and the sum of the rows above and below, which are one sample wider at
+/// both ends.
 fn laplacian(b: &mut Builder, here: &Value, beside: &Value) -> Value {
     let [left, centre, right] = b.neighbours(here, COLUMN);
     let vertical = b.slice(beside, COLUMN, 1, -1);
@@ -81,7 +83,7 @@ fn laplacian(b: &mut Builder, here: &Value, beside: &Value) -> Value {
     b.sub(&around, &four)
 }
 
-/// The length of the Sobel gradient, from rows that are already smoothed downwards and rows of differences.
+/// The magnitude of the Sobel gradient, from rows that are smoothed vertically and rows of differences.
 fn gradient(b: &mut Builder, smooth: &Value, downward: &Value) -> Value {
     let [left, _, right] = b.neighbours(smooth, COLUMN);
     let across = b.sub(&right, &left);
@@ -94,7 +96,8 @@ fn gradient(b: &mut Builder, smooth: &Value, downward: &Value) -> Value {
     b.sqrt(&square)
 }
 
-/// The mean of each picture, `[N, 1, 1, 1]`. Rows first: sums of a row's length lose less than sums of all pixels.
+/// The mean of each image, `[N, 1, 1, 1]`. It sums rows first: short sums lose less precision than one sum of all
+/// pixels.
 fn mean(b: &mut Builder, a: &Value) -> Value {
     let rows = b.mean(a, COLUMN);
     b.mean(&rows, ROW)

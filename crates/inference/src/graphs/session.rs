@@ -1,27 +1,28 @@
-//! What runs a graph of ours: several named inputs of several types, which models do not have.
+//! Sessions of built-in graphs. Unlike models, they have several named inputs of several types.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::backend::BackendError;
 
-/// An ONNX file that was built here.
+/// An ONNX file that this crate builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphModel {
-    /// What it is called in errors and logs.
+    /// The name in errors and logs.
     pub name: &'static str,
     /// The file.
     pub bytes: Vec<u8>,
 }
 
-/// A graph that is loaded. One thread owns it, which is why `run` takes `&mut self`.
+/// A loaded graph. One thread owns it, so `run` takes `&mut self`.
 pub trait GraphSession: Send {
-    /// Runs the graph on all its inputs, in any order, and returns every output in graph order.
+    /// Runs the graph on all its inputs, in any order. Returns every output in graph order.
     ///
     /// # Errors
     /// [`BackendError::Run`] when an input is missing or does not fit, or the runtime fails.
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError>;
 
-    /// How many of the graph's nodes each provider runs, by the runtime's names; empty where it does not tell.
+    /// How many of the graph's nodes each provider runs, by the runtime's names. Empty if the runtime does not report
+    /// it.
     fn assignment(&self) -> BTreeMap<String, usize> {
         BTreeMap::new()
     }

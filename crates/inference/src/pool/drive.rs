@@ -1,4 +1,4 @@
-//! Futures that the pool's threads poll, for work that goes on and waits in turn.
+//! Futures that the pool's threads poll, for work that alternates between computing and waiting.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -7,19 +7,20 @@ use std::{
 
 use async_task::Runnable;
 use futures::FutureExt;
+use tracing::Instrument;
 
 use super::{CpuPool, PoolError, Shared, Stage};
 
-/// Counts a future that was dropped before its first part.
-struct Unbegun(Option<Arc<Shared>>);
+/// Counts a future as skipped if it is dropped before its first poll.
+struct NotStarted(Option<Arc<Shared>>);
 
-impl Unbegun {
-    fn begin(mut self) {
+impl NotStarted {
+    fn start(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unbegun {
+impl Drop for NotStarted {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.skipped.fetch_add(1, Ordering::Relaxed);
@@ -28,14 +29,14 @@ impl Drop for Unbegun {
 }
 
 impl CpuPool {
-    /// Runs a future on the pool's threads. Its first part waits in the line of `stage`. What follows a wait is done
-    /// next by the thread of the pool that ended the wait, which wakes nobody and finds the data near; when another
-    /// thread ended it, it is queued as [`Stage::Finish`].
+    /// Runs a future on the pool's threads, in the current span. Its first poll waits in the queue of `stage`. When a
+    /// thread of the pool wakes the future, that thread polls it next, which wakes no other thread and finds the data in
+    /// its caches. When another thread wakes it, the poll is queued as [`Stage::Finish`].
     ///
-    /// Dropping what this returns drops the future at its next wait, on a thread of the pool.
+    /// Dropping the returned future drops `future` on a thread of the pool, at its next wait.
     ///
     /// # Errors
-    /// [`PoolError`]; the future resolves to it.
+    /// The future resolves to a [`PoolError`].
     pub fn drive<F>(
         &self,
         stage: Stage,
@@ -44,18 +45,19 @@ impl CpuPool {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let unbegun = Unbegun(Some(Arc::clone(&self.shared)));
+        let not_started = NotStarted(Some(Arc::clone(&self.shared)));
         let caught = async move {
-            unbegun.begin();
+            not_started.start();
             AssertUnwindSafe(future).catch_unwind().await
-        };
+        }
+        .in_current_span();
         let shared = Arc::clone(&self.shared);
-        let goes_on = move |runnable: Runnable| shared.push_next(Stage::Finish, job(runnable));
-        let (runnable, task) = async_task::spawn(caught, goes_on);
+        let schedule = move |runnable: Runnable| shared.push_next(Stage::Finish, job(runnable));
+        let (runnable, task) = async_task::spawn(caught, schedule);
         self.shared.push(stage, job(runnable));
-        // A pool that closes drops what it has queued, which ends the task without an answer.
+        // Shutting down the pool drops the queue, which ends the task without a result.
         task.fallible().map(|ended| match ended {
-            Some(answer) => answer.map_err(|_| PoolError::Panicked),
+            Some(result) => result.map_err(|_| PoolError::Panicked),
             None => Err(PoolError::Closed),
         })
     }
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_future_goes_on_where_its_wait_ended() {
+    async fn a_future_continues_on_the_thread_that_woke_it() {
         let pool = Arc::new(pool(2));
         let (ends, wait) = oneshot::channel();
         let (waits, is_waiting) = oneshot::channel();
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_future_goes_on_when_another_thread_ends_its_wait() {
+    async fn a_future_continues_when_a_thread_outside_the_pool_wakes_it() {
         let pool = pool(1);
         let (ends, wait) = oneshot::channel::<u8>();
         let driven = tokio::spawn(pool.drive(Stage::Begin, wait));
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_nobody_waits_for_is_skipped_or_dropped_at_its_wait() {
+    async fn an_abandoned_future_is_skipped_or_dropped_at_its_next_wait() {
         let pool = pool(1);
         let (release, running) = occupy(&pool);
         let (never, wait) = oneshot::channel::<()>();
@@ -127,11 +129,11 @@ mod tests {
         is_waiting.await.unwrap();
         drop(driven);
         never.closed().await;
-        assert_eq!(pool.skipped(), 1, "it had begun");
+        assert_eq!(pool.skipped(), 1, "it had started");
     }
 
     #[tokio::test]
-    async fn a_panic_and_a_shutdown_are_told_apart() {
+    async fn a_panic_and_a_shutdown_give_different_errors() {
         let pool = pool(1);
         let panics = pool.drive(Stage::Begin, async { panic!("on purpose") });
         assert_eq!(panics.await, Err::<(), _>(PoolError::Panicked));

@@ -1,4 +1,4 @@
-//! Quantised weights to f32 weights.
+//! Converts quantised weights to f32 weights.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::onnx::{GraphProto, NodeProto, TensorProto};
 
 /// Replaces every DequantizeLinear of constants, and a constant Reshape behind it, by one f32 initialiser.
 ///
-/// The quantised constants stay until [`super::prune`] finds them unread.
+/// The quantised constants remain until [`super::prune`] finds that nothing reads them.
 pub fn fold_weights(graph: &mut GraphProto) -> Result<(), PrepareError> {
     let constants: HashMap<&str, &TensorProto> =
         graph.initializer.iter().map(|t| (t.name(), t)).collect();
@@ -69,7 +69,7 @@ fn dequantize_node(
     let attribute = |name: &str| node.attribute.iter().find(|a| a.name() == name);
     let rank = quantised.dims.len();
     let axis = match (attribute("axis").map_or(1, |a| a.i()), rank) {
-        // A bias has one axis only, whatever the default says.
+        // A bias has only one axis, whatever the default says.
         (_, 0 | 1) => Some(0),
         (axis, rank) if axis < 0 => usize::try_from(axis + rank as i64).ok(),
         (axis, _) => usize::try_from(axis).ok(),
@@ -86,16 +86,17 @@ fn dequantize_node(
         .ok_or_else(|| refused(node, "its scale does not fit its data"))
 }
 
-/// How many neighbours share one scale.
+/// How many neighbouring elements share one scale.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
-    /// The axis that the scales run along.
+    /// The axis of the scales.
     axis: usize,
-    /// Elements per scale along it; 0 when each index has its own.
+    /// Elements per scale along the axis; 0 if each index has its own.
     size: usize,
 }
 
-/// `(q − zero) · scale`, the scale and zero point spread as ONNX's DequantizeLinear-21 says; `None` when they do not fit.
+/// `(q − zero) · scale`, with the scale and zero point broadcast as in ONNX's DequantizeLinear-21. `None` if they do
+/// not fit.
 fn dequantize(
     quantised: &Constant,
     scale: &Constant,
@@ -124,14 +125,14 @@ fn dequantize(
     })
 }
 
-/// Along one axis of the data: how far the scale's flat index moves, and after how many elements.
+/// Along one axis of the data: the step of the scale's flat index, and after how many elements it is made.
 struct Step {
     shared: usize,
     stride: usize,
 }
 
 fn scale_steps(dims: &[usize], scale: &Constant, blocks: Blocks) -> Option<Vec<Step>> {
-    // One scale for all, or one per index of the axis: spelled out with the data's rank.
+    // One scale for all elements, or one for each index of the axis, expanded to the data's rank.
     let scale_dims = if scale.values.len() == 1 {
         vec![1; dims.len()]
     } else if scale.dims.len() == 1 && dims.len() > 1 {
@@ -175,7 +176,7 @@ fn advance(index: &mut [usize], dims: &[usize]) {
     }
 }
 
-/// The dimensions a Reshape gives: 0 keeps one, −1 takes what is left.
+/// The dimensions that a Reshape gives: 0 keeps a dimension, −1 takes the rest.
 fn reshaped(weights: &Constant, shape: &[i64]) -> Option<Vec<usize>> {
     let mut dims = Vec::with_capacity(shape.len());
     for (axis, &wanted) in shape.iter().enumerate() {

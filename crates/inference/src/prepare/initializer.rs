@@ -1,9 +1,9 @@
-//! Reading and making the constant tensors of a graph.
+//! Reads and creates the constant tensors of a graph.
 
 use super::PrepareError;
 use crate::onnx::{TensorProto, data_type};
 
-/// A constant as f32, whatever it was stored as.
+/// A constant as f32, whatever its stored type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
     /// Its dimensions; empty for a scalar.
@@ -35,7 +35,7 @@ impl Constant {
         }
     }
 
-    /// The same as an initialiser, little-endian as the format demands.
+    /// The constant as an initialiser, little-endian as the format requires.
     pub fn to_tensor(&self, name: &str) -> TensorProto {
         TensorProto {
             dims: self.dims.iter().map(|&d| d as i64).collect(),
@@ -47,7 +47,7 @@ impl Constant {
     }
 }
 
-/// Reads an int64 tensor, such as the shape a Reshape takes.
+/// Reads an int64 tensor, such as the shape for a Reshape.
 pub fn integers(tensor: &TensorProto) -> Result<Vec<i64>, PrepareError> {
     match (tensor.data_type(), &tensor.raw_data) {
         (data_type::INT64, Some(raw)) => Ok(raw

@@ -1,12 +1,12 @@
-//! Dropping what nothing reads.
+//! Removes what nothing reads.
 
 use std::collections::HashSet;
 
 use crate::onnx::GraphProto;
 
-/// Drops initialisers that no node reads, and graph inputs that no node reads or that an initialiser fills.
+/// Removes initialisers that no node reads, and graph inputs that no node reads or that have an initialiser.
 ///
-/// An input with an initialiser is a weight that a caller may override, which keeps ONNX Runtime from folding it.
+/// An input with an initialiser is a weight that a caller may override, so ONNX Runtime does not fold it.
 pub fn drop_unused(graph: &mut GraphProto) {
     let read: HashSet<&str> = graph
         .node

@@ -1,4 +1,4 @@
-//! Fixed batch and picture size to free ones.
+//! Makes a fixed batch and image size dynamic.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use super::{
 };
 use crate::onnx::{Dimension, GraphProto, TensorShapeProto, ValueInfoProto};
 
-/// Axes of the input to free, with the name each one gets.
+/// The axes of the input to make dynamic, with their new names.
 pub const BATCH: [(usize, &str); 1] = [(0, "N")];
-/// The batch, and height and width too.
+/// The batch, the height and the width.
 pub const BATCH_AND_SIZE: [(usize, &str); 3] = [(0, "N"), (2, "H"), (3, "W")];
 
-/// Frees the given axes of the first input, and those of the outputs that follow from them. The shapes recorded
-/// for inner values no longer hold, so they go; ONNX Runtime infers them.
+/// Makes the given axes of the first input dynamic, and the axes of the outputs that depend on them. The recorded
+/// shapes of inner values are then wrong, so they are removed; ONNX Runtime infers them.
 pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), PrepareError> {
     let input = graph
         .input
@@ -35,7 +35,7 @@ pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), P
         };
         let rank = shape.dim.len();
         for (axis, dim) in shape.dim.iter_mut().enumerate() {
-            // [N, C, H, W] maps follow both; [N, cells, values] lists follow the size in their cells.
+            // [N, C, H, W] maps depend on both axes. [N, cells, values] lists depend on the size in their cells.
             let follows = axis == 0 || sized && (if rank == 4 { axis >= 2 } else { axis == 1 });
             if follows {
                 *dim = free(format!("{name}_{axis}"));
@@ -46,8 +46,8 @@ pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), P
     Ok(())
 }
 
-/// Lets each constant Reshape to `[1, …, −1, …]` keep its first dimension instead: with a batch of N, a 1 there
-/// would fold the whole batch into one row.
+/// Makes each constant Reshape to `[1, …, −1, …]` keep its first dimension. With a batch of N, the 1 would merge the
+/// batch into one row.
 pub fn free_batch_in_reshapes(graph: &mut GraphProto) -> Result<(), PrepareError> {
     let mut shapes = HashMap::new();
     for node in graph.node.iter().filter(|node| node.op_type() == "Reshape") {
@@ -71,7 +71,7 @@ pub fn free_batch_in_reshapes(graph: &mut GraphProto) -> Result<(), PrepareError
             && rest.contains(&-1)
         {
             let kept: Vec<i64> = std::iter::once(0).chain(rest.iter().copied()).collect();
-            // A constant may serve several nodes, so each gets its own.
+            // Several nodes may share a constant, so each gets its own.
             let name = format!(
                 "{}_batch",
                 node.output.first().map_or("reshape", String::as_str)

@@ -61,7 +61,7 @@ fn le<const N: usize>(values: &[[u8; N]]) -> Vec<u8> {
 }
 
 /// A graph with a quantised 2×2 weight behind a Reshape, a PRelu, a Reshape to `[1, −1, 2]`, an input that has an
-/// initialiser and one that nobody reads.
+/// initialiser and an input that nothing reads.
 fn model() -> ModelProto {
     let mut dequantize = node("DequantizeLinear", &["q", "s", "z"], "w0");
     dequantize.attribute = vec![attribute("axis", 1), attribute("block_size", 2)];
@@ -195,7 +195,7 @@ fn an_embedder_keeps_its_size_and_loses_its_prelu() {
     assert_eq!(ops(&graph), ["Mul", "Relu", "Mul", "Mul", "Add", "Reshape"]);
     assert_eq!(shape(&graph.input[0]), ["N", "3", "2", "2"]);
     assert_eq!(shape(&graph.output[0]), ["y_0", "6", "2"]);
-    // Relu(x)·0.75 + x·0.25, wired by name.
+    // Relu(x)·0.75 + x·0.25, connected by name.
     let [relu, above, below, add] = &graph.node[1..5] else {
         panic!("five operations");
     };

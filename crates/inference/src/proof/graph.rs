@@ -1,5 +1,5 @@
-//! A small graph with an answer that is known without running it: y = relu(w · x + b) for each pixel, in whole numbers
-//! that every precision holds exactly.
+//! A small graph whose outputs are known without running it: y = relu(w · x + b) for each pixel, with integers that
+//! every precision holds exactly.
 
 use prost::Message;
 
@@ -13,14 +13,14 @@ use crate::{
     tensor::Tensor,
 };
 
-/// Input channels, output channels and the side of the picture.
+/// Input channels, output channels and the side of the image.
 const IN: usize = 4;
 const OUT: usize = 8;
 const SIDE: usize = 8;
 
 const ROWS: usize = 2;
 
-/// The schema's `AttributeProto.AttributeType` of a list of whole numbers.
+/// The schema's `AttributeProto.AttributeType` of a list of integers.
 const INTS: i32 = 7;
 
 fn weight(output: usize, input: usize) -> f32 {
@@ -84,7 +84,7 @@ pub(super) fn model() -> GraphModel {
     }
 }
 
-/// Runs it and compares with the known answer.
+/// Runs the graph and compares its outputs with the known ones.
 pub(super) fn check(mut session: Box<dyn Session>) -> Result<(), BackendError> {
     let data = input();
     let outputs = session.run(Batch {
@@ -110,7 +110,7 @@ pub(super) fn check(mut session: Box<dyn Session>) -> Result<(), BackendError> {
     }
 }
 
-/// What the graph answers, for a backend that runs none.
+/// The graph's outputs, for a backend that cannot run it.
 pub(crate) fn known_answer(batch: Batch<'_>) -> Vec<Tensor> {
     vec![Tensor {
         name: "y".to_owned(),

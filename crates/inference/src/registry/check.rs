@@ -1,11 +1,14 @@
-//! Reading an entry and making sure that its values can be.
+//! Reads an entry and checks its values.
 
 use serde_json::Value;
 
 use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, Role};
-use facescan_imaging::preprocess::{LONGEST_SIDE, Layout, Mode};
+use facescan_imaging::{
+    preprocess::{LONGEST_SIDE, Layout, Mode},
+    warp::ALIGNED_SIDE,
+};
 
-/// Reads and checks one entry; `number` (from 0) names it when it has no id.
+/// Reads and checks one entry. `number` (from 0) identifies an entry without an id.
 pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
     let name = match entry.get("id") {
         Some(Value::String(id)) => id.clone(),
@@ -18,23 +21,37 @@ pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
     Ok(model)
 }
 
-/// Refuses the first field whose value cannot be.
+/// Refuses the first field with an invalid value.
 pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
-    let require = |holds: bool, field: &str, reason: &str| {
-        if holds {
-            Ok(())
-        } else {
-            Err(RegistryError::invalid(&model.id, field, reason))
-        }
-    };
+    check_identity(model)?;
+    match model.family.role() {
+        Role::Encoder => check_encoder(model)?,
+        Role::Detector => check_detector(model)?,
+        Role::Embedder => check_embedder(model)?,
+    }
+    check_ranges(model)?;
+    check_recipe(model)
+}
+
+fn require(model: &ModelSpec, holds: bool, field: &str, reason: &str) -> Result<(), RegistryError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(RegistryError::invalid(&model.id, field, reason))
+    }
+}
+
+fn check_identity(model: &ModelSpec) -> Result<(), RegistryError> {
     let id_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
     require(
+        model,
         !model.id.is_empty() && model.id.chars().all(id_char),
         "id",
         "may have lower-case letters, digits, `.`, `_` and `-` only",
     )?;
     let (name, role) = (model.family.name(), model.family.role());
     require(
+        model,
         model.role == role,
         "role",
         &match role {
@@ -43,43 +60,45 @@ pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
             Role::Encoder => format!("a model of family {name} is an encoder"),
         },
     )?;
-    require(is_sha256(&model.sha256), "sha256", NOT_A_SHA256)?;
+    require(model, is_sha256(&model.sha256), "sha256", NOT_A_SHA256)?;
     let has_file = !model.file.as_os_str().is_empty();
     require(
+        model,
         has_file != model.remote.is_some(),
         "file",
         "a model has a file, or `remote` names the server that runs it",
-    )?;
-    if role != Role::Encoder {
-        check_is_for_faces(model)?;
-    }
-    match role {
-        Role::Encoder => check_encoder(model)?,
-        Role::Detector => {
-            check_size(model)?;
-            require(model.dim.is_none(), "dim", "a detector gives no vector")?;
-        }
-        Role::Embedder => {
-            let InputSpec { width, height, .. } = model.input;
-            let (one_size, aligned) = (
-                "an embedder takes one size only",
-                "must be 112, as aligned crops are",
-            );
-            let free = model.input.size_multiple.is_some();
-            require(!free, "input.size_multiple", one_size)?;
-            require(width == 112, "input.width", aligned)?;
-            require(height == 112, "input.height", aligned)?;
-            require(
-                model.dim.is_some_and(|dim| dim > 0),
-                "dim",
-                "an embedder needs the length of its vector",
-            )?;
-        }
-    }
+    )
+}
+
+fn check_detector(model: &ModelSpec) -> Result<(), RegistryError> {
+    check_is_for_faces(model)?;
+    check_size(model)?;
+    let has_dim = model.dim.is_some();
+    require(model, !has_dim, "dim", "a detector gives no vector")
+}
+
+fn check_embedder(model: &ModelSpec) -> Result<(), RegistryError> {
+    check_is_for_faces(model)?;
+    let InputSpec { width, height, .. } = model.input;
+    let one_size = "an embedder takes one size only";
+    let aligned = "must be 112, as aligned crops are";
+    let has_multiple = model.input.size_multiple.is_some();
+    require(model, !has_multiple, "input.size_multiple", one_size)?;
+    require(model, width == ALIGNED_SIDE, "input.width", aligned)?;
+    require(model, height == ALIGNED_SIDE, "input.height", aligned)?;
+    require(
+        model,
+        model.dim.is_some_and(|dim| dim > 0),
+        "dim",
+        "an embedder needs the length of its vector",
+    )
+}
+
+fn check_ranges(model: &ModelSpec) -> Result<(), RegistryError> {
     let finite = model.input.mean.iter().all(|m| m.is_finite());
-    require(finite, "input.mean", "must be finite")?;
+    require(model, finite, "input.mean", "must be finite")?;
     let normal = model.input.scale.iter().all(|s| s.is_normal());
-    require(normal, "input.scale", "must be finite and not zero")?;
+    require(model, normal, "input.scale", "must be finite and not zero")?;
     let thresholds = &model.thresholds;
     for (field, value, lowest) in [
         ("thresholds.score", Some(thresholds.score), 0.0),
@@ -88,22 +107,26 @@ pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
         ("thresholds.cosine_far_1e4", thresholds.cosine_far_1e4, -1.0),
     ] {
         let holds = value.is_none_or(|value| (lowest..=1.0).contains(&value));
-        require(holds, field, &format!("must be in {lowest}..1"))?;
-    }
-    if let Some(prepare) = &model.prepare {
-        require(is_sha256(&prepare.sha256), "prepare.sha256", NOT_A_SHA256)?;
-        let fits = matches!(
-            (prepare.recipe, model.family),
-            (Recipe::Yunet, Family::Yunet)
-                | (Recipe::Sface, Family::Sface)
-                | (Recipe::Centerface, Family::Centerface)
-        );
-        require(fits, "prepare.recipe", "is for another family")?;
+        require(model, holds, field, &format!("must be in {lowest}..1"))?;
     }
     Ok(())
 }
 
-/// What only encoders have is refused in other entries, where it would do nothing.
+fn check_recipe(model: &ModelSpec) -> Result<(), RegistryError> {
+    let Some(prepare) = &model.prepare else {
+        return Ok(());
+    };
+    let has_sha256 = is_sha256(&prepare.sha256);
+    require(model, has_sha256, "prepare.sha256", NOT_A_SHA256)?;
+    let fits = match prepare.recipe {
+        Recipe::Yunet => model.family == Family::Yunet,
+        Recipe::Sface => model.family == Family::Sface,
+        Recipe::Centerface => model.family == Family::Centerface,
+    };
+    require(model, fits, "prepare.recipe", "is for another family")
+}
+
+/// Fields for encoders are refused in other entries, where they would have no effect.
 fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
     let input = &model.input;
     let absent = [
@@ -153,8 +176,7 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
     }
 }
 
-/// A detector's grid has strides up to 32, and a side that is no multiple of them would leave a part of the
-/// picture out of it.
+/// A detector's grid has strides up to 32. A side that is no multiple of them would leave out a part of the image.
 fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
     let multiple = model.input.size_multiple.unwrap_or(32);
     let refuse = |field, of| {

@@ -1,20 +1,20 @@
-//! Which embeddings may be compared.
+//! Which embeddings can be compared.
 
 use super::{ModelSpec, Pooling, Role, digest};
 use facescan_imaging::{preprocess::Preprocess, tensor::ChannelOrder};
 
-/// The template faces are aligned to: the five ArcFace points on a 112×112 crop, by a similarity transform.
+/// The template that faces are aligned to: the five ArcFace points on a 112×112 crop, by a similarity transform.
 pub const ALIGNMENT: &str = "arcface-112-5pt";
 
-/// Version of everything between a decoded picture and the embedder's input. It goes up when a change there moves
+/// Version of the processing between a decoded image and the embedder's input. It increases when a change there moves
 /// embeddings by more than rounding.
 pub const PREPROCESSING_VERSION: u32 = 1;
 
 impl ModelSpec {
-    /// The embedding contract: 32 hex digits that are equal exactly when vectors may be compared.
+    /// The embedding contract: 32 hex digits that are equal exactly when embeddings can be compared.
     ///
-    /// It is the first 16 bytes of the sha256 of the lines below, each ended by a line feed. Stored vectors carry
-    /// it, so neither the lines nor their order may change; what they say may.
+    /// It is the first 16 bytes of the sha256 of the lines below, each terminated by a line feed. Stored embeddings
+    /// carry it, so neither the lines nor their order may change; their values may.
     ///
     /// ```text
     /// facescan-embedding-1
@@ -27,7 +27,7 @@ impl ModelSpec {
     /// preprocessing <version>
     /// ```
     ///
-    /// For whole pictures the lines after `scale` are others:
+    /// For encoders of whole images, the lines after `scale` are different:
     ///
     /// ```text
     /// picture <resize profile> <resize mode> <pad: three bytes as hex digits>

@@ -1,4 +1,4 @@
-//! What can be wrong with a registry, a model's file or its graph.
+//! Errors of the registry, of a model's file and of its graph.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ pub enum RegistryError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// What the operating system reported.
         source: std::io::Error,
     },
-    /// A registry file is not YAML of the expected form.
+    /// A registry file is not valid YAML of the expected form.
     #[error("{}: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the place where the parser knows it.
+        /// What is wrong, and where if the parser knows it.
         reason: String,
     },
-    /// An entry has a value that cannot be.
+    /// An entry has an invalid value.
     #[error("model `{model}`: field `{field}`: {reason}")]
     Invalid {
         /// The registry id, or the entry's number when it has none.
@@ -34,22 +34,22 @@ pub enum RegistryError {
     /// No model has this id.
     #[error("model `{model}` is not in the registry; there are {}", known.join(", "))]
     Unknown {
-        /// The id asked for.
+        /// The requested id.
         model: String,
-        /// The ids there are.
+        /// The known ids.
         known: Vec<String>,
     },
-    /// The model's file is not there.
+    /// The model's file is missing.
     #[error("model `{model}`: field `file`: there is no {}; {hint}", path.display())]
     Missing {
         /// The registry id.
         model: String,
-        /// Where it was looked for.
+        /// Where it was expected.
         path: PathBuf,
         /// What to do.
         hint: &'static str,
     },
-    /// The model's file is another one.
+    /// The model's file is not the one in the registry.
     #[error(
         "model `{model}`: field `sha256`: {} has {found}, the registry says {expected}; {hint}",
         path.display()
@@ -66,7 +66,7 @@ pub enum RegistryError {
         /// What to do.
         hint: &'static str,
     },
-    /// The loaded graph does not take or give what the entry says.
+    /// The loaded graph has other inputs or outputs than the entry says.
     #[error(
         "model `{model}`: field `{field}`: the registry expects {expected}, the file has {found}"
     )]

@@ -1,4 +1,4 @@
-//! Whether a loaded graph takes and gives what its entry says.
+//! Compares a loaded graph's inputs and outputs with its registry entry.
 
 use super::{Batch, Family, ModelSpec, RegistryError};
 use crate::tensor::{Port, Signature};
@@ -7,11 +7,11 @@ use facescan_imaging::preprocess::Layout;
 impl ModelSpec {
     /// Compares the inputs and outputs of the loaded graph with this entry.
     ///
-    /// Sizes that the graph leaves open fit anything, but for the last one of SCRFD's outputs, which tells them apart.
-    /// Outputs of YuNet are told by name, those of CenterFace by their order.
+    /// A dynamic size in the graph matches any size, except the last dimension of SCRFD's outputs, which identifies
+    /// them. YuNet's outputs are identified by name, those of CenterFace by their order.
     ///
     /// # Errors
-    /// The first disagreement, with the entry's field, what it implies and what the graph has.
+    /// The first difference, with the entry's field, what it implies and what the graph has.
     pub fn check_signature(&self, signature: &Signature) -> Result<(), RegistryError> {
         self.check_input(&signature.inputs)?;
         let outputs = &signature.outputs;
@@ -31,7 +31,7 @@ impl ModelSpec {
         }
     }
 
-    /// Whether an output's values are of use: of an encoder's outputs one is, and the others may be of any type.
+    /// Whether an output is read. One of an encoder's outputs is, and the others may have any type.
     fn reads(&self, port: &Port) -> bool {
         self.output.as_ref().is_none_or(|name| *name == port.name)
     }
@@ -68,6 +68,12 @@ impl ModelSpec {
             };
             return self.disagree("family", expected, described(port));
         }
+        self.check_batch(batch)?;
+        self.check_side("input.width", self.input.width, width)?;
+        self.check_side("input.height", self.input.height, height)
+    }
+
+    fn check_batch(&self, batch: Option<usize>) -> Result<(), RegistryError> {
         match (self.batch, batch) {
             (Batch::Dynamic, Some(rows)) => {
                 self.disagree("batch", "`dynamic`", format!("a fixed batch of {rows}"))
@@ -77,25 +83,27 @@ impl ModelSpec {
                 expected.to_string(),
                 format!("a fixed batch of {rows}"),
             ),
-            _ => Ok(()),
-        }?;
-        for (field, expected, found) in [
-            ("input.width", self.input.width, width),
-            ("input.height", self.input.height, height),
-        ] {
-            match (self.input.size_multiple, found) {
-                (Some(multiple), Some(fixed)) => self.disagree(
-                    "input.size_multiple",
-                    format!("any multiple of {multiple}"),
-                    format!("a side fixed at {fixed}"),
-                ),
-                (None, Some(fixed)) if fixed != expected as usize => {
-                    self.disagree(field, expected.to_string(), fixed.to_string())
-                }
-                _ => Ok(()),
-            }?;
+            (Batch::Dynamic | Batch::Fixed(_), _) => Ok(()),
         }
-        Ok(())
+    }
+
+    fn check_side(
+        &self,
+        field: &'static str,
+        expected: u32,
+        found: Option<usize>,
+    ) -> Result<(), RegistryError> {
+        match (self.input.size_multiple, found) {
+            (Some(multiple), Some(fixed)) => self.disagree(
+                "input.size_multiple",
+                format!("any multiple of {multiple}"),
+                format!("a side fixed at {fixed}"),
+            ),
+            (None, Some(fixed)) if fixed != expected as usize => {
+                self.disagree(field, expected.to_string(), fixed.to_string())
+            }
+            (None | Some(_), _) => Ok(()),
+        }
     }
 
     fn check_yunet(&self, outputs: &[Port]) -> Result<(), RegistryError> {
@@ -146,7 +154,7 @@ impl ModelSpec {
         let [port] = outputs else {
             return self.disagree("family", "one output", listed(outputs));
         };
-        // Stock ArcFace files declare one output row whatever the batch, so the first dimension says nothing.
+        // Stock ArcFace files declare one output row for any batch size, so the first dimension is not compared.
         let &[_, found] = port.dims.as_slice() else {
             return self.disagree("family", "an output of shape [N, dim]", described(port));
         };
@@ -171,7 +179,7 @@ impl ModelSpec {
             };
             return self.disagree("output", expected, listed(outputs));
         };
-        // Pooled features may keep sides of 1 behind the vector.
+        // Pooled features may have trailing dimensions of 1 after the vector.
         let of_one = |dims: &[Option<usize>]| dims.iter().all(|dim| dim.is_none_or(|dim| dim == 1));
         let vector = match (self.pooling, port.dims.as_slice()) {
             (Some(_), &[_, _, vector]) => vector,

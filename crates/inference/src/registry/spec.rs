@@ -18,17 +18,17 @@ use facescan_imaging::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
-    /// Its name in settings, requests and answers: lower-case letters, digits, `.`, `_` and `-`.
+    /// The name in settings, requests and responses: lower-case letters, digits, `.`, `_` and `-`.
     pub id: String,
-    /// What it is for.
+    /// What the model does.
     pub role: Role,
     /// How its inputs and outputs are laid out.
     pub family: Family,
-    /// Its file, absolute or relative to the models directory; empty where a remote server runs it.
+    /// The file, absolute or relative to the models directory; empty if a remote server runs the model.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub file: PathBuf,
-    /// The file's sha256, lower-case hex. Of a remote model's file too, which is not at hand to be checked: contracts
-    /// are made of it.
+    /// The file's sha256, lower-case hex. A remote model needs it too, because contracts are computed from it, although
+    /// the file cannot be checked.
     pub sha256: String,
     /// The licence of the weights.
     pub licence: String,
@@ -36,15 +36,15 @@ pub struct ModelSpec {
     pub commercial_use: bool,
     /// Where the weights come from.
     pub source: String,
-    /// What it takes.
+    /// The input.
     pub input: InputSpec,
     /// Length of the embedding; embedders and encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
-    /// Which output the embedding is, by the graph's name; the only one when absent. Encoders.
+    /// The graph's name of the output that is the embedding. If absent, the graph has only one. Encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// How an output of several vectors a picture becomes one. Encoders.
+    /// How an output of several vectors per image becomes one. Encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
     /// How many rows a run takes.
@@ -53,10 +53,10 @@ pub struct ModelSpec {
     /// Default thresholds.
     #[serde(default)]
     pub thresholds: Thresholds,
-    /// The server that runs it, in the place of a file. Encoders.
+    /// The server that runs the model instead of a file. Encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteSpec>,
-    /// How the file is made from a shipped one; absent when it is used as it is.
+    /// How the file is made from a shipped one. If absent, the file is used as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<PrepareSpec>,
 }
@@ -65,15 +65,15 @@ fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// What a model is for.
+/// What a model does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Finds faces and their five points.
     Detector,
-    /// Turns an aligned 112×112 crop into a vector.
+    /// Computes the embedding of an aligned 112×112 face crop.
     Embedder,
-    /// Turns a whole picture into a vector.
+    /// Computes the embedding of a whole image.
     Encoder,
 }
 
@@ -101,12 +101,12 @@ pub enum Family {
     Sface,
     /// ArcFace and its relatives: one vector.
     Arcface,
-    /// Any encoder of whole pictures: one vector, or one for each token.
+    /// Any encoder of whole images: one vector, or one for each token.
     Image,
 }
 
 impl Family {
-    /// The role that models of this family have.
+    /// The role of the models of this family.
     pub fn role(self) -> Role {
         match self {
             Self::Yunet | Self::Scrfd | Self::Centerface => Role::Detector,
@@ -115,7 +115,7 @@ impl Family {
         }
     }
 
-    /// Its name in the registry.
+    /// The name in the registry.
     pub fn name(self) -> &'static str {
         match self {
             Self::Yunet => "yunet",
@@ -134,44 +134,44 @@ impl fmt::Display for Family {
     }
 }
 
-/// What a model takes: one f32 tensor `[N, 3, height, width]`, or `[N, height, width, 3]`, with
-/// `x' = (x − mean) · scale`, x in 0..255.
+/// A model's input: one f32 tensor `[N, 3, height, width]`, or `[N, height, width, 3]`, with `x' = (x − mean) · scale`,
+/// x in 0..255.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputSpec {
-    /// The graph's name of the input; whatever the only input is called when absent.
+    /// The graph's name of the input. If absent, the graph's only input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Width in pixels; the default one where sizes are free.
+    /// Width in pixels; the default width if sizes are dynamic.
     pub width: u32,
-    /// Height in pixels; the default one where sizes are free.
+    /// Height in pixels; the default height if sizes are dynamic.
     pub height: u32,
-    /// When set, any width and height that are multiples of it are taken.
+    /// If set, the input accepts every width and height that is a multiple of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_multiple: Option<u32>,
     /// Which channel comes first.
     pub channel_order: ChannelOrder,
     /// Subtracted from each channel, in `channel_order`.
     pub mean: [f32; 3],
-    /// Multiplied after that, in `channel_order`.
+    /// Multiplied with the difference, in `channel_order`.
     pub scale: [f32; 3],
-    /// Whether the channels come first. Encoders; the others take them first.
+    /// Whether the channels come first. Only encoders have a choice.
     #[serde(default, skip_serializing_if = "Layout::is_nchw")]
     pub layout: Layout,
-    /// Whose resize the model was trained with; `preprocess.profile` when absent. Encoders.
+    /// The library whose resize the model was trained with; `preprocess.profile` if absent. Encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// How a picture of another aspect is fitted; `preprocess.mode` when absent. Encoders.
+    /// How an image of another aspect ratio is fitted; `preprocess.mode` if absent. Encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The colour of a letterbox's bars, red, green and blue in 0..255, before normalisation; `preprocess.pad` when
+    /// The colour of a letterbox's bars: red, green and blue in 0..255, before normalisation; `preprocess.pad` if
     /// absent. Encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<[u8; 3]>,
 }
 
 impl InputSpec {
-    /// How pixels become this input's values.
+    /// The conversion of pixels to the input's values.
     pub fn normalisation(&self) -> Normalisation {
         Normalisation {
             order: self.channel_order,
@@ -180,14 +180,14 @@ impl InputSpec {
         }
     }
 
-    /// Fills in from the settings how an encoder's pictures are resized, where its entry does not say.
+    /// Takes the resize of an encoder's images from the settings, if the entry does not give it.
     pub(super) fn resize_as(&mut self, defaults: &ResizeDefaults) {
         self.profile.get_or_insert(defaults.profile);
         self.mode.get_or_insert(defaults.mode);
         self.pad.get_or_insert(defaults.pad);
     }
 
-    /// How an encoder's pictures become its input, with the channels as red, green and blue.
+    /// How an encoder's images become its input, with the channels as red, green and blue.
     pub fn preprocess(&self) -> Preprocess {
         let rgb = |mut channels: [f32; 3]| {
             if self.channel_order == ChannelOrder::Bgr {
@@ -216,7 +216,7 @@ impl InputSpec {
         }
     }
 
-    /// Whether the model takes squares of `side` pixels.
+    /// Whether the model accepts squares of `side` pixels.
     pub fn takes_square(&self, side: u32) -> bool {
         match self.size_multiple {
             Some(multiple) => side.is_multiple_of(multiple),
@@ -225,10 +225,10 @@ impl InputSpec {
     }
 }
 
-/// How the images of an encoder are resized where its entry in the registry does not say.
+/// How an encoder's images are resized if its registry entry does not say.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizeDefaults {
-    /// Which library's resize is matched.
+    /// The library whose resize is matched.
     pub profile: Profile,
     /// How an image of another aspect ratio is fitted.
     pub mode: Mode,
@@ -240,9 +240,9 @@ pub struct ResizeDefaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pooling {
-    /// The first of them, the class token of vision transformers.
+    /// The first vector, which is the class token of vision transformers.
     First,
-    /// The mean of all of them.
+    /// The mean of all vectors.
     Mean,
 }
 
@@ -259,15 +259,15 @@ impl Pooling {
 /// How many rows a run takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batch {
-    /// Any number.
+    /// Any number of rows.
     #[default]
     Dynamic,
-    /// Always this many: more rows are run one such batch after the other.
+    /// Always this many rows. More rows run as several batches, one after the other.
     Fixed(NonZeroUsize),
 }
 
 impl Batch {
-    /// The number of rows, where it is fixed.
+    /// The number of rows, if it is fixed.
     pub fn fixed(self) -> Option<NonZeroUsize> {
         match self {
             Self::Dynamic => None,
@@ -305,18 +305,18 @@ impl<'de> Deserialize<'de> for Batch {
     }
 }
 
-/// Thresholds that suit a model, unless a request says otherwise.
+/// Default thresholds of a model. A request can override them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
-    /// Lowest score of a face, 0..1; detectors.
+    /// Lowest score of a face, 0..1. Detectors.
     pub score: f32,
-    /// Largest overlap of two faces as intersection over union, 0..1; detectors.
+    /// Largest overlap of two faces as intersection over union, 0..1. Detectors.
     pub nms_iou: f32,
-    /// Cosine above which two faces are one person with one false match in 1,000; embedders.
+    /// Cosine above which two faces are the same person, with one false match in 1,000. Embedders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine_far_1e3: Option<f32>,
-    /// The same with one false match in 10,000.
+    /// The same threshold with one false match in 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine_far_1e4: Option<f32>,
 }
@@ -340,21 +340,21 @@ pub struct PrepareSpec {
     pub file: PathBuf,
     /// Its sha256, lower-case hex.
     pub sha256: String,
-    /// What is done to it.
+    /// The steps.
     pub recipe: Recipe,
-    /// Whether preparing all models passes this one by when its shipped file is absent.
+    /// Whether preparing all models skips this one if its shipped file is missing.
     #[serde(default)]
     pub opt_in: bool,
 }
 
-/// What is done to a shipped file; [`crate::prepare`] has the steps.
+/// The steps that are applied to a shipped file. See [`crate::prepare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recipe {
-    /// Weights to f32, batch and size free, Reshapes that keep the batch.
+    /// Weights to f32, dynamic batch and size, Reshapes that keep the batch.
     Yunet,
-    /// Weights to f32, batch free, PRelu split.
+    /// Weights to f32, dynamic batch, PRelu split.
     Sface,
-    /// Batch and size free.
+    /// Dynamic batch and size.
     Centerface,
 }

@@ -173,7 +173,7 @@ fn a_wrong_value_names_the_model_and_the_field() {
     }
 }
 
-/// Stored vectors carry the contract: a change of these values orphans every one of them.
+/// Stored embeddings carry the contract. A change of these values makes all of them incomparable.
 #[test]
 fn the_contract_is_stable_and_follows_what_moves_embeddings() {
     let registry = Registry::embedded().unwrap();
@@ -213,7 +213,7 @@ fn an_encoders_contract_follows_the_resize_and_the_output() {
         change(&mut other);
         assert_ne!(other.contract(), spec.contract());
     }
-    // The layout is how the file was exported, and moves no vector.
+    // The layout depends on how the file was exported, and changes no embedding.
     let mut exported = spec.clone();
     exported.input.layout = Layout::Nhwc;
     assert_eq!(exported.contract(), spec.contract());
@@ -243,7 +243,7 @@ fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
     assert_eq!(resize("own"), (Profile::Jax, Mode::Stretch));
     assert_eq!(resize("usual"), (Profile::Jax, Mode::CenterCrop));
     assert_eq!(registry.get("sface-2021dec").unwrap().input.profile, None);
-    // What the settings say is held against the same rules.
+    // The same rules apply to values from the settings.
     let settings = ResizeDefaults {
         mode: Mode::ShortSide,
         ..defaults()

@@ -78,11 +78,13 @@ fn a_matrix_has_its_rows_described_beside_it() {
         .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
         .collect();
     assert_eq!(values, [0.6, 0.8, -1.0, 0.0]);
-    let rows: Vec<Value> = lines(&beside(&path))
-        .into_iter()
-        .map(|line| line["row"].clone())
-        .collect();
-    assert_eq!(rows, [0.into(), Value::Null, Value::Null, 1.into()]);
+    let index = lines(&beside(&path));
+    let field = |name| -> Vec<Value> { index.iter().map(|line| line[name].clone()).collect() };
+    assert_eq!(field("row"), [0.into(), Value::Null, Value::Null, 1.into()]);
+    assert_eq!(
+        field("precision"),
+        ["bf16".into(), Value::Null, Value::Null, "bf16".into()]
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ const MODES: [Mode; 4] = [
 fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Filling<RgbImage>) -> Vec<f32>)) {
     check("cpu", &mut |filling| filling.fill());
     for runtime in RUNTIMES {
-        let mut graphs = Graphs::new(Arc::new(|graph| Ok(runtime.open(graph))));
+        let mut graphs = GraphSessions::new(Arc::new(|graph| Ok(runtime.open(graph))));
         check(runtime.name, &mut |filling| {
             assert!(filling.has_graph());
             filling.run_on_device(&mut graphs).unwrap()

@@ -13,7 +13,7 @@ use facescan_inference::graphs::{check::RUNTIMES, session::Values};
 fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Blurring) -> RgbImage)) {
     check("cpu", &mut Blurring::run_on_cpu);
     for runtime in RUNTIMES {
-        let mut graphs = Graphs::new(Arc::new(|graph| Ok(runtime.open(graph))));
+        let mut graphs = GraphSessions::new(Arc::new(|graph| Ok(runtime.open(graph))));
         check(runtime.name, &mut |work| {
             work.run_on_device(&mut graphs).unwrap()
         });

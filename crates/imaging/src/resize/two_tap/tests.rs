@@ -58,22 +58,11 @@ fn vertical_avx2(rows: [&Block; 2], weights: &Weights) -> Option<[Pixel; BLOCK]>
     }
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw"))]
-fn vertical_avx512(rows: [&Block; 2], weights: &Weights) -> Option<[Pixel; BLOCK]> {
-    match_target! {
-        "x86_64+avx512f+avx512bw" => Some(vertical::avx512::blend(rows, weights)),
-        _ => {
-            let _ = (rows, weights);
-            None
-        },
-    }
-}
-
 type Horizontal = fn(&[u8], &TapPairs, &mut [Block]) -> bool;
 type Vertical = fn([&Block; 2], &Weights) -> Option<[Pixel; BLOCK]>;
 
 const HORIZONTAL: [Horizontal; 3] = [horizontal_portable, horizontal_avx2, horizontal_avx512];
-const VERTICAL: [Vertical; 3] = [vertical_portable, vertical_avx2, vertical_avx512];
+const VERTICAL: [Vertical; 2] = [vertical_portable, vertical_avx2];
 
 /// Asserts that a form interpolates `row`, the last of an image, as OpenCV does. Returns whether it ran.
 fn horizontal_ran(form: Horizontal, row: &[u8], width: u32) -> bool {
@@ -162,7 +151,6 @@ fn every_form_that_this_cpu_supports_equals_opencv() {
             .all(|ran| ran)
     });
     let avx2 = has_features!("avx2");
-    let avx512 = has_features!("avx512f", "avx512bw");
     let avx512_vbmi = has_features!("avx512f", "avx512bw", "avx512vbmi");
     let form = |name, is_supported, ran| Form {
         name,
@@ -175,7 +163,6 @@ fn every_form_that_this_cpu_supports_equals_opencv() {
         form("two taps horizontal (AVX-512)", avx512_vbmi, horizontal[2]),
         form("two taps vertical (portable)", true, vertical[0]),
         form("two taps vertical (AVX2)", avx2, vertical[1]),
-        form("two taps vertical (AVX-512)", avx512, vertical[2]),
     ]);
 }
 

@@ -8,19 +8,19 @@ use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    answer::Answer,
     failure::Failure,
     request::Body,
+    response::InferResponse,
     spec::RemoteSpec,
     wire::{ErrorBody, HEAD_LENGTH},
 };
 use facescan_outbound::tls;
 use facescan_outbound::{self, Unread};
 
-/// How much of an error is read.
+/// How many bytes of an error response are read.
 const ERROR_LIMIT: usize = 4 << 10;
 
-/// How many characters of an error are told.
+/// How many characters of an error response are reported.
 const ERROR_CHARS: usize = 300;
 
 /// A model on a server, with one pool of connections.
@@ -35,8 +35,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client that has not connected yet. It follows no redirect and uses no proxy, so that the token and the
-    /// pictures go nowhere but to the address in the settings.
+    /// A client that has not connected yet. It follows no redirect and uses no proxy, so the token and the images go
+    /// only to the address in the settings.
     ///
     /// # Errors
     /// What is wrong with the token or the certificates.
@@ -71,7 +71,7 @@ impl Client {
         })
     }
 
-    /// Whether the server and the model are ready, and what it says about the model.
+    /// Checks that the server and the model are ready. Returns the server's description of the model.
     pub async fn metadata(&self) -> Result<Bytes, Failure> {
         self.get(&self.server_ready).await?;
         self.get(&self.model_ready).await?;
@@ -80,12 +80,12 @@ impl Client {
 
     async fn get(&self, url: &Url) -> Result<Bytes, Failure> {
         let response = self.http.get(url.clone()).send().await;
-        let response = response.map_err(|error| Failure::before_answer(&error))?;
+        let response = response.map_err(|error| Failure::before_response(&error))?;
         read(checked(response).await?, self.limit).await
     }
 
     /// One run.
-    pub async fn infer(&self, body: Body) -> Result<Answer, Failure> {
+    pub async fn infer(&self, body: Body) -> Result<InferResponse, Failure> {
         let response = self
             .http
             .post(self.infer.clone())
@@ -94,7 +94,7 @@ impl Client {
             .body(body.bytes)
             .send()
             .await
-            .map_err(|error| Failure::before_answer(&error))?;
+            .map_err(|error| Failure::before_response(&error))?;
         let response = checked(response).await?;
         let head_len = match response.headers().get(HEAD_LENGTH) {
             None => None,
@@ -103,21 +103,21 @@ impl Client {
                     .ok_or_else(|| Failure::Malformed(format!("its {HEAD_LENGTH} is no number")))?,
             ),
         };
-        Ok(Answer {
+        Ok(InferResponse {
             head_len,
             bytes: read(response, self.limit).await?,
         })
     }
 }
 
-/// Digits alone: `+5` is a number to Rust, and none to HTTP.
+/// Accepts digits only: Rust parses `+5` as a number, HTTP does not.
 fn number<T: std::str::FromStr>(value: &HeaderValue) -> Option<T> {
     let text = value.to_str().ok()?;
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_digits)
 }
 
-/// An answer with the status 200, or why there is none.
+/// A response with the status 200, or the reason for another one.
 async fn checked(mut response: Response) -> Result<Response, Failure> {
     let status = response.status();
     if status == StatusCode::OK {
@@ -129,7 +129,7 @@ async fn checked(mut response: Response) -> Result<Response, Failure> {
         .and_then(number)
         .map(Duration::from_secs);
     let mut body = Vec::new();
-    // What cannot be read of an explanation is left out: the status says enough.
+    // If the explanation cannot be read, it is left out: the status is enough.
     while body.len() < ERROR_LIMIT
         && let Ok(Some(chunk)) = response.chunk().await
     {
@@ -142,7 +142,7 @@ async fn checked(mut response: Response) -> Result<Response, Failure> {
     })
 }
 
-/// What a server says with an error, in one line.
+/// The server's explanation of an error, on one line.
 fn said(body: &[u8]) -> String {
     let text = match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => body.error,
@@ -162,6 +162,6 @@ async fn read(response: Response, limit: usize) -> Result<Bytes, Failure> {
     let whole = facescan_outbound::read(response, limit as u64).await;
     whole.map_err(|unread| match unread {
         Unread::TooLarge => Failure::TooLarge { limit },
-        Unread::BrokeOff(error) => Failure::in_answer(&error),
+        Unread::BrokeOff(error) => Failure::in_response(&error),
     })
 }

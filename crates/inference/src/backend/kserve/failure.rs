@@ -1,4 +1,4 @@
-//! Why a request to a model server brought nothing, and whether the next one may.
+//! Why a request to a model server failed, and whether a retry may succeed.
 
 use std::{io, time::Duration};
 
@@ -7,54 +7,54 @@ use thiserror::Error;
 
 use facescan_outbound::causes;
 
-/// Why a request brought nothing.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub(super) enum Failure {
-    /// There was no connection, or it ended before an answer began.
+    /// There was no connection, or it ended before a response began.
     #[error("the connection failed: {detail}")]
     Connection {
         detail: String,
-        /// Whether the server may be there the next time.
+        /// Whether a retry may succeed.
         may_pass: bool,
     },
-    /// The server did not answer in time, repeats included.
-    #[error("there was no answer within {} ms", patience.as_millis())]
-    Timeout { patience: Duration },
-    /// The server answered with another status than 200.
-    #[error("the server answered {status}{}{detail}", if detail.is_empty() { "" } else { ": " })]
+    /// The server did not respond in time, retries included.
+    #[error("there was no response within {} ms", time_budget.as_millis())]
+    Timeout { time_budget: Duration },
+    /// The server responded with another status than 200.
+    #[error("the server responded with {status}{}{detail}", if detail.is_empty() { "" } else { ": " })]
     Status {
         status: StatusCode,
-        /// What the server said.
+        /// The server's explanation.
         detail: String,
-        /// How long it wants to be left alone.
+        /// How long the server asks not to be called.
         retry_after: Option<Duration>,
     },
-    /// The answer is not what the protocol or the model's metadata promise.
-    #[error("the server's answer is malformed: {0}")]
+    /// The response does not match the protocol or the model's metadata.
+    #[error("the server's response is malformed: {0}")]
     Malformed(String),
-    /// The answer is larger than what is read.
+    /// The response is larger than the limit.
     #[error(
-        "the server's answer is larger than {limit} bytes; raise max_response_bytes if it is right"
+        "the server's response is larger than {limit} bytes; raise max_response_bytes if it is right"
     )]
     TooLarge { limit: usize },
 }
 
 impl Failure {
-    /// What happened before the head of an answer was read.
-    pub fn before_answer(error: &reqwest::Error) -> Self {
+    /// A failure before the head of a response was read.
+    pub fn before_response(error: &reqwest::Error) -> Self {
         Self::Connection {
             detail: described(error),
             may_pass: error.is_timeout() || is_cut(error),
         }
     }
 
-    /// What happened while the body of an answer was read. Such an answer is never asked for again: the server ran the
-    /// batch, and something between cuts what it says.
-    pub fn in_answer(error: &reqwest::Error) -> Self {
+    /// A failure while the body of a response was read. Such a request is not repeated: the server ran the batch, and
+    /// something between cuts its response.
+    pub fn in_response(error: &reqwest::Error) -> Self {
         Self::Malformed(format!("its body ends early: {}", described(error)))
     }
 
-    /// Whether the same request may succeed the next time.
+    /// Whether the same request may succeed on a retry.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Connection { may_pass, .. } => *may_pass,
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// Whether a smaller batch may succeed: servers answer 400 or 413 to more rows than they take.
+    /// Whether a smaller batch may succeed: servers respond with 400 or 413 to too many rows.
     pub fn may_be_of_the_size(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status.as_u16(), 400 | 413),
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// How long the server wants to be left alone.
+    /// How long the server asks not to be called.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-/// Whether the other side refused the connection, or ended it.
+/// Whether the other side refused or ended the connection.
 fn is_cut(error: &reqwest::Error) -> bool {
     causes(error).any(|cause| {
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {
@@ -111,7 +111,7 @@ fn is_cut(error: &reqwest::Error) -> bool {
     })
 }
 
-/// The last cause says what happened; what is around it names the address, which logs have already.
+/// The innermost cause describes the failure. The outer ones name the address, which the log already has.
 fn described(error: &reqwest::Error) -> String {
     causes(error)
         .last()

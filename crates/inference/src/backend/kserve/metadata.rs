@@ -1,4 +1,4 @@
-//! What a server says about a model, as a signature that the registry can judge.
+//! Converts a server's description of a model to a signature for the registry.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ use crate::tensor::{Port, Signature};
 pub(super) struct Described {
     /// Its inputs and outputs.
     pub signature: Signature,
-    /// The version that answers have to come from, where there is no choice.
+    /// The version that responses must come from, if it is fixed.
     pub version: Option<String>,
 }
 
-/// Takes a model's metadata.
+/// Reads a model's metadata.
 ///
 /// # Errors
-/// [`Failure::Malformed`] when it is another model's, has not the version that is asked for, or cannot be.
+/// [`Failure::Malformed`] when it describes another model, lacks the requested version, or is invalid.
 pub(super) fn described(spec: &RemoteSpec, json: &[u8]) -> Result<Described, Failure> {
     let metadata: ModelMetadata = serde_json::from_slice(json)
         .map_err(|error| Failure::Malformed(format!("the model's metadata: {error}")))?;
@@ -99,7 +99,7 @@ mod tests {
         serde_saphyr::from_str(&format!("url: http://models\nmodel: encoder\n{more}")).unwrap()
     }
 
-    /// Triton 2.51.0's own words, see `tests/fixtures/kserve`.
+    /// A response of Triton 2.51.0, see `tests/fixtures/kserve`.
     const JSON: &str = r#"{"name":"encoder","versions":["1"],"platform":"python","inputs":[{"name":"pixels","datatype":"FP32","shape":[-1,3,32,32]}],"outputs":[{"name":"embedding","datatype":"FP32","shape":[-1,51]}]}"#;
 
     #[test]

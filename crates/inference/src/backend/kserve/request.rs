@@ -1,4 +1,4 @@
-//! The body of a run: the JSON, and the rows behind it.
+//! The body of a run: the JSON and the rows after it.
 
 use bytes::Bytes;
 
@@ -8,19 +8,19 @@ use super::{
 };
 use crate::{backend::Batch, tensor::Signature};
 
-/// A body that can be sent again without being put together again.
+/// A body that can be sent several times without being built again.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
-    /// How long the JSON is.
+    /// The length of the JSON.
     pub head_len: usize,
     /// The JSON and the rows.
     pub bytes: Bytes,
 }
 
-/// Puts a body together; the rows are copied once.
+/// Builds a body. The rows are copied once.
 ///
 /// # Errors
-/// [`Failure::Malformed`] in no case that a [`Signature`] with an input allows.
+/// [`Failure::Malformed`] if the signature has no input.
 pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Result<Body, Failure> {
     let malformed = |detail: &str| Failure::Malformed(detail.to_owned());
     let input = signature
@@ -58,7 +58,7 @@ pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Resu
     })
 }
 
-/// The protocol's numbers are little-endian, which this machine's mostly are: then they are one run of bytes.
+/// The protocol's numbers are little-endian. On a little-endian machine the rows are copied as one block of bytes.
 fn append(bytes: &mut Vec<u8>, values: &[f32]) {
     if cfg!(target_endian = "little") {
         bytes.extend_from_slice(bytemuck::must_cast_slice(values));

@@ -1,4 +1,4 @@
-//! Repeats of what may succeed the next time, within one time for all.
+//! Retries requests that may succeed later, within one time limit for all attempts.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::failure::Failure;
 
-/// How often, and how long.
+/// How often to retry, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// How often a request is repeated.
+    /// How often a request is retried.
     pub retries: u32,
-    /// The time for all requests and the pauses between them.
+    /// The time limit for all requests and the pauses between them.
     pub timeout: Duration,
-    /// The longest pause before the first repeat; it doubles each time.
+    /// The longest pause before the first retry. It doubles each time.
     pub first_pause: Duration,
 }
 
-/// The pause before the first repeat.
+/// The pause before the first retry.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// No pause of ours is longer.
+/// Upper bound of a pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl Policy {
-    /// The pause before a repeat, the first of which is number 0: half of it by chance, so that many that failed
-    /// together do not come back together.
+    /// The pause before a retry, the first of which is number 0. Half of it is random, so that many clients that failed
+    /// together do not retry together.
     pub fn pause(&self, number: u32, rng: &mut fastrand::Rng) -> Duration {
         let whole = self
             .first_pause
@@ -34,7 +34,8 @@ impl Policy {
         whole.mul_f64(0.5 + 0.5 * rng.f64())
     }
 
-    /// Makes a request, and again while its failure may pass and there is time; `repeating` is told of each.
+    /// Makes a request, and retries it while its failure may pass and there is time. Calls `repeating` before each
+    /// retry.
     ///
     /// # Errors
     /// The last failure, or [`Failure::Timeout`].
@@ -52,17 +53,17 @@ impl Policy {
         loop {
             let Ok(outcome) = timeout_at(deadline, request()).await else {
                 return Err(Failure::Timeout {
-                    patience: self.timeout,
+                    time_budget: self.timeout,
                 });
             };
             let failure = match outcome {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
             let pause = self
                 .pause(number, &mut rng)
                 .max(failure.retry_after().unwrap_or_default());
-            // To wait where no time would be left tells the caller nothing but later.
+            // Waiting until the time is over would only delay the error.
             let in_time = deadline.saturating_duration_since(Instant::now()) > pause;
             if number == self.retries || !failure.may_pass() || !in_time {
                 return Err(failure);
@@ -100,8 +101,8 @@ mod tests {
         status(StatusCode::SERVICE_UNAVAILABLE, retry_after)
     }
 
-    /// How it ends when each request fails with the next failure, and then they succeed; how many requests there were,
-    /// and how long it took.
+    /// The outcome when each request fails with the next failure until they succeed, the number of requests, and the
+    /// time they took.
     async fn run(policy: Policy, failures: Vec<Failure>) -> (Result<(), Failure>, u32, Duration) {
         let (failures, requests) = (RefCell::new(failures), Cell::new(0));
         let repeats = Cell::new(0);
@@ -128,7 +129,7 @@ mod tests {
         outcome.unwrap();
         assert_eq!(requests, 3);
         let (least, most) = (FIRST_PAUSE * 3 / 2, FIRST_PAUSE * 3);
-        // Paused time goes in whole milliseconds, rounded up for each pause.
+        // Paused time advances in whole milliseconds, rounded up for each pause.
         assert!(
             took >= least && took <= most + Duration::from_millis(2),
             "{took:?}"

@@ -4,17 +4,17 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Remote,
-    answer::{Answer, Asked},
     blocking::{self, NOT_RUN},
     failure::Failure,
     request::{self, Body},
+    response::{ExpectedResponse, InferResponse},
 };
 use crate::{
     backend::{BackendError, Batch, Session},
     tensor::{Signature, Tensor},
 };
 
-/// One thread's way to a remote model. Any number share the connections.
+/// A session of a remote model. Any number of sessions share the connections.
 pub(super) struct RemoteSession {
     pub remote: Arc<Remote>,
     pub rng: fastrand::Rng,
@@ -32,7 +32,7 @@ impl Session for RemoteSession {
             .ran(outcome.as_ref().err().map_or("ok", Failure::name));
         outcome.map_err(|failure| {
             let detail = self.remote.told(&failure);
-            // The engine divides what a device has no memory for.
+            // The engine divides a batch that a device has no memory for.
             if batch.rows() > 1 && failure.may_be_of_the_size() {
                 BackendError::OutOfMemory { detail }
             } else {
@@ -43,13 +43,13 @@ impl Session for RemoteSession {
 }
 
 impl RemoteSession {
-    /// The body is put together and the answer taken apart on this thread; the runtime's only send and read.
+    /// Builds the request and reads the response on this thread. The async runtime's threads only send and receive.
     fn outputs(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, Failure> {
         let remote = Arc::clone(&self.remote);
         let id = (remote.runs.fetch_add(1, Ordering::Relaxed) + 1).to_string();
         let body = request::encoded(&id, &remote.described.signature, batch)?;
-        let answer = self.answer(body)?;
-        answer.outputs(Asked {
+        let response = self.response(body)?;
+        response.outputs(ExpectedResponse {
             id: &id,
             model: &remote.model,
             version: remote.described.version.as_deref(),
@@ -58,7 +58,7 @@ impl RemoteSession {
         })
     }
 
-    fn answer(&mut self, body: Body) -> Result<Answer, Failure> {
+    fn response(&mut self, body: Body) -> Result<InferResponse, Failure> {
         let (remote, rng) = (Arc::clone(&self.remote), self.rng.fork());
         let runs = async move {
             let repeating = |failure: &Failure| {

@@ -1,4 +1,4 @@
-//! What a registry entry says about a model that a remote server runs.
+//! The part of a registry entry that describes a remote model.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,8 @@ use reqwest::Url;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-/// A model on a server that speaks the Open Inference Protocol (KServe v2) over HTTP: `remote:` of a registry entry.
+/// A model on a server that implements the Open Inference Protocol (KServe v2) over HTTP: `remote:` in a registry
+/// entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteSpec {
@@ -14,22 +15,22 @@ pub struct RemoteSpec {
     pub url: BaseUrl,
     /// The model's name on the server.
     pub model: String,
-    /// Its version; the one that the server chooses when absent.
+    /// Its version. If absent, the server chooses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How long one run may take in milliseconds, repeats and the pauses between them included: 1 to 600,000.
+    /// Time limit of one run in milliseconds, including retries and the pauses between them: 1 to 600,000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
-    /// How long one connection may take to be made, in milliseconds: 1 to 600,000.
+    /// Time limit for establishing a connection, in milliseconds: 1 to 600,000.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
-    /// How often a run is repeated after a failure that may pass: 0 to 10.
+    /// How often a run is retried after a transient failure: 0 to 10.
     #[serde(default = "default_retries")]
     pub retries: u32,
-    /// The largest answer that is read, in bytes: 1,024 to 1,073,741,824.
+    /// The largest response that is read, in bytes: 1,024 to 1,073,741,824.
     #[serde(default = "default_max_response_bytes")]
     pub max_response_bytes: usize,
-    /// The environment variable that holds the bearer token; no token is sent when absent.
+    /// The environment variable that holds the bearer token. If absent, no token is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_env: Option<String>,
 }
@@ -50,14 +51,14 @@ fn default_max_response_bytes() -> usize {
     16 << 20
 }
 
-/// Longest wait that can be set.
+/// The largest time limit.
 const LONGEST_MS: u64 = 600_000;
 
 impl RemoteSpec {
-    /// Checks what the types leave open.
+    /// Checks the constraints that the types do not express.
     ///
     /// # Errors
-    /// The field, and what is allowed there.
+    /// The field, and the allowed values.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let is_wait = |ms: u64| (1..=LONGEST_MS).contains(&ms);
         let wait = format!("allowed: 1 to {LONGEST_MS}");
@@ -93,10 +94,10 @@ impl RemoteSpec {
         Ok(())
     }
 
-    /// The bearer token out of the variable that is named, if one is.
+    /// Reads the bearer token from the configured variable, if there is one.
     ///
     /// # Errors
-    /// When that variable is not set, or empty.
+    /// When the variable is not set, or empty.
     pub fn token(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -112,7 +113,7 @@ impl RemoteSpec {
         }
     }
 
-    /// How long a run may take in all.
+    /// The time limit of a run in all.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
@@ -120,7 +121,7 @@ impl RemoteSpec {
 
 const SEGMENT: &str = "allowed: a name that is neither empty nor `.` nor `..`";
 
-/// Whether a text can be one part of a path: what else it holds is escaped.
+/// Whether a text can be one segment of a path. Other characters are escaped.
 fn is_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
@@ -135,22 +136,22 @@ fn is_variable(name: &str) -> bool {
 pub struct BaseUrl(Url);
 
 impl BaseUrl {
-    /// The address of something below this one; each part is escaped.
+    /// The address of a path below this one. Each segment is escaped.
     pub(super) fn at<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
-        // An address with `http` or `https` has a path always, so that there is something to extend.
+        // An address with `http` or `https` always has a path that can be extended.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(parts);
         }
         url
     }
 
-    /// Whether what is sent is encrypted.
+    /// Whether the connection is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// Whether what is sent is encrypted, or stays on this machine.
+    /// Whether the connection is encrypted, or stays on this machine.
     pub(super) fn is_private(&self) -> bool {
         self.is_encrypted()
             || self.0.host_str().is_some_and(|host| {
@@ -167,7 +168,7 @@ impl TryFrom<String> for BaseUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        // The text is left out of errors: it may hold a password.
+        // Errors leave out the text, because it may contain a password.
         let url = Url::parse(&text)
             .map_err(|error| format!("the address of a model server cannot be read: {error}"))?;
         let wrong = if !matches!(url.scheme(), "http" | "https") {

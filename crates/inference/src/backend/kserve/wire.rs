@@ -1,14 +1,14 @@
 //! The JSON of the Open Inference Protocol, as far as it is used, with the parameters of its extension for binary
-//! tensors. Servers may say more; what is not named here is passed over.
+//! tensors. Unknown fields in responses are ignored.
 //!
 //! Source: the protocol's `open_inference_rest.yaml`, and Triton's `extension_binary_data.md`.
 
 use serde::{Deserialize, Serialize};
 
-/// The header that says how long the JSON before the binary tensors is.
+/// The header with the length of the JSON before the binary tensors.
 pub(super) const HEAD_LENGTH: &str = "inference-header-content-length";
 
-/// The datatype of every tensor that is sent or taken.
+/// The datatype of every tensor.
 pub(super) const FP32: &str = "FP32";
 
 /// The JSON of a run.
@@ -28,40 +28,40 @@ pub(super) struct RequestInput<'a> {
     pub parameters: BinarySize,
 }
 
-/// How many bytes a tensor has behind the JSON.
+/// The number of bytes of a tensor after the JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct BinarySize {
     #[serde(default)]
     pub binary_data_size: Option<usize>,
 }
 
-/// An output that is wanted behind the JSON.
+/// A requested output, whose values follow the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct RequestOutput<'a> {
     pub name: &'a str,
     pub parameters: BinaryData,
 }
 
-/// Whether values are wanted behind the JSON.
+/// Whether the values follow the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct BinaryData {
     pub binary_data: bool,
 }
 
-/// The JSON of an answer.
+/// The JSON of a response.
 #[derive(Debug, Deserialize)]
-pub(super) struct AnswerHead {
+pub(super) struct ResponseHead {
     pub model_name: String,
     #[serde(default)]
     pub model_version: Option<String>,
     #[serde(default)]
     pub id: Option<String>,
-    pub outputs: Vec<AnswerOutput>,
+    pub outputs: Vec<ResponseOutput>,
 }
 
-/// An output of an answer.
+/// An output of a response.
 #[derive(Debug, Deserialize)]
-pub(super) struct AnswerOutput {
+pub(super) struct ResponseOutput {
     pub name: String,
     pub shape: Vec<usize>,
     pub datatype: String,
@@ -69,7 +69,7 @@ pub(super) struct AnswerOutput {
     pub parameters: BinarySize,
 }
 
-/// What a server says about a model.
+/// The server's description of a model.
 #[derive(Debug, Deserialize)]
 pub(super) struct ModelMetadata {
     pub name: String,
@@ -79,7 +79,7 @@ pub(super) struct ModelMetadata {
     pub outputs: Vec<TensorMetadata>,
 }
 
-/// What a server says about one input or output; −1 is a free dimension.
+/// The server's description of one input or output. −1 is a dynamic dimension.
 #[derive(Debug, Deserialize)]
 pub(super) struct TensorMetadata {
     pub name: String,
@@ -87,7 +87,7 @@ pub(super) struct TensorMetadata {
     pub shape: Vec<i64>,
 }
 
-/// What a server says with another status than 200.
+/// The body of a response with another status than 200.
 #[derive(Debug, Deserialize)]
 pub(super) struct ErrorBody {
     pub error: String,

@@ -1,7 +1,7 @@
-//! Which provider runs which of a session's nodes, read back from the runtime.
+//! Reads from the runtime which provider runs which of a session's nodes.
 //!
-//! A provider that is registered may still leave nodes, or all of them, to the CPU without a word. The `ort` crate does
-//! not wrap the call that tells, so it is made here, in the one module that may.
+//! A registered provider can leave nodes to the CPU without reporting it. The `ort` crate does not wrap the call that
+//! reports the assignment, so this module makes it.
 #![expect(
     unsafe_code,
     reason = "the runtime's C functions have no safe wrapper in the ort crate"
@@ -15,10 +15,10 @@ use std::{
 
 use ort::{AsPointer, session::Session, sys};
 
-/// The session setting that makes the runtime keep what is read here.
+/// The session option that makes the runtime record the assignment.
 pub(super) const RECORD: (&str, &str) = ("session.record_ep_graph_assignment_info", "1");
 
-/// How many nodes each provider runs, by the runtime's names; empty where the runtime does not tell.
+/// How many nodes each provider runs, by the runtime's names. Empty if the runtime does not report it.
 pub(super) fn of(session: &Session) -> BTreeMap<String, usize> {
     let api = ort::api();
     let mut subgraphs = ptr::null();
@@ -30,7 +30,7 @@ pub(super) fn of(session: &Session) -> BTreeMap<String, usize> {
     if !is_ok(status) || subgraphs.is_null() {
         return BTreeMap::new();
     }
-    // SAFETY: the function succeeded, so that `subgraphs` points to `count` pointers that the session owns.
+    // SAFETY: the function succeeded, so `subgraphs` points to `count` pointers that the session owns.
     let subgraphs = unsafe { slice::from_raw_parts(subgraphs, count) };
     let mut nodes = BTreeMap::new();
     for &subgraph in subgraphs {
@@ -59,12 +59,12 @@ fn subgraph_of(subgraph: *const sys::OrtEpAssignedSubgraph) -> Option<(String, u
     Some((name.to_string_lossy().into_owned(), count))
 }
 
-/// Whether a call succeeded. What it says otherwise is let go.
+/// Whether a call succeeded. The error message is dropped.
 fn is_ok(status: sys::OrtStatusPtr) -> bool {
     if status.0.is_null() {
         return true;
     }
-    // SAFETY: a status that is not null is the caller's to release, once.
+    // SAFETY: the caller owns a status that is not null and releases it once.
     unsafe { (ort::api().ReleaseStatus)(status.0) };
     false
 }

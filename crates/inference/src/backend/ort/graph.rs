@@ -1,4 +1,4 @@
-//! Graphs of our own on ONNX Runtime.
+//! Built-in graphs on ONNX Runtime.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,7 +13,7 @@ use crate::{
     graphs::session::{GraphSession, Input, Output, Samples, Values},
 };
 
-/// A graph of ours in a session, whatever provider that has.
+/// A built-in graph in a session of any provider.
 pub(super) struct OrtGraph {
     session: OrtSession,
 }

@@ -1,4 +1,4 @@
-//! How each provider is asked for.
+//! The session options of each provider.
 
 use std::path::{Path, PathBuf};
 
@@ -12,60 +12,84 @@ use serde_json::json;
 use super::OrtBackend;
 use crate::{
     backend::Opening,
-    place::{Place, Precision, Provider},
+    placement::{DevicePlacement, Precision, Provider},
 };
 
-/// What a provider that is a library of its own is called where it is kept, and registered as.
-pub(super) fn plugin_name(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Openvino | Provider::OpenvinoCpu => Some("openvino"),
-        Provider::Webgpu => Some("webgpu"),
-        _ => None,
+/// A provider that is a separate library.
+#[derive(Clone, Copy)]
+enum Plugin {
+    Openvino,
+    Webgpu,
+}
+
+impl Plugin {
+    fn of(provider: Provider) -> Option<Self> {
+        match provider {
+            Provider::Openvino | Provider::OpenvinoCpu => Some(Self::Openvino),
+            Provider::Webgpu => Some(Self::Webgpu),
+            Provider::Cpu
+            | Provider::Cuda
+            | Provider::Tensorrt
+            | Provider::Migraphx
+            | Provider::Coreml
+            | Provider::TorchCuda
+            | Provider::TorchMps
+            | Provider::TorchCpu
+            | Provider::Kserve => None,
+        }
+    }
+
+    /// The name of its folder, under which it is also registered.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Openvino => "openvino",
+            Self::Webgpu => "webgpu",
+        }
+    }
+
+    /// The path where `scripts/setup` puts the library.
+    fn library(self, folder: &Path) -> PathBuf {
+        let stem = match self {
+            Self::Openvino => "onnxruntime_providers_openvino_plugin",
+            Self::Webgpu => "onnxruntime_providers_webgpu",
+        };
+        folder.join(self.name()).join(format!(
+            "{}{stem}{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        ))
     }
 }
 
-/// Where `scripts/setup` puts a plugin's library.
-fn plugin_library(folder: &Path, name: &str) -> PathBuf {
-    let stem = match name {
-        "openvino" => "onnxruntime_providers_openvino_plugin",
-        _ => "onnxruntime_providers_webgpu",
-    };
-    folder.join(name).join(format!(
-        "{}{stem}{}",
-        std::env::consts::DLL_PREFIX,
-        std::env::consts::DLL_SUFFIX
-    ))
-}
-
 impl OrtBackend {
-    /// Registers the provider of `opening`, and nothing else; what it does not take stays on the CPU.
+    /// Registers the provider of `opening` and no other. Nodes that it does not support stay on the CPU.
     pub(super) fn with_provider(
         &self,
         builder: SessionBuilder,
         opening: &Opening<'_>,
     ) -> Result<SessionBuilder, String> {
-        if opening.place.provider.is_torch() {
+        if opening.placement.provider.is_torch() {
             return Err("onnx runtime runs nothing on libtorch".to_owned());
         }
-        match plugin_name(opening.place.provider) {
-            Some(name) => self.with_plugin(builder, opening, name),
+        match Plugin::of(opening.placement.provider) {
+            Some(plugin) => self.with_plugin(builder, opening, plugin),
             None => builder
                 .with_execution_providers(built_in(opening))
                 .map_err(|error| in_short(error.message())),
         }
     }
 
-    /// Plugins are asked for by device: the one of the place's number among those of the kind that is meant.
+    /// A plugin is requested by device: the device with the placement's number among those of the requested kind.
     fn with_plugin(
         &self,
         builder: SessionBuilder,
         opening: &Opening<'_>,
-        name: &str,
+        plugin: Plugin,
     ) -> Result<SessionBuilder, String> {
-        let Place {
+        let DevicePlacement {
             provider, index, ..
-        } = opening.place;
-        self.register(name, &plugin_library(&self.plugins, name))?;
+        } = opening.placement;
+        self.register(plugin.name(), &plugin.library(&self.plugins))?;
         let kind = if provider.is_on_cpu() {
             DeviceType::CPU
         } else {
@@ -80,16 +104,16 @@ impl OrtBackend {
             })
             .nth(index as usize)
             .ok_or_else(|| {
-                let makers = match provider {
-                    Provider::Webgpu => "",
-                    _ => " (OpenVINO's plugin takes Intel's processors only)",
+                let makers = match plugin {
+                    Plugin::Webgpu => "",
+                    Plugin::Openvino => " (OpenVINO's plugin supports only Intel's processors)",
                 };
                 format!("it offers no device {index} on this machine{makers}")
             })?;
-        let options = match provider {
-            Provider::Webgpu => Vec::new(),
-            _ => vec![(
-                // Without the provider's name in front an option is dropped in silence.
+        let options = match plugin {
+            Plugin::Webgpu => Vec::new(),
+            Plugin::Openvino => vec![(
+                // The runtime ignores an option without the provider's name as a prefix.
                 format!("{}.load_config", provider.runtime_name()),
                 openvino_config(opening).to_string(),
             )],
@@ -100,57 +124,57 @@ impl OrtBackend {
     }
 }
 
-/// What the runtime says without the place in its source that it says it from.
+/// The runtime's message without the location in its source code.
 fn in_short(message: &str) -> String {
     let (_, said) = message.rsplit_once(" : FAIL : ").unwrap_or(("", message));
     said.trim().to_owned()
 }
 
-/// OpenVINO's settings by device. On machines with AMX it computes in bf16 unless it is told otherwise.
+/// OpenVINO's options for a device. On machines with AMX it computes in bf16 unless the precision is set.
 fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     let mut settings = json!({});
-    if opening.place.provider.is_on_cpu() {
+    if opening.placement.provider.is_on_cpu() {
         settings["INFERENCE_NUM_THREADS"] = json!(opening.threads.to_string());
         settings["NUM_STREAMS"] = json!("1");
-        // Pinned, the threads of all sessions share the first cores.
+        // With pinning, the threads of all sessions would share the first cores.
         settings["ENABLE_CPU_PINNING"] = json!("NO");
-        settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
+        settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
             Precision::Full => "f32",
             Precision::Reduced => "bf16",
         });
         return json!({ "CPU": settings });
     }
-    settings["INFERENCE_PRECISION_HINT"] = json!(match opening.place.precision {
+    settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
         Precision::Full => "f32",
         Precision::Reduced => "f16",
     });
     json!({ "GPU": settings })
 }
 
-/// The providers that the runtime's own library knows. A failure is an error, never a silent fall to the CPU.
+/// The providers in the runtime's own library. A failure is an error; it never falls back to the CPU silently.
 fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
-    let index = i32::try_from(opening.place.index).unwrap_or(i32::MAX);
+    let index = i32::try_from(opening.placement.index).unwrap_or(i32::MAX);
     let limit = opening
         .memory_limit
         .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let providers = match opening.place.provider {
-        Provider::Cuda => vec![cuda(index, limit, opening.place.precision).build()],
+    let providers = match opening.placement.provider {
+        Provider::Cuda => vec![cuda(index, limit, opening.placement.precision).build()],
         Provider::Tensorrt => {
             let mut tensorrt = ep::TensorRT::default()
                 .with_device_id(index)
-                .with_fp16(opening.place.precision == Precision::Reduced);
+                .with_fp16(opening.placement.precision == Precision::Reduced);
             if let Some(limit) = limit {
                 tensorrt = tensorrt.with_max_workspace_size(limit);
             }
             vec![
                 tensorrt.build(),
-                cuda(index, limit, opening.place.precision).build(),
+                cuda(index, limit, opening.placement.precision).build(),
             ]
         }
         Provider::Migraphx => {
             let mut migraphx = ep::MIGraphX::default()
                 .with_device_id(index)
-                .with_fp16(opening.place.precision == Precision::Reduced)
+                .with_fp16(opening.placement.precision == Precision::Reduced)
                 .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
             if let Some(limit) = limit {
                 migraphx = migraphx.with_mem_limit(limit);
@@ -173,8 +197,8 @@ fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
         .collect()
 }
 
-/// TF32 has 10 bits of mantissa, so it is what reduced precision means here. The arena grows by what is asked for: doubling
-/// would take twice what the shapes in use need.
+/// TF32 has 10 bits of mantissa, so it is the reduced precision here. The arena grows by the requested size, because
+/// doubling would take twice what the shapes in use need.
 fn cuda(index: i32, limit: Option<usize>, precision: Precision) -> ep::CUDA {
     let cuda = ep::CUDA::default()
         .with_device_id(index)

@@ -53,7 +53,7 @@ impl Loaded {
             .outputs
             .iter()
             .zip(outputs.values())
-            // Encoders may have outputs of other types, which nobody reads.
+            // Encoders may have outputs of other types, which are not read.
             .filter(|(port, _)| port.is_f32)
             .map(|(port, value)| {
                 let (shape, data) = value.try_extract_tensor::<f32>()?;
@@ -84,7 +84,7 @@ impl Session for Loaded {
     }
 }
 
-/// What a run that failed is.
+/// Classifies a failed run.
 pub(super) fn run_failure(error: &ort::Error) -> BackendError {
     let detail = error.message().to_owned();
     if is_out_of_memory(&detail) {

@@ -1,8 +1,7 @@
-//! The pictures' operations as tensor code: what the graphs of [`crate::graphs`] compute, from the same
-//! inputs.
+//! The image operations as tensor code. They compute the same as the graphs of [`crate::graphs`], from the same inputs.
 //!
-//! Where the CPU computes in whole numbers, so does this, with libtorch's 32 and 64 bit integers: the same bytes on
-//! every device.
+//! Where the CPU computes with integers, this code does so too, with libtorch's 32 and 64 bit integers. The bytes are
+//! the same on every device.
 
 use std::collections::HashMap;
 
@@ -88,17 +87,17 @@ impl Given {
     }
 
     /// # Errors
-    /// When there is none of that name.
+    /// When there is no input of that name.
     pub(super) fn get(&self, name: &str) -> Result<&Torch, TchError> {
         self.0
             .get(name)
             .ok_or_else(|| TchError::Convert(format!("the input {name} is missing")))
     }
 
-    /// Whole numbers that came as floats.
+    /// Integers that are passed as floats.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When there is no input of that name.
     pub(super) fn integers(&self, name: &str) -> Result<Torch, TchError> {
         self.get(name)?.f_to_kind(Kind::Int)
     }

@@ -66,7 +66,7 @@ fn enlarge(given: &Given, planes: &Torch, axis: i64, name: &str) -> Result<Torch
         .f_clamp(0, 255)
 }
 
-/// `from + factor · (to − from)`, truncated and cut to 0..=255, in the CPU's order of operations.
+/// `from + factor · (to − from)`, truncated and clamped to 0..=255, in the CPU's order of operations.
 fn blend(from: &Torch, to: &Torch, factor: f32) -> Result<Torch, TchError> {
     let (from, to) = (from.f_to_kind(Kind::Float)?, to.f_to_kind(Kind::Float)?);
     let moved = to.f_sub(&from)?.f_mul_scalar(f64::from(factor))?;
@@ -96,7 +96,7 @@ fn contrast(planes: &Torch) -> Result<Torch, TchError> {
     blend(&middle, planes, CONTRAST)
 }
 
-/// Moves samples away from the picture smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13; the outermost pixels stay.
+/// Moves samples away from the image smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13. The outermost pixels stay.
 fn sharpness(planes: &Torch, inside: &Torch) -> Result<Torch, TchError> {
     let box_sum = three(&three(planes, ROW)?, COLUMN)?;
     let smooth = box_sum
@@ -119,9 +119,9 @@ fn repeated(planes: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
     beside(planes, axis, |at| at.clamp(0, last))
 }
 
-/// Adds 120 % of the difference from the blurred picture where it exceeds 3 levels.
+/// Adds 120 % of the difference from the blurred image where it exceeds 3 levels.
 fn unsharp_mask(planes: &Torch) -> Result<Torch, TchError> {
-    // A pass's sums have 32 bits and no sign.
+    // The sums of a pass are unsigned 32-bit integers.
     let mut blurred = planes.f_to_kind(Kind::Int64)?;
     for axis in [COLUMN, ROW] {
         for _ in 0..BLUR_PASSES {

@@ -1,11 +1,11 @@
-//! Resizing as [`facescan_imaging::preprocess`] has it, and the blur of [`facescan_imaging::blur`].
+//! Resizing as in [`facescan_imaging::preprocess`], and the blur of [`facescan_imaging::blur`].
 
 use tch::{Kind, TchError, Tensor as Torch};
 
 use super::code::Given;
 use crate::graphs::process::Rounding;
 
-/// A row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in its own whole numbers, padded and normalised.
+/// A row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in the same integers, padded and normalised.
 pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (height, width) = (length(rows, 1)?, length(columns, 1)?);
@@ -29,7 +29,7 @@ pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     let levels = quarters
         .f_add_scalar(2)?
         .f_bitwise_right_shift_tensor_scalar(2)?;
-    // Padding weighs nothing, so it is 0 so far.
+    // Padding has zero weight, so it is 0 at this point.
     let shown = down_weights
         .f_sum_dim_intlist(0, false, Kind::Int)?
         .f_mul(&across_weights.f_sum_dim_intlist(0, false, Kind::Int)?)?
@@ -42,23 +42,23 @@ pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
 
 /// The antialiased resize `[1, 3, h, w]`, padded and normalised.
 ///
-/// Products are the only operations here that a device may run in a lower precision by itself, if it is told to:
+/// Matrix products are the only operations here that a device can run in a lower precision, if it is configured to.
 /// libtorch's default is f32.
 pub(super) fn bilinear(given: &Given, rounding: Rounding) -> Result<Torch, TchError> {
     let pad = given.get("pad")?;
-    // Padding weighs nothing, so it comes out as 0: counted from the pad value, that is the pad value.
+    // Padding has zero weight. Values are relative to the pad value, so 0 means the pad value.
     let planes = given
         .get("picture")?
         .f_permute([2, 0, 1])?
         .f_to_kind(Kind::Float)?
         .f_sub(pad)?;
-    let narrow = planes.f_matmul(given.get("columns")?)?;
-    let narrow = if rounding == Rounding::EachPass {
-        rounded(&narrow)?
+    let across = planes.f_matmul(given.get("columns")?)?;
+    let across = if rounding == Rounding::EachPass {
+        rounded(&across)?
     } else {
-        narrow
+        across
     };
-    let levels = given.get("rows")?.f_matmul(&narrow)?.f_add(pad)?;
+    let levels = given.get("rows")?.f_matmul(&across)?.f_add(pad)?;
     let levels = if rounding == Rounding::None {
         levels
     } else {
@@ -72,7 +72,7 @@ pub(super) fn blur(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (m, n, read) = (length(rows, 0)?, length(columns, 0)?, length(rows, 1)?);
     let weights = given.get("weights")?;
-    // A tile's own lines and columns last: [3, m, n, read, read].
+    // The lines and columns within a tile come last: [3, m, n, read, read].
     let samples = given
         .get("picture")?
         .f_index_select(1, &columns.f_reshape([-1])?)?
@@ -87,12 +87,12 @@ pub(super) fn blur(given: &Given) -> Result<Torch, TchError> {
         .f_permute([1, 3, 2, 4, 0])
 }
 
-/// To the nearest whole number, halves up, as Pillow does.
+/// Rounds to the nearest integer, halves up, as Pillow does.
 fn rounded(a: &Torch) -> Result<Torch, TchError> {
     a.f_add_scalar(0.5)?.f_floor()
 }
 
-/// Planes `[3, h, w]` in the network's order, normalised, as a row `[1, 3, h, w]`.
+/// Planes `[3, h, w]` in the network's channel order, normalised, as a row `[1, 3, h, w]`.
 fn normalised(given: &Given, planes: &Torch) -> Result<Torch, TchError> {
     planes
         .f_index_select(0, given.get("order")?)?
@@ -102,14 +102,14 @@ fn normalised(given: &Given, planes: &Torch) -> Result<Torch, TchError> {
         .f_unsqueeze(0)
 }
 
-/// The sum over an axis of samples times weights, in whole numbers.
+/// The sum of samples times weights over an axis, in integers.
 fn weighed(samples: &Torch, weights: &Torch, axis: i64) -> Result<Torch, TchError> {
     samples
         .f_mul(weights)?
         .f_sum_dim_intlist(axis, true, Kind::Int)
 }
 
-/// What lies before, at and after each place of an axis; `fold` brings a place beyond the ends back.
+/// The values before, at and after each index of an axis. `fold` maps an index beyond the ends back into the range.
 pub(super) fn beside(
     a: &Torch,
     axis: i64,
@@ -117,14 +117,14 @@ pub(super) fn beside(
 ) -> Result<[Torch; 3], TchError> {
     let size = length(a, axis)?;
     let moved = |by: i64| {
-        let places: Vec<i64> = (0..size).map(|at| fold(at + by)).collect();
-        let places = Torch::f_from_slice(&places)?.f_to_device(a.device())?;
-        a.f_index_select(axis, &places)
+        let indices: Vec<i64> = (0..size).map(|at| fold(at + by)).collect();
+        let indices = Torch::f_from_slice(&indices)?.f_to_device(a.device())?;
+        a.f_index_select(axis, &indices)
     };
     Ok([moved(-1)?, a.shallow_clone(), moved(1)?])
 }
 
-/// How many places an axis has.
+/// The length of an axis.
 pub(super) fn length(a: &Torch, axis: i64) -> Result<i64, TchError> {
     usize::try_from(axis)
         .ok()

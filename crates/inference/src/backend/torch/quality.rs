@@ -1,6 +1,6 @@
-//! Blur, brightness, contrast and sharpness, as [`facescan_imaging::quality::measure`] has them.
+//! Blur, brightness, contrast and sharpness, as in [`facescan_imaging::quality::measure`].
 
-use facescan_imaging::{luma::BT601, quality::FLAT_VARIANCE};
+use facescan_imaging::{border::reflect_101, luma::BT601, quality::FLAT_VARIANCE};
 use tch::{Device, TchError, Tensor as Torch};
 
 use super::{
@@ -18,7 +18,7 @@ const CHANNEL: i64 = 1;
 const ROW: i64 = 2;
 const COLUMN: i64 = 3;
 
-/// The same as a session of rows, for the engine.
+/// The measures as a session of rows, for the engine.
 #[derive(Clone)]
 pub(super) struct Measures {
     device: Device,
@@ -56,7 +56,7 @@ impl Session for Measures {
     }
 }
 
-/// The four measures `[N, 4]` of RGB pictures `[N, 3, H, W]` with samples of 0..=255.
+/// The four measures `[N, 4]` of RGB images `[N, 3, H, W]` with samples in 0..=255.
 pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
     let shares = Torch::f_from_slice(&BT601)?
         .f_view([1, 3, 1, 1])?
@@ -65,7 +65,8 @@ pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
         .f_mul(&shares)?
         .f_sum_dim_intlist(CHANNEL, true, None)?;
     let brightness = mean(&grey)?;
-    // All that follows is the same for any constant that is added to grey. Around zero, f32 loses the least.
+    // The following is invariant under a constant that is added to grey. Values around zero lose the least precision in
+    // f32.
     let grey = grey.f_sub(&brightness)?;
     let contrast = mean_square(&grey)?.f_sqrt()?;
 
@@ -73,7 +74,7 @@ pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
     let [left, _, right] = reflected(&grey, COLUMN)?;
     let around = above.f_add(&below)?.f_add(&left)?.f_add(&right)?;
     let laplacian = around.f_sub(&here.f_mul_scalar(4.0)?)?;
-    // Its own mean is small, but the variance is about it.
+    // The mean is small but not zero, and the variance is taken about it.
     let blur = mean_square(&laplacian.f_sub(&mean(&laplacian)?)?)?;
 
     let smooth = above.f_add(&below)?.f_add(&here.f_mul_scalar(2.0)?)?;
@@ -90,17 +91,13 @@ pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
     Torch::f_cat(&measures, CHANNEL)?.f_view([-1, 4])
 }
 
-/// Each sample's neighbour before it, itself and the one after, along an axis; the edge is not repeated.
+/// Each sample's neighbour before it, the sample and the neighbour after it, along an axis, without repeating the edge.
 fn reflected(a: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
-    let last = length(a, axis)? - 1;
-    let fold = |at: i64| {
-        let folded = if at > last { 2 * last - at } else { at.abs() };
-        folded.clamp(0, last)
-    };
-    beside(a, axis, fold)
+    let length = length(a, axis)? as u32;
+    beside(a, axis, |at| reflect_101(at, length) as i64)
 }
 
-/// The mean of each picture, `[N, 1, 1, 1]`.
+/// The mean of each image, `[N, 1, 1, 1]`.
 fn mean(a: &Torch) -> Result<Torch, TchError> {
     a.f_mean_dim([ROW, COLUMN].as_slice(), true, None)
 }

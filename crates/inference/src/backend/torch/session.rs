@@ -19,21 +19,21 @@ pub(super) struct Loaded {
     signature: Signature,
 }
 
-/// What the program's method `signature` tells, as JSON.
+/// What the program's method `signature` returns, as JSON.
 #[derive(Deserialize)]
-struct Told {
-    inputs: Vec<ToldPort>,
-    outputs: Vec<ToldPort>,
+struct DeclaredSignature {
+    inputs: Vec<DeclaredPort>,
+    outputs: Vec<DeclaredPort>,
 }
 
 #[derive(Deserialize)]
-struct ToldPort {
+struct DeclaredPort {
     name: String,
     dims: Vec<Option<usize>>,
 }
 
-impl From<ToldPort> for Port {
-    fn from(port: ToldPort) -> Self {
+impl From<DeclaredPort> for Port {
+    fn from(port: DeclaredPort) -> Self {
         Self {
             name: port.name,
             dims: port.dims,
@@ -46,18 +46,18 @@ impl Loaded {
     pub(super) fn new(module: Arc<CModule>, device: Device) -> Result<Self, TchError> {
         let unreadable =
             |detail: String| TchError::FileFormat(format!("its method signature: {detail}"));
-        let told = match module.method_is::<IValue>("signature", &[])? {
+        let declared = match module.method_is::<IValue>("signature", &[])? {
             IValue::String(text) => text,
             other => return Err(unreadable(format!("gives {other:?}"))),
         };
-        let told: Told =
-            serde_json::from_str(&told).map_err(|error| unreadable(error.to_string()))?;
+        let declared: DeclaredSignature =
+            serde_json::from_str(&declared).map_err(|error| unreadable(error.to_string()))?;
         Ok(Self {
             module,
             device,
             signature: Signature {
-                inputs: told.inputs.into_iter().map(Port::from).collect(),
-                outputs: told.outputs.into_iter().map(Port::from).collect(),
+                inputs: declared.inputs.into_iter().map(Port::from).collect(),
+                outputs: declared.outputs.into_iter().map(Port::from).collect(),
             },
         })
     }
@@ -93,7 +93,8 @@ impl Session for Loaded {
     }
 }
 
-/// A batch as a tensor on a device. libtorch takes its own copy, since a tensor that borrows cannot be made safely.
+/// A batch as a tensor on a device. libtorch copies the values, because a tensor that borrows them cannot be made
+/// safely.
 pub(super) fn rows(batch: Batch<'_>, device: Device) -> Result<Torch, TchError> {
     let shape = dims(&batch.shape());
     Torch::f_from_slice(batch.data)?
@@ -101,8 +102,8 @@ pub(super) fn rows(batch: Batch<'_>, device: Device) -> Result<Torch, TchError> 
         .f_to_device(device)
 }
 
-/// The same values `[N, C, H, W]` with a pixel's channels side by side in memory: the CPU's convolutions run the
-/// default detector three times as fast on them.
+/// The same values `[N, C, H, W]` with a pixel's channels adjacent in memory. The CPU's convolutions run the default
+/// detector three times as fast on this layout.
 fn channels_last(rows: &Torch) -> Result<Torch, TchError> {
     if rows.dim() != 4 {
         return Ok(rows.shallow_clone());
@@ -112,7 +113,7 @@ fn channels_last(rows: &Torch) -> Result<Torch, TchError> {
         .f_permute([0, 3, 1, 2])
 }
 
-/// A tensor of floats as values.
+/// The values of a tensor of floats.
 pub(super) fn read(name: String, tensor: &Torch) -> Result<Tensor, TchError> {
     let tensor = tensor
         .f_to_device(Device::Cpu)?
@@ -127,12 +128,12 @@ pub(super) fn read(name: String, tensor: &Torch) -> Result<Tensor, TchError> {
     })
 }
 
-/// Dimensions as libtorch has them.
+/// Dimensions in libtorch's type.
 pub(super) fn dims(shape: &[usize]) -> Vec<i64> {
     shape.iter().map(|&dim| dim as i64).collect()
 }
 
-/// A tensor's dimensions.
+/// The dimensions of a tensor.
 pub(super) fn sizes(tensor: &Torch) -> Vec<usize> {
     let sizes = tensor.size().into_iter();
     sizes.map(|dim| usize::try_from(dim).unwrap_or(0)).collect()

@@ -10,8 +10,8 @@ use crate::{
         quality,
         session::GraphModel,
     },
-    place::Precision,
-    proof::prove_place,
+    placement::Precision,
+    proof::prove_placement,
     tensor::Tensor,
 };
 use facescan_imaging::{
@@ -19,11 +19,11 @@ use facescan_imaging::{
     tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into},
 };
 
-/// The most that outputs may differ.
+/// The largest allowed difference between outputs.
 const TOLERANCE: f32 = 1e-3;
 
-fn place(provider: Provider) -> Place {
-    Place {
+fn placement(provider: Provider) -> DevicePlacement {
+    DevicePlacement {
         provider,
         index: 0,
         precision: Precision::Full,
@@ -36,14 +36,14 @@ fn model(name: &str) -> PathBuf {
 
 fn opening(path: &Path, provider: Provider, count: usize) -> Opening<'_> {
     Opening {
-        place: place(provider),
+        placement: placement(provider),
         ..Opening::on_cpu(Model::File(path), NonZeroUsize::MIN, count)
     }
 }
 
 fn of_graph(graph: &GraphModel, provider: Provider) -> Opening<'_> {
     Opening {
-        place: place(provider),
+        placement: placement(provider),
         ..Opening::on_cpu(Model::Graph(graph), NonZeroUsize::MIN, 1)
     }
 }
@@ -53,7 +53,7 @@ fn open(backend: &dyn Backend, path: &Path, provider: Provider) -> Box<dyn Sessi
     sessions.pop().unwrap()
 }
 
-/// Runs rows on libtorch and on ONNX Runtime; gives the most that they differ.
+/// Runs rows on libtorch and on ONNX Runtime. Returns the largest difference.
 fn apart(name: &str, row_shape: &[usize], data: &[f32]) -> f32 {
     let path = model(name);
     let mut ours = open(&TorchBackend, &path, Provider::TorchCpu);
@@ -115,7 +115,12 @@ fn embedding_equals_onnx_runtime() {
 
 #[test]
 fn the_cpu_gives_the_known_answer() {
-    prove_place(&TorchBackend, place(Provider::TorchCpu), NonZeroUsize::MIN).unwrap();
+    prove_placement(
+        &TorchBackend,
+        placement(Provider::TorchCpu),
+        NonZeroUsize::MIN,
+    )
+    .unwrap();
 }
 
 #[test]
@@ -205,10 +210,14 @@ fn what_is_missing_is_named() {
         .unwrap();
     assert!(matches!(error, BackendError::Load { .. }), "{error}");
 
-    let elsewhere = backend.look_for(place(Provider::Cuda)).unwrap_err();
+    let elsewhere = backend
+        .check_available(placement(Provider::Cuda))
+        .unwrap_err();
     assert_eq!(elsewhere.to_string(), "libtorch does not run cuda");
     if Cuda::device_count() == 0 {
-        let error = backend.look_for(place(Provider::TorchCuda)).unwrap_err();
+        let error = backend
+            .check_available(placement(Provider::TorchCuda))
+            .unwrap_err();
         assert!(error.to_string().contains("no CUDA"), "{error}");
     }
 }
@@ -237,7 +246,7 @@ fn memory_that_ran_out_is_told_from_other_failures() {
     let error = failure(&error);
     assert!(matches!(error, BackendError::OutOfMemory { .. }), "{error}");
     for words in [
-        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 139.81 GiB",
+        "CUDA out of memory. ProviderReport to allocate 20.00 MiB. GPU 0 has a total capacity of 139.81 GiB",
         "MPS backend out of memory (MPS allocated: 8.00 GB)",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     ] {
@@ -252,6 +261,6 @@ fn memory_that_ran_out_is_told_from_other_failures() {
 fn onnx_runtime_is_not_asked_for_libtorchs_places() {
     let backend: &OrtBackend = onnx_runtime();
     for provider in [Provider::TorchCpu, Provider::TorchCuda, Provider::TorchMps] {
-        assert!(backend.look_for(place(provider)).is_err());
+        assert!(backend.check_available(placement(provider)).is_err());
     }
 }

@@ -7,13 +7,14 @@ use futures::future::join_all;
 use proptest::{prelude::*, test_runner::TestRunner};
 
 use super::*;
+use crate::log_recorder::LogRecorder;
 use crate::metrics::recorder::Recorder;
 use crate::pool::CpuPool;
 use crate::{
-    backend::{BackendError, Batch, fake::FakeBackend},
-    breaker::Patience,
-    engine::{Engine, EngineParts, Pending, RowOutput, Sessions, Sizes},
-    place::{Precision, Provider},
+    backend::{BackendError, fake::FakeBackend},
+    breaker::BreakerSettings,
+    engine::{BatchSizes, Engine, EngineParts, Pending, RowOutput, Sessions},
+    placement::{Precision, Provider},
     proof::Tolerance,
     tensor::Signature,
 };
@@ -21,13 +22,13 @@ use facescan_clock::SystemClock;
 
 const ROW: [usize; 1] = [2];
 
-const CUDA: Place = Place {
+const CUDA: DevicePlacement = DevicePlacement {
     provider: Provider::Cuda,
     index: 0,
     precision: Precision::Full,
 };
 
-/// Answers each row with its sum.
+/// The sum of each row.
 fn sums(batch: Batch<'_>) -> Vec<Tensor> {
     vec![Tensor {
         name: "sum".into(),
@@ -36,21 +37,21 @@ fn sums(batch: Batch<'_>) -> Vec<Tensor> {
     }]
 }
 
-type Ran = Result<Vec<Tensor>, BackendError>;
+type RunResult = Result<Vec<Tensor>, BackendError>;
 
-fn out_of_memory() -> Ran {
+fn out_of_memory() -> RunResult {
     Err(BackendError::OutOfMemory {
         detail: "on purpose".into(),
     })
 }
 
-fn failed() -> Ran {
+fn failed() -> RunResult {
     Err(BackendError::Run {
         detail: "on purpose".into(),
     })
 }
 
-/// How the device behaves, and what it saw.
+/// An engine with a device, and what the device saw.
 struct Rig {
     engine: Engine,
     health: Arc<Health>,
@@ -72,16 +73,19 @@ const USUAL: Setting = Setting {
     trip_after: 3,
 };
 
-/// A device that takes up to eight rows and answers with `device`, before a CPU that takes one at a time.
-fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync + 'static) -> Rig {
+/// An engine whose device runs up to eight rows with `device`, and whose CPU runs one row at a time.
+fn rig(
+    setting: Setting,
+    device: impl Fn(usize, Batch<'_>) -> RunResult + Send + Sync + 'static,
+) -> Rig {
     let signature = Signature {
         inputs: Vec::new(),
         outputs: Vec::new(),
     };
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
-    let backend = FakeBackend::with_places(signature, move |place, batch| {
-        if place == Place::CPU {
+    let backend = FakeBackend::with_placements(signature, move |placement, batch| {
+        if placement == DevicePlacement::CPU {
             return Ok(sums(batch));
         }
         let number = {
@@ -93,13 +97,13 @@ fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync 
     });
     let mut cpu = backend.on_cpu(2);
     let tolerance = Tolerance::of(Precision::Full);
-    let probe = Probe::ask(cpu[0].as_mut(), &ROW, 2, tolerance).unwrap();
-    let patience = Patience {
+    let self_test = SelfTest::record(cpu[0].as_mut(), &ROW, 2, tolerance).unwrap();
+    let settings = BreakerSettings {
         failures: setting.trip_after,
         cool_down: Duration::from_millis(1),
-        longest: Duration::from_millis(4),
+        max_cool_down: Duration::from_millis(4),
     };
-    let health = Arc::new(Health::new(patience, 8));
+    let health = Arc::new(Health::new(settings, 8));
     let metrics = Recorder::default();
     let open = {
         let backend = backend.clone();
@@ -107,21 +111,21 @@ fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync 
     };
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
-            narrow: cpu,
-            wide: None,
-            reserve: None,
-            place: Place::CPU,
+            per_worker: cpu,
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
         },
-        grouping: grouping(1, Sizes::Any),
+        grouping: grouping(1, BatchSizes::Any),
         device: Some(DeviceParts {
-            place: CUDA,
+            placement: CUDA,
             open,
             session: backend.session(CUDA, false),
-            grouping: grouping(8, Sizes::Buckets),
+            grouping: grouping(8, BatchSizes::Buckets),
             health: Arc::clone(&health),
-            probe: Arc::new(probe),
+            self_test: Arc::new(self_test),
             run_timeout: setting.run_timeout,
-            must_give_numbers: true,
+            must_be_finite: true,
             check_every: NonZeroU64::new(setting.check_every),
         }),
         usual_row_len: 2,
@@ -137,7 +141,7 @@ fn rig(setting: Setting, device: impl Fn(usize, Batch<'_>) -> Ran + Send + Sync 
     }
 }
 
-fn grouping(max_rows: usize, sizes: Sizes) -> Grouping {
+fn grouping(max_rows: usize, sizes: BatchSizes) -> Grouping {
     Grouping {
         max_rows: max_rows.try_into().unwrap(),
         sizes,
@@ -152,9 +156,9 @@ impl Rig {
         row.commit()
     }
 
-    /// Sends rows that share a slab, and checks every answer.
+    /// Sends rows that share a batch, and checks every result.
     async fn send_together(&self, rows: usize) -> Vec<RowOutput> {
-        // Rows that are claimed and not yet written hold the slab back.
+        // A batch cannot run while one of its rows is claimed and not yet written.
         let claimed: Vec<_> = (0..rows).map(|_| self.engine.claim(&ROW)).collect();
         let pending: Vec<_> = claimed
             .into_iter()
@@ -174,7 +178,7 @@ impl Rig {
             let expected = if output.fallback.is_none() {
                 CUDA
             } else {
-                Place::CPU
+                DevicePlacement::CPU
             };
             assert_eq!(output.ran_on, expected);
         }
@@ -207,7 +211,7 @@ fn faults(outputs: &[RowOutput]) -> Vec<Option<Fault>> {
 }
 
 #[tokio::test]
-async fn rows_run_together_on_the_device_in_sizes_that_are_few() {
+async fn rows_run_together_on_the_device_in_few_batch_sizes() {
     let rig = rig(USUAL, |_, batch| Ok(sums(batch)));
     for rows in [1, 3, 5, 8] {
         let outputs = rig.send_together(rows).await;
@@ -219,7 +223,7 @@ async fn rows_run_together_on_the_device_in_sizes_that_are_few() {
 }
 
 #[tokio::test]
-async fn out_of_memory_halves_the_batch_until_it_fits_and_stays_with_what_fits() {
+async fn out_of_memory_halves_the_batch_until_it_fits_and_lowers_the_limit() {
     let rig = rig(USUAL, |_, batch| {
         if batch.rows() > 2 {
             out_of_memory()
@@ -234,17 +238,21 @@ async fn out_of_memory_halves_the_batch_until_it_fits_and_stays_with_what_fits()
     assert_eq!(
         rig.runs.lock().unwrap()[6..],
         [2, 2, 2, 2],
-        "it is not asked again"
+        "larger batches are not tried again"
     );
     assert_eq!(rig.health.report(Duration::ZERO).batch_size, 2);
     for _ in 0..RUNS_TO_GROW {
         rig.send_together(1).await;
     }
-    assert_eq!(rig.health.most_rows(), 4, "after a while it is");
+    assert_eq!(
+        rig.health.most_rows(),
+        4,
+        "after some runs a larger batch is tried"
+    );
 }
 
 #[tokio::test]
-async fn a_row_that_finds_no_room_alone_runs_on_the_cpu() {
+async fn a_single_row_that_does_not_fit_runs_on_the_cpu() {
     let rig = rig(USUAL, |_, batch| {
         if batch.data[0] == 0.0 {
             out_of_memory()
@@ -262,7 +270,7 @@ async fn a_row_that_finds_no_room_alone_runs_on_the_cpu() {
 }
 
 #[tokio::test]
-async fn a_failure_costs_nothing_but_time_and_only_many_in_a_row_take_the_device_down() {
+async fn a_failed_batch_runs_on_the_cpu_and_only_consecutive_failures_take_the_device_down() {
     // Every second run fails, on a new session each time.
     let rig = rig(USUAL, |number, batch| {
         if number % 2 == 0 {
@@ -283,10 +291,10 @@ async fn a_failure_costs_nothing_but_time_and_only_many_in_a_row_take_the_device
 }
 
 #[tokio::test]
-async fn a_device_that_is_down_is_probed_until_it_answers_right_and_used_again() {
+async fn a_device_that_is_down_is_probed_until_it_gives_correct_results_and_is_used_again() {
     let broken = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&broken);
-    // Three runs fail, then two probes; a third probe gives wrong numbers.
+    // Three runs fail, then two probes. A third probe gives wrong values.
     let rig = rig(USUAL, move |_, batch| {
         match asked.fetch_add(1, Ordering::SeqCst) {
             0..5 => failed(),
@@ -314,7 +322,7 @@ async fn a_device_that_is_down_is_probed_until_it_answers_right_and_used_again()
 }
 
 #[tokio::test]
-async fn numbers_that_are_none_never_leave() {
+async fn non_finite_outputs_never_reach_a_caller() {
     let rig = rig(USUAL, |number, batch| {
         let mut outputs = sums(batch);
         if number == 0 {
@@ -330,7 +338,7 @@ async fn numbers_that_are_none_never_leave() {
 }
 
 #[tokio::test]
-async fn a_device_that_begins_to_give_other_numbers_is_caught_by_the_check() {
+async fn the_check_catches_a_device_that_starts_to_give_wrong_values() {
     let setting = Setting {
         check_every: 2,
         ..USUAL
@@ -355,7 +363,7 @@ async fn a_device_that_begins_to_give_other_numbers_is_caught_by_the_check() {
 }
 
 #[tokio::test]
-async fn a_run_that_hangs_is_given_up_and_its_thread_does_no_harm_when_it_ends() {
+async fn a_hung_run_falls_back_and_its_late_result_is_ignored() {
     let setting = Setting {
         run_timeout: Duration::from_millis(2),
         ..USUAL
@@ -364,7 +372,7 @@ async fn a_run_that_hangs_is_given_up_and_its_thread_does_no_harm_when_it_ends()
     let (left, has_left) = flume::bounded(1);
     let rig = rig(setting, move |number, batch| {
         if number == 0 {
-            // Until the test lets it go.
+            // Blocks until the test releases it.
             gate.recv().ok();
             left.send(()).ok();
         }
@@ -379,7 +387,7 @@ async fn a_run_that_hangs_is_given_up_and_its_thread_does_no_harm_when_it_ends()
 }
 
 #[tokio::test]
-async fn a_device_whose_thread_panics_is_opened_again() {
+async fn a_device_whose_run_panics_is_opened_again() {
     let rig = rig(USUAL, |number, batch| {
         assert!(number != 0, "on purpose");
         Ok(sums(batch))
@@ -392,7 +400,7 @@ async fn a_device_whose_thread_panics_is_opened_again() {
 }
 
 #[tokio::test]
-async fn an_engine_that_goes_takes_its_device_with_it() {
+async fn dropping_the_engine_drops_its_device() {
     let held = Arc::new(());
     let weak = Arc::downgrade(&held);
     let rig = rig(USUAL, move |_, batch| {
@@ -406,9 +414,9 @@ async fn an_engine_that_goes_takes_its_device_with_it() {
     }
 }
 
-/// What a run on the device does.
+/// How a run on the device ends.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+enum Behaviour {
     Good,
     Fails,
     Panics,
@@ -416,8 +424,8 @@ enum Turn {
     NotANumber,
 }
 
-/// 300 devices that misbehave at random, each under a crowd of callers of which some leave: every row that is waited for
-/// gets its own answer.
+/// 300 devices that fail at random, each with many callers of which some leave. Every caller that stays gets its own
+/// result.
 #[test]
 fn no_row_is_lost_or_crossed_whatever_the_device_does() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -425,27 +433,27 @@ fn no_row_is_lost_or_crossed_whatever_the_device_does() {
         .enable_time()
         .build()
         .unwrap();
-    let turn = prop_oneof![
-        5 => Just(Turn::Good),
-        1 => Just(Turn::Fails),
-        1 => Just(Turn::Panics),
-        2 => Just(Turn::NoMemory),
-        1 => Just(Turn::NotANumber),
+    let behaviour = prop_oneof![
+        5 => Just(Behaviour::Good),
+        1 => Just(Behaviour::Fails),
+        1 => Just(Behaviour::Panics),
+        2 => Just(Behaviour::NoMemory),
+        1 => Just(Behaviour::NotANumber),
     ];
     let mix = (
-        prop::collection::vec(turn, 1..8),
+        prop::collection::vec(behaviour, 1..8),
         prop::collection::vec(any::<bool>(), 1..60),
     );
     TestRunner::new(ProptestConfig::with_cases(300))
-        .run(&mix, |(turns, callers)| {
+        .run(&mix, |(behaviours, callers)| {
             runtime.block_on(async {
                 let rig = rig(USUAL, move |number, batch| {
-                    match turns[number % turns.len()] {
-                        Turn::Good => Ok(sums(batch)),
-                        Turn::Fails => failed(),
-                        Turn::Panics => panic!("on purpose"),
-                        Turn::NoMemory => out_of_memory(),
-                        Turn::NotANumber => {
+                    match behaviours[number % behaviours.len()] {
+                        Behaviour::Good => Ok(sums(batch)),
+                        Behaviour::Fails => failed(),
+                        Behaviour::Panics => panic!("on purpose"),
+                        Behaviour::NoMemory => out_of_memory(),
+                        Behaviour::NotANumber => {
                             let mut outputs = sums(batch);
                             outputs[0].data[0] = f32::INFINITY;
                             Ok(outputs)
@@ -467,4 +475,21 @@ fn no_row_is_lost_or_crossed_whatever_the_device_does() {
             Ok(())
         })
         .unwrap();
+}
+
+#[tokio::test]
+async fn warnings_about_a_batch_have_the_fields_of_the_first_callers_span() {
+    let log = LogRecorder::install();
+    let rig = rig(USUAL, |_, _| {
+        tracing::warn!("written during the run");
+        failed()
+    });
+    let span = tracing::info_span!("request", request_id = "span-of-the-batch");
+    let row = span.in_scope(|| rig.engine.claim(&ROW));
+    let output = row.commit().await.unwrap();
+    assert_eq!(output.fallback, Some(Fault::Failed));
+    let lines = log.lines_with("span-of-the-batch");
+    for message in ["written during the run", "falling back to the cpu"] {
+        assert!(lines.iter().any(|line| line.contains(message)), "{lines:?}");
+    }
 }

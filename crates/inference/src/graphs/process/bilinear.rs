@@ -12,14 +12,14 @@ use crate::graphs::{
 };
 use facescan_imaging::{preprocess::Placement, resize::axis, tensor::Normalisation};
 
-/// How the samples of a resized picture are rounded.
+/// How the samples of a resized image are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// Not at all: the `jax` profile.
+    /// No rounding: the `jax` profile.
     None,
-    /// To whole levels at the end: the `torchvision` profile.
+    /// To integer levels at the end: the `torchvision` profile.
     Once,
-    /// To whole levels after the columns and after the rows: the `pil` profile.
+    /// To integer levels after the columns and after the rows: the `pil` profile.
     EachPass,
 }
 
@@ -45,15 +45,15 @@ fn describe(b: &mut Builder, rounding: Rounding) {
 
     let planes = b.transpose(&picture, &[2, 0, 1]);
     let planes = b.cast(&planes, Kind::F32);
-    // Padding weighs nothing, so it comes out as 0: counted from the pad value, that is the pad value.
+    // Padding has zero weight. Values are relative to the pad value, so 0 means the pad value.
     let planes = b.sub(&planes, &pad);
-    let narrow = b.matmul(&planes, &columns);
-    let narrow = if rounding == Rounding::EachPass {
-        round(b, &narrow)
+    let across = b.matmul(&planes, &columns);
+    let across = if rounding == Rounding::EachPass {
+        round(b, &across)
     } else {
-        narrow
+        across
     };
-    let levels = b.matmul(&rows, &narrow);
+    let levels = b.matmul(&rows, &across);
     let levels = b.add(&levels, &pad);
     let levels = if rounding == Rounding::None {
         levels
@@ -63,8 +63,8 @@ fn describe(b: &mut Builder, rounding: Rounding) {
     finish(b, &levels);
 }
 
-/// The weights of an antialiased resize, for one size of pictures and one way to place them. They take
-/// 4 · (W·w + H·h) bytes: 10 MB for 4000 × 3000 to 480 × 360.
+/// The weights of an antialiased resize, for one image size and one placement. They take 4 · (W·w + H·h) bytes: 10 MB
+/// for 4000 × 3000 to 480 × 360.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BilinearPlan {
     size: (u32, u32),
@@ -74,7 +74,7 @@ pub struct BilinearPlan {
 }
 
 impl BilinearPlan {
-    /// Scales pictures of `size`, width and height, as `placed` says.
+    /// Scales images of `size` (width and height) as `placed` says.
     ///
     /// # Panics
     /// When a size is 0.
@@ -89,10 +89,10 @@ impl BilinearPlan {
         }
     }
 
-    /// The inputs of [`bilinear()`]. `pad` is the RGB value of padding, whole numbers in 0..=255.
+    /// The inputs of [`bilinear()`]. `pad` is the RGB value of the padding, integers in 0..=255.
     ///
     /// # Panics
-    /// When the picture has another size than the plan.
+    /// If the image has another size than the plan.
     pub fn inputs<'a>(
         &'a self,
         picture: &'a RgbImage,
@@ -112,7 +112,7 @@ impl BilinearPlan {
     }
 }
 
-/// A matrix of rows of `width` with its axes swapped.
+/// The transpose of a matrix with rows of `width`.
 fn transposed(values: &[f32], width: usize) -> Vec<f32> {
     let height = values.len() / width;
     let mut swapped = vec![0.0; values.len()];

@@ -8,24 +8,21 @@ use crate::graphs::{
     builder::{Builder, Dim, Kind},
     session::{GraphModel, Input},
 };
-use facescan_imaging::{
-    blur::{Gaussian, reflect},
-    crop::Region,
-};
+use facescan_imaging::{blur::Gaussian, border::reflect_101, crop::Region};
 
 const WEIGHTS: &str = "weights";
 const CHANNELS: usize = 3;
 
-/// Side of a tile in pixels, where the kernel is not wider than that.
+/// Side of a tile in pixels, unless the kernel is wider.
 const TILE: u32 = 64;
 
-/// Blurs a region, tile by tile. In: `picture` `[H, W, 3]` u8, and what [`BlurPlan::inputs`] adds. Out: `tiles`
-/// `[m, t, n, t, 3]` u8: m by n tiles of side t, whose samples are in the order of a picture of m·t lines. Levels are at most
-/// one from the CPU's.
+/// Blurs a region, tile by tile. In: `picture` `[H, W, 3]` u8, and what [`BlurPlan::inputs`] adds. Out: `tiles` `[m, t,
+/// n, t, 3]` u8: m by n tiles of side t. Their samples are in the order of an image of m·t lines. Levels differ from
+/// the CPU's by at most one.
 ///
-/// A tile is read as far as the kernel reaches around it and multiplied by the same banded matrix from both sides: a product
-/// needs no more than a kernel does when the band is a third of the matrix, and a convolution whose weights are an input
-/// is not there for every provider.
+/// A tile is read with a margin of the kernel's radius and multiplied by the same banded matrix from both sides. A
+/// product needs no more operations than a kernel if the band is a third of the matrix, and not every provider supports
+/// a convolution whose weights are an input.
 pub fn blur() -> GraphModel {
     Builder::write(ImageGraph::Blur.name(), describe)
 }
@@ -39,7 +36,7 @@ fn describe(b: &mut Builder) {
 
     let samples = b.gather(&picture, &columns, 1);
     let samples = b.gather(&samples, &rows, 0);
-    // A tile's own lines and columns last: [3, m, n, r, r].
+    // The lines and columns within a tile come last: [3, m, n, r, r].
     let samples = b.transpose(&samples, &[4, 0, 2, 1, 3]);
     let samples = b.cast(&samples, Kind::F32);
     let across = b.matmul(&samples, &weights);
@@ -52,25 +49,25 @@ fn describe(b: &mut Builder) {
     b.output("tiles", &tiles, Kind::U8, &dims);
 }
 
-/// How a region is cut into tiles, which the shapes of all inputs but the picture follow from.
+/// How a region is divided into tiles. The shapes of all inputs but the image follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// How many there are from top to bottom.
+    /// Number of tiles from top to bottom.
     pub down: u32,
-    /// How many there are from left to right.
+    /// Number of tiles from left to right.
     pub across: u32,
     /// The side of a tile in pixels.
     pub side: u32,
-    /// The side of the square that a tile is made of: the kernel reaches around it.
+    /// The side of the square that a tile is computed from: the tile and the kernel's radius around it.
     pub read: u32,
 }
 
 impl Tiles {
-    /// The tiles of a region that has pixels.
+    /// The tiles of a region that is not empty.
     pub fn new(region: Region, gaussian: &Gaussian) -> Self {
         let (width, height) = (region.width(), region.height());
         let reach = gaussian.kernel() / 2;
-        // Not much narrower than what it is read from, or the same samples are read again and again.
+        // Not much smaller than the square that is read, or the same samples are read many times.
         let side = TILE.max(2 * reach).min(width.max(height)).max(1);
         Self {
             down: height.div_ceil(side),
@@ -80,31 +77,31 @@ impl Tiles {
         }
     }
 
-    /// How many pixels are read for all of them, each as often as it is.
+    /// How many pixels are read for all tiles. A pixel counts as often as it is read.
     pub fn pixels_read(&self) -> u64 {
         let along = |count: u32| u64::from(count) * u64::from(self.read);
         along(self.down) * along(self.across)
     }
 }
 
-/// Where the samples of a region's tiles come from, and what they weigh.
+/// Where the samples of a region's tiles come from, and their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlurPlan {
     size: (u32, u32),
     region: Region,
     tiles: Tiles,
-    /// For each tile the lines that it is made of.
+    /// For each tile, the lines that it is computed from.
     rows: Vec<i32>,
     columns: Vec<i32>,
-    /// `[r, t]`: the kernel, one place further down in each column.
+    /// `[r, t]`: the kernel, shifted down by one in each column.
     weights: Vec<f32>,
 }
 
 impl BlurPlan {
-    /// Blurs `region` of pictures of `size`, width and height.
+    /// Blurs `region` of images of `size` (width and height).
     ///
     /// # Panics
-    /// When the region is empty or reaches beyond the picture.
+    /// If the region is empty or not inside the image.
     pub fn new(size: (u32, u32), region: Region, gaussian: &Gaussian) -> Self {
         assert!(
             !region.is_empty() && region == region.clipped(size),
@@ -124,7 +121,7 @@ impl BlurPlan {
     /// The inputs of [`blur`].
     ///
     /// # Panics
-    /// When the picture has another size than the plan.
+    /// If the image has another size than the plan.
     pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
         let Tiles {
             down,
@@ -141,7 +138,7 @@ impl BlurPlan {
         ]
     }
 
-    /// The region's pixels in the samples of the graph's answer; `None` when there are not as many as there must be.
+    /// The region's pixels from the graph's output. `None` if the output has the wrong length.
     pub fn pixels(&self, tiles: &[u8]) -> Option<RgbImage> {
         let [width, height] = [self.region.width(), self.region.height()];
         let whole = |count: u32| count as usize * self.tiles.side as usize;
@@ -156,17 +153,18 @@ impl BlurPlan {
     }
 }
 
-/// For each tile from `start` to `end` of an axis of `length` samples those that it is made of, reflected at the ends.
+/// For each tile from `start` to `end` of an axis of `length` samples, the samples that it is computed from, reflected
+/// at the ends.
 fn samples((start, end): (u32, u32), length: u32, tile: u32, reach: u32) -> Vec<i32> {
     let (start, reach) = (i64::from(start), i64::from(reach));
     let tiles = (start..i64::from(end)).step_by(tile as usize);
     tiles
         .flat_map(|at| at - reach..at + i64::from(tile) + reach)
-        .map(|at| reflect(at, length) as i32)
+        .map(|at| reflect_101(at, length) as i32)
         .collect()
 }
 
-/// `[tile + kernel − 1, tile]`: what each sample that is read counts in each that is made.
+/// `[tile + kernel − 1, tile]`: the weight of each input sample in each output sample.
 fn band(kernel: &[f32], tile: usize) -> Vec<f32> {
     let mut band = vec![0.0; (tile + kernel.len() - 1) * tile];
     for column in 0..tile {

@@ -51,13 +51,13 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
             assert_letterboxed(&mut session, &source, side, name);
         }
     }
-    // A product of 26 bits that f32 rounds is off in one sample of a million: each of these has one.
+    // A product of 26 bits that f32 rounds is wrong in one sample of a million. Each of these has one.
     for side in [(640, 640), (633, 601)] {
         assert_letterboxed(&mut session, &noise(701, 499), side, "large noise");
     }
 }
 
-/// A row of levels as a picture.
+/// A row of levels as an image.
 fn as_picture(row: &[f32], (width, height): (u32, u32)) -> RgbImage {
     let plane = (width * height) as usize;
     assert_eq!(row.len(), 3 * plane);
@@ -102,7 +102,7 @@ fn rounded_profiles_equal_pillow() {
             assert_within(&ours, &pillow, 1, &name);
             different(&ours, &pillow)
         });
-        // Pillow's weights are cut to 22 bits, which decides some halves; rounding once moves far more.
+        // Pillow's weights are cut to 22 bits, which decides some halves. Rounding only once moves far more samples.
         assert!(100 * each < pillow.as_raw().len(), "{each} differ");
         assert!(5 * each < once, "{each} and {once} differ");
     }
@@ -144,7 +144,7 @@ fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
 
 #[test]
 fn a_normalised_row_is_the_cpus_to_a_hundred_thousandth() {
-    // A picture of the network's size has no resizing to differ in.
+    // An image of the network's size is not resized, so it cannot differ.
     let source = noise(32, 24);
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
         let mut expected = vec![f32::NAN; 3 * 32 * 24];

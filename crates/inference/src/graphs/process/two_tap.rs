@@ -1,4 +1,4 @@
-//! OpenCV's `INTER_LINEAR`, in its own whole numbers.
+//! OpenCV's `INTER_LINEAR` with the same integers.
 
 use image::RgbImage;
 
@@ -17,10 +17,9 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalisation},
 };
 
-/// The detectors' input, and the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what [`TwoTapPlan::inputs`] adds.
-/// Out: `row` `[1, 3, h, w]` f32, bit for bit what the CPU writes, as
-/// [`letterbox_into`](facescan_imaging::tensor::letterbox_into) does: OpenCV's `INTER_LINEAR` in its fixed point, the pad
-/// value where the plan pads, normalised.
+/// The detectors' input, and the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what [`TwoTapPlan::inputs`]
+/// adds. Out: `row` `[1, 3, h, w]` f32, bit for bit what [`letterbox_into`](facescan_imaging::tensor::letterbox_into)
+/// writes on the CPU: OpenCV's `INTER_LINEAR` in its fixed point, the pad value where the plan pads, normalised.
 pub fn bilinear_two_tap() -> GraphModel {
     Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
 }
@@ -37,8 +36,8 @@ fn describe(b: &mut Builder) {
     let row_weights = b.input(ROW_WEIGHTS, Kind::F32, &row_dims);
     let pad = b.input(PAD, Kind::F32, &[Is(3), one, one]);
 
-    // The four samples of each output are all that is taken from the bytes. They become planes while they are bytes
-    // still, so that the arithmetic runs along lines: [2 rows, 2 columns, 3, h, w].
+    // Only the four samples of each output are taken from the bytes. They are made planar while they are bytes, so that
+    // the arithmetic runs along lines: [2 rows, 2 columns, 3, h, w].
     let samples = b.gather(&picture, &rows, 0);
     let samples = b.gather(&samples, &columns, 2);
     let samples = b.transpose(&samples, &[0, 2, 4, 1, 3]);
@@ -47,7 +46,8 @@ fn describe(b: &mut Builder) {
     let across = b.sum(&weighed, 1);
     let across = b.times(&across, 1.0 / 16.0);
     let across = b.floor(&across);
-    // ⌊across · weight / 2¹⁶⌋ has a product of 26 bits, two too many; in two parts of `across` it has 19.
+    // The product in ⌊across · weight / 2¹⁶⌋ has 26 bits, two more than f32 holds. With `across` in two parts it has
+    // 19.
     let high = b.times(&across, 1.0 / 256.0);
     let high = b.floor(&high);
     let low = b.times(&high, 256.0);
@@ -65,7 +65,7 @@ fn describe(b: &mut Builder) {
     let levels = b.floor(&levels);
 
     let planes = b.squeeze(&levels, &[0, 1]);
-    // Padding weighs nothing, so it is 0 so far, and 1 less than a place of the picture.
+    // Padding has zero weight, so it is 0 at this point, and 1 less than a pixel of the image.
     let covered = [&row_weights, &column_weights].map(|weights| {
         let sum = b.sum(weights, 0);
         b.clip(&sum, 0.0, 1.0)
@@ -78,7 +78,7 @@ fn describe(b: &mut Builder) {
     finish(b, &planes);
 }
 
-/// Where the samples of a resized picture come from, for one size of pictures and one way to place them.
+/// Where the samples of a resized image come from, for one image size and one placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoTapPlan {
     size: (u32, u32),
@@ -89,7 +89,7 @@ pub struct TwoTapPlan {
 }
 
 impl TwoTapPlan {
-    /// Scales pictures of `size`, width and height, as `placed` says.
+    /// Scales images of `size` (width and height) as `placed` says.
     ///
     /// # Panics
     /// When a size is 0.
@@ -107,7 +107,7 @@ impl TwoTapPlan {
         }
     }
 
-    /// Fits pictures of `size` into the top left of `side`, as detectors want them.
+    /// Fits images of `size` into the top left of `side`, as detectors expect them.
     ///
     /// # Panics
     /// When a size is 0.
@@ -124,7 +124,7 @@ impl TwoTapPlan {
     /// The inputs of [`bilinear_two_tap`]. `pad` is the RGB value of padding.
     ///
     /// # Panics
-    /// When the picture has another size than the plan.
+    /// If the image has another size than the plan.
     pub fn inputs<'a>(
         &'a self,
         picture: &'a RgbImage,

@@ -1,4 +1,4 @@
-//! The same measures on the CPU, for rows that no device ran.
+//! The same measures on the CPU, for rows that run on no device.
 
 use image::RgbImage;
 

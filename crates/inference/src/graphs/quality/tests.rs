@@ -89,7 +89,7 @@ fn golden_values_of_a_flat_picture_are_0_up_to_its_border() {
 
 #[test]
 fn a_little_texture_on_much_light_is_not_lost() {
-    // Squares of 254 have a last place of 2⁻⁸, more than this picture's whole variance if they were subtracted.
+    // Squares of 254 have a last place of 2⁻⁸. Subtracting them would lose more than this image's whole variance.
     let picture = RgbImage::from_fn(1200, 1600, |x, y| {
         Rgb([253 + u8::from(x % 40 == 0 && y % 40 == 0); 3])
     });

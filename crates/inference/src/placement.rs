@@ -1,4 +1,4 @@
-//! Where a model can run: a provider, and which of its devices.
+//! Where a model can run: a provider, and one of its devices.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub enum Provider {
     Cpu,
     /// NVIDIA CUDA.
     Cuda,
-    /// NVIDIA TensorRT, with CUDA for what it does not take.
+    /// NVIDIA TensorRT, with CUDA for the nodes that it does not support.
     Tensorrt,
     /// AMD MIGraphX, the successor of the ROCm provider.
     Migraphx,
@@ -30,12 +30,12 @@ pub enum Provider {
     TorchMps,
     /// libtorch on the CPU.
     TorchCpu,
-    /// A remote server, which a model's entry in the registry names. No setting asks for it.
+    /// A remote server, named by a model's entry in the registry. No setting selects it.
     Kserve,
 }
 
 impl Provider {
-    /// All that a machine may have.
+    /// Every provider that a machine can have.
     pub const ALL: [Self; 11] = [
         Self::Cpu,
         Self::Cuda,
@@ -50,7 +50,7 @@ impl Provider {
         Self::TorchCpu,
     ];
 
-    /// The name in settings and answers.
+    /// The name in settings and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -68,7 +68,7 @@ impl Provider {
         }
     }
 
-    /// What the runtime calls it, in what it says of a session's nodes.
+    /// The runtime's name of the provider, as in its report of a session's nodes.
     pub fn runtime_name(self) -> &'static str {
         match self {
             Self::Cpu => "CPUExecutionProvider",
@@ -83,18 +83,18 @@ impl Provider {
         }
     }
 
-    /// Whether libtorch is the runtime, and not ONNX Runtime.
+    /// Whether the runtime is libtorch and not ONNX Runtime.
     pub fn is_torch(self) -> bool {
         matches!(self, Self::TorchCuda | Self::TorchMps | Self::TorchCpu)
     }
 
-    /// Whether it computes on the CPU's cores.
+    /// Whether it computes on the CPU.
     pub fn is_on_cpu(self) -> bool {
         matches!(self, Self::Cpu | Self::OpenvinoCpu | Self::TorchCpu)
     }
 
-    /// What is tried, in this order, where the settings ask for `accelerator`. TensorRT is not among what `auto` tries, as
-    /// it builds an engine for minutes.
+    /// The providers to try, in this order, if the settings ask for `accelerator`. `auto` does not try TensorRT,
+    /// because it builds an engine for minutes.
     pub fn candidates(accelerator: Accelerator) -> &'static [Self] {
         match accelerator {
             Accelerator::Auto => &[
@@ -106,7 +106,7 @@ impl Provider {
             ],
             Accelerator::Cuda => &[Self::Cuda],
             Accelerator::Rocm | Accelerator::Migraphx => &[Self::Migraphx],
-            // A binary without libtorch would only have one more reason to give.
+            // In a binary without libtorch, trying it would only add another reason for a failure.
             Accelerator::Mps if cfg!(feature = "torch") => &[Self::TorchMps, Self::Coreml],
             Accelerator::Mps | Accelerator::Coreml => &[Self::Coreml],
             Accelerator::Torch => &[Self::TorchCuda, Self::TorchMps, Self::TorchCpu],
@@ -124,12 +124,12 @@ impl fmt::Display for Provider {
     }
 }
 
-/// How exact the arithmetic has to be.
+/// The precision of the arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// 32-bit floats throughout.
     Full,
-    /// What the device is fastest with, such as bf16.
+    /// The device's fastest precision, such as bf16.
     Reduced,
 }
 
@@ -142,18 +142,18 @@ impl fmt::Display for Precision {
     }
 }
 
-/// A provider and one of its devices.
+/// A provider, one of its devices, and a precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// What computes.
+pub struct DevicePlacement {
+    /// The provider.
     pub provider: Provider,
-    /// Which of its devices, by number.
+    /// The number of the device.
     pub index: u32,
-    /// How exact.
+    /// The precision.
     pub precision: Precision,
 }
 
-impl Place {
+impl DevicePlacement {
     /// The runtime's own kernels on the CPU.
     pub const CPU: Self = Self {
         provider: Provider::Cpu,
@@ -161,7 +161,7 @@ impl Place {
         precision: Precision::Full,
     };
 
-    /// The precision of the arithmetic there; `None` for a remote server, which does not tell.
+    /// The numeric precision there. `None` for a remote server, which does not report it.
     ///
     /// CUDA's reduced precision is TF32. It rounds the factors of a product to 11 significant bits, as f16 does, so it
     /// counts as f16.
@@ -196,8 +196,8 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
-    /// `cpu`, or the provider and the device's number, such as `cuda:0`.
+impl fmt::Display for DevicePlacement {
+    /// `cpu`, or the provider and the device number, such as `cuda:0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.provider {
             provider if provider.is_on_cpu() => f.write_str(provider.name()),
@@ -231,12 +231,12 @@ mod tests {
     fn only_what_computes_in_fewer_bits_says_so() {
         use NumericPrecision::{Bf16, F16, F32};
         let at = |provider, precision| {
-            let place = Place {
+            let placement = DevicePlacement {
                 provider,
                 index: 0,
                 precision,
             };
-            place.numeric_precision()
+            placement.numeric_precision()
         };
         for provider in Provider::ALL {
             assert_eq!(at(provider, Precision::Full), Some(F32), "{provider}");
@@ -249,11 +249,11 @@ mod tests {
 
     #[test]
     fn a_place_on_the_cpu_has_no_number() {
-        let place = |provider| Place {
+        let placement = |provider| DevicePlacement {
             provider,
-            ..Place::CPU
+            ..DevicePlacement::CPU
         };
-        assert_eq!(place(Provider::TorchCpu).to_string(), "torch-cpu");
-        assert_eq!(place(Provider::TorchCuda).to_string(), "torch-cuda:0");
+        assert_eq!(placement(Provider::TorchCpu).to_string(), "torch-cpu");
+        assert_eq!(placement(Provider::TorchCuda).to_string(), "torch-cuda:0");
     }
 }

@@ -1,18 +1,18 @@
-//! ONNX Runtime, and libtorch beside it: each place goes to the one that has it.
+//! ONNX Runtime and libtorch as one backend. The provider of a placement decides which of the two opens a model.
 
 use super::{Backend, BackendError, Opening, Session};
-use crate::{graphs::session::GraphSession, place::Place};
+use crate::{graphs::session::GraphSession, placement::DevicePlacement};
 
 /// Two backends as one.
-pub struct Several {
+pub struct CombinedBackend {
     onnx: Box<dyn Backend>,
     /// `None` in a binary without libtorch.
     torch: Option<Box<dyn Backend>>,
 }
 
-impl Several {
-    /// `onnx`, with libtorch where it is built in.
-    pub fn beside(onnx: Box<dyn Backend>) -> Self {
+impl CombinedBackend {
+    /// Adds libtorch to `onnx`, if the binary is built with it.
+    pub fn new(onnx: Box<dyn Backend>) -> Self {
         Self {
             onnx,
             #[cfg(feature = "torch")]
@@ -22,8 +22,8 @@ impl Several {
         }
     }
 
-    fn of(&self, place: Place) -> Result<&dyn Backend, BackendError> {
-        if !place.provider.is_torch() {
+    fn backend_of(&self, placement: DevicePlacement) -> Result<&dyn Backend, BackendError> {
+        if !placement.provider.is_torch() {
             return Ok(self.onnx.as_ref());
         }
         self.torch
@@ -34,22 +34,22 @@ impl Several {
     }
 }
 
-impl Backend for Several {
+impl Backend for CombinedBackend {
     fn name(&self) -> &str {
-        // What runs on libtorch has a provider's name that says so.
+        // The names of libtorch's providers start with `torch-`.
         self.onnx.name()
     }
 
-    fn look_for(&self, place: Place) -> Result<(), BackendError> {
-        self.of(place)?.look_for(place)
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
+        self.backend_of(placement)?.check_available(placement)
     }
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
-        self.of(opening.place)?.open(opening)
+        self.backend_of(opening.placement)?.open(opening)
     }
 
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
-        self.of(opening.place)?.open_graph(opening)
+        self.backend_of(opening.placement)?.open_graph(opening)
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{
         backend::fake::FakeBackend,
-        place::{Precision, Provider},
+        placement::{Precision, Provider},
         tensor::Signature,
     };
 
@@ -68,25 +68,25 @@ mod tests {
             outputs: Vec::new(),
         };
         let backend = FakeBackend::new(nothing, |_| Ok(Vec::new()));
-        Box::new(backend.looking(move |_| {
+        Box::new(backend.with_availability(move |_| {
             Err(BackendError::Unavailable {
                 detail: says.to_owned(),
             })
         }))
     }
 
-    fn asked(several: &Several, provider: Provider) -> String {
-        let place = Place {
+    fn refusal(backend: &CombinedBackend, provider: Provider) -> String {
+        let placement = DevicePlacement {
             provider,
             index: 0,
             precision: Precision::Full,
         };
-        several.look_for(place).unwrap_err().to_string()
+        backend.check_available(placement).unwrap_err().to_string()
     }
 
     #[test]
-    fn each_place_goes_to_the_backend_that_has_it() {
-        let both = Several {
+    fn each_placement_goes_to_the_backend_of_its_provider() {
+        let both = CombinedBackend {
             onnx: fake("onnx"),
             torch: Some(fake("torch")),
         };
@@ -96,20 +96,20 @@ mod tests {
             } else {
                 "onnx"
             };
-            assert_eq!(asked(&both, provider), expected);
+            assert_eq!(refusal(&both, provider), expected);
         }
     }
 
     #[test]
-    fn without_libtorch_its_places_are_refused() {
-        let one = Several {
+    fn without_libtorch_its_placements_are_refused() {
+        let one = CombinedBackend {
             onnx: fake("onnx"),
             torch: None,
         };
         assert_eq!(
-            asked(&one, Provider::TorchMps),
+            refusal(&one, Provider::TorchMps),
             "this binary was built without the feature torch"
         );
-        assert_eq!(asked(&one, Provider::Cuda), "onnx");
+        assert_eq!(refusal(&one, Provider::Cuda), "onnx");
     }
 }

@@ -1,25 +1,25 @@
-//! What a server answers to a run, held against what it was asked and what it said about the model.
+//! Checks a server's response to a run against the request and the model's metadata.
 
 use bytes::Bytes;
 
 use super::{
     failure::Failure,
-    wire::{AnswerHead, AnswerOutput, FP32},
+    wire::{FP32, ResponseHead, ResponseOutput},
 };
 use crate::tensor::{Port, Signature, Tensor};
 
-/// What was read.
+/// A response as it was read.
 #[derive(Debug)]
-pub(super) struct Answer {
-    /// How long the JSON is, where the header says so.
+pub(super) struct InferResponse {
+    /// The length of the JSON, if the header gives it.
     pub head_len: Option<usize>,
     /// The JSON and the tensors.
     pub bytes: Bytes,
 }
 
-/// What an answer has to fit.
+/// What a response must match.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct ExpectedResponse<'a> {
     pub id: &'a str,
     pub model: &'a str,
     pub version: Option<&'a str>,
@@ -27,16 +27,16 @@ pub(super) struct Asked<'a> {
     pub signature: &'a Signature,
 }
 
-impl Answer {
+impl InferResponse {
     /// The outputs in the model's order.
     ///
     /// # Errors
-    /// [`Failure::Malformed`] with the first thing that does not fit.
-    pub fn outputs(&self, asked: Asked<'_>) -> Result<Vec<Tensor>, Failure> {
-        self.read(asked).map_err(Failure::Malformed)
+    /// [`Failure::Malformed`] with the first mismatch.
+    pub fn outputs(&self, expected: ExpectedResponse<'_>) -> Result<Vec<Tensor>, Failure> {
+        self.read(expected).map_err(Failure::Malformed)
     }
 
-    fn read(&self, asked: Asked<'_>) -> Result<Vec<Tensor>, String> {
+    fn read(&self, expected: ExpectedResponse<'_>) -> Result<Vec<Tensor>, String> {
         let len = self.head_len.ok_or(
             "it has no binary tensors; the server needs the protocol's extension for them",
         )?;
@@ -46,18 +46,18 @@ impl Answer {
                 self.bytes.len()
             )
         })?;
-        let head: AnswerHead =
+        let head: ResponseHead =
             serde_json::from_slice(head).map_err(|error| format!("its JSON: {error}"))?;
-        check_head(&head, asked)?;
+        check_head(&head, expected)?;
         let mut tensors = Vec::with_capacity(head.outputs.len());
         for output in head.outputs {
-            let port = asked
+            let port = expected
                 .signature
                 .outputs
                 .iter()
                 .find(|port| port.name == output.name)
                 .ok_or_else(|| format!("the output `{}` was not asked for", output.name))?;
-            let size = checked_size(&output, port, asked.rows)?;
+            let size = checked_size(&output, port, expected.rows)?;
             let (values, others) = rest.split_at_checked(size).ok_or_else(|| {
                 format!(
                     "the output `{}` is to have {size} bytes, and {} are left",
@@ -75,23 +75,23 @@ impl Answer {
         if !rest.is_empty() {
             return Err(format!("{} bytes follow its last output", rest.len()));
         }
-        in_order(tensors, &asked.signature.outputs)
+        in_order(tensors, &expected.signature.outputs)
     }
 }
 
-fn check_head(head: &AnswerHead, asked: Asked<'_>) -> Result<(), String> {
-    if head.id.as_deref() != Some(asked.id) {
+fn check_head(head: &ResponseHead, expected: ExpectedResponse<'_>) -> Result<(), String> {
+    if head.id.as_deref() != Some(expected.id) {
         return Err(format!(
             "it has the id {:?}, and the request has {:?}",
             head.id.as_deref().unwrap_or_default(),
-            asked.id
+            expected.id
         ));
     }
-    if head.model_name != asked.model {
+    if head.model_name != expected.model {
         return Err(format!("it comes from the model `{}`", head.model_name));
     }
-    // Another version may give other vectors, which must never be mixed with those that there are.
-    match (&head.model_version, asked.version) {
+    // Another version may give other embeddings, which must never be mixed with existing ones.
+    match (&head.model_version, expected.version) {
         (Some(found), Some(version)) if found != version => Err(format!(
             "it comes from version {found} of the model, and the one in use is {version}; \
              set version, and restart for another one"
@@ -100,8 +100,8 @@ fn check_head(head: &AnswerHead, asked: Asked<'_>) -> Result<(), String> {
     }
 }
 
-/// How many bytes an output has, if its type and shape are right and it has as many as they say.
-fn checked_size(output: &AnswerOutput, port: &Port, rows: usize) -> Result<usize, String> {
+/// The number of bytes of an output, if its type and shape are correct and the response declares the same number.
+fn checked_size(output: &ResponseOutput, port: &Port, rows: usize) -> Result<usize, String> {
     let name = &output.name;
     if output.datatype != FP32 {
         return Err(format!(
@@ -150,7 +150,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// Servers answer in any order.
+/// Servers may give the outputs in any order.
 fn in_order(mut tensors: Vec<Tensor>, ports: &[Port]) -> Result<Vec<Tensor>, String> {
     let place = |tensor: &Tensor| ports.iter().position(|port| port.name == tensor.name);
     tensors.sort_by_key(place);

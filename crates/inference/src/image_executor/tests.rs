@@ -1,4 +1,5 @@
 use std::sync::{
+    Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
     mpsc,
 };
@@ -8,35 +9,35 @@ use futures::{FutureExt, future::join_all};
 use super::*;
 use crate::metrics::recorder::Recorder;
 use crate::pool::{CpuPool, Stage};
-use crate::{breaker::Patience, place::Precision};
+use crate::{breaker::BreakerSettings, graphs::session::GraphModel, placement::Precision};
 use facescan_clock::SystemClock;
 
-const CUDA: Place = Place {
+const CUDA: DevicePlacement = DevicePlacement {
     provider: Provider::Cuda,
     index: 0,
     precision: Precision::Full,
 };
 
-/// Doubles a number; the device does what it is told to instead.
+/// Doubles a number on the CPU. The device runs `device` instead.
 struct Doubling {
     number: u32,
-    told: Arc<Told>,
+    device: Arc<DeviceRun>,
 }
 
-type Told = dyn Fn(u32) -> Result<u32, BackendError> + Send + Sync;
+type DeviceRun = dyn Fn(u32) -> Result<u32, BackendError> + Send + Sync;
 
-impl PictureWork for Doubling {
-    type Answer = u32;
+impl ImageJob for Doubling {
+    type Output = u32;
 
-    fn sizes(&self) -> Sizes {
-        Sizes {
+    fn shape_key(&self) -> ShapeKey {
+        ShapeKey {
             graph: "doubling",
             lengths: vec![self.number],
         }
     }
 
-    fn run_on_device(&self, _graphs: &mut Graphs) -> Result<u32, BackendError> {
-        (self.told)(self.number)
+    fn run_on_device(&self, _graphs: &mut GraphSessions) -> Result<u32, BackendError> {
+        (self.device)(self.number)
     }
 
     fn run_on_cpu(&self) -> u32 {
@@ -51,9 +52,9 @@ impl PictureWork for Doubling {
 }
 
 struct Rig {
-    lane: PictureLane,
+    executor: ImageExecutor,
     health: Arc<Health>,
-    told: Arc<Told>,
+    device: Arc<DeviceRun>,
     pool: CpuPool,
     metrics: Recorder,
 }
@@ -73,37 +74,37 @@ const USUAL: Setting = Setting {
 
 fn rig(
     setting: Setting,
-    told: impl Fn(u32) -> Result<u32, BackendError> + Send + Sync + 'static,
+    device: impl Fn(u32) -> Result<u32, BackendError> + Send + Sync + 'static,
 ) -> Rig {
-    let told: Arc<Told> = Arc::new(told);
-    let patience = Patience {
+    let device: Arc<DeviceRun> = Arc::new(device);
+    let settings = BreakerSettings {
         failures: setting.trip_after,
         cool_down: Duration::from_millis(1),
-        longest: Duration::from_millis(4),
+        max_cool_down: Duration::from_millis(4),
     };
-    let health = Arc::new(Health::new(patience, 1));
+    let health = Arc::new(Health::new(settings, 1));
     let known = Doubling {
         number: 1000,
-        told: Arc::clone(&told),
+        device: Arc::clone(&device),
     };
-    let device = PictureDevice {
-        place: CUDA,
+    let parts = ImageDevice {
+        placement: CUDA,
         open: Arc::new(|_| Err(no_graph())),
         health: Arc::clone(&health),
-        probe: probe([known]),
+        probe: health_probe([known]),
         run_timeout: setting.run_timeout,
         check_every: NonZeroU64::new(setting.check_every),
     };
     let metrics = Recorder::default();
-    let lane = PictureLane::new(
-        Some(device),
+    let executor = ImageExecutor::new(
+        Some(parts),
         Arc::new(SystemClock::start()),
         Arc::new(metrics.clone()),
     );
     Rig {
-        lane,
+        executor,
         health,
-        told,
+        device,
         pool: CpuPool::new(2.try_into().unwrap()).unwrap(),
         metrics,
     }
@@ -128,18 +129,18 @@ fn failed() -> BackendError {
 }
 
 impl Rig {
-    /// Does a piece of work as the pipeline does, and checks that nothing was lost.
+    /// Runs a job as the pipeline does, and checks its result.
     async fn double(&self, number: u32) -> Option<Fault> {
         let work = Arc::new(Doubling {
             number,
-            told: Arc::clone(&self.told),
+            device: Arc::clone(&self.device),
         });
-        let lane = self.lane.clone();
+        let executor = self.executor.clone();
         let driven = self
             .pool
-            .drive(Stage::Begin, async move { lane.run(work).await });
+            .drive(Stage::Begin, async move { executor.run(work).await });
         let done = driven.await.unwrap();
-        assert_eq!(done.answer, number * 2);
+        assert_eq!(done.output, number * 2);
         done.fallback
     }
 
@@ -154,25 +155,25 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn without_a_device_the_cpu_does_it() {
+async fn without_a_device_the_cpu_runs_the_job() {
     let metrics = Recorder::default();
-    let lane = PictureLane::new(
+    let executor = ImageExecutor::new(
         None,
         Arc::new(SystemClock::start()),
         Arc::new(metrics.clone()),
     );
-    assert!(!lane.has_device());
+    assert!(!executor.has_device());
     let work = Doubling {
         number: 4,
-        told: Arc::new(|_| Err(failed())),
+        device: Arc::new(|_| Err(failed())),
     };
-    let done = lane.run(Arc::new(work)).await;
-    assert_eq!((done.answer, done.fallback), (8, None));
+    let done = executor.run(Arc::new(work)).await;
+    assert_eq!((done.output, done.fallback), (8, None));
     assert_eq!(metrics.sum("rows cpu"), 1);
 }
 
 #[tokio::test]
-async fn the_device_does_many_pieces_one_at_a_time() {
+async fn the_device_runs_jobs_one_at_a_time() {
     let busy = AtomicBool::new(false);
     let rig = rig(USUAL, move |number| {
         assert!(!busy.swap(true, Ordering::SeqCst), "two at a time");
@@ -186,7 +187,7 @@ async fn the_device_does_many_pieces_one_at_a_time() {
 }
 
 #[tokio::test]
-async fn what_the_device_fails_on_the_cpu_does_once() {
+async fn a_job_that_fails_on_the_device_runs_once_on_the_cpu() {
     let rig = rig(USUAL, |number| match number {
         1 => Err(out_of_memory()),
         2 => Err(failed()),
@@ -205,7 +206,7 @@ async fn what_the_device_fails_on_the_cpu_does_once() {
 }
 
 #[tokio::test]
-async fn failures_in_a_row_take_it_down_and_a_probe_brings_it_back() {
+async fn consecutive_failures_take_the_device_down_and_a_probe_brings_it_back() {
     let calls = AtomicUsize::new(0);
     let rig = rig(USUAL, move |number| {
         // Two probes fail too.
@@ -224,7 +225,7 @@ async fn failures_in_a_row_take_it_down_and_a_probe_brings_it_back() {
 }
 
 #[tokio::test]
-async fn a_wrong_answer_is_found_and_never_given() {
+async fn a_wrong_result_is_detected_and_never_returned() {
     let is_wrong = Arc::new(AtomicBool::new(true));
     let wrong = Arc::clone(&is_wrong);
     let setting = Setting {
@@ -241,7 +242,7 @@ async fn a_wrong_answer_is_found_and_never_given() {
 }
 
 #[tokio::test]
-async fn a_hang_is_given_up_and_those_who_wait_behind_it_are_answered() {
+async fn a_hung_job_falls_back_and_the_jobs_behind_it_are_done() {
     let (release, held) = mpsc::channel::<()>();
     let (held, calls) = (Mutex::new(held), AtomicUsize::new(0));
     let setting = Setting {
@@ -262,7 +263,7 @@ async fn a_hang_is_given_up_and_those_who_wait_behind_it_are_answered() {
 }
 
 #[tokio::test]
-async fn a_hang_is_noticed_when_its_caller_has_left() {
+async fn a_hang_is_noticed_after_its_caller_has_left() {
     let (release, held) = mpsc::channel::<()>();
     let (began, has_begun) = mpsc::channel::<()>();
     let (held, calls) = (Mutex::new(held), AtomicUsize::new(0));
@@ -290,8 +291,8 @@ async fn a_hang_is_noticed_when_its_caller_has_left() {
 }
 
 #[tokio::test]
-async fn a_graph_is_built_once_and_a_refusal_is_told() {
-    let mut graphs = Graphs::new(Arc::new(|_| Err(no_graph())));
+async fn a_refused_graph_is_an_error() {
+    let mut graphs = GraphSessions::new(Arc::new(|_| Err(no_graph())));
     let model = || GraphModel {
         name: "none",
         bytes: Vec::new(),

@@ -1,5 +1,5 @@
-//! A thread that owns what runs on a device. Accelerators keep handles and memory for each thread that calls them, so that
-//! one thread it is.
+//! The thread that owns what runs on a device. Accelerators keep handles and memory for each thread that calls them, so
+//! all calls come from one thread.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -10,24 +10,27 @@ use std::{
 
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{
+use crate::{
     backend::BackendError,
     health::{Failure, Fault},
 };
 
-/// The thread that owns an `S`, from outside. Dropping it lets the thread end when its run does.
+/// Sends jobs to the thread that owns an `S`. When it is dropped, the thread ends after its current job.
 pub(super) struct Worker<S> {
-    orders: mpsc::Sender<Order<S>>,
+    jobs: mpsc::Sender<Job<S>>,
 }
 
-/// What the thread does with what it owns, or why it owns nothing.
-type Order<S> = Box<dyn FnOnce(Result<&mut S, Failure>) + Send>;
+/// Receives what the thread owns, or the reason why it owns nothing.
+type Job<S> = Box<dyn FnOnce(Result<&mut S, Failure>) + Send>;
 
 impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
         let fault = match error {
             BackendError::OutOfMemory { .. } => Fault::OutOfMemory,
-            _ => Fault::Failed,
+            BackendError::Library { .. }
+            | BackendError::Unavailable { .. }
+            | BackendError::Load { .. }
+            | BackendError::Run { .. } => Fault::Failed,
         };
         Self {
             fault,
@@ -37,39 +40,43 @@ impl From<BackendError> for Failure {
 }
 
 impl<S: 'static> Worker<S> {
-    /// Starts the thread, which opens what it owns.
+    /// Starts the thread. The thread calls `open` to create what it owns.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// When the operating system cannot start a thread.
     pub fn start(
         name: &str,
         open: impl FnOnce() -> Result<S, BackendError> + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (orders, inbox) = mpsc::channel::<Order<S>>();
+        let (jobs, inbox) = mpsc::channel::<Job<S>>();
         thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
                 let mut owned = caught(open);
-                for order in inbox {
-                    order(owned.as_mut().map_err(|failure| failure.clone()));
+                for job in inbox {
+                    job(owned.as_mut().map_err(|failure| failure.clone()));
                 }
             })?;
-        Ok(Self { orders })
+        Ok(Self { jobs })
     }
 
-    /// Runs a job on the thread. One that takes longer than `patience` is given up: the thread is lost with what it owns.
+    /// Runs a job on the thread. When the job exceeds its time budget, the caller stops waiting; the thread and what it
+    /// owns are lost.
+    ///
+    /// # Errors
+    /// The job's failure or panic, the failure of `open`, or [`Fault::Hung`].
     pub async fn run<T: Send + 'static>(
         &self,
-        patience: Duration,
+        time_budget: Duration,
         job: impl FnOnce(&mut S) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let ended = || Failure {
             fault: Fault::Failed,
             detail: "the device's thread has ended".to_owned(),
         };
-        let order: Order<S> = Box::new(move |owned| {
-            // What the job holds is let go of before the answer, as whoever gets that may want it back.
+        let job: Job<S> = Box::new(move |owned| {
+            // What the job holds is dropped before the reply is sent, because the receiver may need it back.
             let ran = match owned {
                 Ok(owned) => caught(move || job(owned)),
                 Err(failure) => {
@@ -79,18 +86,18 @@ impl<S: 'static> Worker<S> {
             };
             drop(reply.send(ran));
         });
-        self.orders.send(order).map_err(|_| ended())?;
-        match timeout(patience, answer).await {
-            Ok(answer) => answer.map_err(|_| ended())?,
+        self.jobs.send(job).map_err(|_| ended())?;
+        match timeout(time_budget, result).await {
+            Ok(result) => result.map_err(|_| ended())?,
             Err(_) => Err(Failure {
                 fault: Fault::Hung,
-                detail: format!("a run did not end within {} ms", patience.as_millis()),
+                detail: format!("a run did not end within {} ms", time_budget.as_millis()),
             }),
         }
     }
 }
 
-/// What a job gives; a panic is a failure of the job alone.
+/// Turns a panic into a failure of the job alone.
 fn caught<T, E>(job: impl FnOnce() -> Result<T, E>) -> Result<T, Failure>
 where
     Failure: From<E>,

@@ -23,7 +23,7 @@ fn output(name: &str, shape: &[usize]) -> Value {
     json!({"name": name, "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": size * 4}})
 }
 
-/// A right answer of two rows, with its outputs in another order than the model's.
+/// A correct response of two rows, with its outputs in another order than the model's.
 fn head() -> Value {
     json!({
         "id": "7", "model_name": "encoder", "model_version": "1",
@@ -35,15 +35,15 @@ const VALUES: [f32; 6] = [10.0, 20.0, 1.0, 2.0, 3.0, 4.0];
 
 fn read(head: &Value, values: &[u8]) -> Result<Vec<Tensor>, Failure> {
     let head = head.to_string();
-    Answer {
+    InferResponse {
         head_len: Some(head.len()),
         bytes: [head.as_bytes(), values].concat().into(),
     }
-    .outputs(asked(&signature()))
+    .outputs(expected(&signature()))
 }
 
-fn asked(signature: &Signature) -> Asked<'_> {
-    Asked {
+fn expected(signature: &Signature) -> ExpectedResponse<'_> {
+    ExpectedResponse {
         id: "7",
         model: "encoder",
         version: Some("1"),
@@ -60,7 +60,7 @@ fn values() -> Vec<u8> {
 }
 
 #[test]
-fn outputs_come_in_the_models_order_whatever_the_answers() {
+fn outputs_are_in_the_models_order_whatever_the_order_in_the_response() {
     let tensor = |name: &str, shape: [usize; 2], data: &[f32]| Tensor {
         name: name.to_owned(),
         shape: shape.to_vec(),
@@ -146,11 +146,14 @@ fn a_free_dimension_cannot_overflow_a_size() {
         "parameters": {"binary_data_size": 8},
     }]);
     let head = head.to_string();
-    let answer = Answer {
+    let response = InferResponse {
         head_len: Some(head.len()),
         bytes: head.into(),
     };
-    let told = answer.outputs(asked(&signature)).unwrap_err().to_string();
+    let told = response
+        .outputs(expected(&signature))
+        .unwrap_err()
+        .to_string();
     assert!(told.contains("is to have 8 bytes"), "{told}");
 }
 
@@ -178,18 +181,21 @@ fn the_head_is_as_long_as_the_header_says() {
         (Some(head.len() + 1), "its JSON: trailing characters"),
         (Some(0), "its JSON: EOF"),
     ] {
-        let answer = Answer {
+        let response = InferResponse {
             head_len,
             bytes: [head.as_bytes(), &[b'x'; 24]].concat().into(),
         };
-        let told = answer.outputs(asked(&signature())).unwrap_err().to_string();
+        let told = response
+            .outputs(expected(&signature()))
+            .unwrap_err()
+            .to_string();
         assert!(told.contains(says), "{head_len:?}: {told}");
     }
 }
 
 proptest! {
     #[test]
-    fn no_answer_makes_it_panic(
+    fn no_response_makes_it_panic(
         at in 0..400usize,
         byte: u8,
         cut in 0..400usize,
@@ -202,8 +208,8 @@ proptest! {
             *place = byte;
         }
         bytes.truncate(bytes.len().saturating_sub(cut));
-        let answer = Answer { head_len: head_len.or(Some(right)), bytes: bytes.into() };
-        if let Ok(tensors) = answer.outputs(asked(&signature())) {
+        let response = InferResponse { head_len: head_len.or(Some(right)), bytes: bytes.into() };
+        if let Ok(tensors) = response.outputs(expected(&signature())) {
             prop_assert!(tensors.iter().all(|tensor| tensor.data.len() == tensor.shape.iter().product::<usize>()));
         }
     }

@@ -1,4 +1,4 @@
-//! The small ONNX graph that places are proved with, as tensor code: convolutions and ReLUs, one after the other.
+//! The small ONNX graph of the self-test as tensor code: convolutions and ReLUs, one after the other.
 
 use tch::{Device, TchError, Tensor as Torch};
 
@@ -9,9 +9,9 @@ use crate::{
     tensor::{Port, Signature, Tensor},
 };
 
-/// Such a graph on a device.
+/// The self-test graph on a device.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct SelfTestGraph {
     steps: Vec<Step>,
     device: Device,
     signature: Signature,
@@ -35,7 +35,7 @@ impl Clone for Step {
     }
 }
 
-impl Known {
+impl SelfTestGraph {
     pub(super) fn new(bytes: &[u8], device: Device) -> Result<Self, TchError> {
         let refused = |detail: String| TchError::FileFormat(detail);
         let graph = onnx::decode(bytes)
@@ -109,7 +109,7 @@ fn constant(graph: &GraphProto, name: &str, device: Device) -> Result<Torch, Tch
         .f_to_device(device)
 }
 
-impl Session for Known {
+impl Session for SelfTestGraph {
     fn signature(&self) -> &Signature {
         &self.signature
     }

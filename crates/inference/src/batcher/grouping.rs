@@ -1,0 +1,69 @@
+//! How rows are grouped into batches.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+/// How rows are grouped into batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouping {
+    /// Most rows in one run.
+    pub max_rows: NonZeroUsize,
+    /// How many rows a run may have. Missing rows are padded with zeros, and their outputs are ignored.
+    pub sizes: BatchSizes,
+    /// How long the first row of a batch may wait for others.
+    pub max_delay: Duration,
+}
+
+/// How many rows a run may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchSizes {
+    /// As many as there are.
+    Any,
+    /// A power of two, so that the device sees few shapes. Each shape takes memory, and some runtimes compile for it.
+    Buckets,
+    /// Always `max_rows`.
+    Fixed,
+}
+
+impl Grouping {
+    /// How many rows run for `rows` rows of a buffer with `capacity` rows.
+    pub(crate) fn padded(&self, rows: usize, capacity: usize) -> usize {
+        match self.sizes {
+            BatchSizes::Any => rows,
+            BatchSizes::Buckets => Some(rows.next_power_of_two())
+                .filter(|&bucket| bucket <= capacity)
+                .unwrap_or(rows),
+            BatchSizes::Fixed => capacity,
+        }
+    }
+}
+
+/// Where rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To the sessions on the CPU.
+    Cpu,
+    /// To the device.
+    Device,
+}
+
+/// The grouping of each route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groupings {
+    pub cpu: Grouping,
+    pub device: Option<Grouping>,
+}
+
+impl Groupings {
+    pub fn of(&self, route: Route) -> &Grouping {
+        match route {
+            Route::Cpu => &self.cpu,
+            Route::Device => self.device.as_ref().unwrap_or(&self.cpu),
+        }
+    }
+
+    /// The largest capacity of a batch buffer, in rows.
+    pub fn max_rows(&self) -> usize {
+        let device = self.device.map_or(0, |device| device.max_rows.get());
+        self.cpu.max_rows.get().max(device)
+    }
+}

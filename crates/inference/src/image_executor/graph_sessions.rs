@@ -1,0 +1,81 @@
+//! The graphs that a device's thread has open.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::{
+    backend::BackendError,
+    graphs::session::{GraphModel, GraphSession, Output, Samples},
+};
+
+/// Opens a graph on the device.
+pub type GraphOpener =
+    Arc<dyn Fn(&GraphModel) -> Result<Box<dyn GraphSession>, BackendError> + Send + Sync>;
+
+/// The open graphs of one device, by name.
+pub struct GraphSessions {
+    open: GraphOpener,
+    sessions: HashMap<&'static str, Box<dyn GraphSession>>,
+}
+
+impl GraphSessions {
+    /// Starts with no open graph; `open` opens them.
+    pub fn new(open: GraphOpener) -> Self {
+        Self {
+            open,
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// The session of the graph `name`. The first call builds the graph with `graph` and opens it.
+    ///
+    /// # Errors
+    /// When the device refuses the graph.
+    pub fn session(
+        &mut self,
+        name: &'static str,
+        graph: impl FnOnce() -> GraphModel,
+    ) -> Result<&mut dyn GraphSession, BackendError> {
+        if !self.sessions.contains_key(name) {
+            let session = (self.open)(&graph())?;
+            self.sessions.insert(name, session);
+        }
+        match self.sessions.get_mut(name) {
+            Some(session) => Ok(session.as_mut()),
+            None => Err(BackendError::Unavailable {
+                detail: format!("the graph `{name}` is not open"),
+            }),
+        }
+    }
+
+    /// How many nodes of all open graphs each provider runs, by the runtime's name of the provider.
+    pub(super) fn assignment(&self) -> BTreeMap<String, usize> {
+        let mut nodes = BTreeMap::new();
+        for session in self.sessions.values() {
+            for (provider, count) in session.assignment() {
+                *nodes.entry(provider).or_insert(0) += count;
+            }
+        }
+        nodes
+    }
+}
+
+/// The shape and values of a graph's only output.
+///
+/// # Errors
+/// When the graph has no output or several, or when a value is not finite.
+pub fn only_output(outputs: Vec<Output>) -> Result<(Vec<usize>, Samples), BackendError> {
+    let [output] = <[Output; 1]>::try_from(outputs).map_err(|outputs| BackendError::Run {
+        detail: format!("the graph gave {} outputs instead of one", outputs.len()),
+    })?;
+    if let Samples::F32(values) = &output.samples
+        && !values.iter().all(|value| value.is_finite())
+    {
+        return Err(BackendError::Run {
+            detail: "its outputs are not finite".to_owned(),
+        });
+    }
+    Ok((output.shape, output.samples))
+}
