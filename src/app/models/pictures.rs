@@ -18,7 +18,7 @@ use facescan_inference::{
 };
 
 impl Loader<'_> {
-    /// The lane of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
+    /// The executor of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
     /// right.
     pub fn load_pictures(
         &self,
@@ -42,8 +42,8 @@ impl Loader<'_> {
             })
         });
         let metrics = self.metrics.engine(operation.name());
-        let lane = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
-        (lane, assignment)
+        let executor = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
+        (executor, assignment)
     }
 
     /// Where the settings ask for preprocessing; `None` is the CPU.
@@ -58,7 +58,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The lane of preprocessing, which has a setting of its own.
+    /// The executor of preprocessing, which has a setting of its own.
     ///
     /// # Errors
     /// When `preprocess.strict` is set and the platform is not there.
@@ -68,7 +68,7 @@ impl Loader<'_> {
         let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(Filling::of_every_graph());
-        let (lane, mut assignment) = self.load_pictures_on(operation, asked, probe);
+        let (executor, mut assignment) = self.load_pictures_on(operation, asked, probe);
         let refused = match settings.asked() {
             Platform::Tpu => Some("no backend of this server drives a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
@@ -96,7 +96,7 @@ impl Loader<'_> {
             );
         }
         Ok(Preprocessing {
-            lane,
+            executor,
             assignment: Arc::new(assignment),
             warm_up_ms: None,
         })
