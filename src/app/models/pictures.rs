@@ -1,4 +1,4 @@
-//! Proving a device for work on whole pictures.
+//! Tests a device for work on whole images.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use facescan_inference::{
 };
 
 impl Loader<'_> {
-    /// The executor of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
-    /// right.
+    /// The executor of an operation on whole images, on the device that the settings ask for if it passes the probe.
     pub fn load_pictures(
         &self,
         operation: Operation,
@@ -46,7 +45,7 @@ impl Loader<'_> {
         (executor, assignment)
     }
 
-    /// Where the settings ask for preprocessing; `None` is the CPU.
+    /// The device that the settings ask for in preprocessing. `None` is the CPU.
     pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let (backend, index) = devices.accelerator(Operation::ImageProcessing);
@@ -61,7 +60,7 @@ impl Loader<'_> {
     /// The executor of preprocessing, which has a setting of its own.
     ///
     /// # Errors
-    /// When `preprocess.strict` is set and the platform is not there.
+    /// When `preprocess.strict` is set and the platform is missing.
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let operation = Operation::ImageProcessing;
