@@ -1,4 +1,5 @@
-//! Opening the models: on the CPU always, and on the device that an operation's toggle asks for once it is proved there.
+//! Opens the models: always on the CPU, and on the device that an operation's toggle asks for if it passes its
+//! self-test.
 
 use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
@@ -34,11 +35,11 @@ pub(super) struct Loader<'a> {
     pub pool: &'a Arc<CpuPool>,
     pub clock: &'a Arc<dyn Clock>,
     pub metrics: &'a Metrics,
-    /// The places that ran the small known graph, and those that did not.
+    /// The results of the self-test graph at each placement.
     pub placements: RefCell<CheckedPlacements>,
 }
 
-/// What was found of each place.
+/// The results of the self-test graph at each placement, and their reports.
 #[derive(Default)]
 pub(super) struct CheckedPlacements {
     known: HashMap<DevicePlacement, Result<(), String>>,
@@ -52,14 +53,14 @@ pub(super) struct Loaded {
     pub assignment: Assignment,
 }
 
-/// A model or graph on its way to an engine.
+/// A model or graph to open.
 struct Subject {
-    /// What it is called in the log.
+    /// The name in the log.
     name: String,
     source: Source,
-    /// The number of rows of a run, where the graph takes no other.
+    /// The batch size, if the graph has a fixed one.
     fixed: Option<NonZeroUsize>,
-    /// What OpenVINO may compute it in on the CPU, the fastest first.
+    /// The precisions that OpenVINO may use on the CPU, the fastest first.
     precisions: &'static [Precision],
     /// The shape of a usual row.
     row_shape: [usize; 3],
@@ -80,10 +81,10 @@ impl Source {
     }
 }
 
-/// The sessions on the CPU, and what was found about another provider for them.
+/// The sessions on the CPU, and the result of testing another provider for them.
 struct OnCpu {
     sessions: Sessions,
-    /// One of the runtime's own kernels, which every other answer is compared with.
+    /// A session of the runtime's own kernels. All other outputs are compared with it.
     own: Box<dyn Session>,
     placement: DevicePlacement,
     proof: Option<CpuProof>,
@@ -132,8 +133,8 @@ impl Loader<'_> {
         })
     }
 
-    /// An engine for measuring quality, where that is asked of a device and one is proved. Without one the measures are
-    /// taken where the pixels are, which no engine is faster than.
+    /// An engine for measuring quality, if the settings ask for a device and one passes its self-test. Without an
+    /// engine the measures are taken where the pixels are, and no engine is faster than that.
     pub fn load_quality(&self) -> (Option<Engine>, Assignment) {
         let side = ALIGNED_SIDE as usize;
         let subject = Subject {
@@ -161,7 +162,7 @@ impl Loader<'_> {
         (engine, assignment)
     }
 
-    /// The encoder of whole pictures, from its file or on the server that its entry names.
+    /// The encoder of whole images, from its file or on the remote server of its entry.
     pub fn load_encoder(
         &self,
         spec: &ModelSpec,
@@ -174,7 +175,7 @@ impl Loader<'_> {
         }
     }
 
-    /// A device for a model, where the settings ask for one.
+    /// A device for a model, if the settings ask for one.
     fn assign_model(
         &self,
         subject: &Subject,
@@ -192,7 +193,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Finds the device that the settings ask for, if they do.
+    /// Finds the device that the settings ask for, if they ask for one.
     fn assign<T: OnDevice>(
         &self,
         operation: Operation,
@@ -201,7 +202,7 @@ impl Loader<'_> {
         self.assign_to(operation, self.config.devices.requested(operation), find)
     }
 
-    /// Finds the device that is asked for, if one is.
+    /// Finds the device that `asked` names, if it names one.
     fn assign_to<T: OnDevice>(
         &self,
         operation: Operation,
@@ -253,13 +254,13 @@ impl Loader<'_> {
         engine
     }
 
-    /// How rows are grouped at a place; `fixed` is the number of rows of a graph that takes no other.
+    /// How rows are grouped at a placement. `fixed` is the graph's batch size, if it is fixed.
     fn grouping(&self, fixed: Option<NonZeroUsize>, placement: DevicePlacement) -> Grouping {
         let on_device = NonZeroUsize::new(self.config.devices.batch_size);
         let on_device = on_device.unwrap_or(NonZeroUsize::MIN);
         let (most, sizes) = match placement.provider {
             Provider::Cpu => (self.config.batching.cpu_batch_size, BatchSizes::Any),
-            // It compiles no shapes that would want to be few.
+            // A remote server compiles nothing for a shape, so it does not need few shapes.
             Provider::Kserve => (on_device, BatchSizes::Any),
             _ => (on_device, BatchSizes::Buckets),
         };
@@ -271,9 +272,9 @@ impl Loader<'_> {
     }
 }
 
-/// What runs on a device that was found.
+/// Work that runs on a device.
 trait OnDevice {
-    /// What is told of it.
+    /// The device's entry for reports.
     fn active(&self, proof: Proof) -> Active;
 }
 
@@ -297,13 +298,13 @@ impl OnDevice for ImageDevice {
     }
 }
 
-/// What OpenVINO may compute a model in on the CPU, the fastest first. bf16 leaves faces where they are in an embedder's
-/// space: of 807 pictures the median cosine to 32 bits is 0.9999 and the least 0.9967. A detector's boxes it moves by
-/// pixels.
+/// The precisions that OpenVINO may use for a model on the CPU, the fastest first. bf16 leaves faces where they are in
+/// an embedder's space: over 807 images, the median cosine to f32 is 0.9999 and the lowest 0.9967. It moves a
+/// detector's boxes by pixels.
 fn precisions(role: Role) -> &'static [Precision] {
     match role {
         Role::Embedder => &[Precision::Reduced, Precision::Full],
-        // Of what other models make of bf16 nothing is known.
+        // The effect of bf16 on other models has not been measured.
         Role::Detector | Role::Encoder => &[Precision::Full],
     }
 }

@@ -176,11 +176,11 @@ async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<W
         .map(|profile| (profile, None, filling(profile).fill()))
         .into();
     let preprocessing = &app.pipeline.preprocessing;
-    if preprocessing.lane.has_device() {
+    if preprocessing.executor.has_device() {
         for profile in Profile::ALL {
             let filling = filling(profile);
             if filling.has_graph() {
-                let done = preprocessing.lane.run(Arc::new(filling)).await;
+                let done = preprocessing.executor.run(Arc::new(filling)).await;
                 if done.fallback.is_none() {
                     let device = preprocessing.assignment.state().active;
                     ways.push((profile, Some(device), done.output));

@@ -145,13 +145,13 @@ impl Encoder {
     /// pool.
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
-        lane: &ImageExecutor,
+        executor: &ImageExecutor,
         picture: &Arc<P>,
     ) -> Submitted {
         let filling = Filling::new(picture, &self.preprocess);
         let shape = self.spec.input.row_shape();
         let order = self.spec.input.channel_order;
-        if !(lane.has_device() && filling.has_graph()) {
+        if !(executor.has_device() && filling.has_graph()) {
             let mut row = self.engine.claim(&shape);
             let pixels = picture.as_ref().borrow();
             self.preprocess.write(pixels, row.values());
@@ -162,7 +162,7 @@ impl Encoder {
                 queued: Duration::ZERO,
             };
         }
-        let done = lane.run(Arc::new(filling)).await;
+        let done = executor.run(Arc::new(filling)).await;
         // Claimed only now, as no other row of its slab runs before it is written.
         let mut row = self.engine.claim(&shape);
         row.values().copy_from_slice(&done.output);
@@ -365,7 +365,7 @@ impl Pipeline {
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let submitted = encoder
-            .submit_through(&self.preprocessing.lane, &held)
+            .submit_through(&self.preprocessing.executor, &held)
             .await;
         timings.queue += millis(submitted.queued);
         timings.process = self.since(began + submitted.queued);

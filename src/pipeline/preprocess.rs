@@ -127,7 +127,7 @@ pub struct PreprocessPlan {
 #[derive(Clone)]
 pub struct Preprocessing {
     /// Where it is done.
-    pub lane: ImageExecutor,
+    pub executor: ImageExecutor,
     /// What was asked for and what is in use.
     pub assignment: Arc<Assignment>,
     /// Milliseconds that the graphs took to be built and run for the first time; `None` on the CPU.
@@ -137,12 +137,12 @@ pub struct Preprocessing {
 impl Preprocessing {
     /// Builds and runs every graph on the device, where there is one.
     pub async fn warm_up(&mut self, clock: &dyn Clock) {
-        if !self.lane.has_device() {
+        if !self.executor.has_device() {
             return;
         }
         let began = clock.monotonic();
         for filling in Filling::of_every_graph() {
-            self.lane.run(Arc::new(filling)).await;
+            self.executor.run(Arc::new(filling)).await;
         }
         self.warm_up_ms = Some(millis(clock.monotonic().saturating_sub(began)));
     }
@@ -312,7 +312,7 @@ impl Pipeline {
         let filling = Arc::new(Filling::new(&held, &plan.preprocess));
         let shape = filling.shape();
         let values = if filling.has_graph() {
-            let done = self.preprocessing.lane.run(filling).await;
+            let done = self.preprocessing.executor.run(filling).await;
             let operation = Operation::ImageProcessing;
             self.check_rows(plan.strict_device, operation, done.fallback)?;
             timings.queue += millis(done.queued);

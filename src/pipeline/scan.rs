@@ -204,8 +204,8 @@ impl Scanning {
         let submitted = if options.aligned {
             None
         } else {
-            let (detector, lane) = (&pipeline.detector, &pipeline.processing);
-            let submitted = detector.submit_through(lane, &picture, &options.detect);
+            let (detector, executor) = (&pipeline.detector, &pipeline.processing);
+            let submitted = detector.submit_through(executor, &picture, &options.detect);
             Some(submitted.await)
         };
         let fallback = submitted.as_ref().and_then(|rows| rows.unprocessed);

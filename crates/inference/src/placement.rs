@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libtorch_is_asked_for_by_name_and_comes_first_on_metal_where_it_is_built_in() {
+    fn libtorch_needs_its_own_setting_except_on_metal_where_it_is_tried_first() {
         use Provider::{Coreml, TorchCpu, TorchCuda, TorchMps};
         assert_eq!(
             Provider::candidates(Accelerator::Torch),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_computes_in_fewer_bits_says_so() {
+    fn only_reduced_precision_gives_fewer_bits() {
         use NumericPrecision::{Bf16, F16, F32};
         let at = |provider, precision| {
             let placement = DevicePlacement {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_on_the_cpu_has_no_number() {
+    fn a_placement_on_the_cpu_is_shown_without_a_number() {
         let placement = |provider| DevicePlacement {
             provider,
             ..DevicePlacement::CPU

@@ -14,7 +14,7 @@ use super::{
 };
 use facescan_clock::Clock;
 
-pub(super) use graph::known_answer;
+pub(super) use graph::expected_outputs;
 
 mod graph;
 
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_is_in_range_and_no_two_rows_are_equal() {
+    fn the_pattern_is_in_range_and_its_rows_differ() {
         let values = pattern(&[3, 8, 8], 2);
         assert!(values.iter().all(|value| (0.0..=255.0).contains(value)));
         assert_ne!(values[..192], values[192..]);

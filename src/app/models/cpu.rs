@@ -1,4 +1,4 @@
-//! The sessions on the CPU, and what runs in them.
+//! The sessions on the CPU, and the provider that they run on.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -13,18 +13,18 @@ use facescan_inference::{
     registry::ModelSpec,
 };
 
-/// Sessions of one model on the CPU at most.
+/// Maximum number of sessions of one model on the CPU.
 const MOST_SESSIONS: usize = 16;
 
-/// A provider has to be so many times as fast as the runtime's own kernels to take their place on the CPU.
+/// How many times as fast as the runtime's own kernels a provider must be to replace them on the CPU.
 const WORTH_IT: f64 = 1.25;
 
 /// How often the two are timed again.
 const ROUNDS: usize = 3;
 
 impl Loader<'_> {
-    /// One session of one thread for each thread of the pool, and one over all of them. Many cores share few sessions
-    /// of several threads instead, as each holds memory of its own.
+    /// One session with one thread for each thread of the pool, and one over all cores. With many cores, fewer sessions
+    /// have several threads each, because every session takes memory.
     pub(super) fn on_cpu(&self, subject: &Subject, spec: &ModelSpec) -> anyhow::Result<OnCpu> {
         let threads = self.pool.threads();
         let count = threads.min(MOST_SESSIONS);
@@ -71,7 +71,8 @@ impl Loader<'_> {
         })
     }
 
-    /// What runs a model on the CPU: the runtime's own kernels, unless another provider is right and faster.
+    /// What runs a model on the CPU: the runtime's own kernels, unless another provider gives correct outputs and is
+    /// faster.
     fn choose_for_cpu(
         &self,
         subject: &Subject,
@@ -120,7 +121,7 @@ impl Loader<'_> {
         )
     }
 
-    /// How a provider does beside the runtime's own kernels, on one row.
+    /// Compares a provider with the runtime's own kernels, on one row.
     fn compare_on_cpu(
         &self,
         subject: &Subject,
@@ -142,7 +143,7 @@ impl Loader<'_> {
         let clock = self.clock.as_ref();
         let mut found = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
         let mut ours = proof::prove(own, &self_test, clock).map_err(text)?;
-        // In turn, and the best of several, as others may use the cores.
+        // Timed in turn, and the best of several counts, because other processes may use the cores.
         for _ in 0..ROUNDS {
             let again = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
             found.row_ms = found.row_ms.min(again.row_ms);

@@ -1,4 +1,4 @@
-//! Proving a device with the operation's own model.
+//! Tests a device with the operation's own model.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -16,12 +16,12 @@ use facescan_inference::{
     registry::Role,
 };
 
-/// Rows that a device is proved with: more than one, so that a row could be taken for another.
+/// Rows in the self-test of a device: more than one, so that exchanged rows are noticed.
 const PROOF_ROWS: usize = 2;
 
 impl Loader<'_> {
-    /// The first place that gives the CPU's answers, of the candidates at an index, the fastest precision first; or why
-    /// none does. `prove` says what comes of a place that runs the small known graph.
+    /// The first placement among the candidates that gives the CPU's outputs, the fastest precision first; or why none
+    /// does. `prove` tests a placement that has passed the self-test graph.
     pub(super) fn on_device<T>(
         &self,
         name: &str,
@@ -56,7 +56,7 @@ impl Loader<'_> {
         Err(reason)
     }
 
-    /// A model on a place, if it gives the answers there that it gives on the CPU.
+    /// A model at a placement, if its outputs there equal those on the CPU.
     pub(super) fn model_at(
         &self,
         subject: &Subject,
@@ -100,7 +100,7 @@ impl Loader<'_> {
         Ok((parts, proof))
     }
 
-    /// Refuses a place whose provider left all of a graph to others, where the runtime tells.
+    /// Refuses a placement whose provider left the whole graph to others, if the runtime reports that.
     pub(super) fn check_nodes(
         &self,
         placement: DevicePlacement,
@@ -116,7 +116,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The health of a device that is up and takes so many rows at a time.
+    /// The health of a device that is up and runs at most `most_rows` rows at once.
     pub(super) fn health(&self, most_rows: usize) -> Arc<Health> {
         let (cool_down, max_cool_down) = self.config.devices.breaker_cooldowns();
         let settings = BreakerSettings {
@@ -127,7 +127,7 @@ impl Loader<'_> {
         Arc::new(Health::new(settings, most_rows))
     }
 
-    /// Runs the small known graph at a place, once.
+    /// Runs the self-test graph at a placement, once.
     pub(super) fn prove_placement(&self, placement: DevicePlacement) -> Result<(), String> {
         if let Some(known) = self.placements.borrow().known.get(&placement) {
             return known.clone();
@@ -155,7 +155,7 @@ impl Loader<'_> {
         outcome
     }
 
-    /// Whether whole pictures are embedded on this machine.
+    /// Whether whole images are embedded on this machine.
     fn has_encoder_here(&self) -> bool {
         let encoder = self.config.models.encoder.as_ref();
         encoder
@@ -163,7 +163,7 @@ impl Loader<'_> {
             .is_some_and(|spec| spec.remote.is_none())
     }
 
-    /// Each session's share of the limit: the runtime bounds the arena of a session, not of all of them.
+    /// Each session's share of the memory limit: the runtime bounds the arena of each session, not of all together.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
         // One for each model, and one for each graph.

@@ -1,4 +1,4 @@
-//! Proving a device for work on whole pictures.
+//! Tests a device for work on whole images.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use facescan_inference::{
 };
 
 impl Loader<'_> {
-    /// The lane of an operation on whole pictures, on the device that the settings ask for once it does the probe's work
-    /// right.
+    /// The executor of an operation on whole images, on the device that the settings ask for if it passes the probe.
     pub fn load_pictures(
         &self,
         operation: Operation,
@@ -42,11 +41,11 @@ impl Loader<'_> {
             })
         });
         let metrics = self.metrics.engine(operation.name());
-        let lane = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
-        (lane, assignment)
+        let executor = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
+        (executor, assignment)
     }
 
-    /// Where the settings ask for preprocessing; `None` is the CPU.
+    /// The device that the settings ask for in preprocessing. `None` is the CPU.
     pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let (backend, index) = devices.accelerator(Operation::ImageProcessing);
@@ -58,17 +57,17 @@ impl Loader<'_> {
         }
     }
 
-    /// The lane of preprocessing, which has a setting of its own.
+    /// The executor of preprocessing, which has a setting of its own.
     ///
     /// # Errors
-    /// When `preprocess.strict` is set and the platform is not there.
+    /// When `preprocess.strict` is set and the platform is missing.
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let operation = Operation::ImageProcessing;
         let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(Filling::of_every_graph());
-        let (lane, mut assignment) = self.load_pictures_on(operation, asked, probe);
+        let (executor, mut assignment) = self.load_pictures_on(operation, asked, probe);
         let refused = match settings.asked() {
             Platform::Tpu => Some("no backend of this server drives a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
@@ -96,7 +95,7 @@ impl Loader<'_> {
             );
         }
         Ok(Preprocessing {
-            lane,
+            executor,
             assignment: Arc::new(assignment),
             warm_up_ms: None,
         })

@@ -1,4 +1,5 @@
-//! A model that a remote server runs: its rows go through an engine like any other's, and have no CPU to fall back to.
+//! A model on a remote server. Its rows go through an engine like those of any other model, but there is no CPU to fall
+//! back to.
 
 use std::{
     num::NonZeroUsize,
@@ -26,13 +27,13 @@ use facescan_inference::{
     tensor::{Signature, Tensor},
 };
 
-/// Rows that the server's answers are remembered of, to tell later whether it still runs the same model.
+/// How many rows the outputs are remembered of, to check later whether the server still runs the same model.
 const KNOWN_ROWS: usize = 2;
 
-/// What a run may take beyond its own limit, which ends it first.
+/// How much longer than its own time limit a run may take. That limit ends it first.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Stands where the sessions of other models on the CPU do.
+/// Replaces the CPU sessions that other models have.
 struct Away {
     signature: Signature,
 }
@@ -49,7 +50,7 @@ impl Session for Away {
     }
 }
 
-/// Keeps what the server says, and where it is, to the log: a device's faults are told to every caller.
+/// Writes the server's message and address only to the log, because every caller sees a device's faults.
 struct Discreet(Box<dyn Session>);
 
 impl Discreet {
@@ -76,7 +77,7 @@ impl Session for Discreet {
     }
 }
 
-/// A remote model that has answered.
+/// A remote model that has passed its self-test.
 pub(in crate::app) struct Connected {
     kserve: Kserve,
     session: Box<dyn Session>,
@@ -86,7 +87,7 @@ pub(in crate::app) struct Connected {
 }
 
 impl Connected {
-    /// Asks the server of an entry, where it names one, whether it has the model that the registry means, and runs it.
+    /// Connects to the server of an entry, if it names one. Checks that it has the model in the registry, and runs it.
     pub async fn of(
         spec: &ModelSpec,
         metrics: &Metrics,
@@ -119,7 +120,7 @@ impl Connected {
         let mut session = kserve.session();
         let (row_shape, clock) = (spec.input.row_shape(), Arc::clone(clock));
         let rows = spec.batch.fixed().map_or(KNOWN_ROWS, NonZeroUsize::get);
-        // Runs block, and the runtime has to send and read meanwhile.
+        // Runs block, and the async runtime has to send and receive meanwhile.
         let proving = move || -> Result<_, BackendError> {
             let tolerance = Tolerance::of(Precision::Full);
             let self_test = SelfTest::record(session.as_mut(), &row_shape, rows, tolerance)?;
@@ -169,7 +170,7 @@ impl Loader<'_> {
             health: self.health(grouping.max_rows.get()),
             self_test: Arc::new(connected.self_test),
             run_timeout: connected.run_timeout,
-            // There is nothing here to repeat a row on.
+            // There is no CPU session to repeat a row on.
             check_every: None,
             must_be_finite: false,
         };

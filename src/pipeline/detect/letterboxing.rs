@@ -117,11 +117,11 @@ impl Detector {
     /// there is one. To be driven by the pool.
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
-        lane: &ImageExecutor,
+        executor: &ImageExecutor,
         picture: &Arc<P>,
         options: &DetectOptions,
     ) -> Submitted {
-        if !lane.has_device() {
+        if !executor.has_device() {
             return self.submit(picture.as_ref().borrow(), options);
         }
         let sizes = options.second_det_size.into_iter();
@@ -131,7 +131,7 @@ impl Detector {
         };
         for size in sizes.chain([options.det_size]) {
             let work = Arc::new(self.letterboxing(picture, size));
-            let done = lane.run(Arc::clone(&work)).await;
+            let done = executor.run(Arc::clone(&work)).await;
             submitted.unprocessed = submitted.unprocessed.or(done.fallback);
             // Claimed only now, as no other row of its slab runs before it is written.
             let side = size as usize;

@@ -79,8 +79,8 @@ impl Pipeline {
         options: &DetectOptions,
         strict: bool,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
-        let (detector, lane) = (&self.detector, &self.processing);
-        let submitted = detector.submit_through(lane, picture, options).await;
+        let (detector, executor) = (&self.detector, &self.processing);
+        let submitted = detector.submit_through(executor, picture, options).await;
         self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
         let size = picture.as_ref().borrow().dimensions();
         let detected = self.detector.finish(submitted).await?;

@@ -114,7 +114,7 @@ impl Session for FakeSession {
 
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
         if self.is_known {
-            Ok(proof::known_answer(batch))
+            Ok(proof::expected_outputs(batch))
         } else {
             (self.backend.run)(self.placement, batch)
         }

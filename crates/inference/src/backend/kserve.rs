@@ -81,12 +81,12 @@ struct Remote {
 }
 
 impl Remote {
-    fn told(&self, failure: &Failure) -> String {
-        told(&self.model, &self.server, failure)
+    fn describe(&self, failure: &Failure) -> String {
+        describe(&self.model, &self.server, failure)
     }
 }
 
-fn told(model: &str, server: &BaseUrl, failure: &Failure) -> String {
+fn describe(model: &str, server: &BaseUrl, failure: &Failure) -> String {
     format!("the model `{model}` on {server}: {failure}")
 }
 
@@ -119,7 +119,7 @@ impl Kserve {
             .run(rng.fork(), |_| (), || client.metadata())
             .await
             .and_then(|json| metadata::described(spec, &json))
-            .map_err(|failure| unavailable(told(&spec.model, &spec.url, &failure)))?;
+            .map_err(|failure| unavailable(describe(&spec.model, &spec.url, &failure)))?;
         tracing::info!(model = %spec.model, server = %spec.url, version = described.version, "the remote model is ready");
         Ok(Self {
             remote: Arc::new(Remote {

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_ran_out_is_told_from_other_failures() {
+    fn out_of_memory_is_distinguished_from_other_failures() {
         for words in [
             "Failed to allocate memory for requested buffer of size 52428800",
             "Available memory of 1048576 is smaller than requested bytes of 52428800",

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_counted_as_cuda_counts_them() {
+    fn device_numbers_follow_cuda_visible_devices() {
         assert_eq!(visible_device("", 1), Some(Visible::Number(1)));
         assert_eq!(visible_device("3, 0", 1), Some(Visible::Number(0)));
         assert_eq!(visible_device("GPU-1f", 0), Some(Visible::Uuid("GPU-1f")));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_has_memory_and_uses_some_which_apples_gpus_share() {
+    fn the_main_memory_is_reported_for_the_cpu_and_for_apples_gpus() {
         let hardware = Hardware::find();
         let metal = DevicePlacement {
             provider: Provider::TorchMps,

@@ -243,6 +243,22 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+/// Sends a row to its fate. Returns the result that its caller waits for.
+fn meet(fate: Fate, engine: &Engine, value: f32) -> Option<Pending> {
+    match fate {
+        Fate::Kept => Some(send(engine, value)),
+        Fate::Poisoned => Some(send(engine, POISON)),
+        Fate::GivenUp => {
+            drop(engine.claim(&ROW));
+            None
+        }
+        Fate::Abandoned => {
+            drop(send(engine, value));
+            None
+        }
+    }
+}
+
 /// 1,000 mixes. Every caller that waits gets the result of its own row, whatever else runs in the batch.
 #[test]
 fn no_row_is_lost_or_crossed() {
@@ -276,19 +292,7 @@ fn no_row_is_lost_or_crossed() {
                     let writing = rig.pool.run(Stage::Begin, move || {
                         let rows = fates.iter().enumerate().map(|(index, fate)| {
                             let value = (request * 100 + index) as f32;
-                            let pending = match fate {
-                                Fate::Kept => Some(send(&engine, value)),
-                                Fate::Poisoned => Some(send(&engine, POISON)),
-                                Fate::GivenUp => {
-                                    drop(engine.claim(&ROW));
-                                    None
-                                }
-                                Fate::Abandoned => {
-                                    drop(send(&engine, value));
-                                    None
-                                }
-                            };
-                            (*fate, value, pending)
+                            (*fate, value, meet(*fate, &engine, value))
                         });
                         rows.collect::<Vec<_>>()
                     });

@@ -111,7 +111,7 @@ pub(super) fn check(mut session: Box<dyn Session>) -> Result<(), BackendError> {
 }
 
 /// The graph's outputs, for a backend that cannot run it.
-pub(crate) fn known_answer(batch: Batch<'_>) -> Vec<Tensor> {
+pub(crate) fn expected_outputs(batch: Batch<'_>) -> Vec<Tensor> {
     vec![Tensor {
         name: "y".to_owned(),
         shape: vec![batch.rows(), OUT, SIDE, SIDE],

@@ -121,10 +121,11 @@ impl Work {
                 scan.await.map(drop)
             }
             Self::Encode(encoder) => {
-                let (encoder, lane) = (encoder.clone(), pipeline.preprocessing.lane.clone());
+                let (encoder, executor) =
+                    (encoder.clone(), pipeline.preprocessing.executor.clone());
                 let picture = Arc::clone(&item.pixels);
                 let encoding = async move {
-                    let submitted = encoder.submit_through(&lane, &picture).await;
+                    let submitted = encoder.submit_through(&executor, &picture).await;
                     encoder.finish(submitted.pending).await
                 };
                 let driven = pipeline.pool.drive(Stage::Begin, encoding);
@@ -171,8 +172,8 @@ async fn process(
     let work = pipeline
         .detector
         .letterboxing(&item.pixels, options.detect.det_size);
-    let lane = pipeline.processing.clone();
-    let processing = async move { lane.run(Arc::new(work)).await };
+    let executor = pipeline.processing.clone();
+    let processing = async move { executor.run(Arc::new(work)).await };
     pipeline.pool.drive(Stage::Begin, processing).await?;
     Ok(())
 }

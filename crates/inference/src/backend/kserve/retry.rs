@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_failure_is_told_when_repeats_are_used_up() {
+    async fn the_last_failure_is_returned_when_no_retry_is_left() {
         let failures = vec![
             busy(None),
             busy(None),

@@ -31,7 +31,7 @@ impl Session for RemoteSession {
             .metrics
             .ran(outcome.as_ref().err().map_or("ok", Failure::name));
         outcome.map_err(|failure| {
-            let detail = self.remote.told(&failure);
+            let detail = self.remote.describe(&failure);
             // The engine divides a batch that a device has no memory for.
             if batch.rows() > 1 && failure.may_be_of_the_size() {
                 BackendError::OutOfMemory { detail }

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_machine_in_clear_is_known() {
+    fn an_unencrypted_connection_to_another_machine_is_recognised() {
         for (url, is_private) in [
             ("http://models", false),
             ("https://models", true),

@@ -114,7 +114,7 @@ fn embedding_equals_onnx_runtime() {
 }
 
 #[test]
-fn the_cpu_gives_the_known_answer() {
+fn the_cpu_passes_the_self_test_graph() {
     prove_placement(
         &TorchBackend,
         placement(Provider::TorchCpu),
@@ -189,7 +189,7 @@ fn sessions_of_one_model_run_at_the_same_time() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn an_error_names_what_is_missing() {
     let backend = TorchBackend;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.onnx");
@@ -223,7 +223,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn rows_that_do_not_fit_are_an_error_of_one_line() {
+fn rows_with_a_wrong_shape_give_an_error_of_one_line() {
     let mut session = open(&TorchBackend, &model("yunet-2023mar"), Provider::TorchCpu);
     let data = vec![0.0; 2 * 64 * 64];
     let batch = Batch {
@@ -241,7 +241,7 @@ fn rows_that_do_not_fit_are_an_error_of_one_line() {
 }
 
 #[test]
-fn memory_that_ran_out_is_told_from_other_failures() {
+fn out_of_memory_is_distinguished_from_other_failures() {
     let error = tch::Tensor::f_empty([1 << 50], (tch::Kind::Float, Device::Cpu)).unwrap_err();
     let error = failure(&error);
     assert!(matches!(error, BackendError::OutOfMemory { .. }), "{error}");
@@ -258,7 +258,7 @@ fn memory_that_ran_out_is_told_from_other_failures() {
 }
 
 #[test]
-fn onnx_runtime_is_not_asked_for_libtorchs_places() {
+fn onnx_runtime_refuses_placements_of_libtorch() {
     let backend: &OrtBackend = onnx_runtime();
     for provider in [Provider::TorchCpu, Provider::TorchCuda, Provider::TorchMps] {
         assert!(backend.check_available(placement(provider)).is_err());

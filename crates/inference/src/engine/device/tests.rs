@@ -67,6 +67,16 @@ struct Setting {
     trip_after: u32,
 }
 
+impl Setting {
+    fn breaker(self) -> BreakerSettings {
+        BreakerSettings {
+            failures: self.trip_after,
+            cool_down: Duration::from_millis(1),
+            max_cool_down: Duration::from_millis(4),
+        }
+    }
+}
+
 const USUAL: Setting = Setting {
     run_timeout: Duration::from_secs(60),
     check_every: 0,
@@ -98,12 +108,7 @@ fn rig(
     let mut cpu = backend.on_cpu(2);
     let tolerance = Tolerance::of(Precision::Full);
     let self_test = SelfTest::record(cpu[0].as_mut(), &ROW, 2, tolerance).unwrap();
-    let settings = BreakerSettings {
-        failures: setting.trip_after,
-        cool_down: Duration::from_millis(1),
-        max_cool_down: Duration::from_millis(4),
-    };
-    let health = Arc::new(Health::new(settings, 8));
+    let health = Arc::new(Health::new(setting.breaker(), 8));
     let metrics = Recorder::default();
     let open = {
         let backend = backend.clone();

@@ -162,7 +162,7 @@ fn a_normalised_row_is_the_cpus_to_a_hundred_thousandth() {
 }
 
 #[test]
-fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
+fn a_centre_crop_is_the_middle_of_the_scaled_image() {
     let source = noise(60, 90);
     let plan = BilinearPlan::new((60, 90), &placed((32, 48), (32, 32), (0, -8)));
     let inputs = plan.inputs(&source, [0; 3], &LEVELS);
@@ -173,7 +173,7 @@ fn a_centre_crop_is_the_middle_of_the_scaled_picture() {
 }
 
 #[test]
-fn padding_is_the_pad_value_and_the_picture_is_not_touched_by_it() {
+fn padding_has_the_pad_value_and_does_not_change_the_image() {
     let source = noise(60, 90);
     let plan = BilinearPlan::new((60, 90), &placed((20, 30), (30, 30), (5, 0)));
     let mut session = open(&bilinear(Rounding::Once));
@@ -210,7 +210,7 @@ fn inputs_that_do_not_fit_are_an_error() {
 
 #[test]
 #[should_panic(expected = "a picture of the plan's size")]
-fn a_picture_of_another_size_is_refused() {
+fn an_image_of_another_size_is_refused() {
     let plan = BilinearPlan::new((8, 6), &Placement::stretch((4, 4)));
     plan.inputs(&noise(6, 8), [0; 3], &LEVELS);
 }

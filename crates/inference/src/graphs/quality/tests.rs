@@ -105,7 +105,7 @@ fn a_little_texture_on_much_light_is_not_lost() {
 }
 
 #[test]
-fn pictures_of_a_batch_do_not_mix() {
+fn images_of_a_batch_do_not_mix() {
     let mut session = open(&graph());
     let flat = RgbImage::from_pixel(112, 112, Rgb([0, 255, 9]));
     let pictures = [

@@ -76,7 +76,7 @@ fn outputs_are_in_the_models_order_whatever_the_order_in_the_response() {
 }
 
 #[test]
-fn a_version_that_is_not_told_is_taken() {
+fn a_response_without_a_version_is_accepted() {
     let mut head = head();
     head.as_object_mut().unwrap().remove("model_version");
     read(&head, &values()).unwrap();
