@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use crate::telemetry::metrics::Metrics;
 
-pub mod gate;
-pub mod room;
+pub mod byte_budget;
+pub mod priority_semaphore;
 
 /// Which of two queues a request's images wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -173,13 +173,13 @@ fn signed(images: usize) -> i64 {
     i64::try_from(images).unwrap_or(i64::MAX)
 }
 
-/// Held as long as a body is.
+/// PooledImage as long as a body is.
 #[derive(Debug)]
 pub struct BodyTicket {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Held until a request's images are answered.
+/// PooledImage until a request's images are answered.
 pub struct ImageTicket {
     priority: Priority,
     images: usize,

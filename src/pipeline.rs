@@ -8,7 +8,7 @@ use image::RgbImage;
 use tracing::Instrument;
 
 use crate::{
-    admission::gate::Gate,
+    admission::priority_semaphore::PrioritySemaphore,
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
@@ -52,7 +52,7 @@ pub struct Pipeline {
     /// Where pixels are worked on.
     pub pool: Arc<CpuPool>,
     /// Who is next, and how many pictures are held decoded.
-    pub gate: Gate,
+    pub decode_permits: PrioritySemaphore,
     /// Finds faces.
     pub detector: Detector,
     /// Makes vectors.
@@ -79,19 +79,19 @@ pub struct Pipeline {
 
 /// A decoded picture, whose memory is used again. Its place behind the gate stays with whoever works on it: a device that
 /// hangs keeps the pixels, and may not keep the place.
-pub(crate) struct Held {
+pub(crate) struct PooledImage {
     pixels: RgbImage,
     memory: Arc<PixelMemory>,
 }
 
-impl Drop for Held {
+impl Drop for PooledImage {
     fn drop(&mut self) {
         self.memory
             .keep(std::mem::take(&mut self.pixels).into_raw());
     }
 }
 
-impl Held {
+impl PooledImage {
     fn new(pixels: RgbImage, pipeline: &Pipeline) -> Arc<Self> {
         Arc::new(Self {
             pixels,
@@ -100,13 +100,13 @@ impl Held {
     }
 }
 
-impl Borrow<RgbImage> for Held {
+impl Borrow<RgbImage> for PooledImage {
     fn borrow(&self) -> &RgbImage {
         &self.pixels
     }
 }
 
-impl Deref for Held {
+impl Deref for PooledImage {
     type Target = RgbImage;
 
     fn deref(&self) -> &RgbImage {
@@ -127,7 +127,7 @@ impl Pipeline {
         F: Future<Output = Result<(T, Timings), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
-        let place = self.gate.enter(context.priority).await;
+        let place = self.decode_permits.acquire(context.priority).await;
         let pipeline = self.clone();
         // The pool may take a while to begin.
         let work = work(self.clone(), Timings::default());

@@ -141,7 +141,9 @@ impl<'a> Preprocessor<'a> {
 
     async fn row(&self, source: &Source) -> Result<Row, ErrorEntry> {
         let Loaded {
-            bytes, room: _room, ..
+            bytes,
+            reservation: _reservation,
+            ..
         } = source.load(self.app).await?;
         let plan = PreprocessPlan {
             // Whoever takes rows decides how many are kept: none has a share in the size of an answer.

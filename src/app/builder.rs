@@ -17,7 +17,7 @@ use super::{
     models::{Connected, Loader},
 };
 use crate::{
-    admission::{Admission, Budgets, gate::Gate},
+    admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
     config::Config,
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
@@ -144,7 +144,7 @@ fn pipeline(
         preprocessing: models.preprocessing,
         devices: Arc::new(models.devices),
         memory: Arc::new(PixelMemory::new(pixel_bytes)),
-        gate: Gate::new(
+        decode_permits: PrioritySemaphore::new(
             config.imaging.decoded_pictures(),
             config.admission.bulk_max_wait(),
             Arc::clone(&clock),

@@ -165,7 +165,7 @@ async fn vectors_of(
     let Loaded {
         bytes,
         url,
-        room: _room,
+        reservation: _reservation,
         ..
     } = read(app, found).await?;
     let pipeline = &app.pipeline;

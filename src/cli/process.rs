@@ -206,7 +206,9 @@ async fn process_file(
     plan: &ProcessPlan,
 ) -> Result<Outcome, ErrorEntry> {
     let Loaded {
-        bytes, room: _room, ..
+        bytes,
+        reservation: _reservation,
+        ..
     } = read(app, found).await?;
     let plan = plan.anew();
     let processed = app

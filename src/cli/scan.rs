@@ -215,7 +215,7 @@ async fn scan_file(
         bytes,
         url,
         fetch_ms,
-        room: _room,
+        reservation: _reservation,
         ..
     } = read(app, found).await?;
     let options = options

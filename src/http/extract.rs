@@ -1,9 +1,9 @@
 //! Reads the four request forms into the same thing: images and options.
 
+pub mod admitted;
 mod body;
+mod body_reader;
 pub mod stored_id;
-pub mod ticket;
-mod whole;
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::{
+    admitted::{Admitted, Ticket, priority_of},
     body::{Body, Options},
-    ticket::{Admitted, Ticket, priority_of},
-    whole::body,
+    body_reader::body,
 };
 use crate::{
     context::RequestContext, http::AppState, http::error::ApiError, ingest::source::ImageInput,

@@ -1,11 +1,11 @@
 //! One resource a file.
 
-mod alone;
 pub mod devices;
 pub mod docs;
 mod encode;
 pub mod enhance;
 pub mod faces;
+mod fan_out;
 pub mod health;
 pub mod images;
 pub mod metrics;
@@ -13,4 +13,4 @@ pub mod models;
 pub mod preprocess;
 pub mod process;
 pub mod scan;
-mod several;
+mod single_image;

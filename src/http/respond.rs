@@ -50,12 +50,12 @@ const PARTS: (&str, Accepted) = ("multipart/mixed", Accepted::Parts);
 impl Accepted {
     /// What the `Accept` header asks for (RFC 9110, 12.5.1) where the answer is a tree; JSON when it names nothing that
     /// can be given.
-    pub fn tree(headers: &HeaderMap) -> Self {
+    pub fn structured(headers: &HeaderMap) -> Self {
         Self::of(headers, &TREES)
     }
 
     /// The same where the answer may also be a picture.
-    pub fn picture_or_tree(headers: &HeaderMap) -> Self {
+    pub fn image_or_structured(headers: &HeaderMap) -> Self {
         Self::of(headers, &[&TREES[..], &PICTURES].concat())
     }
 
@@ -211,12 +211,12 @@ mod tests {
     fn accepted(value: &'static str) -> Accepted {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(value));
-        Accepted::picture_or_tree(&headers)
+        Accepted::image_or_structured(&headers)
     }
 
     #[test]
     fn the_heaviest_type_that_can_be_given_wins() {
-        assert_eq!(Accepted::tree(&HeaderMap::new()), Accepted::Json);
+        assert_eq!(Accepted::structured(&HeaderMap::new()), Accepted::Json);
         for (header, expected) in [
             ("*/*", Accepted::Json),
             ("application/msgpack", Accepted::Msgpack),
@@ -255,7 +255,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         let accepted = "image/*, application/msgpack;q=0.5";
         headers.insert(ACCEPT, HeaderValue::from_static(accepted));
-        assert_eq!(Accepted::tree(&headers), Accepted::Msgpack);
+        assert_eq!(Accepted::structured(&headers), Accepted::Msgpack);
     }
 
     #[test]

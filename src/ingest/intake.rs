@@ -13,7 +13,7 @@ use super::{
 use crate::{
     admission::{
         Full, Priority,
-        room::{Room, Taken},
+        byte_budget::{ByteBudget, Reservation},
     },
     config::Config,
     ingest::error::IngestError,
@@ -28,7 +28,7 @@ const LONGEST_URL: usize = 4096;
 pub struct Intake {
     /// `None` where no URL is fetched.
     fetcher: Option<Arc<dyn Fetcher>>,
-    room: Room,
+    budget: ByteBudget,
     limit: u64,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
@@ -48,12 +48,12 @@ pub struct Loaded {
     /// Milliseconds that fetching it took, the wait for room included.
     pub fetch_ms: f64,
     /// The room that fetched bytes take, to be held as long as they are.
-    pub room: Option<Taken>,
+    pub reservation: Option<Reservation>,
 }
 
 /// Whether a fetch waits where there is no room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
+enum WhenFull {
     Wait,
     Refuse,
 }
@@ -69,7 +69,7 @@ impl Intake {
         let limit = config.fetched_bytes();
         Self {
             fetcher: fetcher.filter(|_| config.urls.enabled),
-            room: Room::new(config.urls.max_concurrent, limit),
+            budget: ByteBudget::new(config.urls.max_concurrent, limit),
             limit,
             clock,
             metrics,
@@ -81,7 +81,7 @@ impl Intake {
     /// # Errors
     /// [`IngestError`] says why there are none.
     pub async fn load(&self, image: ImageInput, priority: Priority) -> Result<Loaded, IngestError> {
-        self.loaded(image, priority, Patience::Wait).await
+        self.loaded(image, priority, WhenFull::Wait).await
     }
 
     /// The same for what a request holds while it takes more: it may not wait, or two such requests could wait for each
@@ -94,14 +94,14 @@ impl Intake {
         image: ImageInput,
         priority: Priority,
     ) -> Result<Loaded, IngestError> {
-        self.loaded(image, priority, Patience::Refuse).await
+        self.loaded(image, priority, WhenFull::Refuse).await
     }
 
     async fn loaded(
         &self,
         image: ImageInput,
         priority: Priority,
-        patience: Patience,
+        when_full: WhenFull,
     ) -> Result<Loaded, IngestError> {
         let loaded = Loaded {
             source: image.source,
@@ -109,7 +109,7 @@ impl Intake {
             url: None,
             bytes: Bytes::new(),
             fetch_ms: 0.0,
-            room: None,
+            reservation: None,
         };
         let named = match image.content? {
             Content::Bytes(bytes) => return Ok(Loaded { bytes, ..loaded }),
@@ -119,18 +119,18 @@ impl Intake {
         let fetcher = self.fetcher.as_deref().ok_or(Refused::Off);
         let fetcher = fetcher.map_err(FetchError::from)?;
         let url = read_url(&named)?;
-        let room = match patience {
-            Patience::Wait => self.room.enter(priority).await,
-            Patience::Refuse => self.room.try_enter(priority),
+        let reservation = match when_full {
+            WhenFull::Wait => self.budget.reserve(priority).await,
+            WhenFull::Refuse => self.budget.try_reserve(priority),
         };
-        let mut room = room.ok_or(Full::Fetches)?;
+        let mut reservation = reservation.ok_or(Full::Fetches)?;
         let bytes = self.fetch(fetcher, &url).await?;
-        room.keep(bytes.len());
+        reservation.shrink_to(bytes.len());
         Ok(Loaded {
             url: Some(url.into()),
             bytes,
             fetch_ms: self.since(began).as_secs_f64() * 1e3,
-            room: Some(room),
+            reservation: Some(reservation),
             ..loaded
         })
     }

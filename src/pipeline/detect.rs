@@ -51,7 +51,7 @@ pub struct DetectedFace {
 }
 
 /// A picture's rows on their way through the detector.
-pub struct Submitted {
+pub struct PendingDetection {
     rows: Vec<(Placed, Pending)>,
     /// Why the CPU wrote a row that a device was meant to.
     pub unprocessed: Option<Fault>,
@@ -124,7 +124,7 @@ impl Detector {
     }
 
     /// Writes the picture into rows, one for each resolution, and lets them run. CPU work, and the last before a wait.
-    pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> Submitted {
+    pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> PendingDetection {
         let mut rows = Vec::with_capacity(2);
         if let Some(size) = options.second_det_size {
             let (placed, row) = self.write(picture, size);
@@ -132,7 +132,7 @@ impl Detector {
         }
         let (placed, row) = self.write(picture, options.det_size);
         rows.push((placed, row.commit_last()));
-        Submitted {
+        PendingDetection {
             rows,
             unprocessed: None,
         }
@@ -149,7 +149,7 @@ impl Detector {
     ///
     /// # Errors
     /// A fault of the engine.
-    pub async fn finish(&self, submitted: Submitted) -> Result<Detected, PipelineError> {
+    pub async fn finish(&self, submitted: PendingDetection) -> Result<Detected, PipelineError> {
         let mut rows = Vec::with_capacity(submitted.rows.len());
         for (placed, pending) in submitted.rows {
             rows.push((placed, pending.await?));

@@ -16,7 +16,7 @@ use facescan_inference::{
 };
 
 /// Faces of one picture that are in work at a time, at least.
-const FEWEST_TOGETHER: usize = 16;
+const MIN_CHUNK_SIZE: usize = 16;
 
 /// The embedder's engine.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub struct Embedder {
     pub dim: usize,
     engine: Engine,
     normalisation: Normalisation,
-    together: usize,
+    chunk_size: usize,
 }
 
 /// A face's vector.
@@ -63,13 +63,13 @@ impl Embedder {
             normalisation: spec.input.normalisation(),
             spec,
             engine,
-            together: max_rows.max(FEWEST_TOGETHER),
+            chunk_size: max_rows.max(MIN_CHUNK_SIZE),
         }
     }
 
     /// How many faces of a picture are cut and submitted at a time, so that a crowd takes no more memory than a batch.
-    pub fn together(&self) -> usize {
-        self.together
+    pub fn chunk_size(&self) -> usize {
+        self.chunk_size
     }
 
     /// The precision in which a crop that is submitted now would be embedded.

@@ -11,7 +11,7 @@ use crate::{
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::{EmbeddingAnswer, ImageInfo, Timings},
         detect::Pixels,
         embed::{Embedding, normalise},
@@ -110,7 +110,7 @@ pub struct Encoder {
 }
 
 /// A picture on its way through the encoder.
-pub(crate) struct Submitted {
+pub(crate) struct PendingVector {
     /// Its answer to come.
     pub pending: Pending,
     /// Why the CPU wrote a row that a device was meant to.
@@ -147,7 +147,7 @@ impl Encoder {
         &self,
         executor: &ImageExecutor,
         picture: &Arc<P>,
-    ) -> Submitted {
+    ) -> PendingVector {
         let filling = Filling::new(picture, &self.preprocess);
         let shape = self.spec.input.row_shape();
         let order = self.spec.input.channel_order;
@@ -156,7 +156,7 @@ impl Encoder {
             let pixels = picture.as_ref().borrow();
             self.preprocess.write(pixels, row.values());
             reorder(row.values(), self.preprocess.layout, order);
-            return Submitted {
+            return PendingVector {
                 pending: row.commit_last(),
                 unprocessed: None,
                 queued: Duration::ZERO,
@@ -167,7 +167,7 @@ impl Encoder {
         let mut row = self.engine.claim(&shape);
         row.values().copy_from_slice(&done.output);
         reorder(row.values(), self.preprocess.layout, order);
-        Submitted {
+        PendingVector {
             pending: row.commit(),
             unprocessed: done.fallback,
             queued: done.queued,
@@ -356,12 +356,12 @@ impl Pipeline {
         encoder: &Encoder,
         bytes: Bytes,
         timings: &mut Timings,
-    ) -> Result<(ImageInfo, Submitted), PipelineError> {
+    ) -> Result<(ImageInfo, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(&bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(&bytes));
         drop(bytes);
-        let held = Held::new(picture.pixels, self);
+        let held = PooledImage::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let submitted = encoder

@@ -16,7 +16,7 @@ use crate::{
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::{ImageInfo, Timings},
         options::{DetectOptions, DetectRequest, HasPriority},
         scan::{content_hash, image_info, millis},
@@ -350,7 +350,7 @@ impl Pipeline {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));
-        let before = Held::new(picture.pixels, self);
+        let before = PooledImage::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let partial = PartlyEnhanced::new(&before, &plan.options);

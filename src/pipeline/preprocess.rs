@@ -13,7 +13,7 @@ use crate::{
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::{ImageInfo, Timings},
         budget::Budget,
         options::HasPriority,
@@ -302,7 +302,7 @@ impl Pipeline {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(bytes));
-        let held = Held::new(picture.pixels, self);
+        let held = PooledImage::new(picture.pixels, self);
         timings.decode = self.since(began);
         let (width, height) = plan.preprocess.output_size(held.dimensions());
         let values = 3 * u64::from(width) * u64::from(height);

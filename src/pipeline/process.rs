@@ -13,7 +13,7 @@ use crate::{
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::{ImageInfo, Timings},
         budget::Budget,
         options::{DetectOptions, DetectRequest, HasPriority},
@@ -369,7 +369,7 @@ impl Pipeline {
             return Ok(plan);
         }
         let decoding = self.decoding;
-        let place = self.gate.enter(context.priority).await;
+        let place = self.decode_permits.acquire(context.priority).await;
         let read = async move {
             let _place = place;
             let mut size = None;
@@ -429,7 +429,7 @@ impl Pipeline {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));
-        let held = Held::new(picture.pixels, self);
+        let held = PooledImage::new(picture.pixels, self);
         timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let mut canvas = Canvas::new(self, plan, &held, info);

@@ -11,10 +11,10 @@ use crate::{
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::{ImageInfo, PictureQualityAnswer, Timings},
         crops::{Crops, CutFace},
-        detect::{DetectedFace, Submitted},
+        detect::{DetectedFace, PendingDetection},
         embed::Embedding,
         options::{ScanKind, ScanOptions},
         quality::{FaceQuality, Grader, Measuring, Subject},
@@ -98,12 +98,12 @@ impl ScanOptions {
 }
 
 /// A decoded picture with what is known of its bytes, and its rows on their way through the detector.
-struct Opened {
-    picture: Arc<Held>,
+struct DecodedImage {
+    picture: Arc<PooledImage>,
     info: ImageInfo,
     perceptual_hash: Option<u64>,
     quality: Option<Measuring>,
-    submitted: Option<Submitted>,
+    submitted: Option<PendingDetection>,
 }
 
 /// A scan on its way. The pool drives it: what lies between its waits is CPU work.
@@ -146,10 +146,10 @@ impl Scanning {
         hash: Option<ContentHash>,
         timings: &mut Timings,
     ) -> Result<Scan, PipelineError> {
-        let mut opened = self.open(&bytes, hash, timings).await?;
+        let mut decoded = self.open(&bytes, hash, timings).await?;
         drop(bytes);
-        let mut faces = self.find(&mut opened, timings).await?;
-        if let Some(crops) = Crops::asked(&opened.picture, &self.pipeline, &self.options) {
+        let mut faces = self.find(&mut decoded, timings).await?;
+        if let Some(crops) = Crops::asked(&decoded.picture, &self.pipeline, &self.options) {
             for faces in faces.chunks_mut(self.pipeline.embedder.together()) {
                 let began = self.now();
                 let cut = crops.cut(faces.iter().map(|face| face.landmarks.as_ref()))?;
@@ -157,15 +157,15 @@ impl Scanning {
                 self.describe(faces, cut, timings).await?;
             }
         }
-        let quality = match opened.quality.take() {
+        let quality = match decoded.quality.take() {
             Some(measuring) => Some(picture_quality(self.measured(measuring).await?)),
             None => None,
         };
         Ok(Scan {
             image_id: None,
             cached: false,
-            image: opened.info,
-            perceptual_hash: opened.perceptual_hash,
+            image: decoded.info,
+            perceptual_hash: decoded.perceptual_hash,
             picture_quality: quality,
             faces,
             timings: Timings::default(),
@@ -186,7 +186,7 @@ impl Scanning {
         bytes: &[u8],
         hash: Option<ContentHash>,
         timings: &mut Timings,
-    ) -> Result<Opened, PipelineError> {
+    ) -> Result<DecodedImage, PipelineError> {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
@@ -200,7 +200,7 @@ impl Scanning {
         let info = image_info(&picture, hash);
         timings.decode = self.since(began);
         let began = self.now();
-        let picture = Held::new(picture.pixels, pipeline);
+        let picture = PooledImage::new(picture.pixels, pipeline);
         let submitted = if options.aligned {
             None
         } else {
@@ -211,7 +211,7 @@ impl Scanning {
         let fallback = submitted.as_ref().and_then(|rows| rows.unprocessed);
         pipeline.check_rows(options.strict_device, Operation::ImageProcessing, fallback)?;
         timings.detect = self.since(began);
-        Ok(Opened {
+        Ok(DecodedImage {
             picture,
             info,
             perceptual_hash: hint.flatten(),
@@ -223,11 +223,11 @@ impl Scanning {
     /// Waits for the detector's answers and reads the faces from them.
     async fn find(
         &self,
-        opened: &mut Opened,
+        decoded: &mut DecodedImage,
         timings: &mut Timings,
     ) -> Result<Vec<Face>, PipelineError> {
-        let Some(submitted) = opened.submitted.take() else {
-            return Ok(vec![AlignedCrop::check(&opened.picture)?.into_face()]);
+        let Some(submitted) = decoded.submitted.take() else {
+            return Ok(vec![AlignedCrop::check(&decoded.picture)?.into_face()]);
         };
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
@@ -235,7 +235,7 @@ impl Scanning {
         let operation = Operation::FaceDetection;
         pipeline.check_rows(options.strict_device, operation, detected.fallback)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
-        let size = opened.picture.dimensions();
+        let size = decoded.picture.dimensions();
         let faces = pipeline.detector.faces(&detected, size, &options.detect)?;
         timings.queue += millis(queued);
         timings.detect += self.since(began + queued);

@@ -28,7 +28,7 @@ const LOG_LINES: usize = 5;
 /// A running server on a free port, with a data folder that is removed with it. Killed when dropped.
 pub struct OwnServer {
     process: Child,
-    /// Held open: a server whose standard output is gone would fail to write there.
+    /// PooledImage open: a server whose standard output is gone would fail to write there.
     _stdout: BufReader<ChildStdout>,
     _data: TempDir,
     url: String,

@@ -7,7 +7,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::several;
+use super::fan_out;
 use crate::{
     http::error::ApiError,
     http::{
@@ -64,12 +64,12 @@ pub(super) async fn encode(
         let encoded = Encoded { timings, ..encoded };
         Ok((EncodeResult::new(encoded, &plan), timings))
     };
-    let answered = several::each(&state.intake, &context, images, one).await?;
+    let answered = fan_out::run(&state.intake, &context, images, one).await?;
     let times = answered.times();
     let mut answer = answered.into_answer(&context, "embed", pipeline, &OPERATIONS);
     let resized_on = pipeline.preprocessing.assignment.state();
     answer.devices.insert("preprocessing", resized_on);
-    let accepted = Accepted::tree(headers);
+    let accepted = Accepted::structured(headers);
     let response = if answer.results.len() <= FEW_VECTORS {
         respond_small(accepted, &answer)?
     } else {

@@ -6,7 +6,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use super::{alone, several};
+use super::{fan_out, single_image};
 use crate::{
     http::error::ApiError,
     http::{
@@ -47,7 +47,7 @@ pub async fn enhance(
     headers: HeaderMap,
     request: ImageRequest<EnhanceRequest>,
 ) -> Result<Response, ApiError> {
-    let accepted = Accepted::picture_or_tree(&headers);
+    let accepted = Accepted::image_or_structured(&headers);
     let ImageRequest {
         context,
         images,
@@ -55,7 +55,7 @@ pub async fn enhance(
         ticket: _ticket,
         ..
     } = request;
-    let is_alone = alone::is_asked_for(accepted, images.len())?;
+    let is_alone = single_image::is_asked_for(accepted, images.len())?;
     if let Accepted::Picture(format) = accepted {
         options.format = options.format.or(format);
     }
@@ -63,7 +63,7 @@ pub async fn enhance(
     let operations = plan.operations();
     let pipeline = &state.pipeline;
     pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = several::each(&state.intake, &context, images, |image| {
+    let answered = fan_out::run(&state.intake, &context, images, |image| {
         let (context, plan) = (&context, &plan);
         async move {
             let mut enhanced = pipeline.enhance(context, image.bytes, plan).await?;
@@ -94,6 +94,6 @@ fn picture(result: &EnhanceResult) -> Response {
     let scale = HeaderValue::from_str(&enhanced.scale.to_string());
     let scale = [(SCALE, scale.unwrap_or(HeaderValue::from_static("")))];
     let media_type = enhanced.format.media_type();
-    let picture = alone::picture(media_type, &enhanced.steps, enhanced.data.clone());
+    let picture = single_image::picture(media_type, &enhanced.steps, enhanced.data.clone());
     (scale, picture).into_response()
 }

@@ -45,7 +45,7 @@ pub async fn read(
         .await?
         .ok_or_else(|| missing(id))?;
     let answer = StoredFaceAnswer::from(face);
-    respond(Accepted::tree(&headers), &pipeline.pool, answer).await
+    respond(Accepted::structured(&headers), &pipeline.pool, answer).await
 }
 
 /// Erases a face and its vector, and the same face where other scans of the picture found it.

@@ -32,7 +32,7 @@ pub async fn livez() -> &'static str {
 /// back is the database, where results are stored by default, and a shutdown under way.
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
-    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "Held back, and by what", body = Readiness))
+    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "PooledImage back, and by what", body = Readiness))
 )]
 pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let mut reasons = Vec::new();

@@ -280,7 +280,7 @@ pub async fn list(
         images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
         next,
     };
-    respond(Accepted::tree(&headers), &pipeline.pool, answer).await
+    respond(Accepted::structured(&headers), &pipeline.pool, answer).await
 }
 
 /// A stored image with its sources, scans, faces and vectors.
@@ -305,7 +305,7 @@ pub async fn read(
         .await?
         .ok_or_else(|| missing(id))?;
     let answer = ImageAnswer::from(image);
-    respond(Accepted::tree(&headers), &pipeline.pool, answer).await
+    respond(Accepted::structured(&headers), &pipeline.pool, answer).await
 }
 
 /// Erases an image with everything derived from it.

@@ -13,13 +13,13 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::several::{self, Answered};
+use super::fan_out::{self, Answered};
 use crate::{
     config::Dtype,
     http::error::ApiError,
     http::{
         AppState,
-        extract::{ImageRequest, ticket::Ticket},
+        extract::{ImageRequest, admitted::Ticket},
         openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
         respond::{Accepted, respond},
     },
@@ -126,7 +126,7 @@ pub async fn preprocess(
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
     pipeline.check_platform(plan.strict_device)?;
-    let answered = several::each(&state.intake, &context, images, |image| {
+    let answered = fan_out::run(&state.intake, &context, images, |image| {
         let (context, plan) = (&context, &plan);
         async move {
             let mut row = pipeline.preprocess(context, image.bytes, plan).await?;

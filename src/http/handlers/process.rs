@@ -6,7 +6,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use super::{alone, several};
+use super::{fan_out, single_image};
 use crate::{
     config::EnhancedFormat,
     context::RequestContext,
@@ -57,7 +57,7 @@ pub async fn process(
         mut options,
         ticket: _ticket,
     } = request;
-    let is_alone = alone::is_asked_for(accepted, images.len())?;
+    let is_alone = single_image::is_asked_for(accepted, images.len())?;
     options.format = options.format.or(format_of(accepted));
     let pipeline = &state.pipeline;
     let thresholds = &pipeline.detector.spec.thresholds;
@@ -65,7 +65,7 @@ pub async fn process(
     let operations = plan.operations();
     pipeline.check_strict(plan.strict_device, &operations)?;
     let plan = masked(&state, &context, plan, masks).await?;
-    let answered = several::each(&state.intake, &context, images, |image| {
+    let answered = fan_out::run(&state.intake, &context, images, |image| {
         let (context, plan) = (&context, &plan);
         async move {
             let mut processed = pipeline.process(context, image.bytes, plan).await?;
@@ -132,7 +132,7 @@ fn picture(result: &ProcessResult) -> Result<Response, ApiError> {
         ));
     };
     let media_type = picture.format.media_type();
-    Ok(alone::picture(
+    Ok(single_image::picture(
         media_type,
         &result.steps,
         picture.data.clone(),

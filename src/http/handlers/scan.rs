@@ -25,7 +25,7 @@ use crate::{
 
 use super::{
     encode::{EmbedResult, encode},
-    several,
+    fan_out,
 };
 
 /// Finds the faces of pictures.
@@ -119,10 +119,10 @@ async fn scan(
     let pipeline = &state.pipeline;
     pipeline.check_strict(options.strict_device, &operations)?;
     let one = |image| one(state, &context, image, &options);
-    let answered = several::each(&state.intake, &context, images, one).await?;
+    let answered = fan_out::run(&state.intake, &context, images, one).await?;
     let times = answered.times();
     let answer = answered.into_answer(&context, kind.name(), pipeline, &operations);
-    let accepted = Accepted::tree(headers);
+    let accepted = Accepted::structured(headers);
     let faces: usize = answer.results.iter().map(faces_of).sum();
     let response = if faces <= FEW_FACES && !options.crops {
         respond_small(accepted, &answer)?

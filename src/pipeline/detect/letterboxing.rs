@@ -4,7 +4,7 @@ use std::{borrow::Borrow, sync::Arc};
 
 use image::RgbImage;
 
-use super::{Detector, Placed, Submitted};
+use super::{Detector, PendingDetection, Placed};
 use crate::pipeline::options::DetectOptions;
 use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
 use facescan_inference::{
@@ -120,12 +120,12 @@ impl Detector {
         executor: &ImageExecutor,
         picture: &Arc<P>,
         options: &DetectOptions,
-    ) -> Submitted {
+    ) -> PendingDetection {
         if !executor.has_device() {
             return self.submit(picture.as_ref().borrow(), options);
         }
         let sizes = options.second_det_size.into_iter();
-        let mut submitted = Submitted {
+        let mut submitted = PendingDetection {
             rows: Vec::with_capacity(2),
             unprocessed: None,
         };

@@ -8,7 +8,7 @@ use super::{Identity, IdentityCheck};
 use crate::{
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::Timings,
         detect::{DetectedFace, Pixels},
         embed::{Embedding, cosine},
@@ -22,7 +22,7 @@ use facescan_inference::operation::Operation;
 impl Pipeline {
     pub(super) async fn compare(
         &self,
-        before: &Arc<Held>,
+        before: &Arc<PooledImage>,
         after: &Arc<RgbImage>,
         check: &IdentityCheck,
         timings: &mut Timings,

@@ -8,7 +8,7 @@ use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step,
 use crate::{
     pipeline::error::PipelineError,
     pipeline::{
-        Held, Pipeline,
+        Pipeline, PooledImage,
         answer::ImageInfo,
         detect::{DetectedFace, Pixels},
         options::DetectOptions,
@@ -82,7 +82,7 @@ impl<'a> Canvas<'a> {
     pub fn new(
         pipeline: &'a Pipeline,
         plan: &'a ProcessPlan,
-        held: &Held,
+        held: &PooledImage,
         info: ImageInfo,
     ) -> Self {
         Self {

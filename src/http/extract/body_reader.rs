@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError};
 use hyper::body::Body as _;
 
-use super::ticket::stated_length;
+use super::admitted::stated_length;
 use crate::{http::AppState, http::error::ApiError};
 
 /// Reads a body that is let in. What has come is copied to its place at once, while it is in the caches; a body that

@@ -13,13 +13,13 @@ use facescan_clock::Clock;
 
 /// Bounds how many images are worked on at a time, and so how many are held decoded. Cheap to clone.
 #[derive(Clone)]
-pub struct Gate {
+pub struct PrioritySemaphore {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     state: Mutex<State>,
-    patience: Duration,
+    max_wait: Duration,
     clock: Arc<dyn Clock>,
 }
 
@@ -32,39 +32,39 @@ struct State {
 
 struct Waiter {
     since: Duration,
-    /// Passes the place on; a waiter that has left gives it back by dropping it.
-    admit: oneshot::Sender<Place>,
+    /// Passes the permit on; a waiter that has left gives it back by dropping it.
+    admit: oneshot::Sender<DecodePermit>,
 }
 
-/// A place behind the gate, given back on drop.
-pub struct Place {
+/// A permit behind the semaphore, given back on drop.
+pub struct DecodePermit {
     shared: Arc<Shared>,
 }
 
-impl Gate {
-    /// A gate with `places` places. A bulk image that has waited for `patience` goes before interactive ones.
-    pub fn new(places: usize, patience: Duration, clock: Arc<dyn Clock>) -> Self {
+impl PrioritySemaphore {
+    /// A semaphore with `permits` permits. A bulk image that has waited for `max_wait` goes before interactive ones.
+    pub fn new(permits: usize, max_wait: Duration, clock: Arc<dyn Clock>) -> Self {
         let state = State {
-            free: places.max(1),
+            free: permits.max(1),
             ..State::default()
         };
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
-                patience,
+                max_wait,
                 clock,
             }),
         }
     }
 
-    /// Waits for a place.
-    pub async fn enter(&self, priority: Priority) -> Place {
+    /// Waits for a permit.
+    pub async fn acquire(&self, priority: Priority) -> DecodePermit {
         loop {
             let waiting = {
                 let mut state = self.shared.state();
                 if state.free > 0 {
                     state.free -= 1;
-                    return self.place();
+                    return self.permit();
                 }
                 let (admit, admitted) = oneshot::channel();
                 let since = self.shared.clock.monotonic();
@@ -75,15 +75,15 @@ impl Gate {
                 line.push_back(Waiter { since, admit });
                 admitted
             };
-            // The sender is only dropped with the gate itself, which this future holds.
-            if let Ok(place) = waiting.await {
-                return place;
+            // The sender is only dropped with the semaphore itself, which this future holds.
+            if let Ok(permit) = waiting.await {
+                return permit;
             }
         }
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn permit(&self) -> DecodePermit {
+        DecodePermit {
             shared: Arc::clone(&self.shared),
         }
     }
@@ -98,7 +98,7 @@ impl Shared {
     fn next(&self, state: &mut State) -> Option<Waiter> {
         let bulk = state.bulk.front().map(|waiter| waiter.since);
         let is_due =
-            bulk.is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= self.patience);
+            bulk.is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= self.max_wait);
         if is_due {
             return state.bulk.pop_front();
         }
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-impl Drop for Place {
+impl Drop for DecodePermit {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         while let Some(waiter) = self.shared.next(&mut state) {
@@ -117,11 +117,11 @@ impl Drop for Place {
                 continue;
             }
             drop(state);
-            let place = Self {
+            let permit = Self {
                 shared: Arc::clone(&self.shared),
             };
-            // If the waiter left just now, the place it did not take comes back here and finds the next one.
-            drop(waiter.admit.send(place));
+            // If the waiter left just now, the permit it did not take comes back here and finds the next one.
+            drop(waiter.admit.send(permit));
             return;
         }
         state.free += 1;
@@ -151,19 +151,20 @@ mod tests {
         }
     }
 
-    fn gate(places: usize) -> (Gate, Arc<Stopped>) {
+    fn semaphore(permits: usize) -> (PrioritySemaphore, Arc<Stopped>) {
         let clock = Arc::new(Stopped::default());
-        let gate = Gate::new(places, Duration::from_millis(100), Arc::clone(&clock) as _);
-        (gate, clock)
+        let semaphore =
+            PrioritySemaphore::new(permits, Duration::from_millis(100), Arc::clone(&clock) as _);
+        (semaphore, clock)
     }
 
     #[tokio::test]
     async fn interactive_images_go_first_and_each_priority_in_its_order() {
-        let (gate, _) = gate(1);
-        let first = gate.enter(Priority::Interactive).await;
-        let mut bulk = Box::pin(gate.enter(Priority::Bulk));
-        let mut second = Box::pin(gate.enter(Priority::Interactive));
-        let mut third = Box::pin(gate.enter(Priority::Interactive));
+        let (semaphore, _) = semaphore(1);
+        let first = semaphore.acquire(Priority::Interactive).await;
+        let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk));
+        let mut second = Box::pin(semaphore.acquire(Priority::Interactive));
+        let mut third = Box::pin(semaphore.acquire(Priority::Interactive));
         for waiting in [&mut bulk, &mut second, &mut third] {
             assert!(poll!(waiting.as_mut()).is_pending());
         }
@@ -177,11 +178,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones() {
-        let (gate, clock) = gate(1);
-        let first = gate.enter(Priority::Interactive).await;
-        let mut bulk = Box::pin(gate.enter(Priority::Bulk));
+        let (semaphore, clock) = semaphore(1);
+        let first = semaphore.acquire(Priority::Interactive).await;
+        let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk));
         assert!(poll!(bulk.as_mut()).is_pending());
-        let mut second = Box::pin(gate.enter(Priority::Interactive));
+        let mut second = Box::pin(semaphore.acquire(Priority::Interactive));
         assert!(poll!(second.as_mut()).is_pending());
         clock.0.store(100, Ordering::Relaxed);
         drop(first);
@@ -192,19 +193,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_not_lost_with_a_waiter_that_leaves() {
-        let (gate, _) = gate(1);
-        let first = gate.enter(Priority::Interactive).await;
-        let mut leaves = Box::pin(gate.enter(Priority::Interactive));
-        let mut leaves_late = Box::pin(gate.enter(Priority::Interactive));
-        let mut stays = Box::pin(gate.enter(Priority::Bulk));
+        let (semaphore, _) = semaphore(1);
+        let first = semaphore.acquire(Priority::Interactive).await;
+        let mut leaves = Box::pin(semaphore.acquire(Priority::Interactive));
+        let mut leaves_late = Box::pin(semaphore.acquire(Priority::Interactive));
+        let mut stays = Box::pin(semaphore.acquire(Priority::Bulk));
         for waiting in [&mut leaves, &mut leaves_late, &mut stays] {
             assert!(poll!(waiting.as_mut()).is_pending());
         }
         drop(leaves);
         drop(first);
-        // It was given the place and leaves before it looks.
+        // It was given the permit and leaves before it looks.
         drop(leaves_late);
         drop(stays.await);
-        drop(gate.enter(Priority::Bulk).await);
+        drop(semaphore.acquire(Priority::Bulk).await);
     }
 }

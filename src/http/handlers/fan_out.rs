@@ -66,7 +66,7 @@ impl<T> Answered<T> {
 ///
 /// # Errors
 /// The image's own error when it was the only one; among several it stands in its place.
-pub async fn each<T, F>(
+pub async fn run<T, F>(
     intake: &Intake,
     context: &RequestContext,
     images: Vec<ImageInput>,
@@ -84,7 +84,7 @@ where
                 let result = async {
                     let mut image = intake.load(image, context.priority).await?;
                     // Fetched bytes have their room until the answer to them is there.
-                    let _room = image.room.take();
+                    let _reservation = image.reservation.take();
                     operation(image).await
                 };
                 (index, id, result.await)
