@@ -164,13 +164,10 @@ fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
         PipelineError::Decode(DecodeError::TooLarge { .. })
         | PipelineError::TooManyPixels { .. }
         | PipelineError::AnswerTooLarge { .. } => table::IMAGE_TOO_LARGE,
-        PipelineError::Encode(EncodeError::Size { .. } | EncodeError::Pixels { .. }) => {
-            table::INVALID_OPTION
-        }
         PipelineError::DeviceUnavailable { .. } => table::DEVICE_UNAVAILABLE,
         PipelineError::AnonymizationFailed { .. } => table::ANONYMIZATION_FAILED,
         PipelineError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
-        PipelineError::Encode(EncodeError::Encoder { .. })
+        PipelineError::Encode(_)
         | PipelineError::Engine(_)
         | PipelineError::Head(_)
         | PipelineError::Pool(_)

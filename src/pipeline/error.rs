@@ -32,7 +32,7 @@ pub enum PipelineError {
     Decode(#[from] DecodeError),
     /// The result cannot be encoded.
     #[error(transparent)]
-    Encode(#[from] EncodeError),
+    Encode(EncodeError),
     /// The operations make more pixels than one image may become.
     #[error(
         "the operations make images of more than {limit} pixels in all; make them smaller or fewer"
@@ -92,6 +92,17 @@ impl PipelineError {
     /// An option that is out of range or malformed.
     pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
         InvalidOption::new(option, detail).into()
+    }
+}
+
+impl From<EncodeError> for PipelineError {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::Size { .. } | EncodeError::Pixels { .. } => {
+                Self::invalid_option("format", error.to_string())
+            }
+            EncodeError::Encoder { .. } => Self::Encode(error),
+        }
     }
 }
 

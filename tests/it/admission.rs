@@ -44,7 +44,7 @@ async fn a_full_priority_is_answered_at_once_and_the_other_still_serves() {
 async fn a_request_gets_in_with_all_its_images_or_with_none() {
     let app = TestApp::with(&[
         ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "3"),
-        ("FACESCAN__ADMISSION__BULK_FROM_IMAGES", "3"),
+        ("FACESCAN__ADMISSION__BULK_MIN_IMAGES", "3"),
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;

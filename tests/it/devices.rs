@@ -191,7 +191,7 @@ async fn whole_pictures_through(backend: &str, active: &str) {
         ("IMAGE_PROCESSING_GPU", "1"),
         ("IMAGE_ENHANCEMENT_GPU", "1"),
         ("GPU_BACKEND", backend),
-        ("FACESCAN__DEVICES__CHECK_EVERY", "1"),
+        ("FACESCAN__DEVICES__CHECK_INTERVAL_BATCHES", "1"),
     ])
     .await;
     let (devices, on_device) = faces(&app, "&strict_device=true&second_det_size=320").await;

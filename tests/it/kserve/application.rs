@@ -44,9 +44,9 @@ fn settings(registry: &str) -> [(&'static str, &str); 5] {
     [
         ("FACESCAN__MODELS__REGISTRY", registry),
         ("FACESCAN__MODELS__ENCODER", "remote"),
-        ("FACESCAN__DEVICES__FAILURES_TO_TRIP", "2"),
-        ("FACESCAN__DEVICES__COOL_DOWN_MS", "1"),
-        ("FACESCAN__DEVICES__LONGEST_COOL_DOWN_MS", "1"),
+        ("FACESCAN__DEVICES__BREAKER_FAILURES", "2"),
+        ("FACESCAN__DEVICES__BREAKER_COOLDOWN_MS", "1"),
+        ("FACESCAN__DEVICES__BREAKER_MAX_COOLDOWN_MS", "1"),
     ]
 }
 
