@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check accuracy bench
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract accuracy bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,9 +46,15 @@ lint: ## check the formatting, clippy, the layers, that the scripts parse, and t
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
+
+contract: ## hold a debug server to its OpenAPI document, and generate clients from it (needs npm)
+	scripts/setup
+	cargo build --locked -p facescan --bin facescan
+	$(CARGO_TARGET_DIR)/debug/facescan models prepare
+	scripts/contract $(CARGO_TARGET_DIR)/debug/facescan
 
 doc: ## build the documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items

@@ -173,13 +173,13 @@ fn signed(images: usize) -> i64 {
     i64::try_from(images).unwrap_or(i64::MAX)
 }
 
-/// PooledImage as long as a body is.
+/// Held as long as a body is.
 #[derive(Debug)]
 pub struct BodyTicket {
     _permit: OwnedSemaphorePermit,
 }
 
-/// PooledImage until a request's images are answered.
+/// Held until a request's images are answered.
 pub struct ImageTicket {
     priority: Priority,
     images: usize,

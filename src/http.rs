@@ -32,6 +32,7 @@ pub type AppState = Arc<App>;
 pub fn router(app: AppState) -> Router {
     let body_limit = app.config.server.max_body_bytes;
     let (routes, document) = api().split_for_parts();
+    let document = openapi::complete(document);
     routes
         .merge(handlers::docs::routes(document))
         .route("/", get(|| async { Redirect::to("/docs/") }))
@@ -88,5 +89,5 @@ fn api() -> OpenApiRouter<AppState> {
 
 /// The OpenAPI document of every documented route.
 pub fn openapi_document() -> utoipa::openapi::OpenApi {
-    api().into_openapi()
+    openapi::complete(api().into_openapi())
 }

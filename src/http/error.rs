@@ -51,6 +51,12 @@ pub enum ApiError {
     /// The server has as much work as it takes.
     #[error("{0}; try again after the time in retry-after")]
     Overloaded(Full),
+    /// The body did not arrive in time.
+    #[error("the body did not arrive within {limit_ms} ms; send it faster, or fewer images")]
+    RequestTimeout {
+        /// The limit in milliseconds.
+        limit_ms: u64,
+    },
     /// The request took longer than it may.
     #[error("the request took longer than {limit_ms} ms")]
     DeadlineExceeded {
@@ -82,10 +88,11 @@ const fn kind(status: u16, code: &'static str, title: &'static str) -> ErrorKind
 }
 
 /// The one table of statuses, codes and titles. Codes are never renamed.
-mod table {
+pub(super) mod table {
     use super::{ErrorKind, kind};
 
     pub const INVALID_OPTION: ErrorKind = kind(422, "invalid_option", "invalid option");
+    pub const REQUEST_TIMEOUT: ErrorKind = kind(408, "request_timeout", "body too slow");
     pub const INVALID_BODY: ErrorKind = kind(400, "invalid_body", "unreadable body");
     pub const MISSING_IMAGE: ErrorKind = kind(400, "missing_image", "no image");
     pub const UNSUPPORTED_MEDIA_TYPE: ErrorKind =
@@ -132,6 +139,7 @@ impl ApiError {
             Self::MethodNotAllowed => table::METHOD_NOT_ALLOWED,
             Self::NotFound(_) => table::NOT_FOUND,
             Self::Overloaded(_) => table::OVERLOADED,
+            Self::RequestTimeout { .. } => table::REQUEST_TIMEOUT,
             Self::DeadlineExceeded { .. } => table::DEADLINE_EXCEEDED,
             Self::Internal(_) => table::INTERNAL,
         }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::{
     admitted::{Admitted, Ticket, priority_of},
-    body::{Body, Options},
+    body::{Body, Options, number},
     body_reader::body,
 };
 use crate::{
@@ -272,11 +272,11 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
         .iter()
         .map(|(name, text)| {
             let value = match serde_json::from_str(text) {
-                Ok(value @ (Value::Bool(_) | Value::Number(_)))
-                    if !TEXT_OPTIONS.contains(&name.as_str()) =>
-                {
-                    value
+                Ok(_) if TEXT_OPTIONS.contains(&name.as_str()) => Value::String(text.clone()),
+                Ok(Value::Number(value)) if value.is_f64() => {
+                    value.as_f64().map_or(Value::Null, number)
                 }
+                Ok(value @ (Value::Bool(_) | Value::Number(_))) => value,
                 _ => Value::String(text.clone()),
             };
             (name.clone(), value)
@@ -345,6 +345,8 @@ mod tests {
         assert_eq!(options.min_score, Some(0.5));
         assert_eq!(options.quality, Some(true));
         assert_eq!(options.source.as_deref(), Some("42"));
+        assert_eq!(read("det_size=320.0").unwrap().det_size, Some(320));
+        assert!(read("det_size=320.5").is_err());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use base64::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de};
-use utoipa::ToSchema;
 
 use crate::ingest::error::IngestError;
 
@@ -65,7 +64,7 @@ impl ImageInput {
 }
 
 /// An image in a JSON or msgpack body.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
     /// The caller's id for it.
@@ -73,7 +72,6 @@ pub struct ImageEntry {
     pub id: Option<String>,
     /// The bytes: base64 text, or binary in msgpack.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
     pub data: Option<Payload>,
     /// A URL to fetch it from, in the place of `data`, where the server's settings allow it (`urls.enabled`).
     #[serde(default)]

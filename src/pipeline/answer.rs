@@ -33,6 +33,7 @@ pub struct Answer<T> {
     #[schema(value_type = BTreeMap<String, DeviceState>)]
     pub devices: BTreeMap<&'static str, DeviceState>,
     /// One entry for each image.
+    #[schema(value_type = Vec<T>)]
     pub results: Vec<ImageResult<T>>,
 }
 
@@ -71,7 +72,7 @@ pub struct EmbedderUsed {
 }
 
 /// What became of one image.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ImageResult<T> {
     /// The image's place in the request.
     pub index: usize,
@@ -84,7 +85,7 @@ pub struct ImageResult<T> {
 }
 
 /// A result, or the error that stands in its place.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome<T> {
     /// The image was scanned.
@@ -160,6 +161,7 @@ pub struct ScanResult {
 
 /// The quality of a whole picture, measured at a long side of 640.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OverallQuality)]
 pub struct PictureQualityAnswer {
     /// The four measures.
     #[serde(flatten)]
@@ -172,11 +174,13 @@ pub struct PictureQualityAnswer {
 
 /// One face.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Face)]
 pub struct FaceAnswer {
     /// The stored face; absent with `store=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub face_id: Option<Uuid>,
     /// `[x1, y1, x2, y2]` in pixels of the upright picture, clipped to it.
+    #[schema(min_items = 4, max_items = 4)]
     pub bbox: [f32; 4],
     /// The detection score, 0 to 1; absent for aligned crops, which nothing detected.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -203,6 +207,7 @@ pub struct FaceAnswer {
 
 /// A vector in the format asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = Embedding)]
 #[serde(untagged)]
 pub enum EmbeddingAnswer {
     /// Numbers.

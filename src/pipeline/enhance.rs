@@ -18,7 +18,7 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::{ImageInfo, Timings},
-        options::{DetectOptions, DetectRequest, HasPriority},
+        options::{DetectOptions, DetectRequest, HasPriority, schema},
         scan::{content_hash, image_info, millis},
     },
 };
@@ -34,6 +34,7 @@ pub(crate) use finishing::Finishing;
 /// Options of `/enhance`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[schema(as = EnhanceOptions)]
 #[into_params(parameter_in = Query)]
 pub struct EnhanceRequest {
     /// The format of the picture that comes back.
@@ -59,6 +60,7 @@ pub struct EnhanceRequest {
     /// An exponent that brightens (below 1) or darkens (above 1) the picture, 0.1 to 10, or `auto` to brighten dark
     /// pictures only.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schema::gamma)]
     pub gamma: Option<GammaRequest>,
     /// Whether noise is removed first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,15 +78,20 @@ pub struct EnhanceRequest {
     pub nms_iou: Option<f32>,
     /// For `identity`: side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,
     /// For `identity`: a second such side, for faces that fill the frame; 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
     /// For `identity`: faces whose box has a shorter side below this are dropped, in pixels of the picture.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 65535)]
     pub min_face_size: Option<f32>,
     /// Enhanced pictures are never stored: `false`, or absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
     pub store: Option<bool>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]

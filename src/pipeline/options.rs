@@ -12,6 +12,8 @@ use crate::{
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
 
+pub mod schema;
+
 /// Which operation a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -38,6 +40,7 @@ impl ScanKind {
 /// Options of `/detect`, `/embed` and `/quality`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ScanOptions)]
 #[into_params(parameter_in = Query)]
 pub struct ScanRequest {
     /// What vectors are made of, for `/embed`: `face` (default), or `image` for whole pictures, which takes no option
@@ -54,15 +57,19 @@ pub struct ScanRequest {
     pub nms_iou: Option<f32>,
     /// Side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,
     /// A second such side, for faces that fill the frame; 0 for none. One NMS covers both.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
     /// How many faces at most, the largest first; 0 for all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 4294967295u64)]
     pub max_faces: Option<usize>,
     /// Faces whose box has a shorter side below this are dropped, in pixels of the picture.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 65535)]
     pub min_face_size: Option<f32>,
     /// Whether faces carry their five points.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,9 +97,11 @@ pub struct ScanRequest {
     pub cache: Option<bool>,
     /// The caller's name for where the pictures came from, at most 512 bytes; kept when stored.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 512, pattern = "^[^\\x00]*$")]
     pub source: Option<String>,
     /// The address a picture was found at, at most 4096 bytes; kept when stored, never fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
     pub source_url: Option<String>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +197,15 @@ impl DetectRequest {
         config: &Detection,
         thresholds: &Thresholds,
     ) -> Result<DetectOptions, PipelineError> {
+        if self
+            .max_faces
+            .is_some_and(|most| u32::try_from(most).is_err())
+        {
+            return Err(PipelineError::invalid_option(
+                "max_faces",
+                format!("must be from 0 to {}", u32::MAX),
+            ));
+        }
         let min_score = self.min_score.or(config.min_score);
         let nms_iou = self.nms_iou.or(config.nms_iou);
         let mut options = DetectOptions {
@@ -219,10 +237,10 @@ impl DetectRequest {
                 .second_det_size
                 .filter(|second| *second < options.det_size);
         }
-        if !(options.min_face_size >= 0.0 && options.min_face_size.is_finite()) {
+        if !(0.0..=65_535.0).contains(&options.min_face_size) {
             return Err(PipelineError::invalid_option(
                 "min_face_size",
-                "must be 0 or more pixels",
+                "must be from 0 to 65535 pixels",
             ));
         }
         Ok(options)

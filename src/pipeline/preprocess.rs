@@ -16,7 +16,7 @@ use crate::{
         Pipeline, PooledImage,
         answer::{ImageInfo, Timings},
         budget::Budget,
-        options::HasPriority,
+        options::{HasPriority, schema},
         scan::{content_hash, image_info, millis},
     },
 };
@@ -35,13 +35,16 @@ mod filling;
 /// Options of `/preprocess`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PreprocessOptions)]
 #[into_params(parameter_in = Query)]
 pub struct PreprocessRequest {
     /// Height of the output in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 8192)]
     pub height: Option<u32>,
     /// Width of the output in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 8192)]
     pub width: Option<u32>,
     /// Means of red, green and blue, in 0 to 1: a list, or its JSON.
     #[serde(
@@ -49,7 +52,8 @@ pub struct PreprocessRequest {
         deserialize_with = "three",
         skip_serializing_if = "Option::is_none"
     )]
-    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]")]
+    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0(\\.[0-9]{1,6})?|1)(,(0(\\.[0-9]{1,6})?|1)){2}\\]$")]
+    #[schema(schema_with = schema::means)]
     pub mean: Option<[f32; 3]>,
     /// Standard deviations in the same units.
     #[serde(
@@ -57,7 +61,8 @@ pub struct PreprocessRequest {
         deserialize_with = "three",
         skip_serializing_if = "Option::is_none"
     )]
-    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]")]
+    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[[0-9]{1,3}\\.[0-9]{0,5}[1-9](,[0-9]{1,3}\\.[0-9]{0,5}[1-9]){2}\\]$")]
+    #[schema(schema_with = schema::deviations)]
     pub std: Option<[f32; 3]>,
     /// Whether the channels come first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +78,8 @@ pub struct PreprocessRequest {
     pub dtype: Option<Dtype>,
     /// Tensors are never stored: `false`, or absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
     pub store: Option<bool>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]

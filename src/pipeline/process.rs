@@ -59,11 +59,13 @@ const LONGEST_TEXT: usize = 1 << 16;
 /// Options of `/process`; what is absent has its default from the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ProcessOptions)]
 #[into_params(parameter_in = Query)]
 pub struct ProcessRequest {
     /// What is done, in order: a list, or its JSON as text.
     #[serde(default, deserialize_with = "list_or_text")]
     #[param(value_type = String, example = r#"[{"op":"resize","width":640}]"#)]
+    #[schema(min_items = 1, max_items = 16)]
     pub operations: Vec<Step>,
     /// The format of the pictures that come back.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,18 +84,24 @@ pub struct ProcessRequest {
     pub nms_iou: Option<f32>,
     /// For faces: side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,
     /// For faces: a second such side, for faces that fill the frame; 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
     /// For faces: at most so many, the largest first; 0 for all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 4294967295u64)]
     pub max_faces: Option<usize>,
     /// For faces: those whose box has a shorter side below this are dropped, in pixels of the picture.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 65535)]
     pub min_face_size: Option<f32>,
     /// Processed pictures are never stored: `false`, or absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
     pub store: Option<bool>,
     /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]

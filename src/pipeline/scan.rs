@@ -150,7 +150,7 @@ impl Scanning {
         drop(bytes);
         let mut faces = self.find(&mut decoded, timings).await?;
         if let Some(crops) = Crops::asked(&decoded.picture, &self.pipeline, &self.options) {
-            for faces in faces.chunks_mut(self.pipeline.embedder.together()) {
+            for faces in faces.chunks_mut(self.pipeline.embedder.chunk_size()) {
                 let began = self.now();
                 let cut = crops.cut(faces.iter().map(|face| face.landmarks.as_ref()))?;
                 timings.align += self.since(began);

@@ -174,7 +174,7 @@ async fn a_request_keeps_its_own_id_when_it_is_sane() {
 }
 
 #[tokio::test]
-async fn a_request_over_its_deadline_is_a_504() {
+async fn a_body_that_does_not_arrive_in_time_is_a_408() {
     let app = TestApp::with(&[("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "100")]).await;
     // A body that never ends: the paused clock moves on to the deadline at once.
     tokio::time::pause();
@@ -188,6 +188,6 @@ async fn a_request_over_its_deadline_is_a_504() {
     let reply = app.send(request).await;
     assert_eq!(
         (reply.status.as_u16(), reply.code().as_str()),
-        (504, "deadline_exceeded")
+        (408, "request_timeout")
     );
 }

@@ -19,7 +19,7 @@ use crate::{
 /// The body of a refused request is read over up to this size, so that its connection can be used again.
 const READ_OVER: usize = 1 << 20;
 
-/// PooledImage as long as a request is in the server.
+/// Held as long as a request is in the server.
 pub struct Ticket {
     _body: BodyTicket,
     _images: ImageTicket,

@@ -34,6 +34,18 @@ pub struct Body {
     pub options: Option<Options>,
 }
 
+/// Numbers up to this are whole in both forms.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A number; to JSON Schema `91.0` is as whole as `91`.
+pub fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() <= EXACT {
+        Value::from(value as i64)
+    } else {
+        value.into()
+    }
+}
+
 /// Options by name: plain values, or lists and objects of a few. What lies deeper stands there empty.
 pub struct Options(pub Value);
 
@@ -129,7 +141,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
+        Ok(number(value))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {

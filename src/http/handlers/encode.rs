@@ -4,8 +4,6 @@ use axum::{
     http::HeaderMap,
     response::{AppendHeaders, IntoResponse, Response},
 };
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::fan_out;
 use crate::{
@@ -17,7 +15,6 @@ use crate::{
     },
     ingest::intake::Loaded,
     pipeline::{
-        answer::ScanResult,
         encode::{EncodePlan, EncodeResult, Encoded, OPERATIONS},
         options::ScanRequest,
     },
@@ -25,20 +22,6 @@ use crate::{
 
 /// Answers with more vectors are written on the CPU pool.
 const FEW_VECTORS: usize = 8;
-
-/// The result of `/embed` for one image: its faces, or with `kind=image` the picture's own vector.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-#[expect(
-    dead_code,
-    reason = "it describes the answer, where either stands by itself"
-)]
-pub enum EmbedResult {
-    /// The faces and their vectors.
-    Faces(ScanResult),
-    /// The whole picture's vector.
-    Image(EncodeResult),
-}
 
 /// Embeds every picture of a request as a whole.
 pub(super) async fn encode(

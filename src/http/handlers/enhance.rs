@@ -12,11 +12,11 @@ use crate::{
     http::{
         AppState,
         extract::ImageRequest,
-        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
+        openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
         respond::{Accepted, respond},
     },
     pipeline::{
-        answer::{Answer, ImageResult, Outcome},
+        answer::{ImageResult, Outcome},
         enhance::{EnhanceRequest, EnhanceResult},
     },
 };
@@ -28,18 +28,13 @@ const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
 /// With `Accept: image/*` the answer is the picture itself; `x-facescan-scale` and
 /// `x-facescan-steps` then say what was done.
 #[utoipa::path(
-    post, path = "/enhance", tag = "scan", params(EnhanceRequest),
-    request_body(
-        content(
-            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
-            (ImagesBody<EnhanceRequest> = "application/json"), (ImagesBody<EnhanceRequest> = "application/msgpack")
-        ),
-    ),
+    post, path = "/enhance", operation_id = "enhance", tag = "scan", params(EnhanceRequest),
+    request_body = EnhanceBody,
     responses(
         (status = 200, description = "One result for each picture, in order", content(
-            (Answer<EnhanceResult> = "application/json"), (Answer<EnhanceResult> = "application/msgpack"), (RawPicture = "image/*")
+            (EnhanceAnswer = "application/json"), (EnhanceAnswer = "application/msgpack"), (Bytes = "image/*")
         )),
-        Failure,
+        ImageFailures,
     )
 )]
 pub async fn enhance(

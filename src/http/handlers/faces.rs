@@ -14,7 +14,7 @@ use crate::{
     http::{
         AppState,
         extract::stored_id::StoredId,
-        problem::Problem,
+        openapi::failures::StoredFailures,
         respond::{Accepted, respond},
     },
 };
@@ -29,7 +29,7 @@ fn missing(id: Uuid) -> ApiError {
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
         (status = 200, description = "The face", content((StoredFaceAnswer = "application/json"), (StoredFaceAnswer = "application/msgpack"))),
-        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
+        StoredFailures,
     )
 )]
 pub async fn read(
@@ -54,7 +54,7 @@ pub async fn read(
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
         (status = 204, description = "Erased"),
-        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
+        StoredFailures,
     )
 )]
 pub async fn erase(

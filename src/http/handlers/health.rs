@@ -6,7 +6,10 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{http::AppState, telemetry::causes::with_causes};
+use crate::{
+    http::{AppState, openapi::failures::ServiceFailures},
+    telemetry::causes::with_causes,
+};
 use facescan_inference::device::DeviceState;
 use facescan_store::StoreError;
 
@@ -23,7 +26,7 @@ pub struct Readiness {
 }
 
 /// Whether the process answers.
-#[utoipa::path(get, path = "/livez", tag = "service", responses((status = 200, description = "It does", body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/livez", operation_id = "check_liveness", tag = "service", responses((status = 200, description = "It does", body = String, content_type = "text/plain"), ServiceFailures))]
 pub async fn livez() -> &'static str {
     "ok"
 }
@@ -31,8 +34,8 @@ pub async fn livez() -> &'static str {
 /// Whether the server can take work: its models are loaded before it listens, so what can hold it
 /// back is the database, where results are stored by default, and a shutdown under way.
 #[utoipa::path(
-    get, path = "/readyz", tag = "service",
-    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "PooledImage back, and by what", body = Readiness))
+    get, path = "/readyz", operation_id = "check_readiness", tag = "service",
+    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "Held back, and by what", body = Readiness), ServiceFailures)
 )]
 pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let mut reasons = Vec::new();

@@ -17,7 +17,7 @@ use crate::{
     http::{
         AppState,
         extract::stored_id::StoredId,
-        problem::Problem,
+        openapi::failures::{ListFailures, StoredFailures},
         respond::{Accepted, respond},
     },
     pipeline::{options::bounded_text, scan::hex},
@@ -56,6 +56,7 @@ pub struct ImagePage {
 
 /// A stored image.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredImageSummary)]
 pub struct ImageSummaryAnswer {
     image_id: Uuid,
     /// The sha256 of the bytes, in hex.
@@ -81,17 +82,19 @@ pub struct ImageSummaryAnswer {
 
 /// A stored image with everything derived from it.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredImage)]
 pub struct ImageAnswer {
     #[serde(flatten)]
     summary: ImageSummaryAnswer,
     /// Where it was seen.
     sources: Vec<SourceAnswer>,
     /// Its scans, oldest first.
-    scans: Vec<ScanAnswer>,
+    scans: Vec<StoredScanAnswer>,
 }
 
 /// Where an image was seen.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ImageSighting)]
 pub struct SourceAnswer {
     /// The caller's name for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +110,8 @@ pub struct SourceAnswer {
 
 /// A stored scan of an image.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ScanAnswer {
+#[schema(as = StoredScan)]
+pub struct StoredScanAnswer {
     scan_id: Uuid,
     /// `detect`, `embed` or `quality`.
     operation: String,
@@ -131,6 +135,7 @@ pub struct ScanAnswer {
 
 /// A stored face.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredFace)]
 pub struct StoredFaceAnswer {
     face_id: Uuid,
     image_id: Uuid,
@@ -188,12 +193,16 @@ impl From<StoredImage> for ImageAnswer {
         Self {
             summary: image.summary.into(),
             sources: sources.collect(),
-            scans: image.scans.into_iter().map(ScanAnswer::from).collect(),
+            scans: image
+                .scans
+                .into_iter()
+                .map(StoredScanAnswer::from)
+                .collect(),
         }
     }
 }
 
-impl From<StoredScan> for ScanAnswer {
+impl From<StoredScan> for StoredScanAnswer {
     fn from(scan: StoredScan) -> Self {
         Self {
             scan_id: scan.id,
@@ -243,7 +252,7 @@ fn missing(id: Uuid) -> ApiError {
     get, path = "/images", operation_id = "list_images", tag = "store", params(ListQuery),
     responses(
         (status = 200, description = "The page", content((ImagePage = "application/json"), (ImagePage = "application/msgpack"))),
-        (status = 422, description = "An option is wrong", body = Problem, content_type = "application/problem+json"),
+        ListFailures,
     )
 )]
 pub async fn list(
@@ -289,7 +298,7 @@ pub async fn list(
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
         (status = 200, description = "The image", content((ImageAnswer = "application/json"), (ImageAnswer = "application/msgpack"))),
-        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
+        StoredFailures,
     )
 )]
 pub async fn read(
@@ -314,7 +323,7 @@ pub async fn read(
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
         (status = 204, description = "Erased"),
-        (status = 404, description = "Not stored, or erased", body = Problem, content_type = "application/problem+json"),
+        StoredFailures,
     )
 )]
 pub async fn erase(

@@ -6,13 +6,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use crate::http::openapi::failures::ServiceFailures;
 use crate::{http::AppState, http::error::ApiError};
 
 /// What a scraper reads.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The server's metrics, in Prometheus' text form.
-#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
+#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"), ServiceFailures))]
 pub async fn read(State(state): State<AppState>) -> Result<Response, ApiError> {
     let text = state
         .metrics

@@ -4,7 +4,7 @@ use axum::{Json, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::AppState;
+use crate::http::{AppState, openapi::failures::ServiceFailures};
 
 /// A model of the registry.
 #[derive(Debug, Serialize, ToSchema)]
@@ -36,7 +36,7 @@ pub struct ModelEntry {
 }
 
 /// The models this server knows.
-#[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>)))]
+#[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>), ServiceFailures))]
 pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
     let pipeline = &state.pipeline;
     let encoder = pipeline.encoder.as_ref().map(|encoder| &encoder.spec.id);

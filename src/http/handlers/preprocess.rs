@@ -20,7 +20,7 @@ use crate::{
     http::{
         AppState,
         extract::{ImageRequest, admitted::Ticket},
-        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
+        openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
         respond::{Accepted, respond},
     },
     pipeline::{
@@ -96,19 +96,14 @@ struct FailedImage {
 /// is, `x-facescan-errors` the others as `index:code`. JSON and msgpack have the same as a tree, `multipart/mixed` a NumPy
 /// file or a problem for each picture.
 #[utoipa::path(
-    post, path = "/preprocess", tag = "process", params(PreprocessRequest),
-    request_body(
-        content(
-            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
-            (ImagesBody<PreprocessRequest> = "application/json"), (ImagesBody<PreprocessRequest> = "application/msgpack")
-        ),
-    ),
+    post, path = "/preprocess", operation_id = "preprocess", tag = "process", params(PreprocessRequest),
+    request_body = PreprocessBody,
     responses(
         (status = 200, description = "The tensor", content(
-            (RawPicture = "application/x-npy"), (PreprocessAnswer = "application/json"), (PreprocessAnswer = "application/msgpack"),
-            (RawPicture = "multipart/mixed")
+            (Bytes = "application/x-npy"), (PreprocessAnswer = "application/json"), (PreprocessAnswer = "application/msgpack"),
+            (Bytes = "multipart/mixed")
         )),
-        Failure,
+        ImageFailures,
     )
 )]
 pub async fn preprocess(

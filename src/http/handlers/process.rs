@@ -14,12 +14,12 @@ use crate::{
     http::{
         AppState,
         extract::ImageRequest,
-        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
+        openapi::{Bytes, answers::ProcessAnswer, bodies::ProcessBody, failures::ProcessFailures},
         respond::{Accepted, respond},
     },
     ingest::source::ImageInput,
     pipeline::{
-        answer::{Answer, ImageResult, Outcome},
+        answer::{ImageResult, Outcome},
         process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
     },
 };
@@ -29,19 +29,14 @@ use crate::{
 /// With `Accept: image/*` or `application/x-npy` the answer is the picture itself; `x-facescan-steps` then says what was
 /// done. Masks come as parts named `mask`, or as `masks` in a body, and belong to all of the request's pictures.
 #[utoipa::path(
-    post, path = "/process", tag = "process", params(ProcessRequest),
-    request_body(
-        content(
-            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
-            (ImagesBody<ProcessRequest> = "application/json"), (ImagesBody<ProcessRequest> = "application/msgpack")
-        ),
-    ),
+    post, path = "/process", operation_id = "process", tag = "process", params(ProcessRequest),
+    request_body = ProcessBody,
     responses(
         (status = 200, description = "One result for each picture, in order", content(
-            (Answer<ProcessResult> = "application/json"), (Answer<ProcessResult> = "application/msgpack"),
-            (RawPicture = "image/*"), (RawPicture = "application/x-npy")
+            (ProcessAnswer = "application/json"), (ProcessAnswer = "application/msgpack"),
+            (Bytes = "image/*"), (Bytes = "application/x-npy")
         )),
-        Failure,
+        ProcessFailures,
     )
 )]
 pub async fn process(

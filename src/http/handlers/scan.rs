@@ -12,34 +12,30 @@ use crate::{
     http::{
         AppState,
         extract::ImageRequest,
-        openapi::{Failure, ImagesBody, MultipartBody, RawPicture},
+        openapi::{
+            answers::{EmbedAnswer, ScanAnswer},
+            bodies::ScanBody,
+            failures::ImageFailures,
+        },
         respond::{Accepted, respond, respond_small},
     },
     ingest::intake::Loaded,
     pipeline::{
-        answer::{Answer, ImageResult, Outcome, ScanResult, Timings},
+        answer::{ImageResult, Outcome, ScanResult, Timings},
         encode::EmbedKind,
         options::{ScanKind, ScanOptions, ScanRequest},
     },
 };
 
-use super::{
-    encode::{EmbedResult, encode},
-    fan_out,
-};
+use super::{encode::encode, fan_out};
 
 /// Finds the faces of pictures.
 #[utoipa::path(
-    post, path = "/detect", tag = "scan", params(ScanRequest),
-    request_body(
-        content(
-            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
-            (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
-        ),
-    ),
+    post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
+    request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        Failure,
+        (status = 200, description = "One result for each picture, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
+        ImageFailures,
     )
 )]
 pub async fn detect(
@@ -52,16 +48,11 @@ pub async fn detect(
 
 /// Finds the faces of pictures and turns each into a vector; with `kind=image` turns whole pictures into vectors.
 #[utoipa::path(
-    post, path = "/embed", tag = "scan", params(ScanRequest),
-    request_body(
-        content(
-            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
-            (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
-        ),
-    ),
+    post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
+    request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content((Answer<EmbedResult> = "application/json"), (Answer<EmbedResult> = "application/msgpack"))),
-        Failure,
+        (status = 200, description = "One result for each picture, in order", content((EmbedAnswer = "application/json"), (EmbedAnswer = "application/msgpack"))),
+        ImageFailures,
     )
 )]
 pub async fn embed(
@@ -77,16 +68,11 @@ pub async fn embed(
 
 /// Measures pictures and their faces.
 #[utoipa::path(
-    post, path = "/quality", tag = "scan", params(ScanRequest),
-    request_body(
-        content(
-            (RawPicture = "image/*"), (RawPicture = "application/octet-stream"), (MultipartBody = "multipart/form-data"),
-            (ImagesBody<ScanRequest> = "application/json"), (ImagesBody<ScanRequest> = "application/msgpack")
-        ),
-    ),
+    post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
+    request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content((Answer<ScanResult> = "application/json"), (Answer<ScanResult> = "application/msgpack"))),
-        Failure,
+        (status = 200, description = "One result for each picture, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
+        ImageFailures,
     )
 )]
 pub async fn quality(

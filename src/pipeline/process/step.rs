@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::pipeline::error::PipelineError;
+use crate::pipeline::{error::PipelineError, options::schema};
 use facescan_imaging::{
     blur::Gaussian,
     crop::{Bounds, MaskCropOptions},
@@ -17,38 +17,46 @@ pub const MOST_STEPS: usize = 16;
 /// One operation. They are done in the order that they are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+#[schema(as = ProcessStep)]
 pub enum Step {
     /// Cuts out what the masks cover, padded, grown to a least size and a bounded aspect, with even sides.
     MaskCrop {
         /// Padding as a share of each side of the masks' box; 0.5.
         #[serde(default)]
+        #[schema(minimum = 0, maximum = 10)]
         padding_ratio: Option<f32>,
         /// Least width and height; 512 and 512.
         #[serde(default)]
+        #[schema(min_items = 2, max_items = 2)]
         min_size: Option<[u32; 2]>,
         /// Most that one side is of the other; 2.
         #[serde(default)]
+        #[schema(minimum = 1, maximum = 1000)]
         max_aspect: Option<f32>,
     },
     /// Cuts out a box, or each face.
     Crop {
         /// The box: x1, y1, x2, y2 in whole pixels, half-open.
         #[serde(default)]
+        #[schema(min_items = 4, max_items = 4)]
         r#box: Option<[u32; 4]>,
         /// Each face, the largest first, in a picture of its own.
         #[serde(default)]
         faces: bool,
         /// How much is added on each side, as a share of the box's; 0.
         #[serde(default)]
+        #[schema(minimum = 0, maximum = 10)]
         margin: f32,
     },
     /// Scales. With one side given the other follows the aspect.
     Resize {
         /// Width in pixels.
         #[serde(default)]
+        #[schema(minimum = 1, maximum = 65535)]
         width: Option<u32>,
         /// Height in pixels.
         #[serde(default)]
+        #[schema(minimum = 1, maximum = 65535)]
         height: Option<u32>,
         /// Whose resize is matched.
         #[serde(default)]
@@ -65,18 +73,22 @@ pub enum Step {
         bounded: bool,
         /// The colour of a letterbox's bars: red, green, blue.
         #[serde(default)]
+        #[schema(schema_with = schema::colour)]
         pad: [u8; 3],
     },
     /// Blurs everything, a region, or the faces.
     GaussianBlur {
         /// Side of the kernel in pixels, odd, up to 255; 7.
         #[serde(default = "seven")]
+        #[schema(minimum = 1, maximum = 255)]
         kernel: u32,
         /// Standard deviation in pixels; 1.5.
         #[serde(default = "one_and_a_half")]
+        #[schema(exclusive_minimum = 0)]
         sigma: f32,
         /// The region: x1, y1, x2, y2 in whole pixels, half-open.
         #[serde(default)]
+        #[schema(min_items = 4, max_items = 4)]
         region: Option<[u32; 4]>,
         /// Each face's box.
         #[serde(default)]
@@ -86,9 +98,11 @@ pub enum Step {
     Normalize {
         /// Means of red, green and blue, in 0 to 1; ImageNet's.
         #[serde(default)]
+        #[schema(schema_with = schema::means)]
         mean: Option<[f32; 3]>,
         /// Standard deviations; ImageNet's.
         #[serde(default)]
+        #[schema(schema_with = schema::deviations)]
         std: Option<[f32; 3]>,
         /// Whether the channels come first.
         #[serde(default)]
@@ -97,9 +111,11 @@ pub enum Step {
     /// Turns clockwise. Quarters swap the sides; other angles keep them and fill the corners.
     Rotate {
         /// Degrees, −360 to 360.
+        #[schema(minimum = -360, maximum = 360)]
         degrees: f32,
         /// The colour of the corners: red, green, blue.
         #[serde(default)]
+        #[schema(schema_with = schema::colour)]
         background: [u8; 3],
     },
     /// Mirrors.
@@ -116,9 +132,11 @@ pub enum Step {
         method: Method,
         /// How much is added on each side, as a share of the face's box; 0.2.
         #[serde(default = "a_fifth")]
+        #[schema(minimum = 0, maximum = 10)]
         margin: f32,
         /// The colour of `fill`: red, green, blue.
         #[serde(default)]
+        #[schema(schema_with = schema::colour)]
         colour: [u8; 3],
     },
 }

@@ -1,0 +1,176 @@
+"""What schemathesis has to know beside the document: images, and rules between options, which a JSON Schema cannot state.
+
+Each rule makes a request that the document allows one that the server takes. Requests that the document forbids stay as they
+are, so a rule never hides that the server accepts one.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import struct
+import zlib
+
+import schemathesis
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.core.parameters import ParameterLocation
+
+SIDE = 112
+
+
+def png(level: int) -> bytes:
+    """A grey image of the size of an aligned face, with a gradient."""
+    rows = b"".join(b"\0" + bytes((level + 2 * x + y) % 256 for x in range(SIDE)) for y in range(SIDE))
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+IMAGES = [png(level) for level in (0, 90, 180)]
+
+for media_type in ("image/*", "image/png", "application/octet-stream"):
+    schemathesis.openapi.media_type(media_type, st.sampled_from(IMAGES))
+schemathesis.openapi.format("binary", st.sampled_from(IMAGES))
+schemathesis.openapi.format("byte", st.sampled_from([base64.b64encode(image).decode() for image in IMAGES]))
+
+
+def whole(value: object, default: int) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return default
+
+
+def fit_detector(query: dict, options: dict) -> None:
+    """The second side is 0, or from 64 and smaller than the first, whichever of the two places they stand in."""
+    sent = {**query, **options}
+    first, second = whole(sent.get("det_size"), 640), whole(sent.get("second_det_size"), 0)
+    if second == 32 or second >= first:
+        for place in (query, options):
+            if "second_det_size" in place:
+                place["second_det_size"] = first - 32 if first > 64 else 0
+
+
+def fit_kind(path: str, query: dict, options: dict) -> None:
+    """Vectors of whole images need a model that the settings do not name; a crop has nothing to detect."""
+    for place in (query, options):
+        if place.get("kind") == "image":
+            place["kind"] = "face"
+        if path == "/detect" and place.get("aligned") in (True, "true"):
+            place["aligned"] = "false" if isinstance(place["aligned"], str) else False
+
+
+def fit_tensor(query: dict, options: dict) -> None:
+    """An answer has 256 MiB at most, and a spread that rounds to 0 is none."""
+    if isinstance(spread := options.get("std"), list):
+        options["std"] = [max(value, 1e-6) for value in spread]
+    sent = {**query, **options}
+    if whole(sent.get("height"), 0) * whole(sent.get("width"), 0) > 1 << 20:
+        for place in (query, options):
+            for side in ("height", "width"):
+                if side in place:
+                    place[side] = min(whole(place[side], 64), 1024)
+
+
+def fit_step(step: dict, masks: bool) -> dict:
+    """One operation whose fields agree with each other and with the image."""
+    step = {name: value for name, value in step.items() if value is not None or name in ("op",)}
+    match step.get("op"):
+        case "mask_crop" if not masks:
+            return {"op": "grayscale"}
+        case "mask_crop":
+            if "min_size" in step:
+                step["min_size"] = [min(side, SIDE) for side in step["min_size"]]
+        case "crop":
+            step["faces"] = False
+            step["box"] = [0, 0, SIDE, SIDE]
+        case "resize":
+            for side in ("width", "height"):
+                if side in step:
+                    step[side] = min(step[side], 1024)
+            if "width" in step or "height" in step:
+                step["bounded"] = False
+            else:
+                step["bounded"] = True
+            if not ("width" in step and "height" in step):
+                step.pop("mode", None)
+        case "gaussian_blur":
+            if "kernel" in step:
+                step["kernel"] |= 1
+            if "region" in step:
+                step["region"], step["faces"] = [0, 0, SIDE, SIDE], False
+    return step
+
+
+def fit_steps(query: dict, options: dict, masks: bool) -> None:
+    """A list of operations stands in the query or in the body, and `normalize` is its last one, written as npy."""
+    if isinstance(steps := options.get("operations"), list):
+        fitted = [fit_step(step, masks) for step in steps if step.get("op") != "normalize"]
+        options["operations"] = fitted or [{"op": "grayscale"}]
+        query.pop("operations", None)
+    else:
+        query["operations"] = json.dumps([{"op": "resize", "width": 64}])
+
+
+def keep_one_place(case, query: dict, options: dict) -> None:
+    """Where an option stands in both places the body wins, so a wrong one in the query would not be seen."""
+    of_query = case.meta.components.get(ParameterLocation.QUERY)
+    loser = options if of_query and of_query.mode == GenerationMode.NEGATIVE else query
+    for name in set(query) & set(options):
+        del loser[name]
+
+
+def fit_faces(query: dict, options: dict) -> None:
+    """With a low score all of an image is faces, which take a debug server minutes to embed."""
+    for place in (query, options):
+        if "max_faces" in place:
+            place["max_faces"] = 1
+    if not {**query, **options}.get("max_faces"):
+        query["max_faces"] = 1
+
+
+def fit(case, query: dict, body: dict) -> None:
+    """Applies the rules of a route."""
+    options = body.get("options")
+    options = options if isinstance(options, dict) else {}
+    keep_one_place(case, query, options)
+    if case.meta.generation.mode != GenerationMode.POSITIVE:
+        return
+    for entry in [*(body.get("images") or []), *(body.get("masks") or [])]:
+        for name in ("source", "source_url"):
+            if isinstance(entry.get(name), str):
+                entry[name] = entry[name].replace("\0", "")[:128]
+    if case.path in ("/detect", "/embed", "/quality"):
+        fit_kind(case.path, query, options)
+        fit_faces(query, options)
+    if case.path == "/preprocess":
+        fit_tensor(query, options)
+    else:
+        fit_detector(query, options)
+    if case.path == "/process":
+        fit_steps(query, options, bool(body.get("masks") or body.get("mask")))
+
+
+@schemathesis.hook
+def filter_case(context, case) -> bool:  # noqa: ARG001
+    """A form cannot be changed once it is made, so one that the rules would change is left out."""
+    if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
+        return True
+    before = case.body.get("options")
+    after = copy.deepcopy({name: value for name, value in case.body.items() if name == "options"})
+    fit(case, dict(case.query or {}), after)
+    return after.get("options") == before and not (case.path == "/process" and not before)
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs) -> None:  # noqa: ARG001
+    if case.method.upper() != "POST" or case.meta is None:
+        return
+    is_form = case.media_type == "multipart/form-data"
+    body = case.body if isinstance(case.body, dict) else {}
+    fit(case, case.query if isinstance(case.query, dict) else {}, copy.deepcopy(body) if is_form else body)

@@ -1,0 +1,344 @@
+//! Adds to the document what follows from the annotations, so that a handler states each thing once.
+
+use std::collections::BTreeMap;
+
+use utoipa::{
+    ToSchema,
+    openapi::{
+        ArrayBuilder, Content, ContentBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Schema, Type,
+        encoding::EncodingBuilder,
+        link::LinkBuilder,
+        path::{Operation, Parameter, ParameterIn},
+        schema::{AdditionalProperties, Object, SchemaType},
+    },
+};
+
+use super::Bytes;
+
+/// Where an answer has the id of something stored: operation, operation that takes the id, place in the answer.
+const LINKS: [(&str, &str, &str); 9] = [
+    ("detect_faces", "read_image", "/results/0/image_id"),
+    ("detect_faces", "read_face", "/results/0/faces/0/face_id"),
+    ("embed_faces", "read_image", "/results/0/image_id"),
+    ("embed_faces", "read_face", "/results/0/faces/0/face_id"),
+    ("measure_quality", "read_image", "/results/0/image_id"),
+    ("measure_quality", "read_face", "/results/0/faces/0/face_id"),
+    ("list_images", "read_image", "/images/0/image_id"),
+    ("read_image", "read_face", "/scans/0/faces/0/face_id"),
+    ("read_face", "read_image", "/image_id"),
+];
+
+type Schemas = BTreeMap<String, RefOr<Schema>>;
+
+/// The document with the other forms of each body, the ranges of the query's options, and links from answers to what
+/// they name.
+pub fn complete(mut document: OpenApi) -> OpenApi {
+    let Some(components) = &mut document.components else {
+        return document;
+    };
+    let schemas = &mut components.schemas;
+    while flatten(schemas) {}
+    close(schemas, "ProcessStep");
+    // Otherwise it would also describe an image with faces.
+    close(schemas, "EncodedImage");
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            add_forms(operation, schemas);
+            add_links(operation);
+        }
+    }
+    prune(document)
+}
+
+/// Makes one object of each schema that combines objects, which generators understand better. Returns whether there was
+/// one: its parts may have been combined themselves.
+fn flatten(schemas: &mut Schemas) -> bool {
+    let parts = schemas.clone();
+    let mut is_changed = false;
+    for schema in schemas.values_mut() {
+        let RefOr::T(Schema::AllOf(all)) = schema else {
+            continue;
+        };
+        let objects: Option<Vec<&Object>> =
+            all.items.iter().map(|part| object(&parts, part)).collect();
+        let Some(objects) = objects else { continue };
+        let mut merged = Object::new();
+        merged.schema_type = Type::Object.into();
+        merged.description = all.description.take();
+        // The entry's own fields stand before those of its result.
+        for part in objects.into_iter().rev() {
+            merged.properties.extend(part.properties.clone());
+            merged.required.extend(part.required.clone());
+        }
+        *schema = RefOr::T(Schema::Object(merged));
+        is_changed = true;
+    }
+    is_changed
+}
+
+/// Drops the schemas that nothing refers to any more, which were parts of a flattened one.
+fn prune(mut document: OpenApi) -> OpenApi {
+    let text = serde_json::to_string(&document);
+    if let (Ok(text), Some(components)) = (text, &mut document.components) {
+        let is_used = |name: &str| text.contains(&format!("\"#/components/schemas/{name}\""));
+        components.schemas.retain(|name, _| is_used(name));
+    }
+    document
+}
+
+/// The object that a schema is or refers to.
+fn object<'a>(schemas: &'a Schemas, schema: &'a RefOr<Schema>) -> Option<&'a Object> {
+    match schema {
+        RefOr::Ref(to) => object(schemas, schemas.get(name_of(to))?),
+        RefOr::T(Schema::Object(object)) => Some(object),
+        RefOr::T(_) => None,
+    }
+}
+
+/// The name of the component that is referred to.
+fn name_of(to: &Ref) -> &str {
+    to.ref_location.rsplit('/').next().unwrap_or_default()
+}
+
+/// Says that an object, or each object of a choice, has no other properties.
+fn close(schemas: &mut Schemas, name: &str) {
+    let objects = match schemas.get_mut(name) {
+        Some(RefOr::T(Schema::OneOf(choice))) => choice.items.as_mut_slice(),
+        Some(object) => std::slice::from_mut(object),
+        None => return,
+    };
+    for object in objects {
+        if let RefOr::T(Schema::Object(object)) = object {
+            object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        }
+    }
+}
+
+/// Adds to a JSON body the msgpack, multipart and raw form of the same, and to the query the options of the body.
+fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
+    let Some(RefOr::T(body)) = &mut operation.request_body else {
+        return;
+    };
+    let json = body.content.get("application/json");
+    let Some(json) = json.and_then(|content| match content {
+        RefOr::T(content) => Some(content.clone()),
+        RefOr::Ref(_) => None,
+    }) else {
+        return;
+    };
+    let Some(RefOr::Ref(to)) = &json.schema else {
+        return;
+    };
+    let Some(described) = object(schemas, &RefOr::Ref(to.clone())).cloned() else {
+        return;
+    };
+    let form = name_of(to).replace("Body", "Form");
+    let bytes: Content = Content::new(Some(Ref::from_schema_name(Bytes::name())));
+    for raw in ["image/*", "application/octet-stream"] {
+        body.content.insert(raw.to_owned(), RefOr::T(bytes.clone()));
+    }
+    body.content
+        .insert("application/msgpack".to_owned(), RefOr::T(json));
+    let multipart = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name(form.as_str())))
+        .encoding("image", part("image/*"))
+        .encoding("options", part("application/json"));
+    let has_masks = described.properties.contains_key("masks");
+    let multipart = if has_masks {
+        multipart.encoding("mask", part("image/*"))
+    } else {
+        multipart
+    };
+    body.content.insert(
+        "multipart/form-data".to_owned(),
+        RefOr::T(multipart.build()),
+    );
+    let options = described.properties.get("options").map(without_null);
+    if let (Some(options), Some(parameters)) = (&options, &mut operation.parameters) {
+        if let Some(options) = object(schemas, options) {
+            constrain(parameters, options);
+        }
+    }
+    let form_schema = multipart_form(options, &described, has_masks);
+    schemas.insert(form, RefOr::T(Schema::Object(form_schema)));
+}
+
+fn part(media_type: &str) -> EncodingBuilder {
+    EncodingBuilder::new().content_type(Some(media_type))
+}
+
+/// The parts of a form that carries what a JSON body does.
+fn multipart_form(options: Option<RefOr<Schema>>, body: &Object, has_masks: bool) -> Object {
+    let files = || {
+        let file = Ref::from_schema_name(Bytes::name());
+        ArrayBuilder::new().items(file).min_items(Some(1))
+    };
+    let mut form = ObjectBuilder::new()
+        .description(Some(
+            "The parts of a form. An option may also be a part of its own, named as in the query.",
+        ))
+        .property(
+            "image",
+            files().description(Some("One part for each image; its filename is the id.")),
+        )
+        .required("image");
+    if has_masks {
+        form = form.property(
+            "mask",
+            files().description(Some("One part for each mask of the images.")),
+        );
+    }
+    if let Some(options) = options {
+        form = form.property("options", options);
+        if body.required.iter().any(|name| name == "options") {
+            form = form.required("options");
+        }
+    }
+    form.additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .build()
+}
+
+/// Gives the query's options the ranges that they have in a body. Lists are text in a query, and stay as they are.
+fn constrain(parameters: &mut [RefOr<Parameter>], options: &Object) {
+    for parameter in parameters {
+        let RefOr::T(parameter) = parameter else {
+            continue;
+        };
+        let property = options.properties.get(&parameter.name).map(without_null);
+        match property {
+            None | Some(RefOr::T(Schema::Array(_))) => {}
+            Some(_) if parameter.parameter_in != ParameterIn::Query => {}
+            Some(RefOr::Ref(mut to)) => {
+                to.description.clear();
+                parameter.schema = Some(RefOr::Ref(to));
+            }
+            property => parameter.schema = property,
+        }
+    }
+}
+
+/// A schema that takes no `null`: a query and a form cannot send one.
+fn without_null(schema: &RefOr<Schema>) -> RefOr<Schema> {
+    let is_null = |schema: &RefOr<Schema>| matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null));
+    let mut schema = schema.clone();
+    let kind = match &mut schema {
+        RefOr::T(Schema::OneOf(choice)) => {
+            choice.items.retain(|item| !is_null(item));
+            return match choice.items.as_slice() {
+                [only] => only.clone(),
+                _ => schema,
+            };
+        }
+        RefOr::T(Schema::Object(object)) => {
+            object.description = None;
+            if let Some(values) = &mut object.enum_values {
+                values.retain(|value| !value.is_null());
+            }
+            &mut object.schema_type
+        }
+        RefOr::T(Schema::Array(array)) => &mut array.schema_type,
+        _ => return schema,
+    };
+    if let SchemaType::Array(types) = kind {
+        types.retain(|kind| *kind != Type::Null);
+        if let [only] = types.as_slice() {
+            *kind = SchemaType::Type(only.clone());
+        }
+    }
+    schema
+}
+
+/// Links the answer of an operation to what it names.
+fn add_links(operation: &mut Operation) {
+    let id = operation.operation_id.as_deref().unwrap_or_default();
+    let links = LINKS.iter().filter(|(from, _, _)| *from == id);
+    let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else {
+        return;
+    };
+    for (_, to, place) in links {
+        let link = LinkBuilder::new()
+            .operation_id(*to)
+            .parameter("id", format!("$response.body#{place}"))
+            .build();
+        answer.links.insert((*to).to_owned(), RefOr::T(link));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn document() -> serde_json::Value {
+        serde_json::to_value(crate::http::openapi_document()).unwrap()
+    }
+
+    fn operations(document: &serde_json::Value) -> Vec<&serde_json::Value> {
+        let items = document["paths"].as_object().unwrap().values();
+        items
+            .flat_map(|item| item.as_object().unwrap().values())
+            .collect()
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_schema_and_no_name_is_composed() {
+        let document = document();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let text = document.to_string();
+        for (at, _) in text.match_indices("#/components/schemas/") {
+            let rest = &text[at + "#/components/schemas/".len()..];
+            let name = rest.split('"').next().unwrap();
+            assert!(schemas.contains_key(name), "{name}");
+        }
+        for (name, schema) in schemas {
+            assert!(!name.contains('_'), "{name}");
+            assert!(schema.get("allOf").is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_operation_has_an_id_of_its_own_and_links_lead_to_operations() {
+        let document = document();
+        let operations = operations(&document);
+        let ids: BTreeSet<&str> = operations
+            .iter()
+            .map(|operation| operation["operationId"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids.len(), operations.len());
+        for (from, to, _) in LINKS {
+            assert!(ids.contains(from) && ids.contains(to), "{from} to {to}");
+        }
+        let links = document.to_string().matches("$response.body#").count();
+        assert_eq!(links, LINKS.len());
+    }
+
+    #[test]
+    fn images_come_in_every_form_and_options_have_the_ranges_of_the_body() {
+        let document = document();
+        for operation in operations(&document) {
+            let Some(content) = operation.pointer("/requestBody/content") else {
+                continue;
+            };
+            let forms: Vec<&String> = content.as_object().unwrap().keys().collect();
+            let expected = [
+                "application/json",
+                "application/msgpack",
+                "application/octet-stream",
+                "image/*",
+                "multipart/form-data",
+            ];
+            assert_eq!(forms, expected);
+        }
+        let detect = &document["paths"]["/detect"]["post"];
+        let size = detect["parameters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|parameter| parameter["name"] == "det_size")
+            .unwrap();
+        assert_eq!(size["schema"]["multipleOf"], 32);
+        assert_eq!(size["schema"]["type"], "integer");
+    }
+}

@@ -1,0 +1,183 @@
+//! The error responses of the routes, with an example of every code.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use utoipa::{
+    IntoResponses, ToSchema,
+    openapi::{
+        ContentBuilder, HeaderBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder,
+        example::ExampleBuilder, schema::Type,
+    },
+};
+
+use crate::http::{
+    error::{ErrorKind, table},
+    problem::Problem,
+};
+
+/// An error and what its `detail` may say.
+type Example = (ErrorKind, &'static str);
+
+/// Errors of every route.
+const OF_EVERY_ROUTE: [Example; 3] = [
+    (
+        table::INVALID_OPTION,
+        "option `x-request-timeout-ms`: must be a whole number of milliseconds",
+    ),
+    (
+        table::INTERNAL,
+        "something failed on the server; its log has the request id",
+    ),
+    (
+        table::DEADLINE_EXCEEDED,
+        "the request took longer than 60000 ms",
+    ),
+];
+
+/// Errors of the routes that use the database.
+const OF_THE_STORE: [Example; 1] = [(
+    table::STORE_UNAVAILABLE,
+    "the database cannot be used now; try again later, or send store=false",
+)];
+
+/// Errors of the routes that take images.
+const OF_IMAGES: [Example; 17] = [
+    (
+        table::INVALID_BODY,
+        "the body could not be read: expected value at line 1 column 1",
+    ),
+    (
+        table::MISSING_IMAGE,
+        "the request holds no image: send at least one",
+    ),
+    (
+        table::URL_FORBIDDEN,
+        "this server fetches no urls; send the bytes",
+    ),
+    (
+        table::REQUEST_TIMEOUT,
+        "the body did not arrive within 60000 ms; send it faster, or fewer images",
+    ),
+    (
+        table::BODY_TOO_LARGE,
+        "the body is larger than 67108864 bytes; send fewer or smaller images",
+    ),
+    (
+        table::TOO_MANY_IMAGES,
+        "the request holds more than 64 images; send them in several requests",
+    ),
+    (
+        table::IMAGE_TOO_LARGE,
+        "the image has more pixels than are accepted",
+    ),
+    (
+        table::UNSUPPORTED_MEDIA_TYPE,
+        "the content-type text/plain is not accepted",
+    ),
+    (
+        table::IMAGE_UNSUPPORTED,
+        "the image uses a variant of its format that is not supported",
+    ),
+    (
+        table::INVALID_OPTION,
+        "option `det_size`: 100 is not a multiple of 32 from 64 to 4096",
+    ),
+    (table::IMAGE_CORRUPT, "the image cannot be decoded"),
+    (table::IMAGE_TRUNCATED, "the image ends early"),
+    (table::URL_FAILED, "the url answered with status 404"),
+    (
+        table::OVERLOADED,
+        "the server holds as many interactive images as it admits; try again after the time in retry-after",
+    ),
+    (
+        table::DEVICE_UNAVAILABLE,
+        "face_detection cannot run on cuda:0: there is no such device",
+    ),
+    OF_THE_STORE[0],
+    OF_EVERY_ROUTE[1],
+];
+
+/// Errors of the routes that read or erase one stored thing.
+const OF_ONE_STORED: [Example; 1] = [(
+    table::NOT_FOUND,
+    "there is no image 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
+)];
+
+/// Errors of `/process` alone.
+const OF_PROCESS: [Example; 1] = [(
+    table::ANONYMIZATION_FAILED,
+    "faces are still found after 4 searches; send a higher min_score, or method fill with a larger margin",
+)];
+
+macro_rules! failures {
+    ($($(#[$doc:meta])* $name:ident: $($examples:ident),+;)+) => {$(
+        $(#[$doc])*
+        pub struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                responses([$($examples.as_slice()),+].concat())
+            }
+        }
+    )+};
+}
+
+failures! {
+    /// What a route that takes images answers when it fails.
+    ImageFailures: OF_IMAGES, OF_EVERY_ROUTE;
+    /// What `/process` answers when it fails.
+    ProcessFailures: OF_IMAGES, OF_PROCESS, OF_EVERY_ROUTE;
+    /// What a route that lists stored things answers when it fails.
+    ListFailures: OF_THE_STORE, OF_EVERY_ROUTE;
+    /// What a route about one stored thing answers when it fails.
+    StoredFailures: OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// What a route about the server itself answers when it fails.
+    ServiceFailures: OF_EVERY_ROUTE;
+}
+
+/// One response for each status, with one example for each code.
+fn responses(examples: Vec<Example>) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<Example>> = BTreeMap::new();
+    for example in examples {
+        let of_status = by_status.entry(example.0.status).or_default();
+        if !of_status.iter().any(|(kind, _)| *kind == example.0) {
+            of_status.push(example);
+        }
+    }
+    by_status
+        .into_iter()
+        .map(|(status, examples)| (status.to_string(), RefOr::T(response(&examples))))
+        .collect()
+}
+
+fn response(examples: &[Example]) -> Response {
+    let titles: Vec<&str> = examples.iter().map(|(kind, _)| kind.title).collect();
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name(Problem::name())))
+        .examples_from_iter(examples.iter().map(|(kind, detail)| {
+            let problem = json!({
+                "type": "about:blank",
+                "title": kind.title,
+                "status": kind.status,
+                "detail": detail,
+                "code": kind.code,
+                "request_id": "0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d",
+            });
+            let example = ExampleBuilder::new().value(Some(problem)).build();
+            (kind.code, example)
+        }))
+        .build();
+    let response = ResponseBuilder::new()
+        .description(titles.join(", or "))
+        .content("application/problem+json", content);
+    if examples.iter().all(|(kind, _)| *kind != table::OVERLOADED) {
+        return response.build();
+    }
+    let seconds = ObjectBuilder::new().schema_type(Type::Integer);
+    let retry_after = HeaderBuilder::new()
+        .schema(Some(seconds))
+        .description(Some("Seconds to wait before the next try"))
+        .build();
+    response.header("retry-after", retry_after).build()
+}

@@ -1,0 +1,66 @@
+//! Schemas of options that a type alone does not describe.
+
+use utoipa::openapi::{
+    Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
+    schema::{KnownFormat, SchemaFormat, SchemaType},
+};
+
+fn or_null(kind: Type) -> SchemaType {
+    SchemaType::from_iter([kind, Type::Null])
+}
+
+fn number() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Number)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Float)))
+}
+
+fn three(item: ObjectBuilder) -> ArrayBuilder {
+    ArrayBuilder::new()
+        .items(item)
+        .min_items(Some(3))
+        .max_items(Some(3))
+}
+
+/// The means of red, green and blue.
+pub fn means() -> Array {
+    three(number().minimum(Some(0)).maximum(Some(1)))
+        .schema_type(or_null(Type::Array))
+        .description(Some("Means of red, green and blue, 0 to 1."))
+        .build()
+}
+
+/// The standard deviations of red, green and blue.
+pub fn deviations() -> Array {
+    three(number().exclusive_minimum(Some(0)))
+        .schema_type(or_null(Type::Array))
+        .description(Some("Standard deviations of red, green and blue, above 0."))
+        .build()
+}
+
+/// A colour.
+pub fn colour() -> Array {
+    let level = ObjectBuilder::new().schema_type(Type::Integer);
+    three(level.minimum(Some(0)).maximum(Some(255)))
+        .description(Some("A colour: red, green and blue, 0 to 255."))
+        .build()
+}
+
+/// The exponent that brightens or darkens an image.
+pub fn gamma() -> Schema {
+    let auto = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["auto"]))
+        .description(Some("Brighten dark images only."));
+    let value = number()
+        .minimum(Some(0.1))
+        .maximum(Some(10))
+        .description(Some("Below 1 brightens, above 1 darkens."));
+    let choice = OneOfBuilder::new()
+        .item(auto)
+        .item(value)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .description(Some("The exponent of the brightness, or `auto`."))
+        .build();
+    Schema::OneOf(choice)
+}
