@@ -61,7 +61,7 @@ pub struct PreprocessRequest {
         deserialize_with = "three",
         skip_serializing_if = "Option::is_none"
     )]
-    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[[0-9]{1,3}\\.[0-9]{0,5}[1-9](,[0-9]{1,3}\\.[0-9]{0,5}[1-9]){2}\\]$")]
+    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9](,(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9]){2}\\]$")]
     #[schema(schema_with = schema::deviations)]
     pub std: Option<[f32; 3]>,
     /// Whether the channels come first.

@@ -25,6 +25,9 @@ const SECONDS: [f64; 14] = [
 /// Rows of a batch.
 const ROWS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
+/// Sets a gauge from the value that it shows, just before the gauges are written.
+type Reader = Box<dyn Fn() + Send + Sync>;
+
 /// The server's metrics. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
@@ -40,7 +43,7 @@ pub struct Metrics {
     cpu_pool_waiting: Gauge,
     cpu_pool_busy: Gauge,
     /// Sets the gauges whose values are read only when the metrics are.
-    readers: Arc<Mutex<Vec<Box<dyn Fn() + Send + Sync>>>>,
+    readers: Arc<Mutex<Vec<Reader>>>,
     rows_skipped: Family<OperationLabels, Counter>,
     rows: Family<DeviceLabels, Counter>,
     fallback_rows: Family<FallbackLabels, Counter>,
@@ -283,7 +286,7 @@ impl Metrics {
         }));
     }
 
-    fn readers(&self) -> MutexGuard<'_, Vec<Box<dyn Fn() + Send + Sync>>> {
+    fn readers(&self) -> MutexGuard<'_, Vec<Reader>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

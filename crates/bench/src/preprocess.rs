@@ -88,23 +88,23 @@ impl Material<'_> {
         for side in SIDES {
             for batch in BATCHES {
                 for layout in [Layout::Nchw, Layout::Nhwc] {
-                    measures.push(self.from_memory(side, batch, layout));
+                    measures.push(self.of_memory(side, batch, layout));
                 }
                 let name = format!("files/{side}/{batch}/NCHW");
-                measures.push(self.from_files(name, self.threads, side, batch));
+                measures.push(self.of_files(name, self.threads, side, batch));
             }
         }
         if self.threads > 1 {
             for (name, threads) in [("sequential", 1), ("parallel", self.threads)] {
                 let name = format!("load/{LOADED}/{name}");
-                measures.push(self.from_files(name, threads, SIDES[0], LOADED));
+                measures.push(self.of_files(name, threads, SIDES[0], LOADED));
             }
         }
         measures.push(self.decoding(BATCHES[2]));
         measures
     }
 
-    fn from_memory(&self, side: u32, batch: usize, layout: Layout) -> Measure<'_> {
+    fn of_memory(&self, side: u32, batch: usize, layout: Layout) -> Measure<'_> {
         let preprocess = to(side, layout);
         let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
         let pictures = &self.pictures[..batch];
@@ -118,7 +118,7 @@ impl Material<'_> {
     }
 
     /// Reads, decodes and preprocesses files, each thread one at a time.
-    fn from_files(&self, name: String, threads: usize, side: u32, batch: usize) -> Measure<'_> {
+    fn of_files(&self, name: String, threads: usize, side: u32, batch: usize) -> Measure<'_> {
         let preprocess = to(side, Layout::Nchw);
         let some = some_of(self.files, batch);
         let (memory, tensor) = (&self.memory, &self.tensor);

@@ -1,4 +1,5 @@
 //! `facescan-bench`, as a user runs it, on the `facescan` binary beside it: `cargo test --workspace` builds both.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     ffi::OsStr,

@@ -155,10 +155,10 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
         RefOr::T(multipart.build()),
     );
     let options = described.properties.get("options").map(without_null);
-    if let (Some(options), Some(parameters)) = (&options, &mut operation.parameters) {
-        if let Some(options) = object(schemas, options) {
-            constrain(parameters, options);
-        }
+    if let (Some(options), Some(parameters)) = (&options, &mut operation.parameters)
+        && let Some(options) = object(schemas, options)
+    {
+        constrain(parameters, options);
     }
     let form_schema = multipart_form(options, &described, has_masks);
     schemas.insert(form, RefOr::T(Schema::Object(form_schema)));

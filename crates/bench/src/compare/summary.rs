@@ -162,7 +162,6 @@ pub fn plots(systems: &[System], rounds: &[Round]) -> Plots {
             .map(|server| (OURS.to_owned(), server.rss.curve.clone()))
             .into_iter()
             .collect(),
-        ..Plots::default()
     }
 }
 

@@ -164,7 +164,7 @@ impl Generator<'_> {
         let request = &self.requests[self.sequence.take()];
         tally.borrow_mut().begun(due, Instant::now());
         // The semaphore is never closed, so that this always gives a permit.
-        let _room = pool.reservation.acquire().await;
+        let _room = pool.room.acquire().await;
         // The one used last is the likeliest to be open still.
         let mut connection = pool.idle.borrow_mut().pop();
         let outcome = exchange(self.target, &mut connection, request).await;

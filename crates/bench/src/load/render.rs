@@ -108,7 +108,6 @@ impl Render for LoadFigures {
                 .iter()
                 .map(|server| (name.clone(), server.rss.curve.clone()))
                 .collect(),
-            ..Plots::default()
         }
         .draw(folder)
     }
