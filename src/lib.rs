@@ -1,9 +1,7 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
-//! The crate is layered, and dependencies point one way:
-//! `http, cli → pipeline → inference, imaging, store, ingest`. Work for the CPU goes to the [`pool`],
-//! and how much is let in is up to the [`admission`]. What `ingest` and `inference` ask of other servers goes through
-//! [`outbound`].
+//! Dependencies point one way: `http, cli → pipeline → ingest, inference, store → imaging`. The crates below the server
+//! are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
 
 pub mod admission;
 pub mod app;

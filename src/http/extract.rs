@@ -304,7 +304,7 @@ fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Api
 /// Reads the options of a query string.
 ///
 /// # Errors
-/// [`ApiError::InvalidOption`] naming the option.
+/// An invalid option, which the error names.
 pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
     read_options(options_from_pairs(&pairs(query)?), None)
 }

@@ -3,7 +3,7 @@
 //! A caller claims a row, writes its pixels directly into batch memory and commits it. The reply contains the outputs of
 //! the whole batch and the index of the caller's row.
 //!
-//! Every engine has sessions on the CPU ([`cpu`]) and can have a device ([`device`]). Rows go to the device while it is
+//! Every engine has sessions on the CPU (`engine/cpu.rs`) and can have a device (`engine/device.rs`). Rows go to the device while it is
 //! up. Rows that the device fails on run on the CPU, from the same memory.
 
 use std::{

@@ -4,7 +4,7 @@
 //! An axis of `n` source samples becomes `m` target samples; the scale is `s = n / m`. Target sample `i` is the weighted mean
 //! of the source samples `x`. The weight of `x` is `max(0, 1 − |x + ½ − (i + ½)·s| / max(s, 1))`, and the weights of a target
 //! sample are divided by their sum. The filter is separable: an image is filtered along its columns and along its rows.
-//! [`rounded`] rounds once, after both passes. [`unrounded`] does not round.
+//! [`mod@rounded`] rounds once, after both passes. [`mod@unrounded`] does not round.
 //!
 //! # Kernels
 //! The vertical pass runs first, because samples with the same weight lie side by side in a row. Each kernel is one module;
@@ -12,7 +12,7 @@
 //!
 //! | kernel | pass | numbers | chosen |
 //! |---|---|---|---|
-//! | [`prefix_sum`] | vertical | 16-bit fixed point | [`rounded`] with AVX-512 VBMI and VNNI, scales 1 to 22, rows of 128 samples or more |
+//! | [`prefix_sum`] | vertical | 16-bit fixed point | [`mod@rounded`] with AVX-512 VBMI and VNNI, scales 1 to 22, rows of 128 samples or more |
 //! | [`paired_taps`] | horizontal | 16-bit fixed point | after [`prefix_sum`], where the windows of four pixels lie close together |
 //! | [`dot_product`] | horizontal | 16-bit fixed point | after [`prefix_sum`], elsewhere, up to 40 taps |
 //! | [`direct_sum`] | vertical | 32-bit fixed point or f32 | everything else |
