@@ -1,4 +1,4 @@
-//! Memory for pictures that are fetched: taken before their size is known, and given back but for what they are.
+//! Bounds the memory of fetched images. A fetch reserves the largest size and returns what its image does not need.
 
 use std::{iter, sync::Arc};
 
@@ -6,18 +6,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{BYTES_A_PERMIT, Priority};
 
-/// ByteBudget for so many pictures of the largest size; for more when they are smaller, but only so many are fetched at a time.
-/// Bulk requests leave that of one to interactive ones, so that hosts that do not answer them keep nobody else waiting.
+/// A budget for a number of images of the largest size. It holds more images when they are smaller.
+///
+/// Bulk requests leave the share of one image to interactive ones, so that slow hosts of bulk URLs do not hold up
+/// interactive requests.
 #[derive(Clone, Debug)]
 pub struct ByteBudget {
     all: Arc<Semaphore>,
-    /// What bulk pictures may hold of it.
+    /// The part that bulk images may hold.
     bulk: Arc<Semaphore>,
-    /// Permits of a picture of the largest size.
+    /// The permits of an image of the largest size.
     largest: u32,
 }
 
-/// The room of one picture, given back on drop.
+/// The part of the budget that one image holds. Dropping it returns the part.
 #[derive(Debug)]
 pub struct Reservation {
     of_all: OwnedSemaphorePermit,
@@ -25,7 +27,7 @@ pub struct Reservation {
 }
 
 impl ByteBudget {
-    /// ByteBudget for `pictures` pictures of at most `largest` bytes each. Where it is for one alone, bulk pictures take it too.
+    /// A budget for `pictures` images of at most `largest` bytes each. A budget for one image serves bulk images too.
     pub fn new(pictures: usize, largest: u64) -> Self {
         let largest = u32::try_from(largest.div_ceil(BYTES_A_PERMIT as u64)).unwrap_or(u32::MAX);
         let room_for = |pictures: usize| {
@@ -39,11 +41,11 @@ impl ByteBudget {
         }
     }
 
-    /// Waits for the room of a picture of the largest size. Those who hold room get on without more, so that it comes.
+    /// Waits for the share of an image of the largest size. A holder never waits for a second share, so the wait ends.
     pub async fn reserve(&self, priority: Priority) -> Option<Reservation> {
         let wait = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(self.largest);
-        // Bulk pictures wait for each other here, so that few of them stand in line before an interactive one. Neither is
-        // ever closed.
+        // Bulk images wait for each other first, so that few of them queue before an interactive image. Neither semaphore
+        // is ever closed.
         let of_bulk = match priority {
             Priority::Interactive => None,
             Priority::Bulk => Some(wait(&self.bulk).await.ok()?),
@@ -52,7 +54,7 @@ impl ByteBudget {
         Some(Reservation { of_all, of_bulk })
     }
 
-    /// The same without a wait; `None` when there is no room now.
+    /// As [`reserve`](Self::reserve), without a wait. `None` when the budget is used up.
     pub fn try_reserve(&self, priority: Priority) -> Option<Reservation> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.largest);
         let of_bulk = match priority {
@@ -65,7 +67,7 @@ impl ByteBudget {
 }
 
 impl Reservation {
-    /// Gives back what a picture of `bytes` bytes does not need.
+    /// Returns what an image of `bytes` bytes does not need.
     pub fn shrink_to(&mut self, bytes: usize) {
         let needed = bytes.div_ceil(BYTES_A_PERMIT);
         for permits in iter::once(&mut self.of_all).chain(&mut self.of_bulk) {

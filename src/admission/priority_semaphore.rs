@@ -1,4 +1,4 @@
-//! Whose image is next: interactive ones first, bulk ones with what is left, or when they have waited long enough.
+//! A semaphore with priorities: interactive images go first, and a bulk image that has waited long enough goes before them.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Priority;
 use facescan_clock::Clock;
 
-/// Bounds how many images are worked on at a time, and so how many are held decoded. Cheap to clone.
+/// Bounds how many images are held decoded at a time. Cheap to clone.
 #[derive(Clone)]
 pub struct PrioritySemaphore {
     shared: Arc<Shared>,
@@ -32,11 +32,11 @@ struct State {
 
 struct Waiter {
     since: Duration,
-    /// Passes the permit on; a waiter that has left gives it back by dropping it.
+    /// Passes the permit on. A waiter that has left returns it by dropping it.
     admit: oneshot::Sender<DecodePermit>,
 }
 
-/// A permit behind the semaphore, given back on drop.
+/// The right to hold one image decoded. Dropping it passes it to the next waiter.
 pub struct DecodePermit {
     shared: Arc<Shared>,
 }
