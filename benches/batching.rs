@@ -1,4 +1,4 @@
-//! What the engine adds to a model's run: claiming a row, committing it, the batcher, the pool and the answer.
+//! Measures what the engine adds to a run of a model: claiming and committing rows, the batcher, the pool and the answer.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How long the pixel work of one picture takes. Run with `cargo bench --bench imaging`; decoding is measured where
+//! Measures the pixel work of one image. Run it with `cargo bench --bench imaging`. Decoding is measured only if
 //! `scripts/setup` has fetched `.runtime/pictures/t1.jpg`.
 
 use std::{hint::black_box, path::Path};
@@ -14,7 +14,7 @@ use facescan_imaging::{
 };
 use image::{Rgb, RgbImage};
 
-/// Numbers without a pattern, the same at every run.
+/// A generator of pseudo-random numbers, which are the same in every run.
 struct Numbers(u32);
 
 impl Numbers {
@@ -23,7 +23,7 @@ impl Numbers {
         self.0 >> 8
     }
 
-    /// In 0..below.
+    /// Returns a number from 0 to `below`, excluding `below`.
     fn up_to(&mut self, below: f32) -> f32 {
         self.next() as f32 / (1 << 24) as f32 * below
     }

@@ -1,7 +1,7 @@
-"""What schemathesis has to know beside the document: images, and rules between options, which a JSON Schema cannot state.
+"""Hooks for schemathesis: sample images, and rules between options, which a JSON Schema cannot state.
 
-Each rule makes a request that the document allows one that the server takes. Requests that the document forbids stay as they
-are, so a rule never hides that the server accepts one.
+Each rule changes a request that the document allows into one that the server accepts. The rules do not change requests that
+the document forbids, so they cannot hide that the server accepts such a request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIDE = 112
 
 
 def png(level: int) -> bytes:
-    """A grey image of the size of an aligned face, with a gradient."""
+    """Returns a grey gradient of the size of an aligned face."""
     rows = b"".join(b"\0" + bytes((level + 2 * x + y) % 256 for x in range(SIDE)) for y in range(SIDE))
 
     def chunk(name: bytes, data: bytes) -> bytes:
@@ -47,7 +47,7 @@ def whole(value: object, default: int) -> int:
 
 
 def fit_detector(query: dict, options: dict) -> None:
-    """The second side is 0, or from 64 and smaller than the first, whichever of the two places they stand in."""
+    """`second_det_size` must be 0, or at least 64 and smaller than `det_size`. Each can be in the query or in the body."""
     sent = {**query, **options}
     first, second = whole(sent.get("det_size"), 640), whole(sent.get("second_det_size"), 0)
     if second == 32 or second >= first:
@@ -57,7 +57,7 @@ def fit_detector(query: dict, options: dict) -> None:
 
 
 def fit_kind(path: str, query: dict, options: dict) -> None:
-    """Vectors of whole images need a model that the settings do not name; a crop has nothing to detect."""
+    """Vectors of whole images need a model that is not configured. Detection does not accept aligned crops."""
     for place in (query, options):
         if place.get("kind") == "image":
             place["kind"] = "face"
@@ -70,7 +70,7 @@ def fit_float(value: float) -> float:
 
 
 def fit_tensor(query: dict, options: dict) -> None:
-    """An answer has 256 MiB at most, and a number beyond 32-bit floats is 0 or infinite."""
+    """An answer has at most 256 MiB. A number outside the range of 32-bit floats becomes 0 or infinite."""
     if isinstance(spread := options.get("std"), list):
         options["std"] = [fit_float(value) for value in spread]
     sent = {**query, **options}
@@ -82,7 +82,7 @@ def fit_tensor(query: dict, options: dict) -> None:
 
 
 def fit_step(step: dict, masks: bool) -> dict:
-    """One operation whose fields agree with each other and with the image."""
+    """Returns the operation with fields that are consistent with each other and with the image."""
     step = {name: value for name, value in step.items() if value is not None or name in ("op",)}
     match step.get("op"):
         case "mask_crop" if not masks:
@@ -114,7 +114,7 @@ def fit_step(step: dict, masks: bool) -> dict:
 
 
 def fit_steps(query: dict, options: dict, masks: bool) -> None:
-    """A list of operations stands in the query or in the body, and `normalize` is its last one, written as npy."""
+    """Operations are in the query or in the body. `normalize` must be the last one and changes the format, so it is removed."""
     if isinstance(steps := options.get("operations"), list):
         fitted = [fit_step(step, masks) for step in steps if step.get("op") != "normalize"]
         options["operations"] = fitted or [{"op": "grayscale"}]
@@ -124,7 +124,7 @@ def fit_steps(query: dict, options: dict, masks: bool) -> None:
 
 
 def keep_one_place(case, query: dict, options: dict) -> None:
-    """Where an option stands in both places the body wins, so a wrong one in the query would not be seen."""
+    """The body wins over the query, so the server would not see an invalid value in the query. Keeps one of the two."""
     of_query = case.meta.components.get(ParameterLocation.QUERY)
     loser = options if of_query and of_query.mode == GenerationMode.NEGATIVE else query
     for name in set(query) & set(options):
@@ -132,7 +132,7 @@ def keep_one_place(case, query: dict, options: dict) -> None:
 
 
 def fit_faces(query: dict, options: dict) -> None:
-    """With a low score all of an image is faces, which take a debug server minutes to embed."""
+    """With a low score a detector finds very many faces, and a debug server needs minutes to embed them."""
     for place in (query, options):
         if "max_faces" in place:
             place["max_faces"] = 1
@@ -141,7 +141,7 @@ def fit_faces(query: dict, options: dict) -> None:
 
 
 def fit(case, query: dict, body: dict) -> None:
-    """Applies the rules of a route."""
+    """Applies the rules of the route."""
     options = body.get("options")
     options = options if isinstance(options, dict) else {}
     keep_one_place(case, query, options)
@@ -160,14 +160,14 @@ def fit(case, query: dict, body: dict) -> None:
         fit_detector(query, options)
     if case.path == "/process":
         fit_steps(query, options, bool(body.get("masks") or body.get("mask")))
-        # With a low score faces are found in what was made unrecognisable, which is an error of its own.
+        # With a low score the detector still finds faces after `anonymize`, which is a separate error.
         options.pop("min_score", None)
         query["min_score"] = 0.9
 
 
 @schemathesis.hook
 def filter_case(context, case) -> bool:  # noqa: ARG001
-    """A form cannot be changed once it is made, so one that the rules would change is left out."""
+    """A generated form cannot be changed, so a form that the rules would change is skipped."""
     if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
         return True
     before = case.body.get("options")

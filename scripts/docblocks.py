@@ -1,17 +1,18 @@
-"""The fenced blocks of a Markdown page, and whether a real answer is the one that a page shows.
+"""Read the fenced blocks of a Markdown page, and compare real answers with those that the page shows.
 
-The first word of a fence says what its block is, as Markdown viewers read it:
+The first word of a fence is the kind of the block:
 
     sh, python    a script, which is run
-    console       commands after `$ `, each with what it prints; a trailing backslash continues a command
-    json, text    the answer to the block before it, or an illustration if that is marked `no-run`
-    yaml, toml    a file, which `file=NAME` writes for the blocks after it
+    console       commands after `$ `, each with its output; a trailing backslash continues a command
+    json, text    the answer to the previous block, or an illustration if it is marked `no-run`
+    yaml, toml    a file; `file=NAME` writes it for the blocks after it
     mermaid       a diagram
 
-Further words: `no-run: REASON` is not run, and `exit=N` is the expected exit status.
+Further words are `no-run: REASON` for a block that is not run, and `exit=N` for the expected exit status.
 
-In an answer `…` stands for anything: inside a line for the rest of a word or more, on a line of its own for any lines, and in
-JSON for any value, or for any further keys of an object. A number with a decimal point is compared to the digits shown.
+In an answer `…` matches anything. Inside a line it matches any text. On a separate line it matches any number of lines. In JSON
+it matches any value, any further items of a list, or any further keys of an object. A number with a decimal point is compared
+to the number of digits shown.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ANY = "…"
 
 
 class Wrong(Exception):
-    """A page that breaks the rules above."""
+    """A page breaks the rules above, or an answer differs."""
 
 
 @dataclasses.dataclass
@@ -43,7 +44,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page, each answer with the block that it answers.
+    """Returns the blocks of a page. Each answer belongs to the block that it answers.
 
     >>> [(b.kind, b.answer and b.answer.text) for b in blocks("```sh\\nls\\n```\\nprints\\n```text\\na\\n```\\n")]
     [('sh', 'a\\n')]
@@ -69,13 +70,13 @@ def blocks(page: str) -> list[Block]:
 
 
 def fences(page: str):
-    """Every fenced block in order. A block without a fence would be run by nobody, so it is refused."""
+    """Yields every fenced block in order. Refuses indented blocks, because nothing would run them."""
     lines = page.splitlines()
     at, in_list = 0, False
     while at < len(lines):
         line = lines[at]
         if line.startswith("    ") and not in_list and not lines[at - 1].strip():
-            raise Wrong(f"line {at + 1}: an indented block; put it between fences")
+            raise Wrong(f"line {at + 1}: there is an indented block; put it between fences")
         if line.strip() and not line.startswith(" "):
             in_list = bool(re.match(r"[-*] |\d+\. ", line))
         if line.startswith("```"):
@@ -86,7 +87,7 @@ def fences(page: str):
 
 
 def described(line: int, info: str, text: str) -> Block:
-    """A block by the words of its fence.
+    """Returns a block with the properties that its fence sets.
 
     >>> described(1, "console exit=2", "").status
     2
@@ -110,7 +111,7 @@ def described(line: int, info: str, text: str) -> Block:
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, each with the output that is shown.
+    """Returns the commands of a console block, each with the output that is shown.
 
     >>> commands(Block(1, "console", "$ a \\\\\\n  b\\nx\\n$ c\\n"))
     [('a \\\\\\n  b', 'x\\n'), ('c', '')]
@@ -131,18 +132,18 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 
 def same_number(shown: str, real: float) -> bool:
-    """Whether a number is the one shown, to the digits shown.
+    """Returns whether a number equals the one shown, to the number of digits shown.
 
     >>> same_number("462.3", 462.29004), same_number("0.93", 0.95), same_number("6", 6), same_number("6", 6.2)
     (True, False, True, False)
     """
     digits = len(shown.partition(".")[2].partition("e")[0])
-    # A last digit that is one off is rounding: kernels of two machines differ by that much.
+    # The last digit may differ by one, because kernels of different machines round differently.
     return abs(float(shown) - real) <= (1.001 * 10.0 ** -digits if digits else 0)
 
 
 def same_text(shown: str, real: str) -> bool:
-    """Whether a text is the one shown; runs of spaces are one space, so that columns may be of other widths.
+    """Returns whether a text equals the one shown. Several spaces equal one space, so columns may have other widths.
 
     >>> same_text("a 0.25 …\\n", "a   0.251 b c\\n"), same_text("a\\n…\\nz\\n", "a\\nb\\nc\\nz\\n"), same_text("a\\n", "b\\n")
     (True, True, False)
@@ -167,16 +168,16 @@ def same_text(shown: str, real: str) -> bool:
 
 
 class Number(str):
-    """A number of JSON as it is written."""
+    """A number in JSON, as it is written."""
 
 
 def same_json(shown: str, real: str) -> list[str]:
-    """Where an answer in JSON differs from the one shown.
+    """Returns the differences between an answer in JSON and the one shown.
 
     >>> same_json('{"a": "x…", "b": [1.5, …], "c": {…}}', '{"a": "xyz", "b": [1.4999, 2], "c": {"d": 1}}')
     []
     >>> same_json('{"a": 1}', '{"a": 2, "b": 3}')
-    ['a: shown 1, is 2', 'b: is not shown']
+    ['a: the page shows 1, the answer has 2', 'b: the page does not show it']
     """
     def quoted(match: re.Match) -> str:
         before, after = match.groups()
@@ -197,29 +198,29 @@ def same_json(shown: str, real: str) -> list[str]:
 
 
 def differences(at: str, shown, real):
-    """Each place where two trees differ."""
+    """Yields each place where two JSON values differ."""
     if shown == ANY:
         return
     if isinstance(shown, dict) and isinstance(real, dict):
         for key in shown.keys() - real.keys() - {ANY}:
-            yield f"{at}{key}: is not there"
+            yield f"{at}{key}: the answer does not have it"
         for key, value in real.items():
             if key in shown:
                 yield from differences(f"{at}{key}.", shown[key], value)
             elif ANY not in shown:
-                yield f"{at}{key}: is not shown"
+                yield f"{at}{key}: the page does not show it"
     elif isinstance(shown, list) and isinstance(real, list):
         is_open = bool(shown) and shown[-1] == ANY
         items = shown[:-1] if is_open else shown
         if len(real) < len(items) or (len(real) > len(items) and not is_open):
-            yield f"{at[:-1]}: shown with {len(items)} items, has {len(real)}"
+            yield f"{at[:-1]}: the page shows {len(items)} items, the answer has {len(real)}"
         for index, (a, b) in enumerate(zip(items, real)):
             yield from differences(f"{at}{index}.", a, b)
     elif isinstance(shown, Number):
         if isinstance(real, bool) or not isinstance(real, (int, float)) or not same_number(shown, real):
-            yield f"{at[:-1]}: shown {shown}, is {json.dumps(real)}"
+            yield f"{at[:-1]}: the page shows {shown}, the answer has {json.dumps(real)}"
     elif isinstance(shown, str) and isinstance(real, str):
         if not re.fullmatch(".*".join(map(re.escape, shown.split(ANY))), real, re.DOTALL):
-            yield f"{at[:-1]}: shown {shown!r}, is {real!r}"
+            yield f"{at[:-1]}: the page shows {shown!r}, the answer has {real!r}"
     elif type(shown) is not type(real) or shown != real:
-        yield f"{at[:-1]}: shown {json.dumps(shown)}, is {json.dumps(real)}"
+        yield f"{at[:-1]}: the page shows {json.dumps(shown)}, the answer has {json.dumps(real)}"

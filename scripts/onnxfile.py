@@ -1,6 +1,6 @@
-"""Read what scripts/torchscript needs of an ONNX file, without a package: nodes, weights, inputs and outputs.
+"""Read the parts of an ONNX file that scripts/torchscript needs: nodes, weights, inputs and outputs. It needs no package.
 
-An ONNX file is one protobuf message. Numbers of fields and types are those of the public schema
+An ONNX file is one protobuf message. The numbers of fields and types are those of the public schema
 (https://onnx.ai/onnx/api/classes.html).
 """
 
@@ -14,12 +14,12 @@ FLOAT, INT64 = 1, 7
 
 
 class Unreadable(Exception):
-    """A file that is no ONNX model, or has something that is not read here; the text says which."""
+    """The file is not an ONNX model, or contains something that this module does not support. The text has the reason."""
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant: its dimensions, and its values as little-endian bytes (floats) or as whole numbers (indices)."""
+    """A constant with its dimensions. Floats are little-endian bytes, and indices are integers."""
     dims: list
     floats: bytes | None
     integers: list | None
@@ -35,7 +35,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output; a dimension that is free is None."""
+    """An input or output. A dynamic dimension is None."""
     name: str
     dims: list
 
@@ -64,7 +64,7 @@ def signed(value: int) -> int:
 
 
 def fields(data: memoryview) -> dict:
-    """A message as {field number: every value it was given, in order}."""
+    """Parses a message into {field number: its values in order}."""
     found: dict = {}
     at = 0
     while at < len(data):
@@ -79,7 +79,7 @@ def fields(data: memoryview) -> dict:
             size, at = varint(data, at)
             value, at = data[at:at + size], at + size
         else:
-            raise Unreadable(f"wire type {wire} is not of protobuf 3")
+            raise Unreadable(f"wire type {wire} is not part of protobuf 3")
         found.setdefault(number, []).append(value)
     return found
 
@@ -93,7 +93,7 @@ def texts(message: dict, number: int) -> list:
 
 
 def integers(message: dict, number: int) -> list:
-    """Whole numbers, packed or one by one."""
+    """Returns integers, which may be packed."""
     values = []
     for value in message.get(number, []):
         if isinstance(value, int):
@@ -118,7 +118,7 @@ def attribute(message: dict) -> object:
         return weight(fields(message[5][0]))
     if kind == 7:
         return integers(message, 8)
-    raise Unreadable(f"attribute {text(message, 1)} has type {kind}, which is not read here")
+    raise Unreadable(f"attribute {text(message, 1)} has the unsupported type {kind}")
 
 
 def weight(message: dict) -> Weight:
@@ -128,7 +128,7 @@ def weight(message: dict) -> Weight:
     if kind == INT64:
         values = list(memoryview(raw[0]).cast("q")) if raw else integers(message, 7)
         return Weight(dims, None, values)
-    raise Unreadable(f"weight {text(message, 8)} has elements of type {kind}, which are not read here")
+    raise Unreadable(f"weight {text(message, 8)} has elements of the unsupported type {kind}")
 
 
 def node(message: dict) -> Node:
@@ -143,7 +143,7 @@ def port(message: dict) -> Port:
 
 
 def read(path: Path) -> Graph:
-    """The graph of a model file."""
+    """Reads the graph of a model file."""
     try:
         graph = fields(fields(memoryview(path.read_bytes()))[7][0])
         weights = {text(one, 8): weight(one) for one in map(fields, graph.get(5, []))}
@@ -152,4 +152,4 @@ def read(path: Path) -> Graph:
             [one for one in (port(fields(value)) for value in graph[11]) if one.name not in weights],
             [port(fields(value)) for value in graph[12]])
     except (IndexError, KeyError, UnicodeDecodeError, struct.error) as error:
-        raise Unreadable(f"it is no ONNX model ({error!r})") from None
+        raise Unreadable(f"the file is not an ONNX model ({error!r})") from None

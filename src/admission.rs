@@ -1,4 +1,4 @@
-//! How much work is in the server at a time: who is let in, and whose image is next.
+//! Admission: which requests get in, and whose image is next.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::telemetry::metrics::Metrics;
 pub mod byte_budget;
 pub mod priority_semaphore;
 
-/// Which of two queues a request's images wait in.
+/// The queue that the images of a request wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
-    /// Somebody waits for the answer.
+    /// A person waits for the answer.
     Interactive,
-    /// Work that takes what interactive requests leave.
+    /// Work that runs when no interactive work waits.
     Bulk,
 }
 
 impl Priority {
-    /// The name in metrics and options.
+    /// Returns the name in metrics and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interactive => "interactive",
@@ -31,22 +31,22 @@ impl Priority {
     }
 }
 
-/// What is full.
+/// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
-    /// Too many bytes of bodies are held.
-    #[error("the server holds as many bytes of requests as it takes")]
+pub enum AdmissionError {
+    /// The byte budget of request bodies is used up.
+    #[error("the server has reached its limit of bytes in request bodies")]
     Bytes,
-    /// The server holds as many images of this priority as it admits.
-    #[error("the server holds as many {} images as it admits", .0.name())]
+    /// The image budget of this priority is used up.
+    #[error("the server has reached its limit of {} images", .0.name())]
     Images(Priority),
-    /// Too many pictures are fetched.
-    #[error("the server fetches as many images from urls as it takes")]
+    /// The byte budget of fetched images is used up.
+    #[error("the server has reached its limit of images that are fetched from urls")]
     Fetches,
 }
 
-impl Full {
-    /// The name in metrics.
+impl AdmissionError {
+    /// Returns the name in metrics.
     fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -56,7 +56,9 @@ impl Full {
     }
 }
 
-/// Lets requests in, all of a request or nothing, without a wait.
+/// Admits a request with all of its images.
+///
+/// HTTP uses the methods that never wait and refuse a request instead. Callers that cannot send a request again wait.
 #[derive(Clone)]
 pub struct Admission {
     interactive: Budget,
@@ -80,31 +82,43 @@ impl Budget {
         }
     }
 
-    /// Takes `amount` permits; all there are for a request that is larger than the budget, which so gets in alone.
-    fn take(&self, amount: usize) -> Option<OwnedSemaphorePermit> {
-        let amount = u32::try_from(amount.min(self.capacity)).ok()?;
+    /// Takes `amount` permits. A request that is larger than the budget takes all permits, so it is admitted alone.
+    fn try_take(&self, amount: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits)
-            .try_acquire_many_owned(amount)
+            .try_acquire_many_owned(self.bounded(amount))
             .ok()
+    }
+
+    /// Waits for `amount` permits, as many as [`try_take`](Self::try_take) takes. Returns `None` if the semaphore is
+    /// closed, which it never is.
+    async fn take(&self, amount: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits)
+            .acquire_many_owned(self.bounded(amount))
+            .await
+            .ok()
+    }
+
+    fn bounded(&self, amount: usize) -> u32 {
+        u32::try_from(amount.min(self.capacity)).unwrap_or(u32::MAX)
     }
 }
 
-/// The budgets.
+/// The sizes of the budgets.
 #[derive(Clone, Copy, Debug)]
 pub struct Budgets {
-    /// Images of interactive requests.
+    /// The number of images of interactive requests.
     pub interactive_images: usize,
-    /// Images of bulk requests.
+    /// The number of images of bulk requests.
     pub bulk_images: usize,
-    /// Bytes of bodies.
+    /// The number of bytes of request bodies.
     pub bytes: usize,
 }
 
-/// Bytes are counted in units of this many, as a semaphore counts to 2³² in one step.
+/// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 const BYTES_A_PERMIT: usize = 1024;
 
 impl Admission {
-    /// An admission with nothing let in yet.
+    /// Creates an admission that has admitted nothing.
     pub fn new(budgets: Budgets, metrics: Metrics) -> Self {
         Self {
             interactive: Budget::new(budgets.interactive_images),
@@ -114,46 +128,68 @@ impl Admission {
         }
     }
 
-    /// Lets a body of `bytes` in, before it is read.
+    /// Reserves `bytes` bytes for a body. Call it before the body is read.
     ///
     /// # Errors
-    /// [`Full::Bytes`].
-    pub fn body(&self, bytes: usize) -> Result<BodyTicket, Full> {
-        let permit = self.bytes.take(bytes.div_ceil(BYTES_A_PERMIT));
-        let permit = permit.ok_or_else(|| self.refuse(Full::Bytes))?;
-        Ok(BodyTicket { _permit: permit })
+    /// Returns [`AdmissionError::Bytes`] if the byte budget is used up.
+    pub fn try_reserve_body(&self, bytes: usize) -> Result<BodyPermit, AdmissionError> {
+        let permit = self.bytes.try_take(bytes.div_ceil(BYTES_A_PERMIT));
+        let permit = permit.ok_or_else(|| self.refuse(AdmissionError::Bytes))?;
+        Ok(BodyPermit { _permit: permit })
     }
 
-    /// Admits `images` of a priority.
+    /// Admits `images` images of a priority.
     ///
     /// # Errors
-    /// [`Full::Images`].
-    pub fn images(&self, priority: Priority, images: usize) -> Result<ImageTicket, Full> {
+    /// Returns [`AdmissionError::Images`] if the budget of the priority is too small for all of them now.
+    pub fn try_admit(
+        &self,
+        priority: Priority,
+        images: usize,
+    ) -> Result<AdmissionPermit, AdmissionError> {
         let permit = self
             .budget(priority)
-            .take(images)
-            .ok_or_else(|| self.refuse(Full::Images(priority)))?;
+            .try_take(images)
+            .ok_or_else(|| self.refuse(AdmissionError::Images(priority)))?;
+        Ok(self.permit(priority, images, Some(permit)))
+    }
+
+    /// Waits until `images` images of a priority are admitted. Drop the future to stop waiting.
+    pub async fn admit(&self, priority: Priority, images: usize) -> AdmissionPermit {
+        let permit = self.budget(priority).take(images).await;
+        self.permit(priority, images, permit)
+    }
+
+    fn permit(
+        &self,
+        priority: Priority,
+        images: usize,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> AdmissionPermit {
         self.metrics.admitted(priority.name(), signed(images));
-        Ok(ImageTicket {
+        AdmissionPermit {
             priority,
             images,
             metrics: self.metrics.clone(),
             _permit: permit,
-        })
+        }
     }
 
-    /// Whether an image of this priority would be admitted now. Without a priority: whether one of either would be.
+    /// Checks that an image of this priority can be admitted now. Without a priority, one of the two budgets must be
+    /// free.
     ///
     /// # Errors
-    /// [`Full::Images`] when not; it is counted as a refusal.
-    pub fn has_room(&self, priority: Option<Priority>) -> Result<(), Full> {
+    /// Returns [`AdmissionError::Images`] if the budget is used up. The error counts as a refusal in the metrics.
+    pub fn check_capacity(&self, priority: Option<Priority>) -> Result<(), AdmissionError> {
         let is_full = |priority| self.budget(priority).permits.available_permits() == 0;
         let full = match priority {
             Some(priority) => is_full(priority).then_some(priority),
             None => (is_full(Priority::Interactive) && is_full(Priority::Bulk))
                 .then_some(Priority::Interactive),
         };
-        full.map_or(Ok(()), |priority| Err(self.refuse(Full::Images(priority))))
+        full.map_or(Ok(()), |priority| {
+            Err(self.refuse(AdmissionError::Images(priority)))
+        })
     }
 
     fn budget(&self, priority: Priority) -> &Budget {
@@ -163,7 +199,7 @@ impl Admission {
         }
     }
 
-    fn refuse(&self, full: Full) -> Full {
+    fn refuse(&self, full: AdmissionError) -> AdmissionError {
         self.metrics.refused(full.name());
         full
     }
@@ -173,21 +209,21 @@ fn signed(images: usize) -> i64 {
     i64::try_from(images).unwrap_or(i64::MAX)
 }
 
-/// Held as long as a body is.
+/// The reservation of one body. Dropping it releases the bytes.
 #[derive(Debug)]
-pub struct BodyTicket {
+pub struct BodyPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Held until a request's images are answered.
-pub struct ImageTicket {
+/// The reservation of the images of one request. Dropping it releases them.
+pub struct AdmissionPermit {
     priority: Priority,
     images: usize,
     metrics: Metrics,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for ImageTicket {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         self.metrics
             .admitted(self.priority.name(), -signed(self.images));
@@ -208,21 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn all_images_of_a_request_get_in_or_none() {
+    fn a_request_is_admitted_with_all_images_or_refused() {
         let admission = admission();
-        let first = admission.images(Priority::Interactive, 3).unwrap();
+        let first = admission.try_admit(Priority::Interactive, 3).unwrap();
         assert_eq!(
-            admission.images(Priority::Interactive, 2).err(),
-            Some(Full::Images(Priority::Interactive))
+            admission.try_admit(Priority::Interactive, 2).err(),
+            Some(AdmissionError::Images(Priority::Interactive))
         );
-        // The refused request holds nothing, and each priority has its own budget.
-        let second = admission.images(Priority::Interactive, 1).unwrap();
-        let bulk = admission.images(Priority::Bulk, 8).unwrap();
-        assert!(admission.has_room(None).is_err());
+        // The refused request holds no permit, and each priority has its own budget.
+        let second = admission.try_admit(Priority::Interactive, 1).unwrap();
+        let bulk = admission.try_admit(Priority::Bulk, 8).unwrap();
+        assert!(admission.check_capacity(None).is_err());
         drop(first);
-        admission.images(Priority::Interactive, 3).unwrap();
+        admission.try_admit(Priority::Interactive, 3).unwrap();
         drop(bulk);
-        assert!(admission.has_room(None).is_ok());
+        assert!(admission.check_capacity(None).is_ok());
         drop(second);
         let text = admission.metrics.text().unwrap();
         assert!(
@@ -236,22 +272,25 @@ mod tests {
     }
 
     #[test]
-    fn a_request_larger_than_the_budget_gets_in_alone() {
+    fn a_request_larger_than_the_budget_is_admitted_alone() {
         let admission = admission();
-        let all = admission.images(Priority::Interactive, 100).unwrap();
-        assert!(admission.images(Priority::Interactive, 1).is_err());
+        let all = admission.try_admit(Priority::Interactive, 100).unwrap();
+        assert!(admission.try_admit(Priority::Interactive, 1).is_err());
         drop(all);
-        let one = admission.images(Priority::Interactive, 1).unwrap();
-        assert!(admission.images(Priority::Interactive, 100).is_err());
+        let one = admission.try_admit(Priority::Interactive, 1).unwrap();
+        assert!(admission.try_admit(Priority::Interactive, 100).is_err());
         drop(one);
     }
 
     #[test]
-    fn bytes_are_bounded_over_all_bodies() {
+    fn all_bodies_share_the_byte_budget() {
         let admission = admission();
-        let first = admission.body(8 * BYTES_A_PERMIT).unwrap();
-        assert_eq!(admission.body(3 * BYTES_A_PERMIT).err(), Some(Full::Bytes));
+        let first = admission.try_reserve_body(8 * BYTES_A_PERMIT).unwrap();
+        assert_eq!(
+            admission.try_reserve_body(3 * BYTES_A_PERMIT).err(),
+            Some(AdmissionError::Bytes)
+        );
         drop(first);
-        admission.body(3 * BYTES_A_PERMIT).unwrap();
+        admission.try_reserve_body(3 * BYTES_A_PERMIT).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The application: what every entry shares, put together once.
+//! The application: the parts that the server, the command line and the library share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,12 +13,8 @@ use crate::{
     admission::Admission,
     config::Config,
     context::{Principal, RequestContext, RequestId},
-    ingest::intake::Intake,
     lifecycle::Lifecycle,
-    pipeline::{
-        Pipeline,
-        stored::{StoredScans, model_file},
-    },
+    pipeline::{Pipeline, fan_out::FanOut, stored::model_file},
     telemetry::metrics::Metrics,
 };
 
@@ -32,42 +28,40 @@ mod models;
 pub struct App {
     /// The effective settings.
     pub config: Config,
-    /// The models that are known.
+    /// The models in the registry.
     pub registry: Registry,
-    /// Everything an image passes through.
+    /// The pipeline that processes images.
     pub pipeline: Pipeline,
-    /// Scans with the database around them.
-    pub scans: StoredScans,
     /// The database.
     pub store: Arc<dyn Store>,
-    /// Lets requests in.
+    /// Admits or refuses requests.
     pub admission: Admission,
-    /// Gets the bytes of images.
-    pub intake: Intake,
-    /// What is counted.
+    /// Loads images and runs operations on them.
+    pub fan_out: FanOut,
+    /// The metrics.
     pub metrics: Metrics,
-    /// Whether it is on its way out.
+    /// The shutdown state.
     pub lifecycle: Lifecycle,
-    /// Why the database cannot be used until someone repairs it.
+    /// The reason why the database is not usable, if an operator must repair it.
     pub store_fault: OnceLock<String>,
 }
 
 impl App {
-    /// Begins an application on `backend`. [`AppBuilder::build`] loads the models and opens the database.
+    /// Returns a builder for an application on `backend`. [`AppBuilder::build`] loads the models and opens the database.
     pub fn builder(config: Config, backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> AppBuilder {
         AppBuilder::new(config, backend, clock)
     }
 
-    /// The context of one run of the command line, or of one use as a library.
+    /// Creates the context of one run of the command line or of one use as a library.
     pub fn run_context(&self) -> RequestContext {
         let id = RequestId::generate(self.pipeline.clock.as_ref());
         RequestContext::new(id, Principal::of_tenant(&self.config.store.tenant))
     }
 
-    /// Makes the tables, where the settings allow it, and records which models answer from now on.
+    /// Creates the tables if the settings allow it, and records which models are in use from now on.
     ///
     /// # Errors
-    /// A database that is away, or tables of another version.
+    /// Returns an error if the database is unavailable or its tables have another version.
     pub async fn prepare_store(&self) -> Result<(), StoreError> {
         let store = &self.store;
         if self.config.database.migrate_on_start {

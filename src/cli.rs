@@ -29,15 +29,15 @@ pub mod runtime;
 pub mod scan;
 pub mod serve;
 
-const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (a picture, a check, a shutdown that had to cut \
-                          requests off) · 2 wrong usage or settings, or the start failed";
+const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image, a check, a shutdown that \
+                          dropped requests) · 2 wrong usage or settings, or the start failed";
 
-/// Finds, embeds, grades and enhances faces: an HTTP server and a command-line tool.
+/// Finds, embeds, grades and enhances faces with an HTTP server and a command-line tool.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
-    /// A settings file over the built-in defaults; `.env` and the environment win over it. Without
-    /// this, the file that FACESCAN_CONFIG names.
+    /// A settings file. It overrides the built-in defaults; `.env` and the environment override it. The default is the
+    /// file in FACESCAN_CONFIG.
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -46,74 +46,75 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve the HTTP API until a signal comes; a second signal does not wait for requests.
+    /// Serve the HTTP API until a signal arrives; a second signal stops it at once.
     Serve,
-    /// Find the faces of pictures, one JSON line a picture, or a table on a terminal.
+    /// Find the faces in images and print one JSON line per image, or a table on a terminal.
     ///
-    /// Folders are searched for files whose name ends in .jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .tif or .tiff.
+    /// The command searches folders for files that end in .jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .tif or
+    /// .tiff.
     #[command(
         after_help = "Examples:\n  facescan scan photo.jpg\n  facescan scan --quality --draw out/ archive/ > faces.jsonl\n\n\
-                            Exit codes: 0 every picture was scanned · 1 at least one failed"
+                            Exit codes: 0 every image was scanned · 1 at least one image failed"
     )]
     Scan(scan::ScanArgs),
-    /// Find the faces of pictures and turn each into a vector, or each picture as a whole.
+    /// Turn each face in images, or each whole image, into a vector.
     #[command(
         after_help = "Examples:\n  facescan embed photo.jpg\n  facescan embed --aligned --embedding-format base64-f32 crops/ > vectors.jsonl\n  \
                             facescan embed archive/ --out faces.parquet\n  FACESCAN__MODELS__ENCODER=my-encoder facescan embed --kind image archive/ --out vectors.npy\n\n\
-                            Beside an .npy file FILE.index.jsonl says what each row is of, and which pictures failed.\n\n\
-                            Exit codes: 0 every picture was embedded · 1 at least one failed"
+                            For an .npy file, FILE.index.jsonl lists the face or image of each row and the images that failed.\n\n\
+                            Exit codes: 0 every image was embedded · 1 at least one image failed"
     )]
     Embed(embed::EmbedArgs),
-    /// Crop, resize, blur, turn or anonymise pictures by a list of operations, one JSON line a picture.
+    /// Crop, resize, blur, rotate or anonymise images by a list of operations; print one JSON line per image.
     #[command(
         after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
-                            Exit codes: 0 every picture was processed · 1 at least one failed"
+                            Exit codes: 0 every image was processed · 1 at least one image failed"
     )]
     Process(process::ProcessArgs),
-    /// Make every face in pictures unrecognisable, and look again until none is found.
+    /// Make every face in images unrecognisable, and repeat until the detector finds none.
     #[command(
         after_help = "Examples:\n  facescan anonymize --method pixelate --out published/ archive/\n\n\
-                            Exit codes: 0 no face is found in any result · 1 a picture failed, and has no result"
+                            Exit codes: 0 no result contains a detectable face · 1 at least one image failed and has no result"
     )]
     Anonymize(process::AnonymizeArgs),
-    /// Make a tensor file of pictures: resized, normalised, one row a picture.
+    /// Resize and normalise images, and write them as the rows of one tensor file.
     #[command(
         after_help = "Examples:\n  facescan preprocess archive/ --out batch.npy\n  facescan preprocess archive/ --out batch.safetensors --dtype bf16 --mode center_crop\n\n\
-                            Beside the tensor FILE.index.jsonl says which row is which picture, and why others have none.\n\n\
-                            Exit codes: 0 every picture has a row · 1 at least one has none"
+                            FILE.index.jsonl lists the image of each row, and the error of each image without a row.\n\n\
+                            Exit codes: 0 every image has a row · 1 at least one image has no row"
     )]
     Preprocess(preprocess::PreprocessArgs),
-    /// Compare the resize profiles, and the device with the CPU, on pictures.
+    /// Compare the resize profiles with each other, and the device with the CPU, on images.
     #[command(after_help = "Examples:\n  facescan precision photo.jpg --plot precision.svg")]
     Precision(precision::PrecisionArgs),
     /// List, prepare and verify the models.
     #[command(subcommand)]
     Models(models::ModelsCommand),
-    /// Say what each operation runs on here, with the proof, or the reason against what was asked for.
+    /// Show the device of each operation with the proof, or the reason why the requested device is not used.
     Devices(devices::DevicesArgs),
     /// Create or upgrade the database's tables.
     Migrate,
-    /// Print the effective settings and where each came from; secrets are hidden.
+    /// Print the effective settings and the origin of each; secrets are hidden.
     Config {
-        /// As JSON.
+        /// Print JSON instead of YAML.
         #[arg(long)]
         json: bool,
     },
     /// Print the OpenAPI document.
     Openapi,
-    /// Ask the server at the configured address whether it is ready; for containers.
+    /// Check whether the server at the configured address is ready; for containers.
     Healthcheck {
-        /// Another address than the configured one.
+        /// Use this address instead of the configured one.
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
-    /// Measure what the devices change on this machine.
+    /// Measure the effect of the devices on this machine.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
 }
 
 impl Cli {
-    /// Runs the command and says how it went. Errors go to standard error.
+    /// Runs the command and returns its exit code. Errors go to standard error.
     pub fn run(self) -> ExitCode {
         exit_code(self.dispatch())
     }
@@ -140,16 +141,16 @@ impl Cli {
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
             Command::Bench(command) => bench::run(&config, &provenance, command),
-            Command::Openapi => unreachable!("answered above, before any settings are read"),
+            Command::Openapi => unreachable!("handled above, before the settings are read"),
         }
     }
 }
 
-/// The exit code of a command. An error goes to standard error.
+/// Returns the exit code of a command. It prints an error to standard error.
 pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
-        // Whoever read our output has had enough of it.
+        // The reader of the output has closed the pipe, which is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

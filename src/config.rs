@@ -1,12 +1,12 @@
-//! Configuration: one typed struct per section, one load, one validation.
+//! Configuration: one struct per section, loaded and validated once.
 //!
-//! Four layers, of which a later one wins setting by setting: the defaults of `configs/config.yaml`
-//! (built into the binary), a file, `.env`, the environment. figment merges them and keeps where each value came from;
-//! garde checks the ranges that stand at the fields. Every mistake is reported with its key, its value, its origin and
-//! what is allowed, all in one go.
+//! Four layers contribute settings, and a later layer overrides an earlier one: the defaults in `configs/config.yaml`
+//! (built into the binary), a file, `.env`, and the environment. figment merges the layers and remembers the origin of
+//! each value. garde checks the range of each field. One report lists all errors, each with the key, the value, the
+//! origin and the allowed values.
 //!
-//! A setting stands in two places: as a field here, with its range, and as a line of `configs/config.yaml`, with its
-//! default and its documentation. Everything else follows from these two.
+//! Every setting is defined in two places. A field here has its type and range. A line of `configs/config.yaml` has its
+//! default and its documentation. A test checks that both agree.
 
 mod compute;
 mod devices;
@@ -54,9 +54,9 @@ use self::{
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 #[expect(missing_docs, reason = "configs/config.yaml describes every section")]
 pub struct Config {
-    #[garde(custom(holds(is_path)))]
+    #[garde(custom(must(is_path)))]
     pub data_dir: PathBuf,
-    /// Whether `log.level` is `debug` where nothing sets it. [`Config::load`] has applied this.
+    /// Whether `log.level` defaults to `debug`. [`Config::load`] has already applied this.
     #[garde(skip)]
     pub debug: bool,
     #[garde(dive)]
@@ -98,7 +98,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The same without an encoder of whole images, for commands that embed none: its server may be away.
+    /// Removes the encoder of whole images. Commands that embed no whole image then work while the encoder's server is
+    /// unavailable.
     #[must_use]
     pub fn without_encoder(mut self) -> Self {
         self.models.encoder = None;
@@ -107,12 +108,12 @@ impl Config {
 
     /// Merges the layers and checks every setting.
     ///
-    /// `Config::load(&Sources::default())` gives the defaults alone.
+    /// `Config::load(&Sources::default())` returns the defaults.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read or parsed is reported at once. Everything else, unknown settings and
-    /// values that are not allowed, is collected into [`ConfigError::Invalid`].
+    /// Returns an error at once if a file cannot be read or parsed. All unknown settings and values that are not
+    /// allowed are collected in [`ConfigError::Invalid`].
     pub fn load(sources: &Sources) -> Result<(Self, Provenance), ConfigError> {
         let mut loader = Loader::new()?;
         let dotenv = sources.read_dotenv()?;
@@ -124,8 +125,8 @@ impl Config {
         loader.finish()
     }
 
-    /// The database that results are stored in: `database.url`, or `facescan.sqlite` in `data_dir`,
-    /// created when it is missing.
+    /// Returns the URL of the database for results: `database.url`, or the file `facescan.sqlite` in `data_dir`. A
+    /// missing file is created.
     pub fn database_url(&self) -> SecretString {
         match &self.database.url {
             Some(url) => url.clone(),
@@ -133,13 +134,13 @@ impl Config {
         }
     }
 
-    /// Every setting by its full key, in the order of `configs/config.yaml`, with secrets masked.
+    /// Returns every setting by its full key, in the order of `configs/config.yaml`. Secrets are masked.
     ///
     /// # Errors
     ///
-    /// When a path is not Unicode, which a loaded configuration never has.
+    /// Returns an error if a path is not Unicode. A loaded configuration has no such path.
     pub fn settings(&self) -> serde_json::Result<Vec<(String, Value)>> {
-        // By way of text: as a `Value`, the `f32` 0.6 would widen to 0.6000000238418579.
+        // Converts through text. A direct conversion to `Value` would widen the `f32` 0.6 to 0.6000000238418579.
         let tree: Value = serde_json::from_str(&serde_json::to_string(self)?)?;
         let value = |key: &str| tree.pointer(&pointer(key)).cloned().unwrap_or_default();
         Ok(SETTINGS
@@ -149,13 +150,13 @@ impl Config {
     }
 }
 
-/// Whether a path can name anything: an empty one is a setting left blank.
+/// Returns whether a path is not empty. An empty path means that a setting was left blank.
 fn is_path(path: &Path) -> bool {
     !path.as_os_str().is_empty()
 }
 
-/// A test of a value as a validator. What is allowed stands in `configs/config.yaml`.
-fn holds<T: ?Sized>(test: impl FnOnce(&T) -> bool) -> impl FnOnce(&T, &()) -> garde::Result {
+/// Turns a test of a value into a validator. Its error has no detail, because the report quotes `configs/config.yaml`.
+fn must<T: ?Sized>(test: impl FnOnce(&T) -> bool) -> impl FnOnce(&T, &()) -> garde::Result {
     let refused = || garde::Error::new("is not allowed");
     move |value, ()| test(value).then_some(()).ok_or_else(refused)
 }

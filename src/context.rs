@@ -1,4 +1,4 @@
-//! What travels with a request from the edge down to the last stage.
+//! The context that a request carries through every layer.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,36 +7,36 @@ use tracing::{Span, info_span};
 
 use crate::admission::Priority;
 
-/// The context of one request, of one chunk of a batch or of one run of the command line.
+/// The context of one request, of one chunk of a batch, or of one run of the command line.
 ///
-/// It is made once at the edge and passed down. No layer keeps a part of it in a global or in its own state.
+/// It is created once, at the edge, and passed down. No layer keeps a part of it in a global or in its own state.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
-    /// The identifier in the answer and in every log line.
+    /// The identifier that appears in the answer and in every log line.
     pub id: RequestId,
-    /// On whose behalf the work is done.
+    /// The principal that the work is done for.
     pub principal: Principal,
-    /// Which queue the images wait in.
+    /// The queue that the images wait in.
     pub priority: Priority,
-    /// When the answer has to be there, on the clock's monotonic time. `None` has no limit.
+    /// The monotonic time by which the answer must be ready. `None` means no limit.
     pub deadline: Option<Duration>,
-    /// The span of every log line that the request causes, on whichever thread.
+    /// The span of every log line that the request causes, on every thread.
     pub span: Span,
 }
 
-/// The identifier of a request: the caller's own or a new one. Cheap to clone.
+/// The identifier of a request: the caller's identifier or a new one. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(Arc<str>);
 
-/// Whoever a request is made for.
+/// The party that a request is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// Whose stored rows are read and written.
+    /// The tenant whose stored rows are read and written.
     pub tenant: Arc<str>,
 }
 
 impl RequestContext {
-    /// A context with a span of its own, interactive and without a deadline.
+    /// Creates an interactive context with a new span and without a deadline.
     pub fn new(id: RequestId, principal: Principal) -> Self {
         let span = info_span!("request", request_id = %id);
         Self {
@@ -50,17 +50,17 @@ impl RequestContext {
 }
 
 impl RequestId {
-    /// An identifier that a caller sent.
+    /// Uses the identifier that a caller sent.
     pub fn from_caller(id: &str) -> Self {
         Self(id.into())
     }
 
-    /// A new identifier, which sorts by time.
+    /// Generates an identifier. Identifiers sort by time.
     pub fn generate(clock: &dyn Clock) -> Self {
         Self(clock.new_id().to_string().into())
     }
 
-    /// The identifier as text.
+    /// Returns the identifier as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -73,7 +73,7 @@ impl fmt::Display for RequestId {
 }
 
 impl Principal {
-    /// The tenant's own principal.
+    /// Creates the principal of a tenant.
     pub fn of_tenant(tenant: &str) -> Self {
         Self {
             tenant: tenant.into(),

@@ -25,10 +25,10 @@ pub mod problem;
 pub mod respond;
 mod server;
 
-/// What every handler can reach.
+/// The state that every handler receives.
 pub type AppState = Arc<App>;
 
-/// The whole service.
+/// Builds the router with all routes and middleware.
 pub fn router(app: AppState) -> Router {
     let body_limit = app.config.server.max_body_bytes;
     let (routes, document) = api().split_for_parts();
@@ -40,6 +40,8 @@ pub fn router(app: AppState) -> Router {
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
+        // The last layer runs first: context, access log, problem body, panics, deadline, body limit. `problem::describe`
+        // is outside panics and deadline, because it writes the body of their errors.
         .layer(DefaultBodyLimit::max(body_limit))
         .layer(from_fn_with_state(
             Arc::clone(&app),
@@ -58,7 +60,7 @@ pub fn router(app: AppState) -> Router {
         .with_state(app)
 }
 
-/// Serves until `stopped` resolves and nothing is in flight.
+/// Serves requests until `stopped` resolves and no request is running.
 pub async fn serve(
     listener: TcpListener,
     app: AppState,
@@ -68,26 +70,30 @@ pub async fn serve(
     server::serve(listener, router(app), header_timeout, stopped).await;
 }
 
-/// The documented routes.
+/// Returns the routes that the OpenAPI document describes. Handlers in one `routes!` share a path.
 fn api() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(openapi::base())
+        // Operations on images
         .routes(routes!(handlers::scan::detect))
         .routes(routes!(handlers::scan::embed))
         .routes(routes!(handlers::scan::quality))
         .routes(routes!(handlers::enhance::enhance))
         .routes(routes!(handlers::process::process))
         .routes(routes!(handlers::preprocess::preprocess))
+        // Stored results
         .routes(routes!(handlers::images::list))
         .routes(routes!(handlers::images::read, handlers::images::erase))
         .routes(routes!(handlers::faces::read, handlers::faces::erase))
+        // Models and devices
         .routes(routes!(handlers::models::list))
         .routes(routes!(handlers::devices::list))
+        // Health and metrics
         .routes(routes!(handlers::health::livez))
         .routes(routes!(handlers::health::readyz))
         .routes(routes!(handlers::metrics::read))
 }
 
-/// The OpenAPI document of every documented route.
+/// Returns the OpenAPI document.
 pub fn openapi_document() -> utoipa::openapi::OpenApi {
     openapi::complete(api().into_openapi())
 }

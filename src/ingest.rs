@@ -1,6 +1,7 @@
-//! Where images come from: the bytes that a request carries, or a URL that it names.
+//! The sources of images: bytes in a request, or a URL in a request.
 //!
-//! [`guard`] says which URLs and addresses are asked, [`fetch`] asks them, and [`intake`] makes bytes of either.
+//! [`guard`] decides which URLs and addresses may be fetched, [`fetch`] fetches them, and [`intake`] loads the bytes of
+//! both kinds.
 
 pub mod error;
 pub mod fetch;

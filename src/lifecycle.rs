@@ -1,31 +1,31 @@
-//! Shutdown: stop accepting, finish what is in flight within a deadline, and say how it went.
+//! Shutdown: stop accepting, finish the requests in flight within a deadline, and report how the server ended.
 
 use std::{future::Future, io, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-/// Whether the server is on its way out.
+/// The shutdown state of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Lifecycle {
     stopping: CancellationToken,
 }
 
-/// How a server ended.
+/// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Everything in flight was answered.
+    /// Every request in flight was answered.
     Clean,
-    /// The deadline passed, or a second signal came, with requests still in flight.
+    /// The deadline passed, or a second signal came, while requests were still in flight.
     Cut,
 }
 
 impl Lifecycle {
-    /// Begins the shutdown: no new connections.
+    /// Begins the shutdown. The server then accepts no new connections.
     pub fn stop(&self) {
         self.stopping.cancel();
     }
 
-    /// Whether the shutdown has begun.
+    /// Returns whether the shutdown has begun.
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
@@ -35,8 +35,9 @@ impl Lifecycle {
         self.stopping.clone().cancelled_owned()
     }
 
-    /// Drives `server` until it ends by itself, which it does once the shutdown has begun and
-    /// nothing is in flight, or until `deadline` has passed since then, or `forced` resolves.
+    /// Drives `server` to its end. The server ends by itself when the shutdown has begun and no request is in flight.
+    ///
+    /// Stops earlier if `deadline` has passed since the beginning of the shutdown or if `forced` resolves.
     pub async fn drive(
         &self,
         server: impl Future<Output = ()>,
@@ -57,10 +58,10 @@ impl Lifecycle {
     }
 }
 
-/// Resolves at the next interrupt or termination signal.
+/// Waits for the next interrupt or termination signal.
 ///
 /// # Errors
-/// When the process cannot listen for signals.
+/// Returns an error if the process cannot listen for signals.
 pub async fn signal() -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_in_flight_is_finished() {
+    async fn requests_in_flight_are_finished() {
         let lifecycle = Lifecycle::default();
         let stopped = lifecycle.stopped();
         let server = async {
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_deadline_runs_from_the_first_signal() {
+    async fn the_deadline_starts_at_the_first_signal() {
         let lifecycle = Lifecycle::default();
         let begun = tokio::time::Instant::now();
         lifecycle.stop();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_signal_does_not_wait() {
+    async fn a_second_signal_ends_the_wait() {
         let lifecycle = Lifecycle::default();
         let begun = tokio::time::Instant::now();
         lifecycle.stop();

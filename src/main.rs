@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use facescan::{cli::Cli, telemetry};
 
-/// Decoding allocates and frees megabytes per request on many threads, which the system's allocator is slow at.
+/// Decoding allocates and frees megabytes per request on many threads. The system's allocator is slow at that.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

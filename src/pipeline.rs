@@ -1,31 +1,32 @@
-//! The way of an image, with no HTTP, no database driver and no runtime types in it.
+//! The stages of an image. This module does not depend on HTTP, on a database driver or on a runtime.
 //!
-//! [`scan`] is the stages of one image; [`stored`] puts the database around them.
+//! [`scan`] has the stages of one image. [`stored`] adds the database.
 
-use std::{borrow::Borrow, collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
+use std::{borrow::Borrow, ops::Deref, sync::Arc, time::Duration};
 
 use image::RgbImage;
 use tracing::Instrument;
 
 use crate::{
-    admission::priority_semaphore::PrioritySemaphore,
+    admission::priority_semaphore::{DecodePermit, PrioritySemaphore},
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        answer::{DetectorUsed, EmbedderUsed, ModelsUsed, Timings},
+        answer::{DetectorUsed, EmbedderUsed, ModelsUsed},
         detect::Detector,
         embed::Embedder,
         encode::Encoder,
-        preprocess::Preprocessing,
+        preprocess::{PREPROCESSING, Preprocessing},
         quality::Grader,
+        run::{ImageRun, RunOutput},
     },
+    telemetry::metrics::Metrics,
 };
 use facescan_clock::Clock;
 use facescan_imaging::{decode::DecodeOptions, memory::PixelMemory};
 use facescan_inference::pool::{CpuPool, Stage};
 use facescan_inference::{
-    device::{DeviceState, Devices},
-    health::Fault,
+    device::{DeviceRun, Devices},
     image_executor::ImageExecutor,
     operation::Operation,
 };
@@ -38,47 +39,51 @@ pub mod embed;
 pub mod encode;
 pub mod enhance;
 pub mod error;
+pub mod fan_out;
 pub mod heads;
 pub mod options;
 pub mod preprocess;
 pub mod process;
 pub mod quality;
+pub mod run;
 pub mod scan;
 pub mod stored;
 
-/// Everything an image passes through. Cheap to clone.
+/// The components that process images. Cheap to clone.
 #[derive(Clone)]
 pub struct Pipeline {
-    /// Where pixels are worked on.
+    /// Runs CPU work on pixels.
     pub pool: Arc<CpuPool>,
-    /// Who is next, and how many pictures are held decoded.
+    /// Limits how many images are held decoded, and orders the waiting ones.
     pub decode_permits: PrioritySemaphore,
     /// Finds faces.
     pub detector: Detector,
-    /// Makes vectors.
+    /// Computes the vectors of faces.
     pub embedder: Embedder,
-    /// Makes vectors of whole pictures, where the settings name a model for it.
+    /// Computes the vectors of whole images. `None` if the settings name no encoder.
     pub encoder: Option<Encoder>,
-    /// Measures quality on a device, where one does.
+    /// Measures quality on a device. `None` if the CPU measures it.
     pub grader: Option<Grader>,
-    /// Makes the detector's input from pictures.
+    /// Makes the detector's input and runs the operations of `/process`.
     pub processing: ImageExecutor,
-    /// Enhances pictures.
+    /// Enhances images.
     pub enhancing: ImageExecutor,
-    /// Makes rows of tensors.
+    /// Makes tensor rows from images.
     pub preprocessing: Preprocessing,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
-    /// Where pictures are decoded into.
+    /// The pool of pixel memory that images are decoded into.
     pub memory: Arc<PixelMemory>,
-    /// Which device each operation runs on.
+    /// The device of each operation.
     pub devices: Arc<Devices>,
-    /// Time and identifiers.
+    /// Counts waits and stages.
+    pub metrics: Metrics,
+    /// The time, and new identifiers.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A decoded picture, whose memory is used again. Its place behind the gate stays with whoever works on it: a device that
-/// hangs keeps the pixels, and may not keep the place.
+/// A decoded image that returns its memory to the pool on drop. It does not hold the permit: a device that hangs keeps
+/// the pixels, but must not keep the permit.
 pub(crate) struct PooledImage {
     pixels: RgbImage,
     memory: Arc<PixelMemory>,
@@ -115,53 +120,54 @@ impl Deref for PooledImage {
 }
 
 impl Pipeline {
-    /// Lets the pool drive the work on one picture once it is through the gate, whose place it keeps to its end. `work`
-    /// gives its times back, to which the wait and the whole are added.
+    /// Waits for a permit to hold an image decoded, then runs `work` on the pool. The permit is held until `work` ends.
+    /// Adds the wait and the total time to the timings of the run.
     async fn drive<T, F>(
         &self,
         context: &RequestContext,
-        work: impl FnOnce(Self, Timings) -> F,
-    ) -> Result<(T, Timings), PipelineError>
+        strict_device: bool,
+        work: impl FnOnce(Self, ImageRun) -> F,
+    ) -> Result<RunOutput<T>, PipelineError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<(T, Timings), PipelineError>> + Send + 'static,
+        F: Future<Output = Result<(T, ImageRun), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
-        let place = self.decode_permits.acquire(context.priority).await;
+        let permit = self.decode_permit(context).await;
         let pipeline = self.clone();
-        // The pool may take a while to begin.
-        let work = work(self.clone(), Timings::default());
+        // Before the pool starts it, because that can take a while.
+        let work = work(self.clone(), ImageRun::new(strict_device));
         let driven = async move {
-            let _place = place;
+            let _permit = permit;
             let waited = pipeline.since(started);
-            let (value, mut timings) = work.await?;
-            timings.queue += waited;
-            timings.total = pipeline.since(started);
-            Ok((value, timings))
+            let (result, mut run) = work.await?;
+            run.timings.queue += waited;
+            run.timings.total = pipeline.since(started);
+            Ok(RunOutput { result, run })
         };
         self.pool
             .drive(Stage::Begin, driven.instrument(context.span.clone()))
             .await?
     }
 
-    /// Milliseconds since a time of the clock's.
+    /// Waits for a permit to hold an image decoded.
+    async fn decode_permit(&self, context: &RequestContext) -> DecodePermit {
+        let started = self.clock.monotonic();
+        let permit = self.decode_permits.acquire(context.priority).await;
+        let elapsed = self.clock.monotonic().saturating_sub(started);
+        self.metrics.waited(context.priority.name(), elapsed);
+        permit
+    }
+
+    /// Returns the milliseconds since `began`, which is a time of the clock.
     fn since(&self, began: Duration) -> f64 {
         scan::millis(self.clock.monotonic().saturating_sub(began))
     }
 
-    /// The device states of the operations that take part in a request.
-    pub fn devices_of(&self, operations: &[Operation]) -> BTreeMap<&'static str, DeviceState> {
-        self.devices
-            .iter()
-            .filter(|(operation, _)| operations.contains(operation))
-            .map(|(operation, state)| (operation.name(), state))
-            .collect()
-    }
-
-    /// Refuses a strict request when an operation would not run where the settings ask.
+    /// Checks that every operation runs on the device that the settings name, if the request is strict.
     ///
     /// # Errors
-    /// [`PipelineError::DeviceUnavailable`] naming the operation.
+    /// [`PipelineError::DeviceUnavailable`] with the name of the first operation that does not.
     pub fn check_strict(
         &self,
         strict: bool,
@@ -181,31 +187,36 @@ impl Pipeline {
         }
     }
 
-    /// Refuses a strict request whose rows the operation's device did not run.
+    /// Records the device that ran an operation.
     ///
     /// # Errors
-    /// [`PipelineError::DeviceUnavailable`] naming the operation.
-    fn check_rows(
+    /// [`PipelineError::DeviceUnavailable`] if the run is strict and the work fell back to the CPU.
+    fn record(
         &self,
-        strict: bool,
+        run: &mut ImageRun,
         operation: Operation,
-        fallback: Option<Fault>,
+        device_run: DeviceRun,
     ) -> Result<(), PipelineError> {
-        match fallback {
-            Some(fault) if strict => Err(PipelineError::DeviceUnavailable {
-                operation: operation.name(),
-                requested: self
-                    .devices
-                    .get(operation)
-                    .map(|state| state.requested)
-                    .unwrap_or_default(),
-                reason: format!("a run there failed ({}); send it again", fault.name()),
-            }),
-            _ => Ok(()),
+        match self.devices.assignment(operation) {
+            Some(assignment) => run.record(operation.name(), assignment, device_run),
+            None => Ok(()),
         }
     }
 
-    /// The models behind an answer whose operations are `operations`.
+    /// Records the device that preprocessed an image. Preprocessing has its own device placement and is not an
+    /// operation.
+    ///
+    /// # Errors
+    /// The errors of [`record`](Self::record).
+    fn record_preprocessing(
+        &self,
+        run: &mut ImageRun,
+        device_run: DeviceRun,
+    ) -> Result<(), PipelineError> {
+        run.record(PREPROCESSING, &self.preprocessing.assignment, device_run)
+    }
+
+    /// Returns the models of an answer that used `operations`.
     pub fn models_used(&self, operations: &[Operation]) -> ModelsUsed {
         let detector = operations
             .contains(&Operation::FaceDetection)

@@ -1,16 +1,16 @@
-//! Pictures of any source into rows of a tensor: the library's way in, and that of `facescan preprocess`.
+//! Turns images into rows of a tensor. The library and `facescan preprocess` use it.
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt};
 use tokio::io::AsyncReadExt;
 
 use crate::{
     admission::Priority,
     app::App,
     context::RequestContext,
-    ingest::{intake::Loaded, source::ImageInput},
+    ingest::{intake::LoadedImage, source::ImageInput},
     pipeline::error::PipelineError,
     pipeline::{
         answer::ErrorEntry,
@@ -20,36 +20,37 @@ use crate::{
 };
 use facescan_inference::device::DeviceState;
 
-/// Where a picture is.
+/// Where an image comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file.
     File(PathBuf),
-    /// A URL, where `urls.enabled` is set.
+    /// A URL. It needs `urls.enabled`.
     Url(String),
     /// The encoded bytes.
     Bytes(Bytes),
 }
 
 impl Source {
-    /// The bytes; to be held until they are worked on, as they bound how much is fetched meanwhile.
+    /// Loads the bytes. Keep the result until the image has been processed, because its reservation limits how much is
+    /// fetched.
     ///
     /// # Errors
-    /// Why they cannot be had, as an answer would tell it.
-    pub async fn load(&self, app: &App) -> Result<Loaded, ErrorEntry> {
+    /// Returns the error entry that an answer would contain.
+    pub async fn load(&self, app: &App) -> Result<LoadedImage, ErrorEntry> {
         let image = match self {
             Self::File(path) => ImageInput::from_bytes(read_file(app, path).await?),
             Self::Url(url) => ImageInput::from_url(url.clone()),
             Self::Bytes(bytes) => ImageInput::from_bytes(bytes.clone()),
         };
-        // Whoever asks here waits for it, and shares the room with nobody else.
-        let loaded = app.intake.load(image, Priority::Interactive).await;
+        // A batch job may wait, and no other request shares its budget.
+        let loaded = app.fan_out.intake.load(image, Priority::Interactive).await;
         loaded.map_err(ErrorEntry::in_full)
     }
 }
 
 async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
-    // No more is read than may be: a huge file costs nothing, and a device has no end.
+    // At most the limit is read, so a huge file costs no memory and a device file without an end is not read forever.
     let limits = app.pipeline.decoding.limits;
     let mut bytes = Vec::new();
     tokio::fs::File::open(path)
@@ -62,9 +63,9 @@ async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
     Ok(bytes.into())
 }
 
-/// Makes rows of pictures as one plan says, several at a time and in order.
+/// Turns images into rows by one plan, several images at a time. The rows keep the order of the sources.
 ///
-/// Loading, decoding and resizing of different pictures overlap; no more than `loaders` of them are in work at a time.
+/// Loading, decoding and resizing of different images overlap. At most `loaders` images are processed at a time.
 pub struct Preprocessor<'a> {
     app: &'a App,
     context: RequestContext,
@@ -72,27 +73,27 @@ pub struct Preprocessor<'a> {
     loaders: usize,
 }
 
-/// The rows of a batch, one after the other.
+/// The rows of a batch, in order.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Values of all rows, little-endian, in the plan's type.
+    /// The values of all rows, little-endian, in the plan's type.
     pub values: Vec<u8>,
     /// The number of rows.
     pub rows: usize,
-    /// A row's shape, `[3, h, w]` or `[h, w, 3]`; zeros where there is no row.
+    /// The shape of a row: `[3, h, w]` or `[h, w, 3]`. It is all zeros if the batch has no row.
     pub row_shape: [usize; 3],
-    /// Which source each row is of.
+    /// The index of the source of each row.
     pub index: Vec<usize>,
-    /// Which sources have no row, and why.
+    /// The index of each source without a row, and the error.
     pub errors: Vec<(usize, ErrorEntry)>,
 }
 
 impl<'a> Preprocessor<'a> {
-    /// One with the application's settings for what `request` leaves open.
+    /// Creates a preprocessor. The application's settings fill the options that `request` leaves out.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming the option, and [`PipelineError::DeviceUnavailable`] where a strict request asks for a
-    /// platform that is not there.
+    /// Returns [`PipelineError::InvalidOption`] with the name of the option if an option is not valid. Returns
+    /// [`PipelineError::DeviceUnavailable`] if a strict request needs a platform that is missing.
     pub fn new(app: &'a App, request: PreprocessRequest) -> Result<Self, PipelineError> {
         let plan = request.resolve(&app.config)?;
         app.pipeline.check_platform(plan.strict_device)?;
@@ -104,66 +105,63 @@ impl<'a> Preprocessor<'a> {
         })
     }
 
-    /// The same with another number of pictures in work at a time, at least 1.
+    /// Sets how many images are processed at a time, at least 1.
     #[must_use]
     pub fn with_loaders(self, loaders: usize) -> Self {
         Self { loaders, ..self }
     }
 
-    /// What is done with each picture.
+    /// Returns the plan that every image goes through.
     pub fn plan(&self) -> &PreprocessPlan {
         &self.plan
     }
 
-    /// Where the pixels are worked on: what the settings ask for and what is in use.
+    /// Returns the device that the settings request and the device in use.
     pub fn device(&self) -> DeviceState {
         self.app.pipeline.preprocessing.assignment.state()
     }
 
-    /// Milliseconds that the device's graphs took to be built and run for the first time; `None` on the CPU.
+    /// Returns the milliseconds that building the device's graphs and running them once took. Returns `None` on the
+    /// CPU.
     pub fn warm_up_ms(&self) -> Option<f64> {
         self.app.pipeline.preprocessing.warm_up_ms
     }
 
-    /// The rows, or why there is none, in the order of the sources; each with what came beside its source. Sources are
-    /// taken as rows are asked for, so that any number of them takes no memory.
-    pub fn rows<T>(
-        &self,
-        sources: impl IntoIterator<Item = (T, Result<Source, ErrorEntry>)>,
-    ) -> impl Stream<Item = (T, Result<Row, ErrorEntry>)> {
-        stream::iter(sources)
-            .map(async |(beside, source)| {
+    /// Returns the rows in the order of the sources. Each item carries the value that came with its source, and a row
+    /// or an error. Sources are read only when rows are polled, so any number of sources needs little memory.
+    pub fn rows<'b, T: 'b>(
+        &'b self,
+        sources: impl IntoIterator<Item = (T, Result<Source, ErrorEntry>)> + 'b,
+    ) -> impl Stream<Item = (T, Result<Row, ErrorEntry>)> + 'b {
+        let fan_out = &self.app.fan_out;
+        fan_out.admit_each(
+            &self.context,
+            sources,
+            self.loaders,
+            async |(beside, source)| {
                 let row = async { self.row(&source?).await };
                 (beside, row.await)
-            })
-            .buffered(self.loaders.max(1))
+            },
+        )
     }
 
     async fn row(&self, source: &Source) -> Result<Row, ErrorEntry> {
-        let Loaded {
-            bytes,
-            reservation: _reservation,
-            ..
-        } = source.load(self.app).await?;
+        let image = source.load(self.app).await?;
         let plan = PreprocessPlan {
-            // Whoever takes rows decides how many are kept: none has a share in the size of an answer.
+            // The caller decides how many rows it keeps, so the answer's size limit does not apply.
             budget: Budget::default(),
             ..self.plan.clone()
         };
-        let row = self
-            .app
-            .pipeline
-            .preprocess(&self.context, bytes, &plan)
-            .await;
-        row.map_err(ErrorEntry::in_full)
+        let row = self.app.fan_out.run_one(&self.context, image, &plan).await;
+        row.map(|output| output.result).map_err(ErrorEntry::in_full)
     }
 
-    /// All rows, in memory whatever their number; [`rows`](Self::rows) holds none. Sources may differ in size; those that
-    /// fail are told apart.
+    /// Collects all rows in memory. [`rows`](Self::rows) keeps none. Sources may differ in size. Failed sources are
+    /// listed in [`Batch::errors`].
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] where the rows have several shapes, which `mode: short_side` gives pictures of several
-    /// aspects.
+    /// Returns [`PipelineError::InvalidOption`] if the rows have several shapes. `mode: short_side` causes that for
+    /// images of different aspect ratios.
     pub async fn batch(
         &self,
         sources: impl IntoIterator<Item = Source>,
@@ -176,7 +174,7 @@ impl<'a> Preprocessor<'a> {
                 Ok(row) if batch.rows > 0 && row.shape != batch.row_shape => {
                     return Err(PipelineError::invalid_option(
                         "mode",
-                        "short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop",
+                        "short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop",
                     ));
                 }
                 Ok(row) => {

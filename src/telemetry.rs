@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! Logging and metrics.
 
 pub mod causes;
 pub mod logging;

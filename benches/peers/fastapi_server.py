@@ -1,13 +1,13 @@
-"""A face server as competent Python people write it today: the peer facescan is measured against over HTTP.
+"""A face server in the usual Python style. The benchmarks compare facescan with it over HTTP.
 
-FastAPI on uvicorn, ONNX Runtime's CPU provider with its default options, OpenCV for pixels and numpy for the rest. It answers
-the same two questions with the same models and the same arithmetic, so that a difference in speed is the server's:
+It uses FastAPI on uvicorn, ONNX Runtime's CPU provider with its default options, OpenCV for pixels and numpy for the rest. It
+has two routes and runs the same models with the same arithmetic, so only the server explains a difference in speed:
 
     python fastapi_server.py --port 9100 --detector yunet-2023mar.onnx --embedder sface-2021dec.onnx
 
-    POST /detect, POST /embed    one picture as the body -> {"results": [{"faces": [...]}]}
+    POST /detect, POST /embed    one image as the body -> {"results": [{"faces": [...]}]}
 
-Both models are the files that `facescan models prepare` makes. Each worker prints one line, `ready …`, when it can answer.
+Both models are files that `facescan models prepare` wrote. Each worker prints one line, `ready …`, when it can answer.
 """
 
 import argparse
@@ -30,14 +30,14 @@ STRIDES = (8, 16, 32)
 MIN_SCORE = 0.6
 NMS_IOU = 0.3
 CROP_SIDE = 112
-# Where ArcFace's family of embedders wants the two eyes, the nose and the corners of the mouth; x + iy, as `align` needs them.
+# The positions of the eyes, the nose and the mouth corners in an aligned face, as x + iy.
 TEMPLATE = np.array(
     [38.2946 + 51.6963j, 73.5318 + 51.5014j, 56.0252 + 71.7366j, 41.5493 + 92.3655j, 70.7299 + 92.2041j], np.complex64
 )
 
 
 def open_session(path: str, threads: int | None) -> ort.InferenceSession:
-    """Opens a model as ONNX Runtime opens it by default, but for the number of threads where one is asked for."""
+    """Opens a model with ONNX Runtime's default options. `threads` sets the number of threads if it is given."""
     options = ort.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
@@ -45,22 +45,22 @@ def open_session(path: str, threads: int | None) -> ort.InferenceSession:
 
 
 def decode_picture(body: bytes) -> np.ndarray:
-    """Decodes to BGR, upright; what is no picture is the caller's fault."""
+    """Decodes an image to upright BGR pixels. Raises a client error if the body is not an image."""
     picture = cv2.imdecode(np.frombuffer(body, np.uint8), cv2.IMREAD_COLOR) if body else None
     if picture is None:
-        raise HTTPException(422, "the body is not a picture")
+        raise HTTPException(422, "the body is not an image")
     return picture
 
 
 class Detector:
-    """YuNet: boxes, scores and five points."""
+    """YuNet: finds boxes, scores and five landmarks."""
 
     def __init__(self, path: str, threads: int | None) -> None:
         self.session = open_session(path, threads)
         self.outputs = [f"{kind}_{stride}" for stride in STRIDES for kind in ("cls", "obj", "bbox", "kps")]
 
     def __call__(self, picture: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns boxes [n, 4] as corners, scores [n] and points [n, 5, 2] in pixels of the picture, largest face first."""
+        """Returns corners [n, 4], scores [n] and landmarks [n, 5, 2] in pixels of the image, largest face first."""
         height, width = picture.shape[:2]
         scale = min(DETECTOR_SIDE / width, DETECTOR_SIDE / height)
         resized = cv2.resize(picture, (round(width * scale), round(height * scale)))
@@ -78,7 +78,7 @@ class Detector:
 
     @staticmethod
     def decode(outputs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Turns the heads into boxes (x, y, w, h), scores and points; only cells above the threshold are worked out."""
+        """Converts the outputs to boxes (x, y, w, h), scores and landmarks, only for cells above the threshold."""
         boxes, scores, points = [], [], []
         for level, stride in enumerate(STRIDES):
             cls, obj, box, kps = (output[0] for output in outputs[4 * level : 4 * level + 4])
@@ -95,10 +95,10 @@ class Detector:
 
 
 def align(picture: np.ndarray, points: np.ndarray) -> list[np.ndarray]:
-    """Cuts each face out, upright and of one size.
+    """Warps each face to an upright crop of a fixed size.
 
-    The best similarity in the least-squares sense is, in complex numbers, one division: what Umeyama's method finds with an
-    SVD, for all faces at once.
+    With complex numbers, one division computes the least-squares similarity transform of all faces. The result equals that of
+    Umeyama's method, which needs an SVD.
     """
     source = points.astype(np.float32).view(np.complex64)[..., 0]
     mean, target_mean = source.mean(axis=1, keepdims=True), TEMPLATE.mean()
@@ -111,14 +111,14 @@ def align(picture: np.ndarray, points: np.ndarray) -> list[np.ndarray]:
 
 
 class Embedder:
-    """SFace: one vector a face."""
+    """SFace: computes one vector for each face."""
 
     def __init__(self, path: str, threads: int | None, batch_faces: bool) -> None:
         self.session = open_session(path, threads)
         self.batch_faces = batch_faces
 
     def __call__(self, crops: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the vectors at length one, and their lengths before."""
+        """Returns the vectors normalised to length 1, and their lengths before that."""
         blob = cv2.dnn.blobFromImages(crops, swapRB=True)
         batches = [blob] if self.batch_faces else np.split(blob, len(blob))
         vectors = np.concatenate([self.session.run(None, {"data": batch})[0] for batch in batches])
@@ -127,7 +127,7 @@ class Embedder:
 
 
 async def read_body(request: Request) -> bytes:
-    """Reads the body on the event loop, so that a worker thread is taken only once there is work for it."""
+    """Reads the body on the event loop, so that no worker thread waits for it."""
     return await request.body()
 
 
@@ -135,7 +135,7 @@ Body = Annotated[bytes, Depends(read_body)]
 
 
 def create_app(detector_path: str, embedder_path: str, threads: int | None, batch_faces: bool) -> FastAPI:
-    """Loads the models once a process; the endpoints are plain functions, so FastAPI runs them in its thread pool."""
+    """Loads the models once for each process. The endpoints are not async, so FastAPI runs them in its thread pool."""
     detector = Detector(detector_path, threads)
     embedder = Embedder(embedder_path, threads, batch_faces)
 
@@ -149,7 +149,7 @@ def create_app(detector_path: str, embedder_path: str, threads: int | None, batc
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # The first run of a session allocates: it is not to be the first caller's.
+        # The first run of a session allocates memory, so it runs before the first request.
         detector(np.zeros((DETECTOR_SIDE, DETECTOR_SIDE, 3), np.uint8))
         embedder([np.zeros((CROP_SIDE, CROP_SIDE, 3), np.uint8)])
         print(f"ready pid={os.getpid()}", flush=True)
@@ -176,25 +176,25 @@ def create_app(detector_path: str, embedder_path: str, threads: int | None, batc
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="A FastAPI face server, to measure facescan against.")
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description="A FastAPI face server to compare facescan with.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=9100)
-    parser.add_argument("--detector", required=True, help="the prepared YuNet")
-    parser.add_argument("--embedder", required=True, help="the prepared SFace")
-    parser.add_argument("--threads", type=int, help="threads of one run; left to ONNX Runtime when not given")
-    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--detector", required=True, help="the prepared YuNet model")
+    parser.add_argument("--embedder", required=True, help="the prepared SFace model")
+    parser.add_argument("--threads", type=int, help="threads of one run; ONNX Runtime decides by default")
+    parser.add_argument("--workers", type=int, default=1, help="number of worker processes")
     parser.add_argument(
         "--batch-faces",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="embed all faces of a picture in one run",
+        help="embed all faces of an image in one run",
     )
     return parser.parse_args()
 
 
 def main() -> None:
-    """Listens first, then starts the workers: a client that has seen `ready` is never refused."""
+    """Listens before it starts the workers, so a client that has seen `ready` is never refused."""
     arguments = parse_arguments()
     app = partial(create_app, arguments.detector, arguments.embedder, arguments.threads, arguments.batch_faces)
     config = uvicorn.Config(

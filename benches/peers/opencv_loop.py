@@ -1,12 +1,13 @@
-"""OpenCV's own detector and recogniser in a plain loop, without HTTP: what the machine gives to a script.
+"""OpenCV's face detector and recogniser in a plain loop, without HTTP.
 
     python opencv_loop.py --detector yunet-2023mar.onnx --embedder sface-2021dec.onnx --operation embed --seconds 5 *.jpg
 
-Decodes, detects and, for `embed`, aligns and embeds each picture in turn, from memory, and prints one line of JSON.
+The loop decodes each image from memory and detects its faces. With `embed` it also aligns and embeds them. At the end it prints
+one line of JSON.
 
-Models, with OpenCV 5.0.0: the detector may be OpenCV Zoo's block-quantised file or the one that `facescan models prepare` makes
-of it, with the same faces at the same speed. The embedder must be the prepared one: OpenCV's new graph engine refuses the Zoo's
-(its graph declares its weights as inputs too), and the classic engine, which takes it, needs half as long again for a face.
+With OpenCV 5.0.0, the detector can be the block-quantised file of OpenCV Zoo or the file that `facescan models prepare` writes.
+Both find the same faces at the same speed. The embedder must be the prepared file. OpenCV's new graph engine refuses the Zoo's
+file, because its graph also declares its weights as inputs. The classic engine accepts it but takes 1.5 times as long.
 """
 
 import argparse
@@ -31,10 +32,10 @@ start_line: Barrier
 
 
 def count_faces(arguments: argparse.Namespace) -> Iterator[int]:
-    """Goes through the pictures for ever; gives the number of faces after each.
+    """Processes the images in an endless loop, and yields the number of faces of each.
 
-    It is one loop, so that a picture lives until the next one takes its place. With a function call a picture, every buffer is
-    gone at its end, glibc hands the memory back, and faulting it in again costs 5 of 28 ms a picture.
+    An image stays in memory until the next one replaces it. If a function processed each image, its buffers would be freed on
+    return. glibc would return the memory to the system, and the page faults would take 5 of 28 ms for each image.
     """
     pictures = [np.fromfile(path, np.uint8) for path in arguments.pictures]
     detector = cv2.FaceDetectorYN.create(arguments.detector, "", (SIDE, SIDE), MIN_SCORE, NMS_IOU, TOP_K)
@@ -42,11 +43,11 @@ def count_faces(arguments: argparse.Namespace) -> Iterator[int]:
     for encoded in cycle(pictures):
         picture = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
         if picture is None:
-            raise ValueError("not a picture")
+            raise ValueError("not an image")
         height, width = picture.shape[:2]
         scale = min(SIDE / width, SIDE / height)
         resized = cv2.resize(picture, (round(width * scale), round(height * scale)))
-        # The square is what the servers give their detector: the same work for the network.
+        # The servers run their detector on the same square, so the model does the same work.
         below, beside = SIDE - resized.shape[0], SIDE - resized.shape[1]
         square = cv2.copyMakeBorder(resized, 0, below, 0, beside, cv2.BORDER_CONSTANT)
         _, found = detector.detect(square)
@@ -59,13 +60,13 @@ def count_faces(arguments: argparse.Namespace) -> Iterator[int]:
 
 
 def share_start_line(barrier: Barrier) -> None:
-    """Gives a new process the barrier, which cannot travel with a task."""
+    """Stores the barrier in a new process. A barrier cannot be an argument of a task."""
     global start_line
     start_line = barrier
 
 
 def measure(arguments: argparse.Namespace) -> tuple[list[float], int, float]:
-    """Loops over the pictures for the time asked; returns each one's seconds, the faces, and the seconds it took."""
+    """Runs the loop for the given time. Returns the seconds of each image, the number of faces, and the total seconds."""
     cv2.setNumThreads(arguments.threads)
     counts = count_faces(arguments)
     for _ in arguments.pictures:
@@ -83,8 +84,8 @@ def measure(arguments: argparse.Namespace) -> tuple[list[float], int, float]:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="OpenCV's face models in a loop, to measure facescan against.")
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description="OpenCV's face models in a loop, to compare facescan with.")
     parser.add_argument("pictures", type=Path, nargs="+")
     parser.add_argument("--detector", required=True)
     parser.add_argument("--embedder", required=True)
@@ -96,7 +97,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Starts the processes together, and adds up what they did."""
+    """Starts the processes at the same time and combines their results."""
     arguments = parse_arguments()
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(arguments.processes)

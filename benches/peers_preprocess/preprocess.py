@@ -1,10 +1,12 @@
-"""How many pictures a second others make into rows on one core: to 224 x 224 and 384 x 384, normalised, from memory
-(512 x 512 without a pattern) and from JPEG files.
+"""Measure how many images per second a peer preprocesses on one core.
+
+The images are resized to 224 x 224 and 384 x 384 and normalised. They come from memory (random pixels, 512 x 512) and from
+JPEG files.
 
     preprocess.py PEER SECONDS JPEG...
 
-Prints JSON; the names and the turns are those of crates/bench/src/preprocess.rs, and together the measures take SECONDS for
-each. jax, Pillow and torchvision antialias, as facescan does; OpenCV's INTER_LINEAR does not, which is less work.
+The script prints JSON. It uses the names and the turns of crates/bench/src/preprocess.rs. The measurements take SECONDS each
+on average. jax, Pillow and torchvision antialias, as facescan does. OpenCV's INTER_LINEAR does not, which is less work.
 """
 
 import itertools
@@ -13,7 +15,7 @@ import os
 import sys
 import time
 
-# Before the libraries start their threads.
+# The libraries read these values when they start their threads.
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -21,14 +23,14 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import numpy as np  # noqa: E402
 
 SIDES, BATCHES = (224, 384), (8, 16, 32)
-# Seconds of a turn: the measures of a program take turns, as those of ours do.
+# Seconds of a turn. The measurements of a program take turns, as in crates/bench/src/preprocess.rs.
 TURN = 0.05
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 class Jax:
-    """Arrays only: it reads no files."""
+    """jax works on arrays and reads no files."""
 
     load = None
 
@@ -51,7 +53,7 @@ class Jax:
 
 
 class Rows:
-    """Libraries that scale one picture at a time; numpy normalises and stacks."""
+    """Libraries that resize one image at a time. numpy normalises and stacks the results."""
 
     def batch(self, pictures, side, layout):
         shape = (side, side, 3) if layout == "NHWC" else (3, side, side)
@@ -120,7 +122,7 @@ PEERS = {"jax": Jax, "opencv": OpenCv, "pillow": Pillow, "torchvision": Torchvis
 
 
 def measures(peer, files):
-    """Names, the numbers of pictures, and what makes one batch."""
+    """Yields the name, the number of images and the function of each measurement."""
     pictures = peer.hold(np.random.default_rng(1).integers(0, 256, (BATCHES[-1], 512, 512, 3), np.uint8))
     for side, count in itertools.product(SIDES, BATCHES):
         for layout in ("NCHW", "NHWC"):
@@ -148,7 +150,7 @@ def main():
     started = time.perf_counter()
     while time.perf_counter() - started < seconds * len(every):
         for what, count, batch in every:
-            # Compiles, and brings its memory back into the caches.
+            # This run compiles the function and warms the caches.
             batch()
             began = time.perf_counter()
             while time.perf_counter() - began < TURN:

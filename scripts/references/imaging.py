@@ -1,7 +1,7 @@
-"""Writes crates/imaging/tests/fixtures: what Pillow, OpenCV, jax and numpy answer for synthetic pictures.
+"""Write crates/imaging/tests/fixtures: the results of Pillow, OpenCV, jax and numpy for synthetic images.
 
-Needs numpy, Pillow, opencv-python-headless and jax; their versions are recorded in reference.json.
-Run it from the repository root. The tests read only its output.
+The script needs numpy, Pillow, opencv-python-headless and jax. It records their versions in reference.json.
+Run it from the root of the repository. The tests read only its output.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ TEMPLATE = np.array(
 
 
 def synthetic(width, height):
-    """The picture the Rust tests compute by the same integer formula."""
+    """Returns the image that the Rust tests compute with the same integer formula."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
     ramp = abs(2 * ((x * 5 + y * 3 + c * 40) % 256) - 255)
     texture = ((x * x + 7 * y * (c + 1)) >> 2) & 63
@@ -67,7 +67,7 @@ def resizes():
 
 
 def weights(old, new):
-    """The antialiased bilinear weights [new, old] of ATen's _compute_indices_min_size_weights_aa, in f64."""
+    """Returns the antialiased bilinear weights [new, old] of ATen's _compute_indices_min_size_weights_aa, in f64."""
     scale = old / new
     support = max(scale, 1.0)
     matrix = np.zeros((new, old))
@@ -82,14 +82,14 @@ def weights(old, new):
 
 
 def torchvision(pixels, width, height):
-    """torchvision's antialiased bilinear resize of u8: in floats, rounded once. No torch is installed for it."""
+    """Computes torchvision's antialiased bilinear resize of u8 without torch: in floats, rounded once."""
     rows, columns = weights(pixels.shape[0], height), weights(pixels.shape[1], width)
     levels = np.einsum("hy,yxc,wx->hwc", rows, pixels.astype(np.float64), columns, optimize=True)
     return np.rint(levels).astype(np.uint8)
 
 
 def without_antialias(pixels, width, height):
-    """torch's bilinear interpolation with antialias off, unrounded: align_corners false."""
+    """Computes torch's bilinear interpolation without antialiasing and rounding, with align_corners=False."""
 
     def taps(old, new):
         centre = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
@@ -105,7 +105,7 @@ def without_antialias(pixels, width, height):
 
 
 def jax_linear(pixels, width, height, precision=np.float64):
-    """In f32 jax itself is further than the tolerance from its definition."""
+    """Resizes with jax. In f32, the error of jax itself exceeds the tolerance of the tests."""
     with jax.enable_x64(precision is np.float64):
         levels = jax.image.resize(pixels.astype(precision), (height, width, 3), "linear", antialias=True)
         assert levels.dtype == precision
@@ -113,13 +113,13 @@ def jax_linear(pixels, width, height, precision=np.float64):
 
 
 def apart(ours, theirs):
-    """How far two results are from each other, in levels."""
+    """Returns the differences between two results, in levels."""
     levels = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     return {"max": levels.max(), "mean": levels.mean(), "different": int((levels > 0).sum())}
 
 
 def profiles():
-    """The resize profiles of preprocessing. Of the large picture every 16th line is kept, from the first on."""
+    """Writes the results of the resize profiles. Of the large image, it keeps every 16th line."""
     small = synthetic(97, 61)
     save("torchvision_40.png", torchvision(small, 40, 25))
     save("torchvision_150.png", torchvision(small, 150, 100))
@@ -178,7 +178,7 @@ def cmyk():
     adobe = buffer.getvalue()
     at = adobe.index(b"Adobe") - 4
     ycck = bytearray(adobe)
-    ycck[at + 15] = 2  # the transform flag: the same numbers, read as YCCK
+    ycck[at + 15] = 2  # the transform flag: the decoder reads the same samples as YCCK
     plain = adobe[:at] + adobe[at + 16 :]
     for name, data in (("cmyk", adobe), ("ycck", bytes(ycck)), ("cmyk_plain", plain)):
         (OUT / f"{name}.jpg").write_bytes(data)

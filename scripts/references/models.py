@@ -1,10 +1,10 @@
-"""Make the tiny models that stand in for weights which cannot be shipped. Needs onnx and numpy.
+"""Write tiny models for the tests, in the place of models that cannot be shipped. The script needs onnx and numpy.
 
     models.py FOLDER     writes scrfd-64.onnx, arcface-tiny.onnx, encoder-tiny.onnx and encoder-nhwc.onnx
 
-They have the inputs and outputs of the stock files and next to no arithmetic: the SCRFD one finds one face
-wherever it looks, the ArcFace one answers with the means of the channels, spread over 512 values, and the encoders
-with the means of the channels in 16 squares, as a vision transformer gives its tokens, and spread over 8 values.
+The models have the inputs and outputs of the original files, but do almost no arithmetic. The SCRFD model finds the same
+face in every image. The ArcFace model projects the means of the channels to 512 values. The encoders return the means of
+the channels in 16 squares as tokens, like a vision transformer, and their projection to 8 values.
 """
 import sys
 from pathlib import Path
@@ -18,11 +18,11 @@ SIDE, ANCHORS = 64, 2
 
 
 def constant_head(stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores, distances and points of one stride; stride 32 has the face, at its first cell."""
+    """Returns scores, distances and landmarks of one stride. Stride 32 has the face."""
     cells = (SIDE // stride) ** 2 * ANCHORS
     score, box, points = (np.zeros((cells, width), np.float32) for width in (1, 4, 10))
     if stride == 32:
-        # Distances are in strides: a box from (0, 0) to (48, 60), with the points of an upright face.
+        # Distances are in strides. They describe a box from (0, 0) to (48, 60) with the landmarks of an upright face.
         score[3], box[3] = 0.9, [1.0, 0.0, 0.5, 1.875]
         centre = np.array([32.0, 0.0])
         face = np.array([[16, 22], [32, 22], [24, 32], [18, 44], [30, 44]], np.float32)
@@ -31,7 +31,7 @@ def constant_head(stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def scrfd() -> onnx.ModelProto:
-    """Nine outputs like InsightFace's det_* files, batch 1; the input only adds zero to the first of them."""
+    """Returns a model with nine outputs, like InsightFace's det_* files, and batch 1. Its input does not change the outputs."""
     nodes, outputs, constants = [], [], []
     nodes.append(helper.make_node("ReduceMean", ["input.1"], ["mean"], keepdims=0))
     constants.append(from_array(np.zeros((), np.float32), "zero"))
@@ -54,7 +54,7 @@ def arcface() -> onnx.ModelProto:
         helper.make_node("MatMul", ["flat", "weights"], ["fc1"]),
     ]
     image = helper.make_tensor_value_info("data", TensorProto.FLOAT, ["N", 3, 112, 112])
-    # Stock files declare a batch of one here and answer with as many rows as they are given.
+    # The original files declare a batch of one here, but return as many rows as they receive.
     vector = helper.make_tensor_value_info("fc1", TensorProto.FLOAT, [1, 512])
     return model(helper.make_graph(nodes, "arcface", [image], [vector], [from_array(weights, "weights")]))
 

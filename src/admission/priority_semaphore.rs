@@ -1,4 +1,4 @@
-//! A semaphore with priorities: interactive images go first, and a bulk image that has waited long enough goes before them.
+//! A semaphore with priorities. Interactive images go first. A bulk image that has waited long enough goes before them.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Priority;
 use facescan_clock::Clock;
 
-/// Bounds how many images are held decoded at a time. Cheap to clone.
+/// Limits how many images are held decoded at a time. Cheap to clone.
 #[derive(Clone)]
 pub struct PrioritySemaphore {
     shared: Arc<Shared>,
@@ -32,17 +32,18 @@ struct State {
 
 struct Waiter {
     since: Duration,
-    /// Passes the permit on. A waiter that has left returns it by dropping it.
+    /// Sends the permit to the waiter. If the waiter has left, the permit is dropped and goes to the next waiter.
     admit: oneshot::Sender<DecodePermit>,
 }
 
-/// The right to hold one image decoded. Dropping it passes it to the next waiter.
+/// The right to hold one image decoded. Dropping it gives the permit to the next waiter.
 pub struct DecodePermit {
     shared: Arc<Shared>,
 }
 
 impl PrioritySemaphore {
-    /// A semaphore with `permits` permits. A bulk image that has waited for `max_wait` goes before interactive ones.
+    /// Creates a semaphore with `permits` permits, at least one. A bulk image that has waited for `max_wait` goes
+    /// before interactive images.
     pub fn new(permits: usize, max_wait: Duration, clock: Arc<dyn Clock>) -> Self {
         let state = State {
             free: permits.max(1),
@@ -75,11 +76,20 @@ impl PrioritySemaphore {
                 line.push_back(Waiter { since, admit });
                 admitted
             };
-            // The sender is only dropped with the semaphore itself, which this future holds.
+            // The sender is dropped only with the semaphore itself, and this future holds the semaphore.
             if let Ok(permit) = waiting.await {
                 return permit;
             }
         }
+    }
+
+    /// Returns how many images wait at each priority.
+    pub fn waiting(&self) -> [(Priority, usize); 2] {
+        let state = self.shared.state();
+        [
+            (Priority::Interactive, state.interactive.len()),
+            (Priority::Bulk, state.bulk.len()),
+        ]
     }
 
     fn permit(&self) -> DecodePermit {
@@ -94,7 +104,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The waiter whose turn it is.
+    /// Removes and returns the waiter that goes next.
     fn next(&self, state: &mut State) -> Option<Waiter> {
         let bulk = state.bulk.front().map(|waiter| waiter.since);
         let is_due =
@@ -120,7 +130,7 @@ impl Drop for DecodePermit {
             let permit = Self {
                 shared: Arc::clone(&self.shared),
             };
-            // If the waiter left just now, the permit it did not take comes back here and finds the next one.
+            // If the waiter has just left, `send` returns the permit. Dropping the permit then finds the next waiter.
             drop(waiter.admit.send(permit));
             return;
         }
@@ -137,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that stands still until it is told.
+    /// A clock that moves only when a test sets it.
     #[derive(Default)]
     struct Stopped(AtomicU64);
 
@@ -159,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn interactive_images_go_first_and_each_priority_in_its_order() {
+    async fn interactive_images_go_first_and_each_queue_keeps_its_order() {
         let (semaphore, _) = semaphore(1);
         let first = semaphore.acquire(Priority::Interactive).await;
         let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk));
@@ -168,6 +178,8 @@ mod tests {
         for waiting in [&mut bulk, &mut second, &mut third] {
             assert!(poll!(waiting.as_mut()).is_pending());
         }
+        let waiting = semaphore.waiting();
+        assert_eq!(waiting, [(Priority::Interactive, 2), (Priority::Bulk, 1)]);
         drop(first);
         assert!(poll!(bulk.as_mut()).is_pending());
         assert!(poll!(third.as_mut()).is_pending());
@@ -192,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_not_lost_with_a_waiter_that_leaves() {
+    async fn a_permit_is_not_lost_when_a_waiter_leaves() {
         let (semaphore, _) = semaphore(1);
         let first = semaphore.acquire(Priority::Interactive).await;
         let mut leaves = Box::pin(semaphore.acquire(Priority::Interactive));
@@ -203,7 +215,7 @@ mod tests {
         }
         drop(leaves);
         drop(first);
-        // It was given the permit and leaves before it looks.
+        // This waiter has received the permit and leaves before it reads it.
         drop(leaves_late);
         drop(stays.await);
         drop(semaphore.acquire(Priority::Bulk).await);

@@ -1,4 +1,4 @@
-//! Putting an application together from its parts.
+//! Builds an application from its parts.
 
 use std::{
     cell::RefCell,
@@ -9,7 +9,7 @@ use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
 use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
-use facescan_store::{Store, StoreSettings};
+use facescan_store::{ConnectionCounts, ObservedStore, Store, StoreSettings};
 
 use super::{
     App,
@@ -24,16 +24,16 @@ use crate::{
         intake::Intake,
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, stored::StoredScans},
+    pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
     telemetry::metrics::Metrics,
 };
 
-/// Memory of decoded images that is kept for the next ones, for each thread of the pool: an image of 12 megapixels.
+/// The bytes of decoded images that are kept for reuse, per thread of the pool. They fit an image of 12 megapixels.
 const PIXEL_BYTES_PER_THREAD: usize = 36 << 20;
-/// The same for all threads together.
+/// The limit of the same for all threads together.
 const MAX_PIXEL_BYTES: usize = 256 << 20;
 
-/// Builds an [`App`]. The settings decide about every part that is not given.
+/// Builds an [`App`]. The settings decide every part that the caller does not set.
 pub struct AppBuilder {
     config: Config,
     backend: Arc<dyn Backend>,
@@ -53,7 +53,7 @@ impl AppBuilder {
         }
     }
 
-    /// Uses a store that is open already.
+    /// Uses a store that is already open.
     #[must_use]
     pub fn store(self, store: Arc<dyn Store>) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl AppBuilder {
         }
     }
 
-    /// Fetches URLs through `fetcher`, where the settings allow URLs.
+    /// Fetches URLs through `fetcher` if the settings allow URLs.
     #[must_use]
     pub fn fetcher(self, fetcher: Arc<dyn Fetcher>) -> Self {
         Self {
@@ -73,16 +73,12 @@ impl AppBuilder {
 
     /// Loads the models, opens the database and starts the workers.
     ///
-    /// A database that is away does not stop the start: its tables are made when it is back.
+    /// An unavailable database does not stop the start. Its tables are created when it is available again.
     ///
     /// # Errors
-    /// A model that is missing or does not fit its registry entry, or a database that cannot be used.
+    /// Returns an error if a model is missing or does not match its registry entry, or if the database cannot be used.
     pub async fn build(self) -> anyhow::Result<App> {
         let config = self.config;
-        let store = match self.store {
-            Some(store) => store,
-            None => open_store(&config).await?,
-        };
         let fetcher = match self.fetcher {
             Some(fetcher) => Some(fetcher),
             None => open_fetcher(&config)?,
@@ -92,6 +88,11 @@ impl AppBuilder {
             &config.preprocess.resize_defaults(),
         )?;
         let metrics = Metrics::default();
+        let store = match self.store {
+            Some(store) => store,
+            None => open_store(&config).await?,
+        };
+        let store = observed(store, &metrics, &self.clock);
         let pool = Arc::new(
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
         );
@@ -108,15 +109,20 @@ impl AppBuilder {
         };
         let models = ModelSet::load(loader, connected).await?;
         let intake = Intake::new(&config, fetcher, Arc::clone(&self.clock), metrics.clone());
-        let pipeline = pipeline(&config, models, pool, self.clock);
+        let admission = Admission::new(budgets(&config), metrics.clone());
+        let pipeline = pipeline(&config, models, pool, &metrics, self.clock);
+        watch(&pipeline, &metrics);
         Ok(App {
-            scans: StoredScans {
-                pipeline: pipeline.clone(),
-                store: Arc::clone(&store),
+            fan_out: FanOut {
+                intake: Arc::new(intake),
+                scans: StoredScans {
+                    pipeline: pipeline.clone(),
+                    store: Arc::clone(&store),
+                },
+                admission: admission.clone(),
             },
             store,
-            admission: Admission::new(budgets(&config), metrics.clone()),
-            intake,
+            admission,
             metrics,
             pipeline,
             config,
@@ -131,6 +137,7 @@ fn pipeline(
     config: &Config,
     models: ModelSet,
     pool: Arc<CpuPool>,
+    metrics: &Metrics,
     clock: Arc<dyn Clock>,
 ) -> Pipeline {
     let pixel_bytes = MAX_PIXEL_BYTES.min(PIXEL_BYTES_PER_THREAD * pool.threads());
@@ -150,12 +157,42 @@ fn pipeline(
             Arc::clone(&clock),
         ),
         decoding: decoding(config),
+        metrics: metrics.clone(),
         pool,
         clock,
     }
 }
 
-/// Asks the encoder's server whether it has the model, where the registry names a server.
+/// Reports the calls of a store.
+fn observed(store: Arc<dyn Store>, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Arc<dyn Store> {
+    // The metrics belong to the store that reports, so they do not own the store.
+    let connections = Arc::downgrade(&store);
+    metrics.watch_store(move || {
+        let store = connections.upgrade();
+        store.map_or_else(ConnectionCounts::default, |store| store.connections())
+    });
+    let metrics = Arc::new(metrics.clone());
+    Arc::new(ObservedStore::new(store, Arc::clone(clock), metrics))
+}
+
+/// Has the metrics read the queues and the devices of a pipeline.
+fn watch(pipeline: &Pipeline, metrics: &Metrics) {
+    let permits = pipeline.decode_permits.clone();
+    metrics.watch_priorities(move || {
+        permits
+            .waiting()
+            .map(|(priority, images)| (priority.name(), images))
+    });
+    let devices = Arc::clone(&pipeline.devices);
+    metrics.watch_devices(move || {
+        let states = devices.iter();
+        states
+            .map(|(operation, state)| (operation.name(), state))
+            .collect::<Vec<_>>()
+    });
+}
+
+/// Checks that the encoder's server has the model, if the registry names a server.
 async fn connect_encoder(
     config: &Config,
     registry: &Registry,
@@ -182,10 +219,10 @@ fn decoding(config: &Config) -> DecodeOptions {
 }
 
 fn budgets(config: &Config) -> Budgets {
-    let (interactive_images, bulk_images) = config.admitted_images();
+    let images = config.admitted_images();
     Budgets {
-        interactive_images,
-        bulk_images,
+        interactive_images: images.interactive,
+        bulk_images: images.bulk,
         bytes: config.admission.max_bytes,
     }
 }
@@ -193,25 +230,25 @@ fn budgets(config: &Config) -> Budgets {
 /// Opens the database that the settings name.
 ///
 /// # Errors
-/// A URL that cannot be used.
+/// Returns an error if the URL is not usable.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let settings = StoreSettings {
         url: config.database_url(),
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
     };
-    let store = facescan_store::connect(&settings)
+    let store = facescan_store::open(&settings)
         .await
         .context("opening the database")?;
     Ok(store)
 }
 
-/// Outbound HTTP by the settings; `None` where they have it off.
+/// Creates the client for outbound HTTP. Returns `None` if the settings disable it.
 fn open_fetcher(config: &Config) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
     if !config.urls.enabled {
         return Ok(None);
     }
     let fetcher = WebFetcher::new(&config.urls, Arc::new(SystemLookup))
-        .context("making ready to fetch urls")?;
+        .context("setting up the client for urls")?;
     Ok(Some(Arc::new(fetcher)))
 }

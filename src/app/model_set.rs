@@ -1,4 +1,4 @@
-//! The models and graphs of every operation, loaded and on their devices.
+//! The models and graphs of every operation, loaded on their devices.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use super::models::{Connected, Loaded, Loader};
 use crate::{
     config::Config,
     pipeline::{
-        detect::Detector, embed::Embedder, encode::Encoder, enhance::Finishing,
+        detect::Detector, embed::Embedder, encode::Encoder, enhance::FinishJob,
         preprocess::Preprocessing, process, quality::Grader,
     },
 };
 
-/// What the pipeline runs images through.
+/// The models and graphs that the pipeline uses.
 pub(super) struct ModelSet {
     pub detector: Detector,
     pub embedder: Embedder,
-    /// `None` where the settings name no model for whole images.
+    /// `None` if the settings name no model for whole images.
     pub encoder: Option<Encoder>,
-    /// `None` where quality is measured on the CPU.
+    /// `None` if the CPU measures quality.
     pub grader: Option<Grader>,
     pub processing: ImageExecutor,
     pub enhancing: ImageExecutor,
@@ -34,10 +34,10 @@ pub(super) struct ModelSet {
 }
 
 impl ModelSet {
-    /// Loads what the settings name. `connected` is the encoder's server, where it has one.
+    /// Loads the models that the settings name. `connected` is the encoder's server, if it has one.
     ///
     /// # Errors
-    /// A model that is missing or does not fit its registry entry, or a device that is required and is not there.
+    /// Returns an error if a model is missing or does not match its registry entry, or if a required device is missing.
     pub async fn load(loader: Loader<'_>, connected: Option<Connected>) -> anyhow::Result<Self> {
         let (config, clock) = (loader.config, Arc::clone(loader.clock));
         let models = Models::load(&loader, connected)?;
@@ -76,7 +76,7 @@ impl ModelSet {
     }
 }
 
-/// The models that have a file or a server.
+/// The models that come from a file or a server.
 struct Models {
     detection: Loaded,
     embedding: Loaded,
@@ -108,7 +108,7 @@ impl Models {
     }
 }
 
-/// The operations whose graphs are built here.
+/// The operations whose graphs this server builds.
 struct Graphs {
     processing: ImageExecutor,
     enhancing: ImageExecutor,
@@ -119,13 +119,13 @@ struct Graphs {
 
 impl Graphs {
     fn load(loader: &Loader<'_>, detector_input: &Normalisation) -> anyhow::Result<Self> {
-        let letterboxing = Detector::letterboxing_probe(detector_input);
+        let letterbox = Detector::letterbox_probe(detector_input);
         let probe = image_executor::all_probes([
-            image_executor::health_probe([letterboxing]),
+            image_executor::health_probe([letterbox]),
             process::probe(),
         ]);
         let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, probe);
-        let probe = image_executor::health_probe([Finishing::probe()]);
+        let probe = image_executor::health_probe([FinishJob::probe()]);
         let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, probe);
         let preprocessing = loader.load_preprocessing()?;
         let (quality, measured) = loader.load_quality();
@@ -139,7 +139,7 @@ impl Graphs {
     }
 }
 
-/// Refuses settings that the detector's input does not take.
+/// Checks that the detector's input accepts the sizes in the settings.
 fn check_detection_sizes(detector: &Detector, config: &Config) -> anyhow::Result<()> {
     let detection = &config.detection;
     for (setting, size) in [

@@ -1,5 +1,5 @@
-//! Opens the models: always on the CPU, and on the device that an operation's toggle asks for if it passes its
-//! self-test.
+//! Loads the models. Every model runs on the CPU. It also runs on the device that its operation's toggle selects, if
+//! the device passes the self-test.
 
 use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ mod remote;
 
 pub(super) use remote::Connected;
 
-/// Opens models and starts their engines.
+/// Loads models and starts their engines.
 pub(super) struct Loader<'a> {
     pub config: &'a Config,
     pub registry: &'a Registry,
@@ -46,14 +46,14 @@ pub(super) struct CheckedPlacements {
     tried: Vec<ProviderReport>,
 }
 
-/// A model that is ready.
+/// A model that is ready to run.
 pub(super) struct Loaded {
     pub spec: Arc<ModelSpec>,
     pub engine: Engine,
     pub assignment: Assignment,
 }
 
-/// A model or graph to open.
+/// A model or graph to load.
 struct Subject {
     /// The name in the log.
     name: String,
@@ -62,7 +62,7 @@ struct Subject {
     fixed: Option<NonZeroUsize>,
     /// The precisions that OpenVINO may use on the CPU, the fastest first.
     precisions: &'static [Precision],
-    /// The shape of a usual row.
+    /// The shape of a typical row.
     row_shape: [usize; 3],
 }
 
@@ -81,17 +81,17 @@ impl Source {
     }
 }
 
-/// The sessions on the CPU, and the result of testing another provider for them.
+/// The sessions on the CPU, and the result of testing another execution provider for them.
 struct OnCpu {
     sessions: Sessions,
-    /// A session of the runtime's own kernels. All other outputs are compared with it.
+    /// A session of the runtime's own kernels. It is the reference for all other outputs.
     own: Box<dyn Session>,
     placement: DevicePlacement,
     proof: Option<CpuProof>,
 }
 
 impl Loader<'_> {
-    /// The providers that were tried, in order.
+    /// Returns the reports of the execution providers that were tried, in order.
     pub fn into_tried(self) -> Vec<ProviderReport> {
         self.placements.into_inner().tried
     }
@@ -104,7 +104,7 @@ impl Loader<'_> {
         };
         anyhow::ensure!(
             spec.role == role,
-            "model {id}, field role: is {}, and models.{role} names it",
+            "model {id}, field role: is {}, but models.{role} names this model",
             spec.role
         );
         let dir = &self.config.models.dir;
@@ -133,8 +133,9 @@ impl Loader<'_> {
         })
     }
 
-    /// An engine for measuring quality, if the settings ask for a device and one passes its self-test. Without an
-    /// engine the measures are taken where the pixels are, and no engine is faster than that.
+    /// Returns an engine for measuring quality if the settings select a device and the device passes its self-test.
+    /// Returns `None` otherwise: the CPU then measures quality directly on the pixels, which is faster than through an
+    /// engine.
     pub fn load_quality(&self) -> (Option<Engine>, Assignment) {
         let side = ALIGNED_SIDE as usize;
         let subject = Subject {
@@ -162,7 +163,7 @@ impl Loader<'_> {
         (engine, assignment)
     }
 
-    /// The encoder of whole images, from its file or on the remote server of its entry.
+    /// Loads the encoder of whole images from its file, or connects it to the remote server of its entry.
     pub fn load_encoder(
         &self,
         spec: &ModelSpec,
@@ -175,7 +176,7 @@ impl Loader<'_> {
         }
     }
 
-    /// A device for a model, if the settings ask for one.
+    /// Prepares a device for a model if the settings select one.
     fn assign_model(
         &self,
         subject: &Subject,
@@ -193,7 +194,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Finds the device that the settings ask for, if they ask for one.
+    /// Prepares the device that the settings select for an operation, if they select one.
     fn assign<T: OnDevice>(
         &self,
         operation: Operation,
@@ -202,7 +203,7 @@ impl Loader<'_> {
         self.assign_to(operation, self.config.devices.requested(operation), find)
     }
 
-    /// Finds the device that `asked` names, if it names one.
+    /// Prepares the device in `asked`, if there is one.
     fn assign_to<T: OnDevice>(
         &self,
         operation: Operation,
@@ -254,13 +255,13 @@ impl Loader<'_> {
         engine
     }
 
-    /// How rows are grouped at a placement. `fixed` is the graph's batch size, if it is fixed.
+    /// Returns how rows are grouped at a device placement. `fixed` is the batch size of a graph with a fixed one.
     fn grouping(&self, fixed: Option<NonZeroUsize>, placement: DevicePlacement) -> Grouping {
         let on_device = NonZeroUsize::new(self.config.devices.batch_size);
         let on_device = on_device.unwrap_or(NonZeroUsize::MIN);
         let (most, sizes) = match placement.provider {
             Provider::Cpu => (self.config.batching.cpu_batch_size, BatchSizes::Any),
-            // A remote server compiles nothing for a shape, so it does not need few shapes.
+            // A remote server does not compile a graph for each shape, so the number of shapes does not matter.
             Provider::Kserve => (on_device, BatchSizes::Any),
             _ => (on_device, BatchSizes::Buckets),
         };
@@ -272,9 +273,9 @@ impl Loader<'_> {
     }
 }
 
-/// Work that runs on a device.
+/// A part that runs on a device.
 trait OnDevice {
-    /// The device's entry for reports.
+    /// Returns the device's entry for reports.
     fn active(&self, proof: Proof) -> Active;
 }
 
@@ -298,9 +299,10 @@ impl OnDevice for ImageDevice {
     }
 }
 
-/// The precisions that OpenVINO may use for a model on the CPU, the fastest first. bf16 leaves faces where they are in
-/// an embedder's space: over 807 images, the median cosine to f32 is 0.9999 and the lowest 0.9967. It moves a
-/// detector's boxes by pixels.
+/// Returns the precisions that OpenVINO may use for a model on the CPU, the fastest first.
+///
+/// bf16 hardly moves the embeddings of faces: over 807 images, the median cosine to f32 is 0.9999 and the lowest is
+/// 0.9967. bf16 moves the boxes of a detector by pixels.
 fn precisions(role: Role) -> &'static [Precision] {
     match role {
         Role::Embedder => &[Precision::Reduced, Precision::Full],

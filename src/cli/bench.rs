@@ -1,4 +1,4 @@
-//! `facescan bench`: what the devices change, and what `facescan-bench` measures with too.
+//! `facescan bench`: measures the effect of the devices. `facescan-bench` uses parts of this module too.
 
 use std::process::ExitCode;
 
@@ -16,25 +16,25 @@ pub mod pictures;
 pub mod process;
 pub mod report;
 
-/// What `facescan bench` can measure.
+/// The measurements of `facescan bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Measure each operation with its toggle off and on, and say which toggles pay on this machine.
+    /// Measure each operation with its toggle off and on, and show which toggles pay off on this machine.
     ///
-    /// The device is the settings' (GPU_BACKEND, GPU_DEVICE_ID). No server is started and nothing is stored.
+    /// The settings choose the device (GPU_BACKEND, GPU_DEVICE_ID). The command starts no server and stores nothing.
     #[command(
         after_help = "Examples:\n  facescan bench devices --output .runtime/bench\n  \
                             GPU_BACKEND=openvino facescan bench devices --operation face_embedding --batch-size 32\n  \
                             facescan bench devices --image-size small,medium --no-gpu --iterations 100\n\n\
-                            Exit codes: 0 every picture of every batch succeeded · 1 at least one failed"
+                            Exit codes: 0 every image of every batch succeeded · 1 at least one image failed"
     )]
     Devices(devices::DevicesArgs),
 }
 
-/// Measures and prints a table.
+/// Runs the measurement and prints a table.
 ///
 /// # Errors
-/// When a picture or a model is missing, or the report cannot be written.
+/// Returns an error if an image or a model is missing, or the report cannot be written.
 pub fn run(
     config: &Config,
     provenance: &Provenance,
@@ -46,12 +46,12 @@ pub fn run(
     }
 }
 
-/// Runs a measurement, or as much of it as there is time for: a signal ends it, and the servers that it started with it.
+/// Runs a measurement until it ends or a signal arrives. A signal also stops the servers that the measurement started.
 ///
-/// The runtime has one thread, as it shares the cores with the server.
+/// The runtime has one thread, because it shares the cores with the server.
 ///
 /// # Errors
-/// When the measurement fails or a signal ends it.
+/// Returns an error if the measurement fails or a signal arrives.
 pub fn run_to_end<T>(measurement: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,11 +62,11 @@ pub fn run_to_end<T>(measurement: impl Future<Output = anyhow::Result<T>>) -> an
             outcome = measurement => outcome,
             signal = lifecycle::signal() => {
                 signal.context("listening for signals")?;
-                anyhow::bail!("interrupted; run it again for a report")
+                anyhow::bail!("interrupted, no report was written; run it again")
             }
         }
     });
-    // After a signal, threads of the measurement may still be at work.
+    // After a signal, threads of the measurement may still be running.
     runtime.shutdown_background();
     outcome
 }

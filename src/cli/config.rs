@@ -1,4 +1,4 @@
-//! `facescan config`: the configuration in effect, and where each value came from.
+//! `facescan config`: the effective configuration and the origin of each value.
 
 use std::{
     fmt::Write as _,
@@ -10,13 +10,13 @@ use serde_json::{Map, json};
 
 use crate::config::{Config, Provenance};
 
-/// Prints every setting with its origin: as YAML with the origin in a comment, or as JSON.
+/// Prints every setting with its origin, as YAML with the origin in a comment, or as JSON.
 ///
-/// Secrets are masked. With no database configured, the YAML of `database.url` is null, as in the file.
+/// Secrets are masked. If no database is configured, `database.url` is null, as in the file.
 ///
 /// # Errors
 ///
-/// When the output cannot be written; a reader that has gone, as in `facescan config | head`, is no error.
+/// Returns an error if the output cannot be written. A closed pipe, as in `facescan config | head`, is not an error.
 pub fn run(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Result<()> {
     let text = if json {
         render_json(config, provenance)?
@@ -29,18 +29,18 @@ pub fn run(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Resu
     }
 }
 
-/// The configuration as YAML that `--config` takes back, save for masked secrets, with the origin of
-/// each value in a comment behind it.
+/// Renders the configuration as YAML, with the origin of each value in a comment after it. `--config` accepts the
+/// result, except for masked secrets.
 ///
 /// # Errors
 ///
-/// When the configuration cannot be serialised.
+/// Returns an error if the configuration cannot be serialised.
 pub fn render_yaml(config: &Config, provenance: &Provenance) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     let mut section = String::new();
     for (key, value) in config.settings()? {
         let origin = provenance.of(&key).map(ToString::to_string);
-        // JSON is YAML, and its quotes keep every text a text.
+        // JSON is valid YAML, and its quotes keep strings as strings.
         let text = match key.split_once('.') {
             Some((parent, name)) => {
                 if parent != section {
@@ -65,11 +65,11 @@ pub fn render_yaml(config: &Config, provenance: &Provenance) -> anyhow::Result<S
     Ok(out)
 }
 
-/// The configuration as one JSON object: `{"server.port": {"value": 8080, "origin": "default"}, …}`.
+/// Renders the configuration as one JSON object: `{"server.port": {"value": 8080, "origin": "default"}, …}`.
 ///
 /// # Errors
 ///
-/// When the configuration cannot be serialised.
+/// Returns an error if the configuration cannot be serialised.
 pub fn render_json(config: &Config, provenance: &Provenance) -> anyhow::Result<String> {
     let mut out = Map::new();
     for (key, value) in config.settings()? {
@@ -79,5 +79,5 @@ pub fn render_json(config: &Config, provenance: &Provenance) -> anyhow::Result<S
     Ok(serde_json::to_string_pretty(&out)? + "\n")
 }
 
-/// The origins stand in one column, unless a line is longer than this.
+/// The origins are aligned at this column or before it. A longer line moves only its own origin.
 const LAST_COLUMN: usize = 48;

@@ -1,4 +1,4 @@
-//! `facescan devices`: what this machine can run the operations on.
+//! `facescan devices`: the devices on this machine that can run the operations.
 
 use std::{
     io::{self, Write},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use comfy_table::{Table, presets::NOTHING};
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 
 use super::runtime::{backend, start_quiet_logs, tokio_runtime};
 use crate::{
@@ -21,25 +21,26 @@ use facescan_inference::{
     proof::prove_placement,
 };
 
-/// How to print it.
+/// The output format.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
-    /// As JSON, in the form of `GET /devices`.
+    /// Print JSON in the format of `GET /devices`.
     #[arg(long)]
     json: bool,
 }
 
-/// Loads the models as the server does, tries the providers that no operation asks for too, and prints what was found.
+/// Loads the models as the server does and prints the result. It also tries the execution providers that no operation
+/// uses.
 ///
 /// # Errors
-/// When the models cannot be loaded or the output cannot be written.
+/// Returns an error if the models cannot be loaded or the output cannot be written.
 pub fn run(
     mut config: Config,
     provenance: &Provenance,
     args: &DevicesArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is kept, so no file may appear.
+    // Nothing is stored, so no database file may be created.
     config.database.url = Some("sqlite::memory:".to_owned().into());
     tokio_runtime()?.block_on(async {
         let backend = backend(&config)?;
@@ -105,7 +106,11 @@ fn print(report: &DevicesReport, json: bool) -> anyhow::Result<()> {
 
 fn columns<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(header);
+    // On a terminal, long reasons wrap at its width.
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(header);
     table
 }
 
@@ -113,21 +118,21 @@ fn memory(device: &DeviceMemory) -> String {
     let gib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1u32 << 30));
     match (device.memory_used, device.memory_total) {
         (Some(used), Some(total)) => format!("{}/{} GiB", gib(used), gib(total)),
-        _ => "not told".to_owned(),
+        _ => "unknown".to_owned(),
     }
 }
 
 fn remark(found: &OperationReport, ready: Option<String>) -> String {
     let proof = found.proof.as_ref().map(|proof| {
         format!(
-            "cosine {:.5}, {:.2} ms a row, nodes {:?}",
+            "cosine {:.5}, {:.2} ms per row, nodes {:?}",
             proof.cosine, proof.row_ms, proof.nodes
         )
     });
     let on_cpu = found.cpu_proof.as_ref().map(|proof| proof.detail.clone());
     let down = found.health.as_ref().filter(|health| health.state != "up");
     let down =
-        down.map(|health| format!("{}, {} failures in a row", health.state, health.failures));
+        down.map(|health| format!("{}, {} consecutive failures", health.state, health.failures));
     [found.state.reason.clone(), down, proof, on_cpu, ready]
         .into_iter()
         .flatten()

@@ -1,13 +1,14 @@
-//! `facescan embed`: vectors of faces or of whole pictures, to standard output or into a file, in constant memory.
+//! `facescan embed`: writes vectors of faces or of whole images to standard output or to a file, in constant memory.
 
 use std::{
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
 };
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 
 use super::{
     runtime::{start_app, start_quiet_logs, tokio_runtime},
@@ -17,11 +18,10 @@ use crate::{
     app::App,
     config::{Config, Provenance},
     context::RequestContext,
-    ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
         encode::EncodePlan,
-        options::{ScanKind, ScanOptions},
+        options::{ScanKind, ScanPlan},
     },
 };
 use file::{Ending, VectorFile};
@@ -30,39 +30,39 @@ use record::{Record, Vector};
 mod file;
 mod record;
 
-/// What to embed, and where the vectors go.
+/// The images to embed, and the target of the vectors.
 #[derive(Debug, Args)]
 pub struct EmbedArgs {
     #[command(flatten)]
     scan: ScanArgs,
-    /// What vectors are made of.
+    /// Make a vector of each face or of the whole image.
     #[arg(long, value_enum, default_value_t = Kind::Face)]
     kind: Kind,
-    /// Write the vectors to this file instead: its name ends in .npy, .parquet or .jsonl. Pictures that fail are named
-    /// in it, for .npy in the file beside it.
+    /// Write the vectors to this file. Its name must end in .npy, .parquet or .jsonl. The file also lists the images
+    /// that failed; for .npy, FILE.index.jsonl lists them.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// What vectors are made of.
+/// The subject of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Each face.
     Face,
-    /// The whole picture, by the model that models.encoder names.
+    /// The whole image, embedded by the model in models.encoder.
     Image,
 }
 
-/// How the pictures are embedded.
+/// How the images are embedded.
 enum Plan {
-    Faces(Box<ScanOptions>),
+    Faces(Box<ScanPlan>),
     Images(EncodePlan),
 }
 
-/// Embeds every picture, in order.
+/// Embeds every image, in order.
 ///
 /// # Errors
-/// When the start fails or the output cannot be written; a picture that fails is a result.
+/// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
 pub fn run(
     mut config: Config,
     provenance: &Provenance,
@@ -73,7 +73,7 @@ pub fn run(
     }
     start_quiet_logs(&config, provenance)?;
     if !args.scan.store {
-        // Nothing is kept, so no file may appear.
+        // Nothing is stored, so no database file may be created.
         config.database.url = Some("sqlite::memory:".to_owned().into());
     }
     files::check(&args.scan.paths)?;
@@ -86,7 +86,7 @@ pub fn run(
         let app = start_app(config).await?;
         let plan = args.plan(&app)?;
         if args.scan.store {
-            app.prepare_store().await.context("making the tables")?;
+            app.prepare_store().await.context("creating the tables")?;
         }
         let out = args.out.as_deref().zip(ending);
         let failures = embed_all(&app, &args, &plan, out).await?;
@@ -116,7 +116,7 @@ impl EmbedArgs {
     }
 }
 
-/// Embeds the files as they are found; gives the number that failed.
+/// Embeds the files in the order of discovery. Returns the number of failures.
 async fn embed_all(
     app: &App,
     args: &EmbedArgs,
@@ -131,12 +131,15 @@ async fn embed_all(
     let progress = progress_bar(&args.scan.paths);
     let context = &app.run_context();
     let mut failures = 0;
-    let mut results = stream::iter(files::pictures(&args.scan.paths))
-        .map(|found| async move {
+    let images = files::pictures(&args.scan.paths);
+    let in_flight = in_work(app, args.scan.jobs);
+    let results = app
+        .fan_out
+        .admit_each(context, images, in_flight, async |found| {
             let vectors = vectors_of(app, context, &found, plan).await;
             (found, vectors)
-        })
-        .buffered(in_work(app, args.scan.jobs));
+        });
+    let mut results = pin!(results);
     while let Some((found, vectors)) = results.next().await {
         failures += usize::from(vectors.is_err());
         for record in Record::of(&found.path, vectors) {
@@ -148,41 +151,32 @@ async fn embed_all(
     let written = file.finish()?;
     if let Some(out) = &args.out {
         eprintln!(
-            "{written} vectors of {dim} in {} ({failures} pictures failed)",
+            "{written} vectors of {dim} in {} ({failures} images failed)",
             out.display()
         );
     }
     Ok(failures)
 }
 
-/// The vectors of one file.
+/// Returns the vectors of one file.
 async fn vectors_of(
     app: &App,
     context: &RequestContext,
     found: &files::Found,
     plan: &Plan,
 ) -> Result<Vec<Vector>, ErrorEntry> {
-    let Loaded {
-        bytes,
-        url,
-        reservation: _reservation,
-        ..
-    } = read(app, found).await?;
-    let pipeline = &app.pipeline;
+    let image = read(app, found).await?;
+    let fan_out = &app.fan_out;
     Ok(match plan {
         Plan::Faces(options) => {
-            let options = options
-                .for_image(None, None, url)
-                .map_err(ErrorEntry::in_full)?;
-            let scanned = app.scans.scan(context, bytes, &options).await;
-            let faces = scanned.map_err(ErrorEntry::in_full)?.faces.into_iter();
-            faces.enumerate().filter_map(Vector::of_face).collect()
+            let scanned = fan_out.run_one(context, image, options.as_ref()).await;
+            let scan = scanned.map_err(ErrorEntry::in_full)?.result;
+            let faces = scan.faces.into_iter().enumerate();
+            faces.filter_map(Vector::of_face).collect()
         }
         Plan::Images(plan) => {
-            let encoded = pipeline
-                .encode(context, bytes, plan)
-                .await
-                .map_err(ErrorEntry::in_full)?;
+            let encoded = fan_out.run_one(context, image, plan).await;
+            let encoded = encoded.map_err(ErrorEntry::in_full)?.result;
             let vector = encoded.embedding.map(Vector::of_picture);
             vector.into_iter().collect()
         }

@@ -1,4 +1,4 @@
-//! `facescan healthcheck`.
+//! `facescan healthcheck`: checks whether the server is ready.
 
 use std::{
     io::{self, Write},
@@ -12,13 +12,13 @@ use super::runtime::tokio_runtime;
 use crate::config::Config;
 use facescan_outbound::tls;
 
-/// Longest that a server may take to say whether it is ready.
+/// The time limit for the answer of the server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks `/readyz`.
+/// Sends a request to `/readyz`.
 ///
 /// # Errors
-/// When the request cannot be made at all.
+/// Returns an error if the HTTP client cannot be built.
 pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     let url = url.unwrap_or_else(|| {
         format!(
@@ -55,7 +55,7 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A server that listens on every address is asked on the loopback one.
+/// Returns the address to connect to. For a server that listens on every address it is the loopback address.
 fn reachable(host: &str) -> String {
     match host {
         "0.0.0.0" => "127.0.0.1".to_owned(),

@@ -1,4 +1,4 @@
-//! `facescan models`: what the registry knows, and whether its files are there.
+//! `facescan models`: the models in the registry and the state of their files.
 
 use std::{
     io::{self, Write},
@@ -14,24 +14,24 @@ use facescan_inference::{
     registry::{FileState, ModelSpec, Registry, Role},
 };
 
-/// What `facescan models` can do.
+/// The subcommands of `facescan models`.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum ModelsCommand {
-    /// List the models of the registry, and whether their files are there
+    /// List the models of the registry and the state of their files
     List {
         /// Print JSON instead of a table
         #[arg(long)]
         json: bool,
     },
-    /// Make model files from the shipped ones; those already there are left alone
+    /// Make model files from the shipped files; existing files stay unchanged
     Prepare {
-        /// Models to prepare; all that are made from a shipped file when none is named
+        /// Models to prepare [default: all models that are made from a shipped file]
         ids: Vec<String>,
         /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Check every model file against the registry's sha256; fails when one is wrong or missing
+    /// Check every model file against the sha256 in the registry; fails if a file is wrong or missing
     Verify {
         /// Print JSON instead of text
         #[arg(long)]
@@ -47,10 +47,10 @@ pub enum ModelsCommand {
     },
 }
 
-/// Runs the command and prints its answer to the standard output.
+/// Runs the command and prints the result to standard output.
 ///
 /// # Errors
-/// When a model is unknown, a file is wrong or cannot be made, or the output cannot be written.
+/// Returns an error if a model is unknown, a file is wrong or cannot be made, or the output cannot be written.
 pub fn run(
     command: ModelsCommand,
     registry: &Registry,
@@ -123,7 +123,7 @@ fn chosen<'a>(registry: &'a Registry, ids: &[String]) -> anyhow::Result<Vec<&'a 
         .collect::<Result<_, _>>()?)
 }
 
-/// What became of each model; `None` for one passed by because its shipped file is opt-in and absent.
+/// The result for each model. It is `None` for a skipped model, whose shipped file is opt-in and absent.
 type Prepared<'a> = Vec<(&'a ModelSpec, Option<PreparedModel>)>;
 
 fn prepare_each<'a>(
@@ -164,8 +164,12 @@ fn print_prepared(report: &Prepared, json: bool, out: &mut impl Write) -> anyhow
                 let (path, bytes) = (done.path.display(), done.bytes);
                 writeln!(out, "{}: prepared, {bytes} bytes in {path}", model.id)?;
             }
-            Some(_) => writeln!(out, "{}: already there", model.id)?,
-            None => writeln!(out, "{}: passed by, it is opt-in and not fetched", model.id)?,
+            Some(_) => writeln!(out, "{}: already prepared", model.id)?,
+            None => writeln!(
+                out,
+                "{}: skipped, because its file is opt-in and was not downloaded",
+                model.id
+            )?,
         }
     }
     Ok(())
@@ -201,8 +205,8 @@ fn verify(
     }
     match wrong {
         0 => Ok(()),
-        1 => bail!("1 model file is not as the registry says"),
-        _ => bail!("{wrong} model files are not as the registry says"),
+        1 => bail!("1 model file does not match the registry"),
+        _ => bail!("{wrong} model files do not match the registry"),
     }
 }
 
@@ -225,9 +229,9 @@ fn info(
     Ok(())
 }
 
-/// The entry as JSON, with its file's path and state and, for an embedder, its contract.
+/// Returns the entry as JSON, with the path and the state of its file. An embedder also has its contract.
 fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
-    // By way of text, where an f32 keeps its short form: 0.6, not 0.6000000238418579.
+    // Converts through text, which keeps the short form of an f32: 0.6 and not 0.6000000238418579.
     let mut all: Value = serde_json::from_str(&serde_json::to_string(model)?)?;
     let state = state(model, models_dir)?;
     all["path"] = json!(model.path(models_dir));
@@ -244,7 +248,7 @@ fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
     Ok(all)
 }
 
-/// Nested objects as dotted keys; lists stay on one line.
+/// Flattens nested objects into dotted keys. A list stays on one line.
 fn flatten(prefix: &str, value: &Value, lines: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) => {
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn info_says_everything_about_a_model() {
+    fn info_prints_every_field_of_a_model() {
         let folder = tempfile::tempdir().unwrap();
         let registry = Registry::embedded().unwrap();
         let sface = registry.get("sface-2021dec").unwrap();
@@ -317,11 +321,11 @@ mod tests {
     }
 
     #[test]
-    fn verify_passes_an_absent_opt_in_model_and_fails_for_the_others() {
+    fn verify_skips_an_absent_opt_in_model_and_fails_for_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let registry = Registry::embedded().unwrap();
         let (text, error) = text(|out| verify(&registry, folder.path(), false, out));
-        assert_eq!(error.unwrap(), "2 model files are not as the registry says");
+        assert_eq!(error.unwrap(), "2 model files do not match the registry");
         let lines: Vec<&str> = text.lines().collect();
         assert!(
             lines[0].starts_with("yunet-2023mar: missing: model `yunet-2023mar`: field `file`")
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn preparing_passes_by_an_absent_opt_in_model_unless_it_is_named() {
+    fn prepare_skips_an_absent_opt_in_model_unless_it_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let registry = Registry::embedded().unwrap();
         let centerface = [registry.get("centerface").unwrap()];

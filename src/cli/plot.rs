@@ -11,44 +11,44 @@ use anyhow::Context;
 
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 450.0;
-/// Space around the axes for the title and the labels, in pixels.
+/// The space around the axes for the title and the labels, in pixels.
 const MARGIN: f64 = 60.0;
-/// Horizontal grid lines above the lowest.
+/// The number of horizontal grid lines above the lowest one.
 const GRID_LINES: usize = 5;
-/// Labels on a horizontal axis of numbers.
+/// The maximum number of labels on a horizontal axis of numbers.
 const MOST_LABELS: usize = 10;
-/// The part of a bar's place that the bar fills.
+/// The share of a bar's slot that the bar fills.
 const BAR_WIDTH: f64 = 0.7;
 const COLOURS: [&str; 6] = [
     "#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080",
 ];
 
-/// Values at 0, 1, 2 and so on of the horizontal axis.
+/// One line. Its values are at 0, 1, 2 and so on of the horizontal axis.
 #[derive(Debug)]
 pub struct Line {
-    /// What the legend calls it.
+    /// The name in the legend.
     pub name: String,
-    /// From left to right.
+    /// The values from left to right.
     pub values: Vec<f64>,
 }
 
-/// What stands around the lines.
+/// The title, the labels and the range of a chart.
 #[derive(Debug, Default)]
 pub struct Axes<'a> {
-    /// Above the chart.
+    /// The title above the chart.
     pub title: &'a str,
-    /// Below the horizontal axis.
+    /// The title below the horizontal axis.
     pub x_title: &'a str,
-    /// The labels of the horizontal axis; its numbers if there are none.
+    /// The labels of the horizontal axis. If there are none, the axis has numbers.
     pub x_labels: &'a [&'a str],
-    /// The range of the vertical axis; from 0 to the highest value if there is none.
+    /// The range of the vertical axis. `None` means 0 to the highest value.
     pub y_range: Option<Range<f64>>,
 }
 
-/// Writes a chart of lines with a legend.
+/// Writes a line chart with a legend.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn lines(path: &Path, axes: &Axes, lines: &[Line]) -> anyhow::Result<()> {
     let longest = lines.iter().map(|line| line.values.len()).max();
     let values = lines.iter().flat_map(|line| line.values.iter().copied());
@@ -62,10 +62,10 @@ pub fn lines(path: &Path, axes: &Axes, lines: &[Line]) -> anyhow::Result<()> {
     write_file(path, svg)
 }
 
-/// Writes a chart of bars, each with its name below it.
+/// Writes a bar chart. The name of each bar is below it.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn bars(path: &Path, title: &str, bars: &[(String, f64)]) -> anyhow::Result<()> {
     let mut frame = Frame {
         svg: String::new(),
@@ -84,7 +84,7 @@ fn write_file(path: &Path, svg: &str) -> anyhow::Result<()> {
     fs::write(path, svg).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A chart in the making, and the values at the ends of its axes.
+/// An unfinished chart, and the values at the ends of its axes.
 struct Frame {
     svg: String,
     x: Range<f64>,
@@ -171,7 +171,7 @@ impl Frame {
         writeln!(self.svg, r#""/>"#)
     }
 
-    /// Where a value is drawn; one outside the vertical axis at its end.
+    /// Returns the position of a value. A value outside the vertical axis is drawn at the end of the axis.
     fn point(&self, x: f64, y: f64) -> (f64, f64) {
         let share = |value: f64, axis: &Range<f64>| (value - axis.start) / (axis.end - axis.start);
         let up = share(y, &self.y).clamp(0.0, 1.0);
@@ -203,7 +203,7 @@ impl Frame {
     }
 }
 
-/// A number with three or so digits.
+/// Formats a number with about three digits.
 fn label_of(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_runs_from_corner_to_corner() {
+    fn a_line_spans_the_chart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines.svg");
         let line = Line {
@@ -246,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_high_as_their_values() {
+    fn the_height_of_a_bar_follows_its_value() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bars.svg");
         let values = [("off".to_owned(), 10.0), ("on".to_owned(), 20.0)];
-        bars(&path, "Pictures a second", &values).unwrap();
+        bars(&path, "Images per second", &values).unwrap();
         let svg = fs::read_to_string(&path).unwrap();
         // The axis ends at 21.
         assert!(svg.contains(r#"height="157.1""#), "{svg}");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_of_nothing_is_a_chart() {
+    fn an_empty_chart_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nothing.svg");
         lines(&path, &Axes::default(), &[]).unwrap();

@@ -1,10 +1,11 @@
-//! `facescan precision`: how far the resize profiles, and the device and the CPU, are apart on given pictures.
+//! `facescan precision`: the differences between the resize profiles, and between the device and the CPU, on given
+//! images.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Args;
-use comfy_table::{Table, presets::NOTHING};
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use image::RgbImage;
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
-    pipeline::preprocess::Filling,
+    pipeline::preprocess::RowJob,
 };
 use differences::Differences;
 use facescan_imaging::{
@@ -25,48 +26,48 @@ use facescan_imaging::{
 
 mod differences;
 
-/// What to compare.
+/// The images to compare with.
 #[derive(Debug, Args)]
 pub struct PrecisionArgs {
-    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    /// Images, folders of images, or URLs (URLs need `urls.enabled`).
     #[arg(required = true, value_name = "FILE|DIR|URL")]
     paths: Vec<PathBuf>,
-    /// Height of the output in pixels.
+    /// The height of the output in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = 224)]
     height: u32,
-    /// Width of the output in pixels.
+    /// The width of the output in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = 224)]
     width: u32,
-    /// As JSON.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Write a histogram of the differences, as SVG.
+    /// Write a histogram of the differences as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// How far two ways of resizing are apart.
+/// The differences between two ways of resizing.
 #[derive(Serialize)]
 struct Compared {
-    /// The one, such as `torchvision`.
+    /// The first way, such as `torchvision`.
     first: String,
-    /// The other, such as `opencv` or `torchvision on cuda:0`.
+    /// The second way, such as `opencv` or `torchvision on cuda:0`.
     second: String,
     #[serde(flatten)]
     differences: differences::Summary,
 }
 
-/// Compares and prints.
+/// Compares the ways of resizing and prints the differences.
 ///
 /// # Errors
-/// When the start fails, a picture cannot be decoded or a file not be written.
+/// Returns an error if the start fails, an image cannot be decoded, or a file cannot be written.
 pub fn run(
     mut config: Config,
     provenance: &Provenance,
     args: &PrecisionArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is kept, so no file may appear.
+    // Nothing is stored, so no database file may be created.
     config.database.url = Some("sqlite::memory:".to_owned().into());
     let sides = 1..=facescan_imaging::preprocess::LONGEST_SIDE;
     anyhow::ensure!(
@@ -98,7 +99,7 @@ pub fn run(
     })
 }
 
-/// Two ways, and how far they are apart.
+/// Two ways of resizing and their differences.
 struct Pair {
     first: String,
     second: String,
@@ -124,7 +125,7 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
         let ways = ways(app, &picture, args).await;
         for (index, (profile, on_device, first)) in ways.iter().enumerate() {
             for (other, other_on, second) in &ways[index + 1..] {
-                // Devices are compared with the CPU's way of the same profile only.
+                // A device is compared only with the CPU, by the same profile.
                 let is_asked = match (on_device, other_on) {
                     (None, None) => true,
                     (None, Some(_)) => profile == other,
@@ -153,15 +154,18 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
             }
         }
     }
-    anyhow::ensure!(!pairs.is_empty(), "there is no picture to compare");
+    anyhow::ensure!(
+        !pairs.is_empty(),
+        "there are no images to compare; name some"
+    );
     Ok(pairs)
 }
 
 type Way = (Profile, Option<String>, Vec<f32>);
 
-/// The picture by every profile on the CPU, then on the device, in levels.
+/// Returns the image resized by every profile on the CPU, then on the device, in levels.
 async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way> {
-    let filling = |profile| {
+    let job = |profile| {
         let preprocess = Preprocess {
             height: args.height,
             width: args.width,
@@ -170,18 +174,18 @@ async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<W
             std: [1.0 / 255.0; 3],
             ..Preprocess::default()
         };
-        Filling::new(picture, &preprocess)
+        RowJob::new(picture, &preprocess)
     };
     let mut ways: Vec<Way> = Profile::ALL
-        .map(|profile| (profile, None, filling(profile).fill()))
+        .map(|profile| (profile, None, job(profile).fill()))
         .into();
     let preprocessing = &app.pipeline.preprocessing;
     if preprocessing.executor.has_device() {
         for profile in Profile::ALL {
-            let filling = filling(profile);
-            if filling.has_graph() {
-                let done = preprocessing.executor.run(Arc::new(filling)).await;
-                if done.fallback.is_none() {
+            let job = job(profile);
+            if job.has_graph() {
+                let done = preprocessing.executor.run(Arc::new(job)).await;
+                if done.run.fallback.is_none() {
                     let device = preprocessing.assignment.state().active;
                     ways.push((profile, Some(device), done.output));
                 }
@@ -193,16 +197,19 @@ async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<W
 
 fn table(rows: &[Compared]) -> Table {
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header([
-        "",
-        "AND",
-        "MAX",
-        "MEAN",
-        "MEDIAN",
-        "EQUAL",
-        "MAX IN [-1, 1]",
-        "MEAN IN [-1, 1]",
-    ]);
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header([
+            "",
+            "AND",
+            "MAX",
+            "MEAN",
+            "MEDIAN",
+            "EQUAL",
+            "MAX IN [-1, 1]",
+            "MEAN IN [-1, 1]",
+        ]);
     for row in rows {
         let found = &row.differences;
         table.add_row([

@@ -1,4 +1,4 @@
-//! `facescan preprocess`: pictures into one tensor file, in constant memory.
+//! `facescan preprocess`: turns images into one tensor file, in constant memory.
 
 use std::{
     fs::File,
@@ -32,50 +32,50 @@ use facescan_imaging::{
     preprocess::{Layout, Mode, Profile},
 };
 
-/// Bytes that are kept for the head, whose length is not known before the last row.
+/// The number of bytes that are reserved for the header. Its length is known only after the last row.
 pub(super) const HEAD: usize = 512;
 
-/// What to preprocess, and how.
+/// The images to preprocess, and the options.
 #[derive(Debug, Args)]
 pub struct PreprocessArgs {
-    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    /// Images, folders of images, or URLs (URLs need `urls.enabled`).
     #[arg(required = true, value_name = "FILE|DIR|URL")]
     paths: Vec<PathBuf>,
-    /// The file for the tensor: its name ends in .npy or .safetensors.
+    /// The tensor file; its name must end in .npy or .safetensors.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Height of the output in pixels.
+    /// The height of the output in pixels.
     #[arg(long, value_name = "PIXELS")]
     height: Option<u32>,
-    /// Width of the output in pixels.
+    /// The width of the output in pixels.
     #[arg(long, value_name = "PIXELS")]
     width: Option<u32>,
-    /// Whose resize is matched: torchvision, jax, pil or opencv.
+    /// The library whose resize is matched: torchvision, jax, pil or opencv.
     #[arg(long, value_name = "NAME", value_parser = word::<Profile>)]
     profile: Option<Profile>,
-    /// How a picture of another aspect is fitted: stretch, letterbox or center_crop.
+    /// How an image of another aspect ratio is fitted: stretch, letterbox or center_crop.
     #[arg(long, value_name = "NAME", value_parser = word::<Mode>)]
     mode: Option<Mode>,
-    /// Whether the channels come first: NCHW or NHWC.
+    /// The order of the dimensions: NCHW or NHWC.
     #[arg(long, value_name = "NAME", value_parser = word::<Layout>)]
     data_format: Option<Layout>,
     /// The type of the values: f32, f16 or bf16.
     #[arg(long, value_name = "NAME", value_parser = word::<Dtype>)]
     dtype: Option<Dtype>,
-    /// Pictures that are loaded at a time.
+    /// The number of images that are loaded at a time.
     #[arg(long, value_name = "COUNT")]
     num_workers: Option<usize>,
-    /// Fail when the platform that the settings ask for is not there.
+    /// Fail if the platform in the settings is not available.
     #[arg(long)]
     strict: bool,
 }
 
-/// A setting that is one of a few words.
+/// Parses a setting that is one of a few words.
 fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }
 
-/// The kinds of files that are written.
+/// The type of the tensor file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Npy,
@@ -91,11 +91,11 @@ impl Kind {
         }
     }
 
-    /// The head of a tensor of rows, as long as was kept for it.
+    /// Returns the header of a tensor of rows. It has the reserved length.
     fn head(self, plan: &PreprocessPlan, shape: &[usize]) -> anyhow::Result<Vec<u8>> {
         match self {
             Self::Npy => npy::header_of_len(plan.dtype.npy(), shape, HEAD)
-                .context("the head of the file does not fit"),
+                .context("the header is longer than the space that is reserved for it"),
             Self::Safetensors => {
                 let bytes = shape.iter().product::<usize>() * plan.dtype.size();
                 let dtype = match plan.dtype {
@@ -108,17 +108,20 @@ impl Kind {
                     "images": {"dtype": dtype, "shape": shape, "data_offsets": [0, bytes]},
                 });
                 let mut text = described.to_string();
-                let room = HEAD - 8;
-                anyhow::ensure!(text.len() <= room, "the head of the file does not fit");
-                // Spaces after it are allowed, and align the values.
-                text.push_str(&" ".repeat(room - text.len()));
-                Ok([(room as u64).to_le_bytes().as_slice(), text.as_bytes()].concat())
+                let reserved = HEAD - 8;
+                anyhow::ensure!(
+                    text.len() <= reserved,
+                    "the header is longer than the space that is reserved for it"
+                );
+                // The format allows spaces after the header. They align the values.
+                text.push_str(&" ".repeat(reserved - text.len()));
+                Ok([(reserved as u64).to_le_bytes().as_slice(), text.as_bytes()].concat())
             }
         }
     }
 }
 
-/// A line of the file beside the tensor.
+/// A line of the index file.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,17 +131,18 @@ struct Line<'a> {
     error: Option<&'a ErrorEntry>,
 }
 
-/// Writes the tensor, and beside it which row is which picture, and which pictures have none.
+/// Writes the tensor, and an index file with the image of each row and the images that failed.
 ///
 /// # Errors
-/// When the start fails or a file cannot be written; a picture that fails is a line of the index.
+/// Returns an error if the start fails or a file cannot be written. A failed image is a line of the index and not an
+/// error.
 pub fn run(
     mut config: Config,
     provenance: &Provenance,
     args: &PreprocessArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is kept, so no file may appear.
+    // Nothing is stored, so no database file may be created.
     config.database.url = Some("sqlite::memory:".to_owned().into());
     config.preprocess.strict |= args.strict;
     let kind = Kind::of(&args.out)?;
@@ -154,7 +158,7 @@ pub fn run(
     };
     anyhow::ensure!(
         request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
-        "mode short_side gives pictures of other aspects other shapes, which are no tensor; use center_crop"
+        "mode short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop"
     );
     tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
@@ -173,7 +177,7 @@ pub fn run(
     })
 }
 
-/// Preprocesses the files as they are found; gives the numbers of rows and of failures.
+/// Preprocesses the files in the order of discovery. Returns the number of rows and the number of failures.
 async fn write_all(
     app: &App,
     args: &PreprocessArgs,
@@ -225,7 +229,7 @@ async fn write_all(
     index.flush()?;
     let seconds = began.elapsed().as_secs_f64();
     eprintln!(
-        "{rows} rows [{a}, {b}, {c}] in {} ({} failed, {}) · {} on {}{} · {:.1} pictures/s",
+        "{rows} rows [{a}, {b}, {c}] in {} ({} failed, {}) · {} on {}{} · {:.1} images/s",
         args.out.display(),
         failures,
         index_path.display(),
@@ -240,7 +244,7 @@ async fn write_all(
     Ok((rows, failures))
 }
 
-/// Where it is written which row is which picture.
+/// Returns the path of the index file.
 pub(super) fn beside(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(".index.jsonl");
@@ -252,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_of_file_follows_from_its_name() {
+    fn the_type_of_file_follows_from_its_name() {
         assert_eq!(Kind::of(Path::new("a/b.npy")).unwrap(), Kind::Npy);
         assert_eq!(
             Kind::of(Path::new("b.safetensors")).unwrap(),

@@ -1,14 +1,15 @@
-//! `facescan process` and `facescan anonymize`: a list of operations on files.
+//! `facescan process` and `facescan anonymize`: apply a list of operations to files.
 
 use std::{
     io::Write,
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
 };
 
 use anyhow::Context;
 use clap::Args;
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use serde::Serialize;
 
 use super::{
@@ -20,40 +21,39 @@ use crate::{
     config::{Config, Provenance},
     context::RequestContext,
     http::error::ApiError,
-    ingest::intake::Loaded,
     pipeline::{
         answer::ErrorEntry,
         process::{Method, ProcessPlan, ProcessRequest, ProcessedFormat, Step, StepReport},
     },
 };
 
-/// Which files, and where the results go.
+/// The input images and the output folder.
 #[derive(Debug, Args)]
 struct Files {
-    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    /// Images, folders of images, or URLs (URLs need `urls.enabled`).
     #[arg(required = true, value_name = "FILE|DIR|URL")]
     paths: Vec<PathBuf>,
-    /// The folder for the results, which have the names of the pictures; it must not hold the pictures.
+    /// The folder for the results, which have the names of the images; it must not contain the images.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The format of the results: jpeg, png, webp, avif or npy; png where nothing is said.
+    /// The format of the results: jpeg, png, webp, avif or npy [default: png]
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<ProcessedFormat>,
-    /// Lowest detection score of a face, 0 to 1.
+    /// The lowest detection score of a face, 0 to 1.
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// Side of the square that pictures are fitted into for detection, a multiple of 32.
+    /// The side of the square input of the detector in pixels, a multiple of 32.
     #[arg(long, value_name = "PIXELS")]
     det_size: Option<u32>,
-    /// A second such side, for faces that fill the frame.
+    /// A second side of this kind, for faces that fill the frame.
     #[arg(long, value_name = "PIXELS")]
     second_det_size: Option<u32>,
-    /// Pictures in work at a time; 0 for one more than there are CPU workers.
+    /// The number of images that are processed at a time; 0 means the number of CPU workers plus one.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     jobs: usize,
 }
 
-/// What to do with pictures.
+/// The operations on images.
 #[derive(Debug, Args)]
 pub struct ProcessArgs {
     /// The operations as JSON, such as '[{"op":"resize","width":640}]'.
@@ -63,20 +63,20 @@ pub struct ProcessArgs {
     files: Files,
 }
 
-/// How to hide faces.
+/// The way to hide faces.
 #[derive(Debug, Args)]
 pub struct AnonymizeArgs {
-    /// What is done to a face.
+    /// How faces are hidden.
     #[arg(long, value_enum, default_value_t)]
     method: Method,
-    /// How much is added on each side of a face, as a share of its box.
+    /// How much to add on each side of a face, as a share of its box.
     #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
     margin: f32,
     #[command(flatten)]
     files: Files,
 }
 
-/// A list that is one argument.
+/// A list in one argument.
 #[derive(Clone, Debug)]
 struct Operations(Vec<Step>);
 
@@ -88,7 +88,7 @@ fn operations(text: &str) -> Result<Operations, String> {
 
 fn format(text: &str) -> Result<ProcessedFormat, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
-        .map_err(|_| "is one of jpeg, png, webp, avif and npy".to_owned())
+        .map_err(|_| "must be one of jpeg, png, webp, avif and npy".to_owned())
 }
 
 /// A line of the output.
@@ -114,7 +114,7 @@ enum Outcome {
 /// Runs `facescan process`.
 ///
 /// # Errors
-/// When the start fails or the output cannot be written; a picture that fails is a result.
+/// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
 pub fn run(config: Config, provenance: &Provenance, args: ProcessArgs) -> anyhow::Result<ExitCode> {
     process(config, provenance, args.operations.0, &args.files)
 }
@@ -122,7 +122,7 @@ pub fn run(config: Config, provenance: &Provenance, args: ProcessArgs) -> anyhow
 /// Runs `facescan anonymize`.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns the same errors as [`run`].
 pub fn anonymize(
     config: Config,
     provenance: &Provenance,
@@ -143,7 +143,7 @@ fn process(
     files: &Files,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is kept, so no file may appear.
+    // Nothing is stored, so no database file may be created.
     config.database.url = Some("sqlite::memory:".to_owned().into());
     files::check(&files.paths)?;
     let request = ProcessRequest {
@@ -168,17 +168,20 @@ fn process(
     })
 }
 
-/// Processes the files as they are found and returns how many failed.
+/// Processes the files in the order of discovery. Returns the number of failures.
 async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Result<usize> {
     let progress = progress_bar(&files.paths);
     let context = &app.run_context();
     let mut failed = 0;
-    let mut results = stream::iter(files::pictures(&files.paths))
-        .map(|found| async move {
+    let images = files::pictures(&files.paths);
+    let in_flight = in_work(app, files.jobs);
+    let results = app
+        .fan_out
+        .admit_each(context, images, in_flight, async |found| {
             let outcome = process_file(app, context, &found, &files.out, plan).await;
             (found, outcome)
-        })
-        .buffered(in_work(app, files.jobs));
+        });
+    let mut results = pin!(results);
     while let Some((found, outcome)) = results.next().await {
         let outcome = outcome.unwrap_or_else(|error| {
             failed += 1;
@@ -205,15 +208,10 @@ async fn process_file(
     out: &Path,
     plan: &ProcessPlan,
 ) -> Result<Outcome, ErrorEntry> {
-    let Loaded {
-        bytes,
-        reservation: _reservation,
-        ..
-    } = read(app, found).await?;
-    let plan = plan.anew();
+    let image = read(app, found).await?;
     let processed = app
-        .pipeline
-        .process(context, bytes, &plan)
+        .fan_out
+        .run_one(context, image, &plan.with_new_budget())
         .await
         .map_err(ErrorEntry::in_full)?;
     let pictures = processed.result.processed;
@@ -238,8 +236,8 @@ async fn process_file(
     })
 }
 
-/// Where a result goes. The format's ending is added and not put in another one's place, so that a.png and a.jpg do not
-/// meet, unless the file has it already.
+/// Returns the path of a result. The extension of the format is appended to the name, so that the results of a.png and
+/// a.jpg differ. A file that already has the extension keeps its name.
 fn target(out: &Path, relative: &Path, number: Option<usize>, format: ProcessedFormat) -> PathBuf {
     let ending = format.ending();
     let mut name = out.join(relative).into_os_string();
@@ -253,7 +251,7 @@ fn target(out: &Path, relative: &Path, number: Option<usize>, format: ProcessedF
     name.into()
 }
 
-/// Writes a result, but never over the picture that it was made from.
+/// Writes a result. It never overwrites the source image.
 async fn write(target: &Path, source: &Path, data: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = target.parent() {
         tokio::fs::create_dir_all(folder).await?;
@@ -267,7 +265,7 @@ async fn write(target: &Path, source: &Path, data: &[u8]) -> std::io::Result<()>
     };
     if is_same {
         return Err(std::io::Error::other(
-            "that is the picture itself; choose another folder",
+            "the result would overwrite the image; choose another folder",
         ));
     }
     tokio::fs::write(target, data).await
@@ -278,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_have_names_of_their_own() {
+    fn results_have_distinct_names() {
         let name = |relative: &str, number, format| {
             target(Path::new("out"), Path::new(relative), number, format)
                 .display()

@@ -1,4 +1,4 @@
-//! What `serve`, `scan` and `embed` start alike: logs, the async runtime and the application.
+//! The common start of the commands: logs, the async runtime and the application.
 
 use std::{io::IsTerminal, sync::Arc, thread};
 
@@ -12,18 +12,18 @@ use crate::{
 use facescan_clock::SystemClock;
 use facescan_inference::backend::{Backend, combined::CombinedBackend, ort::OrtBackend};
 
-/// Starts the logs as the settings say.
+/// Starts the logs with the level and format of the settings.
 ///
 /// # Errors
-/// When the filter cannot be read.
+/// Returns an error if the filter cannot be parsed.
 pub fn start_logs(config: &Config) -> anyhow::Result<()> {
     start_logs_at(config, &config.log.level)
 }
 
-/// The same for a command that prints results: only warnings, unless a level was asked for.
+/// Starts the logs of a command that prints results. It logs only warnings, unless the settings name a level.
 ///
 /// # Errors
-/// When the filter cannot be read.
+/// Returns an error if the filter cannot be parsed.
 pub fn start_quiet_logs(config: &Config, provenance: &Provenance) -> anyhow::Result<()> {
     let asked = !matches!(provenance.of("log.level"), None | Some(Origin::Default));
     start_logs_at(config, if asked { &config.log.level } else { "warn" })
@@ -33,14 +33,14 @@ fn start_logs_at(config: &Config, level: &str) -> anyhow::Result<()> {
     logging::init(level, config.log.format, std::io::stderr().is_terminal())
 }
 
-/// Cores for each thread of the async runtime: requests are read and answered there, which takes a few hundredths of the
-/// time that the pool takes for them.
+/// The number of cores for each thread of the async runtime. This runtime only reads requests and writes answers, which
+/// takes a few hundredths of the time that the pool takes for them.
 const CORES_A_THREAD: usize = 4;
 
-/// The async runtime. Threads that it does not need would wake one another for each request, to find nothing to do.
+/// Creates the async runtime. Extra threads would wake each other for each request and find nothing to do.
 ///
 /// # Errors
-/// When its threads cannot be started.
+/// Returns an error if its threads cannot be started.
 pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let cores = thread::available_parallelism().context("counting the cores")?;
     tokio::runtime::Builder::new_multi_thread()
@@ -50,10 +50,11 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("starting the async runtime")
 }
 
-/// Loads ONNX Runtime and starts the application on it.
+/// Loads ONNX Runtime and starts the application with it.
 ///
 /// # Errors
-/// A missing runtime, a model that does not fit, or a database that cannot be used.
+/// Returns an error if the runtime is missing, a model does not match its registry entry, or the database cannot be
+/// used.
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
     let backend = backend(&config)?;
     App::builder(config, backend, Arc::new(SystemClock::start()))
@@ -61,10 +62,10 @@ pub async fn start_app(config: Config) -> anyhow::Result<App> {
         .await
 }
 
-/// Loads ONNX Runtime, with libtorch beside it where that is built in.
+/// Loads ONNX Runtime. Also loads libtorch if it is built in.
 ///
 /// # Errors
-/// When its library is missing or does not fit.
+/// Returns an error if the library is missing or has the wrong version.
 pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
     let runtime = &config.runtime;
     let backend = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;

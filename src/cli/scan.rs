@@ -1,14 +1,15 @@
-//! `facescan scan`, and `facescan embed` where it prints faces: the pipeline on files, in constant memory.
+//! `facescan scan`, and `facescan embed` if it prints faces: runs the pipeline on files, in constant memory.
 
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
 };
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -17,10 +18,11 @@ use crate::{
     app::App,
     config::{Config, EmbeddingFormat, Provenance},
     context::RequestContext,
-    ingest::intake::Loaded,
+    ingest::intake::LoadedImage,
     pipeline::{
-        answer::{ErrorEntry, ImageResult, Outcome, ScanResult},
-        options::{ScanKind, ScanOptions, ScanRequest},
+        answer::{ErrorEntry, ImageResult, ScanResult},
+        options::{ScanKind, ScanPlan, ScanRequest},
+        run::RunOutput,
         scan::Scan,
     },
 };
@@ -29,70 +31,70 @@ mod draw;
 pub(super) mod files;
 mod table;
 
-/// What to scan and how to print it.
+/// The images to scan and the output format.
 #[derive(Debug, Args)]
 pub struct ScanArgs {
-    /// Pictures, folders of them, or URLs where `urls.enabled` is set.
+    /// Images, folders of images, or URLs (URLs need `urls.enabled`).
     #[arg(required = true, value_name = "FILE|DIR|URL")]
     pub(super) paths: Vec<PathBuf>,
-    /// How to print the results.
+    /// The format of the results.
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     format: Format,
-    /// Write a copy of every picture with its faces drawn in to this folder.
+    /// Write a copy of every image with its faces drawn to this folder.
     #[arg(long, value_name = "DIR")]
     draw: Option<PathBuf>,
-    /// Measure the faces too.
+    /// Also measure the quality of the faces.
     #[arg(long)]
     quality: bool,
-    /// Lowest detection score of a face, 0 to 1.
+    /// The lowest detection score of a face, 0 to 1.
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// Side of the square that pictures are fitted into for detection, a multiple of 32.
+    /// The side of the square input of the detector in pixels, a multiple of 32.
     #[arg(long, value_name = "PIXELS")]
     det_size: Option<u32>,
-    /// A second such side, for faces that fill the frame.
+    /// A second side of this kind, for faces that fill the frame.
     #[arg(long, value_name = "PIXELS")]
     second_det_size: Option<u32>,
-    /// How many faces at most, the largest first; 0 for all.
+    /// The maximum number of faces, the largest first; 0 means all.
     #[arg(long, value_name = "COUNT")]
     max_faces: Option<usize>,
     /// Drop faces whose box has a shorter side below this.
     #[arg(long, value_name = "PIXELS")]
     min_face_size: Option<f32>,
-    /// The pictures are aligned 112×112 crops (embed only).
+    /// The images are aligned 112×112 crops (embed only).
     #[arg(long)]
     aligned: bool,
-    /// How vectors are written: float, base64-f32 or base64-f16.
+    /// The format of vectors: float, base64-f32 or base64-f16.
     #[arg(long, value_name = "FORMAT", value_parser = embedding_format)]
     embedding_format: Option<EmbeddingFormat>,
-    /// Keep the results in the database, and answer from it what was scanned before.
+    /// Store the results in the database, and reuse stored results of earlier scans.
     #[arg(long)]
     pub(super) store: bool,
-    /// Add the milliseconds by stage.
+    /// Add the duration of each stage in milliseconds.
     #[arg(long)]
     timings: bool,
-    /// Pictures in work at a time; 0 for one more than there are CPU workers.
+    /// The number of images that are processed at a time; 0 means the number of CPU workers plus one.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(super) jobs: usize,
 }
 
-/// How results are printed.
+/// The format of the printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table on a terminal, JSON lines elsewhere.
+    /// A table on a terminal, JSON lines otherwise.
     Auto,
-    /// One JSON object a picture.
+    /// One JSON object per image.
     Jsonl,
-    /// One row a face.
+    /// One row per face.
     Table,
 }
 
 fn embedding_format(text: &str) -> Result<EmbeddingFormat, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
-        .map_err(|_| "is one of float, base64-f32 and base64-f16".to_owned())
+        .map_err(|_| "must be one of float, base64-f32 and base64-f16".to_owned())
 }
 
-/// A line of the output: what HTTP answers for the picture, and its path.
+/// A line of the output: the answer of the HTTP API for the image, and its path.
 #[derive(Serialize)]
 struct Line<'a> {
     path: String,
@@ -101,7 +103,7 @@ struct Line<'a> {
 }
 
 impl ScanArgs {
-    /// Refuses what has no meaning where vectors are written and results are not printed.
+    /// Refuses options that have no effect when vectors are written to a file.
     pub(super) fn check_prints_vectors(&self) -> anyhow::Result<()> {
         let printed = [
             ("--draw", self.draw.is_some()),
@@ -112,13 +114,13 @@ impl ScanArgs {
         ];
         match printed.into_iter().find(|(_, is_there)| *is_there) {
             Some((option, _)) => anyhow::bail!(
-                "{option}: is for results on standard output; leave it out with --out and --kind image"
+                "{option} applies only to results on standard output; do not use it with --out or --kind image"
             ),
             None => Ok(()),
         }
     }
 
-    /// What is asked of each picture; what the command line does not say has its default.
+    /// Creates the scan request. Options that the command line leaves out have their defaults.
     pub(super) fn request(&self) -> ScanRequest {
         ScanRequest {
             min_score: self.min_score,
@@ -136,10 +138,10 @@ impl ScanArgs {
     }
 }
 
-/// Scans every picture and prints its result, in order.
+/// Scans every image and prints the results in order.
 ///
 /// # Errors
-/// When the start fails or the output cannot be written; a picture that fails is a result.
+/// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
 pub fn run(
     mut config: Config,
     provenance: &Provenance,
@@ -148,7 +150,7 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
     if !args.store {
-        // Nothing is kept, so no file may appear.
+        // Nothing is stored, so no database file may be created.
         config.database.url = Some("sqlite::memory:".to_owned().into());
     }
     files::check(&args.paths)?;
@@ -157,7 +159,7 @@ pub fn run(
         let thresholds = &app.pipeline.detector.spec.thresholds;
         let options = args.request().resolve(kind, &app.config, thresholds)?;
         if options.store {
-            app.prepare_store().await.context("making the tables")?;
+            app.prepare_store().await.context("creating the tables")?;
         }
         let failed = scan_all(&app, &args, &options).await?;
         app.store.close().await;
@@ -169,32 +171,25 @@ pub fn run(
     })
 }
 
-/// Scans the files as they are found and returns how many failed.
-async fn scan_all(app: &App, args: &ScanArgs, options: &ScanOptions) -> anyhow::Result<usize> {
+/// Scans the files in the order of discovery. Returns the number of failures.
+async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Result<usize> {
     let jobs = in_work(app, args.jobs);
     let context = &app.run_context();
     let progress = progress_bar(&args.paths);
     let mut printer = Printer::new(args.format);
     let mut failed = 0;
-    let mut results = stream::iter(files::pictures(&args.paths).enumerate())
-        .map(|(index, found)| async move {
+    let images = files::pictures(&args.paths).enumerate();
+    let results = app
+        .fan_out
+        .admit_each(context, images, jobs, async |(index, found)| {
             let scanned = scan_file(app, context, &found, args.draw.as_deref(), options).await;
             (index, found, scanned)
-        })
-        .buffered(jobs);
+        });
+    let mut results = pin!(results);
     while let Some((index, found, scanned)) = results.next().await {
-        let outcome = match scanned {
-            Ok(scan) => Outcome::Ok(ScanResult::new(scan, options)),
-            Err(error) => {
-                failed += 1;
-                Outcome::Error { error }
-            }
-        };
-        let result = ImageResult {
-            index,
-            id: None,
-            outcome,
-        };
+        failed += usize::from(scanned.is_err());
+        let scanned = scanned.map(|output| output.map(|scan| ScanResult::new(scan, options)));
+        let result = ImageResult::new(index, None, scanned, options.timings).with_fallbacks_only();
         progress.suspend(|| printer.print(&found.path, &result))?;
         progress.inc(1);
     }
@@ -208,43 +203,34 @@ async fn scan_file(
     context: &RequestContext,
     found: &files::Found,
     drawings: Option<&Path>,
-    options: &ScanOptions,
-) -> Result<Scan, ErrorEntry> {
-    let pipeline = &app.pipeline;
-    let Loaded {
-        bytes,
-        url,
-        fetch_ms,
-        reservation: _reservation,
-        ..
-    } = read(app, found).await?;
-    let options = options
-        .for_image(None, None, url)
-        .map_err(ErrorEntry::in_full)?;
-    let mut scan = app
-        .scans
-        .scan(context, bytes.clone(), &options)
+    options: &ScanPlan,
+) -> Result<RunOutput<Scan>, ErrorEntry> {
+    let image = read(app, found).await?;
+    let bytes = drawings.map(|folder| (folder, image.bytes.clone()));
+    let scanned = app
+        .fan_out
+        .run_one(context, image, options)
         .await
         .map_err(ErrorEntry::in_full)?;
-    scan.timings = scan.timings.after_fetch(fetch_ms);
-    if let Some(folder) = drawings {
+    if let Some((folder, bytes)) = bytes {
         let target = draw::target(folder, &found.relative);
-        draw::write(pipeline, bytes, &scan.faces, target)
+        draw::write(&app.pipeline, bytes, &scanned.result.faces, target)
             .await
             .map_err(ErrorEntry::in_full)?;
     }
-    Ok(scan)
+    Ok(scanned)
 }
 
-/// The bytes of a file or a URL. To be held until they are worked on: they bound how much is fetched meanwhile.
+/// Loads the bytes of a file or a URL. Keep the result until the image has been processed, because its reservation
+/// limits how much is fetched.
 ///
 /// # Errors
-/// Why it cannot be read, as an answer would tell it.
-pub(super) async fn read(app: &App, found: &files::Found) -> Result<Loaded, ErrorEntry> {
+/// Returns the error entry that an answer would contain.
+pub(super) async fn read(app: &App, found: &files::Found) -> Result<LoadedImage, ErrorEntry> {
     found.source()?.load(app).await
 }
 
-/// How many pictures are in work at a time: as asked, or enough to keep the workers busy while files are read.
+/// Returns how many images are processed at a time: `jobs`, or enough to keep the workers busy while files are read.
 pub(super) fn in_work(app: &App, jobs: usize) -> usize {
     match jobs {
         0 => app.config.imaging.worker_threads().get() + 1,
@@ -252,18 +238,17 @@ pub(super) fn in_work(app: &App, jobs: usize) -> usize {
     }
 }
 
-/// A bar on a terminal's standard error; nothing elsewhere.
+/// Creates a progress bar on standard error. It is visible only on a terminal.
 pub(super) fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     }
-    let style =
-        ProgressStyle::with_template("{bar:40} {pos}/{len} pictures  {per_sec}  {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} images  {per_sec}  {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(files::pictures(paths).count() as u64).with_style(style)
 }
 
-/// Writes results to standard output as they come.
+/// Writes results to standard output as they arrive.
 struct Printer {
     table: Option<table::Table>,
 }

@@ -19,16 +19,16 @@ use crate::{
     telemetry::causes::with_causes,
 };
 
-/// How long the database's connections get to close.
+/// The time limit for closing the connections of the database.
 const STORE_CLOSE: Duration = Duration::from_secs(2);
 
-/// How long to wait before the tables of a database that was away are tried again.
+/// The wait before the next attempt to create the tables, if the database is unavailable.
 const STORE_RETRY: Duration = Duration::from_secs(5);
 
-/// Serves until a signal comes.
+/// Serves requests until a signal arrives.
 ///
 /// # Errors
-/// When the start fails, or the listener does.
+/// Returns an error if the start or the listener fails.
 pub fn run(config: Config) -> anyhow::Result<ExitCode> {
     start_logs(&config)?;
     tokio_runtime()?.block_on(serve(config))
@@ -40,7 +40,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let app = Arc::new(start_app(config).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {
         format!(
-            "listening on {}:{}; is another server running there? set server.port to another",
+            "listening on {}:{}; is another server running there? set server.port to a free port",
             address.0, address.1
         )
     })?;
@@ -59,7 +59,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
                 tracing::error!(error = %error, "cannot listen for signals");
                 return;
             }
-            tracing::info!("shutting down: finishing what is in flight");
+            tracing::info!("shutting down: finishing the requests in flight");
             lifecycle.stop();
             if lifecycle::signal().await.is_ok() {
                 forced_sender.send(()).ok();
@@ -69,13 +69,13 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let server = http::serve(listener, Arc::clone(&app), lifecycle.stopped());
     let ending = lifecycle
         .drive(server, deadline, async {
-            // Without a signal listener nothing can force the end.
+            // Without a signal listener, no second signal can arrive.
             if forced.await.is_err() {
                 std::future::pending::<()>().await;
             }
         })
         .await;
-    // A query that hangs holds its connection, and has had its time.
+    // A hanging query keeps its connection. It already had enough time.
     tokio::time::timeout(STORE_CLOSE, app.store.close())
         .await
         .ok();
@@ -104,7 +104,7 @@ fn announce(app: &App, bound: &str) {
     } else {
         "photo.jpg".to_owned()
     };
-    // On standard output, as standard error may hold JSON lines; nobody has to be listening there.
+    // Standard error may contain JSON lines, so this goes to standard output. A closed pipe is not an error.
     let lines = format!(
         "facescan listens on http://{bound} (its pages: http://{bound}/docs/)\n\
          try:  curl -s -F image=@{picture} 'http://{bound}/detect?timings=true'\n"
@@ -112,7 +112,8 @@ fn announce(app: &App, bound: &str) {
     io::stdout().write_all(lines.as_bytes()).ok();
 }
 
-/// Makes the tables. A database that is away is tried again in the background, so that what needs none is served.
+/// Creates the tables. If the database is unavailable, a background task retries. Requests without storage work
+/// meanwhile.
 async fn prepare_store(app: &Arc<App>) {
     if is_settled(app).await {
         return;
@@ -128,18 +129,18 @@ async fn prepare_store(app: &Arc<App>) {
     });
 }
 
-/// One attempt; false when another one may succeed.
+/// Makes one attempt. Returns false if another attempt may succeed.
 async fn is_settled(app: &App) -> bool {
     match app.prepare_store().await {
         Ok(()) => true,
         Err(error) if error.is_unavailable() => {
-            tracing::warn!(error = %with_causes(&error), "the database is away; its tables are made when it is back");
+            tracing::warn!(error = %with_causes(&error), "the database is unavailable; the server creates the tables when it is available again");
             false
         }
         Err(error) => {
-            tracing::error!(error = %with_causes(&error), "the tables cannot be made; requests with store=false are served");
+            tracing::error!(error = %with_causes(&error), "the tables cannot be created; only requests with store=false work");
             app.store_fault
-                .set("the database's tables cannot be used; the log says why".to_owned())
+                .set("the database's tables cannot be used; see the log for the reason".to_owned())
                 .ok();
             true
         }
@@ -149,12 +150,12 @@ async fn is_settled(app: &App) -> bool {
 /// Creates or upgrades the tables.
 ///
 /// # Errors
-/// When the database is away or the tables cannot be made.
+/// Returns an error if the database is unavailable or the tables cannot be created.
 pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
     start_logs(config)?;
     tokio_runtime()?.block_on(async {
         let store = open_store(config).await?;
-        store.migrate().await.context("making the tables")?;
+        store.migrate().await.context("creating the tables")?;
         store.close().await;
         eprintln!("the database is up to date");
         Ok(ExitCode::SUCCESS)

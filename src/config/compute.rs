@@ -1,4 +1,4 @@
-//! The threads that work on images, the models, and how they run.
+//! The threads that process images, the models, and how the models run.
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::{holds, is_path};
+use super::{is_path, must};
 
 /// Section `imaging`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -21,7 +21,7 @@ pub struct Imaging {
 }
 
 impl Imaging {
-    /// How many images may be held decoded: at least one.
+    /// Returns how many images may be held decoded, at least one.
     pub fn decoded_pictures(&self) -> usize {
         match self.max_decoded {
             0 => 2 * self.worker_threads().get(),
@@ -29,7 +29,7 @@ impl Imaging {
         }
     }
 
-    /// How many threads that is: at least one.
+    /// Returns the number of worker threads, at least one.
     pub fn worker_threads(&self) -> NonZeroUsize {
         or_one_per_core(self.workers)
     }
@@ -40,12 +40,12 @@ impl Imaging {
 pub struct Batching {
     #[garde(range(min = 0.0, max = 1000.0))]
     pub max_queue_delay_ms: f64,
-    #[garde(custom(holds(|rows: &NonZeroUsize| rows.get() <= 1024)))]
+    #[garde(custom(must(|rows: &NonZeroUsize| rows.get() <= 1024)))]
     pub cpu_batch_size: NonZeroUsize,
 }
 
 impl Batching {
-    /// How long a batch that is not full waits for more rows.
+    /// Returns how long a batch that is not full waits for more rows.
     pub fn max_queue_delay(&self) -> Duration {
         Duration::from_secs_f64(self.max_queue_delay_ms / 1e3)
     }
@@ -54,18 +54,18 @@ impl Batching {
 /// Section `runtime`: ONNX Runtime.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Runtime {
-    #[garde(inner(custom(holds(is_path))))]
+    #[garde(inner(custom(must(is_path))))]
     pub library: Option<PathBuf>,
-    #[garde(custom(holds(is_path)))]
+    #[garde(custom(must(is_path)))]
     pub plugins_dir: PathBuf,
     #[garde(range(max = 1024))]
     pub intra_threads: usize,
-    #[garde(custom(holds(is_path)))]
+    #[garde(custom(must(is_path)))]
     pub shipped_dir: PathBuf,
 }
 
 impl Runtime {
-    /// How many threads one inference has: at least one.
+    /// Returns the number of threads of one inference, at least one.
     pub fn threads(&self) -> NonZeroUsize {
         or_one_per_core(self.intra_threads)
     }
@@ -78,30 +78,30 @@ pub struct Cpu {
     pub provider: CpuProvider,
 }
 
-/// What runs models on the CPU.
+/// The execution provider that runs models on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuProvider {
-    /// OpenVINO for the models that it runs faster and exactly enough; ONNX Runtime's own kernels for the others.
+    /// OpenVINO for the models that it runs faster and accurately enough; ONNX Runtime's own kernels for the others.
     Auto,
     /// ONNX Runtime's own kernels.
     Default,
-    /// OpenVINO for all models that it runs exactly enough.
+    /// OpenVINO for all models that it runs accurately enough.
     Openvino,
 }
 
-/// Section `models`. Whether the registry has the ids is checked where it is read.
+/// Section `models`. The registry checks the ids when it is read.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Models {
-    #[garde(custom(holds(is_path)))]
+    #[garde(custom(must(is_path)))]
     pub dir: PathBuf,
-    #[garde(inner(custom(holds(is_path))))]
+    #[garde(inner(custom(must(is_path))))]
     pub registry: Option<PathBuf>,
-    #[garde(custom(holds(is_id)))]
+    #[garde(custom(must(is_id)))]
     pub detector: String,
-    #[garde(custom(holds(is_id)))]
+    #[garde(custom(must(is_id)))]
     pub embedder: String,
-    #[garde(inner(custom(holds(is_id))))]
+    #[garde(inner(custom(must(is_id))))]
     pub encoder: Option<String>,
 }
 
@@ -109,7 +109,7 @@ fn is_id(id: &str) -> bool {
     !id.trim().is_empty()
 }
 
-/// A number of threads as set, or as many as there are cores for 0.
+/// Returns the number of threads in the setting, or the number of cores if the setting is 0.
 fn or_one_per_core(threads: usize) -> NonZeroUsize {
     NonZeroUsize::new(threads)
         .or_else(|| thread::available_parallelism().ok())

@@ -1,4 +1,4 @@
-//! Which operations run on an accelerator, and on which.
+//! The operations that run on an accelerator, and the accelerator of each.
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
@@ -39,31 +39,32 @@ pub struct Devices {
     pub check_interval_batches: u64,
 }
 
-/// What is set for one operation.
+/// The settings of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OperationDevice {
-    /// The toggle; `None` follows `all_gpu`.
+    /// The toggle. `None` follows `all_gpu`.
     pub gpu: Option<bool>,
-    /// The device, instead of `backend` and `device_id`.
+    /// The device. It replaces `backend` and `device_id`.
     pub on: Option<AcceleratorName>,
 }
 
 impl Devices {
-    /// Where the settings ask an operation to run. `None` is the CPU: the toggle is off, or the CPU is asked for by
-    /// name.
+    /// Returns the accelerator that the settings select for an operation, and its index. Returns `None` if the
+    /// operation runs on the CPU, because its toggle is off or the settings name the CPU.
     pub fn requested(&self, operation: Operation) -> Option<(Accelerator, u32)> {
         let (accelerator, index) = self.accelerator(operation);
-        // The CPU for all is the CPU whatever else is set.
+        // If `backend` is the CPU, every operation runs on the CPU.
         let is_cpu = self.backend == Accelerator::Cpu || accelerator == Accelerator::Cpu;
         (self.is_on(operation) && !is_cpu).then_some((accelerator, index))
     }
 
-    /// Whether an operation asks for its accelerator. Its toggle wins over `all_gpu`, whichever layer either came from.
+    /// Returns whether the toggle of an operation is on. The operation's toggle overrides `all_gpu`, even if `all_gpu`
+    /// is in a later layer.
     pub fn is_on(&self, operation: Operation) -> bool {
         self.of(operation).gpu.unwrap_or(self.all_gpu)
     }
 
-    /// The accelerator of an operation and its number, whatever the toggle.
+    /// Returns the accelerator of an operation and its index, regardless of the toggle.
     pub fn accelerator(&self, operation: Operation) -> (Accelerator, u32) {
         match self.of(operation).on {
             Some(own) => (own.backend, own.index.unwrap_or(self.device_id)),
@@ -75,24 +76,24 @@ impl Devices {
         self.operations.get(&operation).copied().unwrap_or_default()
     }
 
-    /// The memory limit in bytes.
+    /// Returns the memory limit in bytes.
     pub fn memory_limit(&self) -> Option<u64> {
         let bytes = |gib| (gib * (1u64 << 30) as f64) as u64;
         self.memory_limit_gb.map(bytes)
     }
 
-    /// How long a device that failed is not used, the first time and at most.
+    /// Returns how long a failed device stays unused: the first duration and the longest one.
     pub fn breaker_cooldowns(&self) -> (Duration, Duration) {
         let [first, longest] = [self.breaker_cooldown_ms, self.breaker_max_cooldown_ms];
         (Duration::from_millis(first), Duration::from_millis(longest))
     }
 
-    /// How long a run may take.
+    /// Returns how long a run may take.
     pub fn run_timeout(&self) -> Duration {
         Duration::from_millis(self.run_timeout_ms)
     }
 
-    /// One batch in this many is checked; `None` is no batch.
+    /// Returns the interval of checks in batches. `None` checks no batch.
     pub fn check_interval(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.check_interval_batches)
     }
@@ -155,12 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn without_toggles_everything_is_asked_of_the_cpu() {
-        assert_eq!(asked(&[("GPU_BACKEND", "cuda")]), [None; 6]);
+    fn without_toggles_every_operation_runs_on_the_cpu() {
+        assert_eq!(
+            asked(&[("GPU_BACKEND", "cuda")]),
+            [None; Operation::ALL.len()]
+        );
     }
 
     #[test]
-    fn a_toggle_asks_for_the_device_and_one_of_its_own_wins() {
+    fn a_toggle_selects_the_device_and_overrides_all_gpu() {
         let asked = asked(&[
             ("ALL_GPU", "1"),
             ("FACE_EMBEDDING_GPU", "0"),
@@ -184,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_for_all_is_the_cpu_whatever_else_is_set() {
+    fn the_cpu_backend_overrides_every_other_setting() {
         let asked = asked(&[
             ("ALL_GPU", "1"),
             ("GPU_BACKEND", "cpu"),
             ("FACESCAN__DEVICES__FACE_DETECTION_ON", "cuda:1"),
         ]);
-        assert_eq!(asked, [None; 6]);
+        assert_eq!(asked, [None; Operation::ALL.len()]);
     }
 }

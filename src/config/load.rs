@@ -19,7 +19,7 @@ use super::{
 
 type Mapping = serde_json::Map<String, Value>;
 
-/// What the layers so far add up to. It has no `Debug`, as it holds secrets.
+/// The result of the layers so far. It does not implement `Debug`, because it contains secrets.
 pub(super) struct Loader {
     defaults: Value,
     merged: Figment,
@@ -27,7 +27,7 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    /// Begins with the defaults.
+    /// Starts with the defaults.
     pub(super) fn new() -> Result<Self, ConfigError> {
         let defaults = parse_mapping(DEFAULTS)
             .map_err(ConfigError::Defaults)?
@@ -68,18 +68,18 @@ impl Loader {
             } else if let Value::Object(inner) = value {
                 self.add_mapping(path, &format!("{key}."), inner);
             } else if !value.is_null() {
-                // A section whose settings are all commented out is null.
+                // A section is null if all its settings are commented out.
                 let path = path.to_owned();
                 self.problems.push(Problem::NotASection { key, path });
             }
         }
     }
 
-    /// Adds variables. `place` names the layer, and `origin` makes the origin of a variable's name.
+    /// Adds the variables of a layer. `origin` turns the name of a variable into an origin.
     pub(super) fn add_variables(
         &mut self,
         variables: &BTreeMap<String, String>,
-        place: &str,
+        layer: &str,
         origin: fn(String) -> Origin,
     ) {
         for (name, text) in variables {
@@ -88,19 +88,22 @@ impl Loader {
             } else if let Some(rest) = name.strip_prefix(PREFIX) {
                 let suggestion = schema::suggest(&rest.to_ascii_lowercase().replace("__", "."));
                 let suggestion = suggestion.map(Setting::variable);
-                let (name, place) = (name.clone(), place.to_owned());
                 self.problems.push(Problem::Unknown {
-                    name,
-                    place,
+                    name: name.clone(),
+                    place: layer.to_owned(),
                     suggestion,
                 });
             }
         }
     }
 
+    /// Sets a variable. A setting can have several names. If one layer sets two of them to different values, that is a
+    /// conflict.
     fn add_variable(&mut self, key: &str, text: &str, second: Origin) {
-        let (value, first) = (self.read(key, text), self.origin(key));
-        if mem::discriminant(&first) != mem::discriminant(&second) {
+        let value = self.parse_text(key, text);
+        let first = self.origin(key);
+        let is_same_layer = mem::discriminant(&first) == mem::discriminant(&second);
+        if !is_same_layer {
             self.set(key, &value, &second);
         } else if self.value(key) != value {
             let key = key.to_owned();
@@ -108,9 +111,10 @@ impl Loader {
         }
     }
 
-    /// The value of a variable's text: the first reading that the setting's type accepts. Where it accepts none, the
-    /// text is read as YAML, and [`Self::finish`] reports it.
-    pub(super) fn read(&self, key: &str, text: &str) -> Value {
+    /// Parses the text of a variable. Tries the text itself first, so that a text setting keeps `no` and `123`. Then tries
+    /// a flag, a lower-case word and YAML. If the type accepts none, returns the YAML, and [`Self::finish`] reports the
+    /// error.
+    pub(super) fn parse_text(&self, key: &str, text: &str) -> Value {
         let trimmed = text.trim();
         if trimmed.is_empty() || trimmed == "null" {
             return Value::Null;
@@ -123,51 +127,72 @@ impl Loader {
         };
         let yaml: Value = parse_yaml(trimmed).unwrap_or_else(|_| text.into());
         let readings = [text.into(), flag, word.into(), yaml.clone()];
-        let is_accepted = |value: &Value| self.try_alone(key, value).is_some();
+        let is_accepted = |value: &Value| self.with_value(key, value).is_some();
         readings.into_iter().find(is_accepted).unwrap_or(yaml)
     }
 
     /// Reads the merged layers and checks every setting.
     pub(super) fn finish(mut self) -> Result<(Config, Provenance), ConfigError> {
+        self.apply_debug();
+        let (tree, origins) = self.typed_values();
+        let defect = |error: serde_json::Error| ConfigError::Defaults(error.to_string());
+        let config: Config = serde_json::from_value(tree).map_err(defect)?;
+        self.check_ranges(&config);
+        if self.problems.is_empty() {
+            Ok((config, Provenance { origins }))
+        } else {
+            Err(ConfigError::Invalid(self.problems))
+        }
+    }
+
+    /// Lowers the log level if `debug` is set and the level is not.
+    fn apply_debug(&mut self) {
         if self.value("debug") == true && self.origin("log.level") == Origin::Default {
             self.set("log.level", &"debug".into(), &Origin::Implied("debug"));
         }
-        // A value of the wrong type is left out, so that all other values can be checked.
-        let (mut tree, mut origins) = (self.defaults.clone(), BTreeMap::new());
+    }
+
+    /// Returns all values, with the default in the place of each value that its type refuses, and all origins. The other
+    /// values can then still be checked.
+    fn typed_values(&mut self) -> (Value, BTreeMap<String, Origin>) {
+        let mut tree = self.defaults.clone();
+        let mut origins = BTreeMap::new();
         for setting @ Setting { key, .. } in SETTINGS.iter() {
-            let (value, origin) = (self.value(key), self.origin(key));
-            if origin != Origin::Default && self.try_alone(key, &value).is_none() {
+            let value = self.value(key);
+            let origin = self.origin(key);
+            if origin != Origin::Default && self.with_value(key, &value).is_none() {
                 self.problems.push(self.refused(setting));
             } else if let Some(leaf) = tree.pointer_mut(&pointer(key)) {
                 *leaf = value;
             }
             origins.insert(key.clone(), origin);
         }
-        let defect = |error: serde_json::Error| ConfigError::Defaults(error.to_string());
-        let config: Config = serde_json::from_value(tree).map_err(defect)?;
-        if let Err(report) = config.validate() {
-            let paths: Vec<_> = report.iter().map(|(path, _)| path.to_string()).collect();
-            // An error inside a list has a path such as `preprocess.mean[1]`.
-            let keys: Vec<_> = paths
-                .iter()
-                .filter_map(|path| path.split('[').next())
-                .collect();
-            let settings = SETTINGS
-                .iter()
-                .filter(|setting| keys.contains(&&*setting.key));
-            let problems: Vec<_> = settings.map(|setting| self.refused(setting)).collect();
-            self.problems.extend(problems);
-        }
-        match self.problems.is_empty() {
-            true => Ok((config, Provenance { origins })),
-            false => Err(ConfigError::Invalid(self.problems)),
-        }
+        (tree, origins)
+    }
+
+    /// Adds a problem for each setting that is out of range.
+    fn check_ranges(&mut self, config: &Config) {
+        let Err(report) = config.validate() else {
+            return;
+        };
+        let paths: Vec<_> = report.iter().map(|(path, _)| path.to_string()).collect();
+        // An error inside a list has a path such as `preprocess.mean[1]`.
+        let keys: Vec<_> = paths
+            .iter()
+            .filter_map(|path| path.split('[').next())
+            .collect();
+        let settings = SETTINGS
+            .iter()
+            .filter(|setting| keys.contains(&&*setting.key));
+        let problems: Vec<_> = settings.map(|setting| self.refused(setting)).collect();
+        self.problems.extend(problems);
     }
 
     fn refused(&self, setting: &Setting) -> Problem {
-        let value = match self.is_secret(&setting.key) {
-            true => "(hidden)".to_owned(),
-            false => self.value(&setting.key).to_string(),
+        let value = if self.is_secret(&setting.key) {
+            "(hidden)".to_owned()
+        } else {
+            self.value(&setting.key).to_string()
         };
         Problem::Value {
             key: setting.key.clone(),
@@ -177,15 +202,16 @@ impl Loader {
         }
     }
 
-    /// Whether the type of a setting does not show its text.
+    /// Returns whether `Debug` hides the value of a setting. Sets the value to a known word and searches the output for it.
     fn is_secret(&self, key: &str) -> bool {
         const PROBE: &str = "neverprinted";
-        let config = self.try_alone(key, &PROBE.into());
+        let config = self.with_value(key, &PROBE.into());
         config.is_some_and(|config| !format!("{config:?}").contains(PROBE))
     }
 
-    /// The defaults with one other value, if its type accepts it.
-    fn try_alone(&self, key: &str, value: &Value) -> Option<Config> {
+    /// Returns the defaults with one other value, if its type accepts the value. Deserialises a whole [`Config`], so that
+    /// the field's own type decides.
+    fn with_value(&self, key: &str, value: &Value) -> Option<Config> {
         let mut tree = self.defaults.clone();
         *tree.pointer_mut(&pointer(key))? = value.clone();
         Config::deserialize(tree).ok()
@@ -205,7 +231,7 @@ impl Loader {
     }
 }
 
-/// A key, its value and the origin of it; or all defaults with the key "".
+/// A key, its value and its origin. The key of all defaults together is "".
 struct Layer<'a>(&'a str, &'a Value, &'a Origin);
 
 impl Provider for Layer<'_> {
@@ -219,19 +245,19 @@ impl Provider for Layer<'_> {
     }
 }
 
-/// The JSON pointer of a full key. No setting's name has a dot, a slash or a tilde.
+/// Returns the JSON pointer of a full key. No key contains a slash or a tilde.
 pub(super) fn pointer(key: &str) -> String {
     format!("/{}", key.replace('.', "/"))
 }
 
-/// Parses a YAML mapping; an empty document is an empty mapping.
+/// Parses a YAML mapping. An empty document is an empty mapping.
 fn parse_mapping(text: &str) -> Result<Mapping, String> {
     let mapping: Option<_> = parse_yaml(text)?;
     Ok(mapping.unwrap_or_default())
 }
 
-/// Parses YAML 1.2, where `no` is a word and not false. An error does not quote the lines around it, which may hold
-/// a secret.
+/// Parses YAML 1.2, in which `no` is a string and not false. Errors do not quote the text, because it may contain a
+/// secret.
 fn parse_yaml<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, String> {
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)

@@ -1,41 +1,41 @@
-//! What is logged, and in what form.
+//! The level and the format of the log.
 
 use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
-use super::holds;
+use super::must;
 
 /// Section `log`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub struct Log {
-    /// A level, or the directives of [`EnvFilter`], with level names in `tracing`'s lower case.
-    #[garde(custom(holds(is_filter)))]
+    /// A level or the directives of [`Targets`], with level names in lower case as in `tracing`.
+    #[garde(custom(must(is_filter)))]
     #[serde(deserialize_with = "directives")]
     pub level: String,
-    /// Form of a log line.
+    /// The format of a log line.
     pub format: LogFormat,
 }
 
-/// Form of a log line.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// [`LogFormat::Pretty`] on a terminal, [`LogFormat::Json`] otherwise.
     Auto,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// One line of text for people.
+    /// Text for people, one line per event.
     Pretty,
 }
 
-/// `EnvFilter` takes a bare word that is no level for the name of a target, so that `verbose` would
-/// silence everything else without a word. Here each directive must be a level or have a level.
+/// Returns whether each directive is a level or contains a level. `Targets` reads an unknown bare word as the name of
+/// a target. For example, `verbose` would turn off all other log lines.
 fn is_filter(text: &str) -> bool {
     text.split(',')
         .all(|directive| directive.contains('=') || level_name(directive) == Some(directive))
-        && EnvFilter::try_new(text).is_ok()
+        && text.parse::<Targets>().is_ok()
 }
 
 fn directives<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -44,7 +44,7 @@ fn directives<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::E
     Ok(normal.join(","))
 }
 
-/// Writes the level of one directive as `tracing` does, and leaves what is no level alone.
+/// Writes the level of one directive as `tracing` does. It leaves other words unchanged.
 fn directive(text: &str) -> String {
     let text = text.trim();
     match text.rsplit_once('=') {
@@ -53,7 +53,7 @@ fn directive(text: &str) -> String {
     }
 }
 
-/// `tracing`'s name for a level in any case, with the names that other logging systems use.
+/// Returns `tracing`'s name for a level. It accepts any case and the names that other logging systems use.
 fn level_name(text: &str) -> Option<&'static str> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let level = match text.to_ascii_lowercase().as_str() {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_level_is_no_filter() {
+    fn an_unknown_word_is_not_a_filter() {
         for good in [
             "off",
             "info",

@@ -11,17 +11,17 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::holds;
+use super::must;
 
 /// Section `detection`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub struct Detection {
-    #[garde(range(min = 64, max = 4096), custom(holds(is_stride_multiple)))]
+    #[garde(range(min = 64, max = 4096), custom(must(is_stride_multiple)))]
     pub det_size: u32,
     #[garde(
         range(min = 64, max = self.det_size.saturating_sub(1).min(4096)),
-        inner(custom(holds(is_stride_multiple)))
+        inner(custom(must(is_stride_multiple)))
     )]
     pub second_det_size: Option<u32>,
     #[garde(range(min = 0.0, max = 1.0))]
@@ -35,7 +35,7 @@ pub struct Detection {
     pub landmarks: bool,
 }
 
-/// Whether the coarsest stride of the detector families divides a side.
+/// Returns whether the coarsest stride of the detector families divides a side.
 fn is_stride_multiple(side: &u32) -> bool {
     side.is_multiple_of(32)
 }
@@ -47,7 +47,7 @@ pub struct Embedding {
     pub format: EmbeddingFormat,
 }
 
-/// Form of an embedding in an answer.
+/// The format of an embedding in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum EmbeddingFormat {
     /// A list of numbers.
@@ -79,11 +79,11 @@ pub struct Enhancement {
     pub identity_threshold: f32,
 }
 
-/// Format of an enhanced picture.
+/// The format of an enhanced image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EnhancedFormat {
-    /// JPEG, at `enhancement.jpeg_quality`.
+    /// JPEG with `enhancement.jpeg_quality`.
     Jpeg,
     /// PNG, lossless.
     Png,
@@ -94,7 +94,7 @@ pub enum EnhancedFormat {
 }
 
 impl EnhancedFormat {
-    /// The media type of a picture encoded so.
+    /// Returns the media type of the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jpeg => "image/jpeg",
@@ -130,7 +130,7 @@ pub struct Preprocess {
     pub warm_up: bool,
 }
 
-/// The type of a tensor's values.
+/// The type of the values of a tensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -139,11 +139,11 @@ pub enum Dtype {
     F32,
     /// 16-bit floats (IEEE 754).
     F16,
-    /// Brain floats: the upper half of an `f32`.
+    /// bfloat16: the upper half of an `f32`.
     Bf16,
 }
 
-/// Where images are preprocessed.
+/// The platform that preprocesses images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Platform {
@@ -151,12 +151,12 @@ pub enum Platform {
     Cpu,
     /// The accelerator of `devices.backend`.
     Gpu,
-    /// A TPU, which no backend here drives.
+    /// A TPU. This server has no backend for it.
     Tpu,
 }
 
 impl Platform {
-    /// The name in settings and messages.
+    /// Returns the name in settings and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -167,7 +167,7 @@ impl Platform {
 }
 
 impl Preprocess {
-    /// How the images of an encoder are resized where its registry entry does not say.
+    /// Returns how the images of an encoder are resized if its registry entry does not say it.
     pub fn resize_defaults(&self) -> ResizeDefaults {
         let Self {
             profile, mode, pad, ..
@@ -175,7 +175,7 @@ impl Preprocess {
         ResizeDefaults { profile, mode, pad }
     }
 
-    /// What is asked for: `platform`, or else `use_gpu`.
+    /// Returns the platform in the settings: `platform`, or else `use_gpu`.
     pub fn asked(&self) -> Platform {
         let by_default = if self.use_gpu {
             Platform::Gpu

@@ -1,26 +1,26 @@
-//! Where each value came from.
+//! The origin of each value.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use figment::{Metadata, Source};
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The defaults built into the binary.
     Default,
     /// The configuration file.
     File(PathBuf),
-    /// A variable in `.env`, by its name.
+    /// A variable in `.env`, with its name.
     Dotenv(String),
-    /// A variable of the environment, by its name.
+    /// A variable of the environment, with its name.
     Env(String),
-    /// Another setting, which decides this one where nothing sets it.
+    /// Another setting that sets this one by default.
     Implied(&'static str),
 }
 
 impl Origin {
-    /// As figment keeps it with a value.
+    /// Converts to the form that figment stores with a value.
     pub(super) fn metadata(&self) -> Metadata {
         match self {
             Self::Default => Metadata::named("default"),
@@ -31,7 +31,7 @@ impl Origin {
         }
     }
 
-    /// The origin that figment kept.
+    /// Reads the origin that figment stored.
     pub(super) fn of(metadata: &Metadata) -> Self {
         match (&*metadata.name, &metadata.source) {
             (_, Some(Source::File(path))) => Self::File(path.clone()),
@@ -55,19 +55,19 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where the value of every setting came from.
+/// The origin of every value.
 #[derive(Debug, Clone, Default)]
 pub struct Provenance {
     pub(super) origins: BTreeMap<String, Origin>,
 }
 
 impl Provenance {
-    /// The origin of a setting, by its full key such as `detection.min_score`.
+    /// Returns the origin of a setting by its full key, such as `detection.min_score`.
     pub fn of(&self, key: &str) -> Option<&Origin> {
         self.origins.get(key)
     }
 
-    /// Every key with its origin, sorted by key.
+    /// Iterates over every key and its origin, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.origins
             .iter()

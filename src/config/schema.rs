@@ -1,17 +1,17 @@
 //! The list of settings, read from `configs/config.yaml`.
 //!
-//! The comment above a setting ends with what is allowed, after `Allowed:`. Before that, it can name variables after
-//! `Short name:` and `Other variable:`, and a second key in a file after `Other key:`.
+//! The comment above a setting ends with `Allowed:` and the allowed values. Before that, the comment can name variables
+//! after `Short name:` and `Other variable:`, and a second key in a file after `Other key:`.
 
 use std::{mem, sync::LazyLock};
 
-/// The variable that names the configuration file where the command line does not.
+/// The variable that names the configuration file if the command line names none.
 pub const CONFIG_FILE: &str = "FACESCAN_CONFIG";
 
-/// What the long name of every variable begins with.
+/// The prefix of the long name of every variable.
 ///
-/// A name with this prefix that is no setting is refused. Names with one underscore are ignored:
-/// Kubernetes sets `FACESCAN_PORT` and the like beside a service called `facescan`.
+/// The loader refuses an unknown name with this prefix. It ignores names with one underscore, because Kubernetes sets
+/// variables such as `FACESCAN_PORT` for a service called `facescan`.
 pub const PREFIX: &str = "FACESCAN__";
 
 /// The built-in defaults.
@@ -28,18 +28,18 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// What is allowed.
+    /// Returns the allowed values as text.
     pub(super) fn allowed(&self) -> &str {
         let words = self.after("Allowed: ");
         words.strip_suffix('.').unwrap_or(words)
     }
 
-    /// The long name of its variable, such as `FACESCAN__DETECTION__MIN_SCORE`.
+    /// Returns the long name of the variable, such as `FACESCAN__DETECTION__MIN_SCORE`.
     pub(super) fn variable(&self) -> String {
         PREFIX.to_owned() + &self.key.replace('.', "__").to_ascii_uppercase()
     }
 
-    /// Whether a variable without the prefix sets it.
+    /// Returns whether a variable without the prefix sets this setting.
     fn has_name(&self, name: &str) -> bool {
         let mut names = self
             .list("Short name: ")
@@ -47,7 +47,7 @@ impl Setting {
         names.any(|own| own == name)
     }
 
-    /// The names after a label, up to the end of the sentence.
+    /// Returns the names after a label, up to the end of the sentence.
     fn list(&self, label: &str) -> impl Iterator<Item = &str> {
         let sentence = self.after(label).split(". ").next().unwrap_or_default();
         sentence.split(", ").filter(|name| !name.is_empty())
@@ -58,7 +58,7 @@ impl Setting {
     }
 }
 
-/// The variables with a short name, and the keys of the settings that they set.
+/// Returns the variables with a short name, and the keys of the settings that they set.
 pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.iter().flat_map(|setting| {
         let names = setting.list("Short name: ");
@@ -66,19 +66,19 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Whether the configuration reads a variable of this name, or refuses it.
+/// Returns whether the configuration reads a variable of this name or refuses it.
 pub(super) fn is_ours(name: &str) -> bool {
     let is_short = || SETTINGS.iter().any(|setting| setting.has_name(name));
     name == CONFIG_FILE || name.starts_with(PREFIX) || is_short()
 }
 
-/// The setting that a variable sets.
+/// Returns the setting that a variable sets.
 pub(super) fn of_variable(name: &str) -> Option<&'static Setting> {
     let sets = |setting: &&Setting| setting.variable() == name || setting.has_name(name);
     SETTINGS.iter().find(sets)
 }
 
-/// The setting of a full key in a file.
+/// Returns the setting of a full key in a file.
 pub(super) fn of_key(key: &str) -> Option<&'static Setting> {
     let has_key = |setting: &Setting| setting.list("Other key: ").any(|other| other == key);
     SETTINGS
@@ -86,7 +86,7 @@ pub(super) fn of_key(key: &str) -> Option<&'static Setting> {
         .find(|setting| setting.key == key || has_key(setting))
 }
 
-/// Whether a key is that of a section.
+/// Returns whether a key is a section.
 pub(super) fn is_section(key: &str) -> bool {
     let inside = format!("{key}.");
     SETTINGS
@@ -94,8 +94,8 @@ pub(super) fn is_section(key: &str) -> bool {
         .any(|setting| setting.key.starts_with(&inside))
 }
 
-/// The setting that an unknown key probably meant: the one with the same last part, or else one that differs in at
-/// most a quarter of the letters.
+/// Suggests a setting for an unknown key. It is the setting with the same last part, or else a setting that differs in
+/// at most a quarter of the letters.
 pub(super) fn suggest(key: &str) -> Option<&'static Setting> {
     let distance = |known: &str| match known.rsplit('.').next() == key.rsplit('.').next() {
         true => 0,
@@ -106,7 +106,7 @@ pub(super) fn suggest(key: &str) -> Option<&'static Setting> {
     (distance(&nearest.key) * 4 <= key.len()).then_some(nearest)
 }
 
-/// Reads the settings and their comments. A setting stands on one line, indented below its section.
+/// Reads the settings and their comments. Each setting is on one line, indented below its section.
 fn read(yaml: &str) -> Vec<Setting> {
     let (mut settings, mut section, mut comment) = (Vec::new(), "", String::new());
     for line in yaml.lines() {

@@ -1,4 +1,4 @@
-//! The listener, the bounds of a request, and how much work is admitted.
+//! The listener, the limits of a request, and the budgets of admission.
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
@@ -7,19 +7,19 @@ use std::time::Duration;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, holds};
+use super::{Config, must};
 
-/// The most that `server.max_images_per_request` may be.
+/// The largest value of `server.max_images_per_request`.
 pub const MOST_IMAGES: usize = 4096;
 
-/// The largest `admission.interactive_images` and `admission.bulk_images`.
+/// The largest value of `admission.interactive_images` and `admission.bulk_images`.
 const MOST_ADMITTED: usize = 1 << 20;
 
 /// Section `server`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub struct Server {
-    #[garde(custom(holds(is_host)))]
+    #[garde(custom(must(is_host)))]
     pub host: String,
     pub port: u16,
     #[garde(range(min = 1024, max = 1 << 32))]
@@ -35,12 +35,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Time that a client has to send the head of a request, and that a kept connection may be idle.
+    /// Returns how long a client may take to send the head of a request, and how long a connection may be idle.
     pub fn header_timeout(&self) -> Duration {
         Duration::from_millis(self.header_timeout_ms)
     }
 
-    /// Time that requests in flight get to finish at shutdown.
+    /// Returns how long requests in flight may take at shutdown.
     pub fn shutdown_timeout(&self) -> Duration {
         Duration::from_millis(self.shutdown_timeout_ms)
     }
@@ -50,7 +50,7 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && !host.contains(|ch: char| ch.is_whitespace() || ch == '/')
 }
 
-/// Section `limits`. All but the bytes are checked on the image's header, before anything is allocated.
+/// Section `limits`. All limits except that of bytes are checked on the image's header, before any memory is allocated.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Limits {
     #[garde(range(min = 1, max = 1 << 32))]
@@ -79,22 +79,36 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// How long a bulk image waits before it is served like an interactive one.
+    /// Returns how long a bulk image waits before it overtakes interactive images.
     pub fn bulk_max_wait(&self) -> Duration {
         Duration::from_millis(self.bulk_max_wait_ms)
     }
 }
 
+/// The numbers of images that are admitted at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmittedImages {
+    /// Images of interactive requests.
+    pub interactive: usize,
+    /// Images of bulk requests.
+    pub bulk: usize,
+}
+
+const INTERACTIVE_PER_WORKER: usize = 8;
+const BULK_PER_WORKER: usize = 64;
+
 impl Config {
-    /// Images of interactive and of bulk requests in the server at a time.
-    pub fn admitted_images(&self) -> (usize, usize) {
+    /// Returns how many images of each priority are admitted at a time. A limit of 0 means 8 interactive or 64 bulk images
+    /// for each worker thread.
+    pub fn admitted_images(&self) -> AdmittedImages {
         let workers = self.imaging.worker_threads().get();
-        let or = |limit: usize, each: usize| if limit == 0 { each * workers } else { limit };
-        let Admission {
-            interactive_images,
-            bulk_images,
-            ..
-        } = self.admission;
-        (or(interactive_images, 8), or(bulk_images, 64))
+        let or_per_worker = |limit: usize, each: usize| match limit {
+            0 => each * workers,
+            limit => limit,
+        };
+        AdmittedImages {
+            interactive: or_per_worker(self.admission.interactive_images, INTERACTIVE_PER_WORKER),
+            bulk: or_per_worker(self.admission.bulk_images, BULK_PER_WORKER),
+        }
     }
 }

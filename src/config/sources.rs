@@ -1,4 +1,4 @@
-//! Where the layers are read from.
+//! The sources of the layers.
 
 use std::{
     collections::BTreeMap,
@@ -8,28 +8,28 @@ use std::{
 
 use super::{CONFIG_FILE, ConfigError, schema};
 
-/// The places that a configuration is read from. The default is none of them: the built-in defaults alone.
+/// The sources that a configuration is read from. The default has no source and results in the built-in defaults.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// The configuration file. `None` takes the one that the variable [`CONFIG_FILE`] names, in the
-    /// environment or in `.env`, if any.
+    /// The configuration file. `None` means the file that the variable [`CONFIG_FILE`] names in the environment or in
+    /// `.env`, if any.
     pub file: Option<PathBuf>,
-    /// The `.env` file; one that does not exist counts as empty.
+    /// The `.env` file. A missing file counts as empty.
     pub dotenv: Option<PathBuf>,
     /// The environment. Variables that the configuration does not know are ignored.
     pub environment: BTreeMap<String, String>,
 }
 
 impl Sources {
-    /// The sources of this process: the file of the command line, `.env` in the working directory, and
-    /// those variables of the environment that concern the configuration.
+    /// Returns the sources of this process: the file of the command line, `.env` in the working directory, and the
+    /// environment variables that concern the configuration.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::NotUnicode`] when one of these variables is not UTF-8.
+    /// Returns [`ConfigError::NotUnicode`] if one of these variables is not UTF-8.
     pub fn from_process(file: Option<PathBuf>) -> Result<Self, ConfigError> {
         let mut environment = BTreeMap::new();
-        // A name that is not Unicode is not the name of a setting.
+        // A name that is not Unicode cannot be the name of a setting.
         let variables =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         for (name, value) in variables.filter(|(name, _)| schema::is_ours(name)) {
@@ -46,7 +46,7 @@ impl Sources {
         })
     }
 
-    /// The configuration file, if any.
+    /// Returns the configuration file, if any.
     pub(super) fn config_file(&self, dotenv: &BTreeMap<String, String>) -> Option<PathBuf> {
         let mut named = [&self.environment, dotenv]
             .into_iter()
@@ -55,7 +55,7 @@ impl Sources {
         self.file.clone().or_else(|| named.map(PathBuf::from))
     }
 
-    /// Parses `.env` without touching the environment of the process. Of a name given twice, the last wins.
+    /// Parses `.env` and leaves the environment of the process unchanged. If a name occurs twice, the last one wins.
     pub(super) fn read_dotenv(&self) -> Result<BTreeMap<String, String>, ConfigError> {
         let mut variables = BTreeMap::new();
         let Some(path) = &self.dotenv else {
@@ -80,7 +80,7 @@ impl Sources {
     }
 }
 
-/// The values may be secrets; the names say enough.
+/// Shows only the names, because the values may be secrets.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources")

@@ -1,4 +1,4 @@
-//! Where results are stored, and what is kept of them.
+//! The database for results, and which results are stored.
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
@@ -8,15 +8,15 @@ use garde::Validate;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::holds;
+use super::must;
 
 /// Section `database`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub struct Database {
-    /// `None` is a SQLite file: see [`Config::database_url`](super::Config::database_url). Serialised without its
+    /// `None` means a SQLite file: see [`Config::database_url`](super::Config::database_url). Serialisation masks the
     /// password.
-    #[garde(inner(custom(holds(is_database_url))))]
+    #[garde(inner(custom(must(is_database_url))))]
     #[serde(serialize_with = "masked")]
     pub url: Option<SecretString>,
     #[garde(range(min = 1, max = 1000))]
@@ -27,7 +27,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Time to wait for a connection before the store counts as unavailable.
+    /// Returns how long to wait for a connection before the store counts as unavailable.
     pub fn acquire_timeout(&self) -> Duration {
         Duration::from_millis(self.acquire_timeout_ms)
     }
@@ -39,7 +39,7 @@ impl Database {
 pub struct Store {
     pub enabled: bool,
     pub cache: bool,
-    #[garde(length(min = 1, max = 64), custom(holds(is_tenant)))]
+    #[garde(length(min = 1, max = 64), custom(must(is_tenant)))]
     pub tenant: String,
 }
 
@@ -58,7 +58,7 @@ fn is_database_url(url: &SecretString) -> bool {
         })
 }
 
-/// The URL of a SQLite file, which is created when it is missing.
+/// Returns the URL of a SQLite file. A missing file is created.
 pub(super) fn sqlite_url(file: &Path) -> String {
     // The driver decodes percent signs and cuts the path at the first `?`.
     let path = file
@@ -74,10 +74,10 @@ fn masked<S: Serializer>(url: &Option<SecretString>, serializer: S) -> Result<S:
         .serialize(serializer)
 }
 
-/// A URL fit to be shown: its password is `***`, and so is every query parameter that could hold one.
+/// Masks the secrets of a URL. It replaces the password and every query parameter that could contain one with `***`.
 ///
-/// The password ends at the last `@` of the whole URL, not of its authority, so that an unescaped `/`
-/// or `?` in a password does not let the rest of it through.
+/// The password ends at the last `@` of the whole URL, not of its authority. A password with an unescaped `/` or `?` is
+/// therefore masked completely.
 fn mask_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return mask_query(url);
@@ -108,7 +108,7 @@ fn mask_query(text: &str) -> String {
     format!("{head}?{}", shown.join("&"))
 }
 
-/// Query parameters that hold no secret. The others are masked, as drivers keep adding some.
+/// Query parameters without secrets. All others are masked, because drivers keep adding parameters.
 const SHOWN_PARAMETERS: &[&str] = &[
     "application_name",
     "cache",
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_masked_wherever_they_stand() {
+    fn passwords_are_masked_in_every_part_of_a_url() {
         for (url, shown) in [
             (
                 "postgres://ann:pw@db:5432/faces",

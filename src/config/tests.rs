@@ -1,4 +1,4 @@
-//! The defaults file, its comments and the typed structs say the same.
+//! Tests that the defaults file, its comments and the structs agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,11 @@ fn setting(key: &str) -> &'static Setting {
     SETTINGS.iter().find(|setting| setting.key == key).unwrap()
 }
 
-fn holds(key: &str, text: &str) -> bool {
+fn must(key: &str, text: &str) -> bool {
     load(setting(key).variable(), text).is_ok()
 }
 
-/// Every leaf of a tree by its full key.
+/// Returns every leaf of a tree with its full key.
 fn leaves(section: &str, tree: &Map<String, Value>) -> Vec<(String, Value)> {
     let of = |(name, value): (&String, &Value)| match value {
         Value::Object(inner) => leaves(&format!("{section}{name}."), inner),
@@ -36,7 +36,7 @@ fn leaves(section: &str, tree: &Map<String, Value>) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn the_defaults_file_has_every_field_and_no_other() {
+fn the_defaults_file_has_exactly_the_fields() {
     let config = Config::load(&Sources::default()).unwrap().0;
     let typed = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
     let typed = leaves("", &typed);
@@ -45,16 +45,9 @@ fn the_defaults_file_has_every_field_and_no_other() {
         leaves.iter().map(|(key, _)| key.clone()).collect()
     };
     assert_eq!(keys(&typed), keys(&defaults), "same keys, same order");
-    assert_eq!(
-        typed, defaults,
-        "a value changes on its way through the types"
-    );
+    assert_eq!(typed, defaults, "the types change no value");
     let settings: Vec<_> = SETTINGS.iter().map(|setting| setting.key.clone()).collect();
-    assert_eq!(
-        settings,
-        keys(&defaults),
-        "the list of settings has them all"
-    );
+    assert_eq!(settings, keys(&defaults), "the list has every setting");
     assert_eq!(config.settings().unwrap(), defaults);
 }
 
@@ -69,7 +62,7 @@ fn environment_names_are_distinct() {
 }
 
 #[test]
-fn text_is_read_by_the_type_of_its_setting() {
+fn the_type_of_a_setting_decides_how_its_text_is_read() {
     let loader = Loader::new().unwrap();
     for (key, text, value) in [
         ("debug", "1", json!(true)),
@@ -86,7 +79,7 @@ fn text_is_read_by_the_type_of_its_setting() {
         ("models.detector", "123", json!("123")),
         ("models.detector", "no", json!("no")),
     ] {
-        assert_eq!(loader.read(key, text), value, "{key} {text:?}");
+        assert_eq!(loader.parse_text(key, text), value, "{key} {text:?}");
     }
 }
 
@@ -97,11 +90,11 @@ fn the_comment_of_every_setting_says_what_is_allowed() {
     }
 }
 
-/// The range at a field and the range in the comment of `configs/config.yaml` are the same.
+/// The range at a field equals the range in the comment of `configs/config.yaml`.
 #[test]
-fn the_range_in_words_is_the_range_that_is_checked() {
+fn the_documented_range_is_the_checked_range() {
     let mut ranges = 0;
-    // The largest cooldown is above the default of the longest one.
+    // The maximum of this setting exceeds the default of `devices.breaker_max_cooldown_ms`.
     let others = |setting: &&Setting| setting.key != "devices.breaker_cooldown_ms";
     for setting in SETTINGS.iter().filter(others) {
         let range = setting
@@ -119,14 +112,14 @@ fn the_range_in_words_is_the_range_that_is_checked() {
                 (high, true),
                 (high + 1, false),
             ] {
-                assert_eq!(holds(key, &value.to_string()), is_allowed, "{key}={value}");
+                assert_eq!(must(key, &value.to_string()), is_allowed, "{key}={value}");
             }
         }
     }
     assert_eq!(ranges, 40);
 }
 
-/// What a setting takes and what it refuses, as the text of a variable.
+/// The allowed and the refused values of each setting, as the text of a variable.
 const RANGES: &str = r#"
 server.host: [['0.0.0.0', 'localhost', '::1'], ['', 'a b', 'http://a']]
 server.port: [['0', '65535'], ['-1', '65536', '80.5']]
@@ -201,14 +194,14 @@ database.url: [['', 'sqlite::memory:', 'postgres://a/b', 'postgresql://a'], ['my
 "#;
 
 #[test]
-fn a_rule_fails_just_outside_its_range_and_holds_at_its_ends() {
+fn a_range_includes_its_ends_and_nothing_outside() {
     let ranges: BTreeMap<String, [Vec<String>; 2]> = serde_saphyr::from_str(RANGES).unwrap();
     for (key, [good, bad]) in &ranges {
         for text in good {
-            assert!(holds(key, text), "{key}={text} is allowed");
+            assert!(must(key, text), "{key}={text} is allowed");
         }
         for text in bad {
-            assert!(!holds(key, text), "{key}={text} is not allowed");
+            assert!(!must(key, text), "{key}={text} is not allowed");
         }
     }
 }

@@ -8,7 +8,7 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::Host;
 
-use super::{Config, holds};
+use super::{Config, must};
 
 /// Section `urls`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -29,7 +29,7 @@ pub struct Urls {
     pub max_bytes: u64,
     #[garde(range(min = 1, max = 1024))]
     pub max_concurrent: usize,
-    #[garde(length(min = 1, max = 256), custom(holds(is_printable)))]
+    #[garde(length(min = 1, max = 256), custom(must(is_printable)))]
     pub user_agent: String,
 }
 
@@ -38,36 +38,37 @@ fn is_printable(text: &str) -> bool {
 }
 
 impl Urls {
-    /// Time to look up a host and connect to it.
+    /// Returns the time limit for resolving a host and connecting to it.
     pub fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
     }
 
-    /// Time for all of one image, its redirects included.
+    /// Returns the time limit for one image, with its redirects.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 }
 
 impl Config {
-    /// Bytes at which the fetch of one image ends: the limit of fetches, or of every image where that is lower.
+    /// Returns the maximum size of a fetched image in bytes: the lower of the limit of fetches and the limit of all
+    /// images.
     pub fn fetched_bytes(&self) -> u64 {
         self.urls.max_bytes.min(self.limits.max_image_bytes)
     }
 }
 
-/// A scheme that is fetched.
+/// A scheme that may be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
     /// HTTP over TLS.
     Https,
-    /// HTTP that anyone on the way can read and change.
+    /// Unencrypted HTTP. Anyone between the server and the host can read and change it.
     Http,
 }
 
 impl Scheme {
-    /// As URLs write it.
+    /// Returns the name as in a URL.
     pub fn name(self) -> &'static str {
         match self {
             Self::Https => "https",
@@ -76,13 +77,13 @@ impl Scheme {
     }
 }
 
-/// A host such as `example.com`, or all hosts below a domain: `*.example.com`.
+/// A host such as `example.com`, or all hosts below a domain such as `*.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct HostPattern(String);
 
 impl HostPattern {
-    /// Whether a URL's host is meant.
+    /// Returns whether the pattern matches a URL's host.
     pub fn matches(&self, host: &Host<&str>) -> bool {
         let host = host.to_string();
         let host = host.strip_suffix('.').unwrap_or(&host);
@@ -109,7 +110,7 @@ impl TryFrom<String> for HostPattern {
         };
         let stars = if below.is_some() { "*." } else { "" };
         let pattern = is_whole.then(|| Self(format!("{stars}{host}")));
-        pattern.ok_or_else(|| format!("{text:?} is no host"))
+        pattern.ok_or_else(|| format!("{text:?} is not a host"))
     }
 }
 
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_means_what_is_below_and_nothing_that_only_looks_like_it() {
+    fn a_star_matches_only_hosts_below_the_domain() {
         for (pattern, host) in [
             ("img.example.com", "img.example.com"),
             ("IMG.example.com", "img.EXAMPLE.com."),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_no_pattern() {
+    fn an_invalid_host_is_not_a_pattern() {
         for text in [
             "",
             "*",

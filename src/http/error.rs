@@ -6,11 +6,11 @@ use facescan_store::StoreError;
 use thiserror::Error;
 
 use crate::{
-    admission::Full,
+    admission::AdmissionError,
     ingest::{error::IngestError, fetch::FetchError},
     pipeline::{
         answer::ErrorEntry,
-        error::{InvalidOption, PipelineError, shortened},
+        error::{InvalidOption, PipelineError, shorten},
     },
     telemetry::causes::with_causes,
 };
@@ -50,7 +50,7 @@ pub enum ApiError {
     NotFound(String),
     /// The server has as much work as it takes.
     #[error("{0}; try again after the time in retry-after")]
-    Overloaded(Full),
+    Overloaded(AdmissionError),
     /// The body did not arrive in time.
     #[error("the body did not arrive within {limit_ms} ms; send it faster, or fewer images")]
     RequestTimeout {
@@ -124,7 +124,7 @@ impl ApiError {
 
     /// A body that cannot be read.
     pub fn invalid_body(detail: impl Into<String>) -> Self {
-        Self::InvalidBody(shortened(detail.into()))
+        Self::InvalidBody(shorten(detail.into()))
     }
 
     /// The status, the code and the title.
@@ -229,8 +229,8 @@ impl From<&ApiError> for ErrorEntry {
     }
 }
 
-impl From<Full> for ApiError {
-    fn from(full: Full) -> Self {
+impl From<AdmissionError> for ApiError {
+    fn from(full: AdmissionError) -> Self {
         Self::Overloaded(full)
     }
 }

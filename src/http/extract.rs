@@ -3,26 +3,29 @@
 pub mod admitted;
 mod body;
 mod body_reader;
-pub mod stored_id;
+pub mod stored_request;
 
 use std::collections::BTreeMap;
 
 use axum::{
-    extract::{FromRequest, Multipart, Request},
-    http::{HeaderMap, header::CONTENT_TYPE},
+    extract::{
+        FromRequest, Multipart, Request,
+        multipart::{Field, MultipartError},
+    },
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
 };
 use mime::Mime;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::{
-    admitted::{Admitted, Ticket, priority_of},
+    admitted::{Admitted, RequestPermits, priority_of},
     body::{Body, Options, number},
     body_reader::body,
 };
 use crate::{
-    context::RequestContext, http::AppState, http::error::ApiError, ingest::source::ImageInput,
-    pipeline::options::HasPriority,
+    config::Server, context::RequestContext, http::AppState, http::error::ApiError,
+    ingest::source::ImageInput, pipeline::options::HasPriority,
 };
 use facescan_inference::pool::Stage;
 
@@ -40,11 +43,11 @@ pub struct ImageRequest<O> {
     /// The options as sent.
     pub options: O,
     /// To be held until the images are answered.
-    pub ticket: Ticket,
+    pub permits: RequestPermits,
 }
 
 /// What a body holds, whatever its form.
-struct Sent {
+struct BodyContent {
     images: Vec<ImageInput>,
     masks: Vec<ImageInput>,
     options: Option<Value>,
@@ -89,6 +92,35 @@ impl Form {
     }
 }
 
+impl Form {
+    async fn read(self, request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
+        match self {
+            Self::Raw => Ok(BodyContent {
+                images: vec![raw(request, state).await?],
+                masks: Vec::new(),
+                options: None,
+            }),
+            Self::Multipart => multipart(request, state).await,
+            Self::Json => {
+                let body = body(request, state).await?;
+                structured(state, move || {
+                    serde_json::from_slice(&body)
+                        .map_err(|error| ApiError::invalid_body(error.to_string()))
+                })
+                .await
+            }
+            Self::Msgpack => {
+                let body = body(request, state).await?;
+                structured(state, move || {
+                    rmp_serde::from_slice(&body)
+                        .map_err(|error| ApiError::invalid_body(error.to_string()))
+                })
+                .await
+            }
+        }
+    }
+}
+
 impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRequest<O> {
     type Rejection = ApiError;
 
@@ -96,7 +128,7 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
         let limits = &state.config.server;
         let form = Form::of(request.headers())?;
         let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
-        // One picture by itself can be refused before it is read. Wrong options are told after that.
+        // A request with one image can be refused before its body is read. Invalid options are reported after the body.
         let alone = match form {
             Form::Raw => read_options::<O>(query.clone(), None).ok(),
             _ => None,
@@ -104,34 +136,11 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
         let priority = alone.map(|options| priority_of(state, options.priority(), 1));
         let mut context = RequestContext::of(&request)?;
         let (admitted, request) = Admitted::body(request, state, priority).await?;
-        let Sent {
+        let BodyContent {
             images,
             masks,
             options: in_body,
-        } = match form {
-            Form::Raw => Sent {
-                images: vec![raw(request, state).await?],
-                masks: Vec::new(),
-                options: None,
-            },
-            Form::Multipart => multipart(request, state).await?,
-            Form::Json => {
-                let body = body(request, state).await?;
-                tree(state, move || {
-                    serde_json::from_slice(&body)
-                        .map_err(|error| ApiError::invalid_body(error.to_string()))
-                })
-                .await?
-            }
-            Form::Msgpack => {
-                let body = body(request, state).await?;
-                tree(state, move || {
-                    rmp_serde::from_slice(&body)
-                        .map_err(|error| ApiError::invalid_body(error.to_string()))
-                })
-                .await?
-            }
-        };
+        } = form.read(request, state).await?;
         if images.is_empty() {
             return Err(ApiError::MissingImage("send at least one"));
         }
@@ -149,14 +158,14 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
         let options: O = read_options(query, in_body)?;
         let all = images.len() + masks.len();
         let are_fetched = images.iter().chain(&masks).any(ImageInput::is_fetched);
-        let (ticket, priority) = admitted.images(state, options.priority(), all, are_fetched)?;
+        let (permits, priority) = admitted.images(state, options.priority(), all, are_fetched)?;
         context.priority = priority;
         Ok(Self {
             context,
             images,
             masks,
             options,
-            ticket,
+            permits,
         })
     }
 }
@@ -170,10 +179,10 @@ async fn raw(request: Request, state: &AppState) -> Result<ImageInput, ApiError>
 }
 
 /// Parses a whole body and its base64 on the CPU pool.
-async fn tree(
+async fn structured(
     state: &AppState,
     parse: impl FnOnce() -> Result<Body, ApiError> + Send + 'static,
-) -> Result<Sent, ApiError> {
+) -> Result<BodyContent, ApiError> {
     let limit = state.config.server.max_images_per_request;
     state
         .pipeline
@@ -183,7 +192,7 @@ async fn tree(
             if body.images.len().max(body.masks.len()) > limit {
                 return Err(ApiError::TooManyImages { limit });
             }
-            Ok(Sent {
+            Ok(BodyContent {
                 images: body.images.into_iter().map(ImageInput::from).collect(),
                 masks: body.masks.into_iter().map(ImageInput::from).collect(),
                 options: body.options.map(|options| options.0),
@@ -192,68 +201,83 @@ async fn tree(
         .await?
 }
 
-async fn multipart(request: Request, state: &AppState) -> Result<Sent, ApiError> {
-    let server = &state.config.server;
-    let broken = |error: axum::extract::multipart::MultipartError| {
-        if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-            ApiError::BodyTooLarge {
-                limit: server.max_body_bytes,
-            }
-        } else {
-            ApiError::invalid_body(error.body_text())
-        }
-    };
-    let mut parts = Multipart::from_request(request, state)
-        .await
-        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let (mut images, mut masks) = (Vec::new(), Vec::new());
-    let mut texts: BTreeMap<String, String> = BTreeMap::new();
-    let mut tree = None;
-    while let Some(part) = parts.next_field().await.map_err(broken)? {
+/// What the parts of a form hold, as they are read.
+#[derive(Default)]
+struct Parts {
+    images: Vec<ImageInput>,
+    masks: Vec<ImageInput>,
+    /// Options in parts of their own.
+    texts: BTreeMap<String, String>,
+    /// The part named `options`.
+    options: Option<Value>,
+}
+
+impl Parts {
+    async fn add(&mut self, part: Field<'_>, server: &Server) -> Result<(), ApiError> {
+        let unreadable = |error| unreadable(&error, server);
+        let max_images = server.max_images_per_request;
         let name = part.name().unwrap_or_default().to_owned();
-        match name.as_str() {
-            "image" | "mask" => {
-                let list = match name.as_str() {
-                    "mask" => &mut masks,
-                    _ => &mut images,
-                };
-                if list.len() == server.max_images_per_request {
-                    return Err(ApiError::TooManyImages {
-                        limit: server.max_images_per_request,
-                    });
-                }
-                let id = part.file_name().map(str::to_owned);
-                let bytes = part.bytes().await.map_err(broken)?;
-                list.push(ImageInput {
-                    id,
-                    ..ImageInput::from_bytes(bytes)
-                });
-            }
+        let images = match name.as_str() {
+            "image" => &mut self.images,
+            "mask" => &mut self.masks,
             "options" => {
-                let text = part.text().await.map_err(broken)?;
+                let text = part.text().await.map_err(unreadable)?;
                 let parsed: Options = serde_json::from_str(&text).map_err(|error| {
                     ApiError::invalid_option("options", format!("is not JSON: {error}"))
                 })?;
-                tree = Some(parsed.0);
+                self.options = Some(parsed.0);
+                return Ok(());
             }
             _ => {
-                let text = part.text().await.map_err(broken)?;
+                let text = part.text().await.map_err(unreadable)?;
                 if text.len() > LONGEST_TEXT {
                     let detail = format!("is longer than {LONGEST_TEXT} bytes");
                     return Err(ApiError::invalid_option(name, detail));
                 }
-                texts.insert(name, text);
+                self.texts.insert(name, text);
+                return Ok(());
             }
+        };
+        if images.len() == max_images {
+            return Err(ApiError::TooManyImages { limit: max_images });
         }
+        let id = part.file_name().map(str::to_owned);
+        let bytes = part.bytes().await.map_err(unreadable)?;
+        images.push(ImageInput {
+            id,
+            ..ImageInput::from_bytes(bytes)
+        });
+        Ok(())
     }
-    if images.is_empty() {
+}
+
+fn unreadable(error: &MultipartError, server: &Server) -> ApiError {
+    match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge {
+            limit: server.max_body_bytes,
+        },
+        _ => ApiError::invalid_body(error.body_text()),
+    }
+}
+
+async fn multipart(request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
+    let server = &state.config.server;
+    let unreadable = |error| unreadable(&error, server);
+    let mut form = Multipart::from_request(request, state)
+        .await
+        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let mut parts = Parts::default();
+    while let Some(part) = form.next_field().await.map_err(unreadable)? {
+        parts.add(part, server).await?;
+    }
+    if parts.images.is_empty() {
         return Err(ApiError::MissingImage("no part is named `image`"));
     }
-    let pairs: Vec<(String, String)> = texts.into_iter().collect();
-    Ok(Sent {
-        images,
-        masks,
-        options: merge(options_from_pairs(&pairs), tree)?,
+    let texts: Vec<(String, String)> = parts.texts.into_iter().collect();
+    Ok(BodyContent {
+        images: parts.images,
+        masks: parts.masks,
+        options: merge(options_from_pairs(&texts), parts.options)?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The layers around every handler, one a file.
+//! The layers around every handler, one in each file, except `problem::describe`.
 
 pub mod access_log;
 pub mod context;

@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the routes' own annotations do not say.
+//! The OpenAPI document: the parts that the annotations of the routes do not have.
 
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
@@ -16,9 +16,9 @@ pub use complete::complete;
 #[openapi(
     info(
         title = "facescan",
-        description = "Finds, embeds, grades and enhances faces. Images come in four forms; errors are \
-                       `application/problem+json` with a stable `code`. Every route takes the header \
-                       `x-request-timeout-ms`, which makes its deadline earlier."
+        description = "Finds faces, computes their vectors, measures their quality, and enhances images. Images can be \
+                       sent in four forms. Errors are `application/problem+json` with a stable `code`. Every route \
+                       accepts the header `x-request-timeout-ms`, which sets an earlier deadline."
     ),
     components(schemas(Problem)),
     tags(
@@ -30,7 +30,7 @@ pub use complete::complete;
 )]
 struct Document;
 
-/// The document before the routes are added.
+/// Returns the document before the routes are added.
 pub fn base() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }

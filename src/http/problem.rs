@@ -1,7 +1,7 @@
 //! Errors as `application/problem+json` (RFC 9457).
 //!
-//! A handler's error travels in the response's extensions; [`describe`] is the one place that
-//! writes its body, adds the request id, and logs a 5xx.
+//! A handler's error is in the extensions of the response. Only [`describe`] writes the body, adds the request id, and
+//! logs 5xx errors.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use utoipa::ToSchema;
 
 use crate::{context::RequestContext, http::error::ApiError, telemetry::causes::with_causes};
 
-/// The body of an error.
+/// The body of an error response.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// Always `about:blank`: the code says what kind it is.
+    /// Always `about:blank`. The code names the kind of error.
     #[serde(rename = "type")]
     #[schema(example = "about:blank")]
     pub kind: &'static str,
-    /// The kind in words.
+    /// A short description of the kind of error.
     #[schema(example = "invalid option")]
     pub title: &'static str,
     /// The HTTP status.
@@ -37,7 +37,7 @@ pub struct Problem {
     /// The stable code.
     #[schema(example = "invalid_option")]
     pub code: &'static str,
-    /// The request's id, as in the log.
+    /// The id of the request, as in the log.
     pub request_id: String,
 }
 
@@ -54,7 +54,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Writes the body of a response that carries an error.
+/// Writes the body of an error response.
 pub async fn describe(request: Request, next: Next) -> Response {
     let request_id = request
         .extensions()
@@ -89,7 +89,7 @@ pub async fn describe(request: Request, next: Next) -> Response {
         HeaderValue::from_static("application/problem+json"),
     );
     if kind.status == StatusCode::TOO_MANY_REQUESTS.as_u16() {
-        // Requests take fractions of a second, so after one there is room, unless others are quicker.
+        // Requests take fractions of a second, so the server usually has capacity after one second.
         parts
             .headers
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -1,4 +1,4 @@
-//! Writes answers as JSON or msgpack, whichever the caller accepts.
+//! Writes answers in the format that the caller accepts.
 
 use std::cmp::Reverse;
 
@@ -15,29 +15,29 @@ use super::error::ApiError;
 use crate::config::EnhancedFormat;
 use facescan_inference::pool::{CpuPool, Stage};
 
-/// How the caller wants the answer.
+/// The format that the caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// JSON, also when nothing is said.
+    /// JSON. It is also the default.
     Json,
     /// msgpack with named fields.
     Msgpack,
-    /// The picture itself, where there is one; in this format, when one was named.
+    /// The image itself, in this format if the caller names one.
     Picture(Option<EnhancedFormat>),
-    /// The tensor itself, as NumPy's `.npy`.
+    /// The tensor itself, as a NumPy file.
     Npy,
-    /// The tensors one by one, as `multipart/mixed`.
+    /// One part for each tensor, as `multipart/mixed`.
     Parts,
 }
 
-const TREES: [(&str, Accepted); 4] = [
+const STRUCTURED: [(&str, Accepted); 4] = [
     ("application/json", Accepted::Json),
     ("application/msgpack", Accepted::Msgpack),
     ("application/x-msgpack", Accepted::Msgpack),
     ("application/vnd.msgpack", Accepted::Msgpack),
 ];
 
-const PICTURES: [(&str, Accepted); 4] = [
+const IMAGES: [(&str, Accepted); 4] = [
     ("image/jpeg", Accepted::Picture(Some(EnhancedFormat::Jpeg))),
     ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
     ("image/webp", Accepted::Picture(Some(EnhancedFormat::Webp))),
@@ -48,29 +48,28 @@ const NPY: (&str, Accepted) = ("application/x-npy", Accepted::Npy);
 const PARTS: (&str, Accepted) = ("multipart/mixed", Accepted::Parts);
 
 impl Accepted {
-    /// What the `Accept` header asks for (RFC 9110, 12.5.1) where the answer is a tree; JSON when it names nothing that
-    /// can be given.
+    /// Reads the `Accept` header (RFC 9110, 12.5.1) of a request for structured data. The default is JSON.
     pub fn structured(headers: &HeaderMap) -> Self {
-        Self::of(headers, &TREES)
+        Self::of(headers, &STRUCTURED)
     }
 
-    /// The same where the answer may also be a picture.
+    /// Reads the header of a request whose answer can also be an image.
     pub fn image_or_structured(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&TREES[..], &PICTURES].concat())
+        Self::of(headers, &[&STRUCTURED[..], &IMAGES].concat())
     }
 
-    /// The same where the answer may also be a picture or a tensor.
+    /// Reads the header of a request whose answer can also be an image or a tensor.
     pub fn any(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&TREES[..], &PICTURES, &[NPY]].concat())
+        Self::of(headers, &[&STRUCTURED[..], &IMAGES, &[NPY]].concat())
     }
 
-    /// The same where the answer is tensors: in one NumPy file when nothing that can be given is named.
+    /// Reads the header of a request whose answer is tensors. The default is one NumPy file.
     pub fn tensors(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&[NPY], &TREES[..], &[PARTS]].concat())
+        Self::of(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
     }
 
-    /// Of the types that are `offered`, the one with the highest weight. Of several, the one that was named most
-    /// precisely, then the first in the header, then the first that is offered.
+    /// Returns the offered type with the highest weight. If several have the same weight, the most precise range wins,
+    /// then the first range in the header, then the first offered type.
     fn of(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
         let ranges: Vec<Range> = headers
             .get_all(ACCEPT)
@@ -81,7 +80,7 @@ impl Accepted {
             .collect();
         let mut best = None;
         for (media_type, accepted) in offered {
-            // A type's weight is that of the range that is the most precise about it.
+            // The most precise range decides the weight of a type.
             let of_it = ranges.iter().enumerate().filter_map(|(at, range)| {
                 let precision = range.precision(media_type)?;
                 Some((precision, Reverse(at), range.weight))
@@ -95,9 +94,9 @@ impl Accepted {
             }
         }
         match best {
-            // Which format is then up to the endpoint, but where the header tells them apart.
+            // A wildcard names no format, so the endpoint chooses it, unless the header also names one.
             Some(((_, Precision::Wild, _), Self::Picture(_)))
-                if !ranges.iter().any(Range::is_one_picture_type) =>
+                if !ranges.iter().any(Range::names_one_image_type) =>
             {
                 Self::Picture(None)
             }
@@ -107,7 +106,7 @@ impl Accepted {
     }
 }
 
-/// How precisely a range names a type.
+/// The precision with which a range names a type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Precision {
     Anything,
@@ -115,15 +114,15 @@ enum Precision {
     Named,
 }
 
-/// One of the ranges in an `Accept` header.
+/// A media range of an `Accept` header.
 struct Range {
     name: String,
-    /// In thousandths.
+    /// The weight in thousandths.
     weight: u16,
 }
 
 impl Range {
-    /// `None` where it is no media range, which says nothing about the others.
+    /// Parses one range. Returns `None` if it is malformed. The other ranges still count.
     fn read(text: &str) -> Option<Self> {
         let range: mime::Mime = text.trim().parse().ok()?;
         let weight = match range.get_param("q") {
@@ -136,7 +135,7 @@ impl Range {
         })
     }
 
-    fn is_one_picture_type(&self) -> bool {
+    fn names_one_image_type(&self) -> bool {
         self.name.starts_with("image/") && self.name != "image/*"
     }
 
@@ -153,15 +152,15 @@ impl Range {
     }
 }
 
-/// Milliseconds as a header, to the microsecond.
+/// Formats milliseconds for a header, with microseconds.
 pub fn milliseconds(milliseconds: f64) -> HeaderValue {
     HeaderValue::from_str(&format!("{milliseconds:.3}")).unwrap_or(HeaderValue::from_static("0"))
 }
 
-/// Serialises `answer` on the CPU pool, because vectors and pictures make it large.
+/// Serialises `answer` on the CPU pool, because vectors and images make it large.
 ///
 /// # Errors
-/// [`ApiError::Internal`] when it cannot be serialised.
+/// [`ApiError::Internal`] if it cannot be serialised.
 pub async fn respond<T: Serialize + Send + 'static>(
     accepted: Accepted,
     pool: &CpuPool,
@@ -171,10 +170,10 @@ pub async fn respond<T: Serialize + Send + 'static>(
     Ok(response(accepted, written.await??))
 }
 
-/// Serialises an `answer` of a few kilobytes here and now: that takes less time than a way through the pool.
+/// Serialises an `answer` of a few kilobytes on this thread, because that is faster than a job on the pool.
 ///
 /// # Errors
-/// [`ApiError::Internal`] when it cannot be serialised.
+/// [`ApiError::Internal`] if it cannot be serialised.
 pub fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
     Ok(response(accepted, write(accepted, answer)?))
 }
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heaviest_type_that_can_be_given_wins() {
+    fn the_offered_type_with_the_highest_weight_wins() {
         assert_eq!(Accepted::structured(&HeaderMap::new()), Accepted::Json);
         for (header, expected) in [
             ("*/*", Accepted::Json),
@@ -234,7 +233,7 @@ mod tests {
             ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
             ("image/avif", Accepted::Picture(Some(EnhancedFormat::Avif))),
             ("text/plain", Accepted::Json),
-            // A range that cannot be read, and a weight that is none.
+            // A malformed range, and a malformed weight.
             ("image, */, application/msgpack", Accepted::Msgpack),
             (
                 "application/msgpack;q=high, image/*",
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_no_choice_where_there_is_none() {
+    fn an_image_type_is_ignored_if_it_is_not_offered() {
         let mut headers = HeaderMap::new();
         let accepted = "image/*, application/msgpack;q=0.5";
         headers.insert(ACCEPT, HeaderValue::from_static(accepted));
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_come_as_the_heaviest_the_most_precise_and_the_first() {
+    fn tensor_types_are_chosen_by_weight_precision_and_order() {
         for (header, expected) in [
             ("", Accepted::Npy),
             ("*/*", Accepted::Npy),
@@ -292,7 +291,7 @@ mod tests {
             headers.insert(ACCEPT, HeaderValue::from_static(header));
             assert_eq!(Accepted::tensors(&headers), expected, "{header}");
         }
-        // Over several lines of the header.
+        // A header with several lines.
         let mut headers = HeaderMap::new();
         for line in ["application/json;q=0.5", "multipart/mixed;q=0.7"] {
             headers.append(ACCEPT, HeaderValue::from_static(line));

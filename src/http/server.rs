@@ -1,4 +1,4 @@
-//! Connections: accept, serve, and let go of them at shutdown.
+//! Accepts connections, serves them, and closes them at shutdown.
 
 use std::{io, time::Duration};
 
@@ -14,14 +14,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait after the listener could take no connection, such as for want of file descriptors.
+/// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves `router` until `stopped` resolves and nothing is in flight.
+/// Serves `router` until `stopped` resolves and no request is in flight.
 ///
-/// A connection that stays silent for `header_timeout`, or does not send a whole request head within it, is closed, so
-/// that a slow client holds neither a connection nor a shutdown for long. HTTP/2 connections may be idle, but have to
-/// answer a ping.
+/// Closes a connection that sends nothing, or no complete request head, within `header_timeout`. A slow client
+/// therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -45,14 +44,14 @@ pub async fn serve(
             stream = accept(&listener) => stream,
             () = &mut stopped => break,
         };
-        // An answer is one write; waiting to fill a packet would only delay it.
+        // The server writes an answer at once, so waiting to fill a packet would only delay it.
         stream.set_nodelay(true).ok();
         let service = TowerToHyperService::new(router.clone());
         let (connections, watcher) = (connections.clone(), graceful.watcher());
         let stopping = stopping.clone();
         tokio::spawn(async move {
             let mut first = [0];
-            // The versions are told apart by the first bytes, and no timer runs until they have come.
+            // The first bytes decide the HTTP version, and the timers of hyper start only after them.
             tokio::select! {
                 spoke = timeout(header_timeout, stream.peek(&mut first)) => if !matches!(spoke, Ok(Ok(1))) {
                     return;
@@ -61,7 +60,7 @@ pub async fn serve(
             }
             let connection = connections.serve_connection(TokioIo::new(stream), service);
             if let Err(error) = watcher.watch(connection).await {
-                tracing::debug!(error = %error, "connection broke off");
+                tracing::debug!(error = %error, "connection closed with an error");
             }
         });
     }
@@ -70,7 +69,8 @@ pub async fn serve(
     graceful.shutdown().await;
 }
 
-/// The next connection. Failures to accept pass: the client went away, or descriptors are short for a while.
+/// Returns the next connection. Retries after errors, because they are temporary: a client left, or no file descriptor
+/// was free.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {

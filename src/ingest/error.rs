@@ -1,11 +1,11 @@
-//! Why the bytes of an image cannot be had.
+//! Errors of loading the bytes of an image.
 
 use thiserror::Error;
 
 use super::fetch::FetchError;
-use crate::admission::Full;
+use crate::admission::AdmissionError;
 
-/// Why the bytes of an image cannot be had.
+/// Why the bytes of an image are not available.
 #[derive(Debug, Error)]
 pub enum IngestError {
     /// An entry of the body has both bytes and a URL.
@@ -17,13 +17,13 @@ pub enum IngestError {
     /// The text of `data` is not base64.
     #[error("`data` is not base64: {0}")]
     NotBase64(#[from] base64::DecodeError),
-    /// The text of `data` begins as a `data:` URL does and is not base64.
-    #[error("a `data:` text without `;base64,`")]
+    /// The text of `data` begins like a `data:` URL and is not base64.
+    #[error("`data` is a `data:` url without `;base64,`; send base64")]
     NotBase64Url,
-    /// The URL gave no image.
+    /// The fetch of the URL failed.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// The server fetches as many images as it may.
+    /// The byte budget of fetched images is used up.
     #[error("{0}; try again later")]
-    Full(#[from] Full),
+    Full(#[from] AdmissionError),
 }

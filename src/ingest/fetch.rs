@@ -1,4 +1,4 @@
-//! Outbound HTTP: what a URL answers, as bytes. The one implementation, besides those of tests, is [`web::WebFetcher`].
+//! Outbound HTTP: fetches the bytes at a URL. [`web::WebFetcher`] is the implementation; tests have others.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,67 +11,69 @@ pub mod web;
 
 pub use resolve::{Lookup, SystemLookup};
 
-/// Fetches pictures. Dropping the future ends the fetch.
+/// Fetches images. Dropping the future stops the fetch.
 #[async_trait]
 pub trait Fetcher: Send + Sync {
-    /// The bytes at a URL, `limit` of them at most.
+    /// Fetches the bytes at a URL, at most `limit`.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Returns the reason if the fetch fails.
     async fn fetch(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError>;
 }
 
-/// Why a URL gave no picture. Callers read these texts, so that none says an address or where a redirect leads.
+/// Why a fetch failed. Callers read these texts, so they contain no address and no target of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// It is not to be fetched.
+    /// The rules forbid the fetch.
     #[error("{0}")]
     Refused(#[from] Refused),
-    /// It is no URL.
+    /// The text is not a valid URL.
     #[error(
-        "this is no url: send one such as https://example.com/a.jpg, of 4096 characters at most"
+        "this is not a url: send one such as https://example.com/a.jpg, of 4096 characters at most"
     )]
     NotAUrl,
-    /// Its host has no address, or does not take the connection.
+    /// The host has no address or does not accept the connection.
     #[error("the url's host cannot be reached: check the url, or try again later")]
     Unreachable,
-    /// Its host cannot prove that it is the one.
+    /// The host cannot prove its identity.
     #[error("the certificate of the url's host is not trusted, or its tls is not understood")]
     Untrusted,
-    /// It took too long.
+    /// The fetch exceeded its time limit.
     #[error("the url was not fetched within {limit_ms} ms: try again later")]
     TimedOut {
         /// The limit in milliseconds.
         limit_ms: u128,
     },
-    /// It answered, but with no picture.
+    /// The host answered with another status than 200.
     #[error("the url answered with the status {0} and not 200: check the url")]
     Status(u16),
-    /// A redirect whose target cannot be read.
-    #[error("the url redirects to what is no url")]
+    /// The target of a redirect is not a valid URL.
+    #[error("the url redirects to an invalid url")]
     BadRedirect,
-    /// One redirect after another.
+    /// The number of redirects exceeds the limit.
     #[error("the url redirects more than {limit} times")]
     TooManyRedirects {
         /// The limit.
         limit: usize,
     },
-    /// More bytes than a picture may have.
-    #[error("the url gives more than {limit} bytes; the limit is that of one image")]
+    /// The answer has more bytes than the limit.
+    #[error("the answer of the url has more than {limit} bytes, the limit of one image")]
     TooLarge {
         /// The limit in bytes.
         limit: u64,
     },
-    /// Bytes in another form than they are.
-    #[error("the url answers compressed, which was not asked for")]
+    /// The answer is compressed.
+    #[error("the answer of the url is compressed, although the request forbids it")]
     Encoded,
-    /// The connection ended before the picture did.
-    #[error("the connection to the url's host broke off: try again later")]
+    /// The connection ended before the answer did.
+    #[error(
+        "the connection to the url's host ended before the answer was complete: try again later"
+    )]
     BrokeOff,
 }
 
 impl FetchError {
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub fn outcome(self) -> &'static str {
         match self {
             Self::Refused(_) => "refused",

@@ -1,8 +1,8 @@
-//! Which URLs are fetched, and which addresses are connected to.
+//! Decides which URLs may be fetched and which addresses may be connected to.
 //!
-//! A caller chooses the URL and the server connects, from inside a network that the caller may not reach: without a guard
-//! anyone could read what only this machine can. So a URL is judged by what it says, and each address that its host turns
-//! out to have is judged before it is connected to.
+//! A caller chooses the URL, and the server connects from inside a network that the caller may not reach. Without a
+//! guard, any caller could read what only this machine can reach. The guard therefore checks the URL itself, and then
+//! every address of its host before a connection.
 
 use std::net::IpAddr;
 
@@ -13,28 +13,28 @@ use crate::config::{HostPattern, Scheme, Urls};
 
 mod addresses;
 
-/// Why a URL is not fetched. Never says an address: a caller could map a network by them.
+/// Why a URL is not fetched. It never contains an address, because a caller could map a network with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No URL is fetched.
+    /// The settings disable fetching.
     #[error(
-        "urls are not fetched here: send the image's bytes, or have `urls.enabled` set on the server"
+        "urls are not fetched here: send the image's bytes, or set `urls.enabled` on the server"
     )]
     Off,
-    /// A scheme that is not fetched.
+    /// The scheme is not allowed.
     #[error("only {} urls are fetched here", .0)]
     Scheme(&'static str),
-    /// A user or a password in the URL.
-    #[error("a url with a user or a password is not fetched: take them out of it")]
+    /// The URL contains a user or a password.
+    #[error("a url with a user or a password is not fetched: remove them")]
     Credentials,
-    /// A host that the settings do not name.
-    #[error("this host is not one that urls are fetched from; `urls.hosts` names them")]
+    /// The settings do not allow the host.
+    #[error("urls of this host are not fetched here; `urls.hosts` names the allowed hosts")]
     Host,
-    /// An address that is not public.
-    #[error("this host is not public, and only public ones are fetched from")]
+    /// The address is not public.
+    #[error("this host is not public, and only urls of public hosts are fetched")]
     Address,
-    /// A redirect to what is refused.
-    #[error("it redirects to a url that is not fetched here")]
+    /// A redirect leads to a refused URL.
+    #[error("the url redirects to a url that is not fetched here")]
     Redirect,
 }
 
@@ -47,7 +47,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The rules of a section.
+    /// Creates the guard from section `urls`.
     pub fn new(urls: &Urls) -> Self {
         Self {
             schemes: urls.schemes.clone(),
@@ -56,11 +56,11 @@ impl Guard {
         }
     }
 
-    /// Judges what a URL says: its scheme, its host, and its address where the host is one. A name's addresses are judged
-    /// when it is looked up.
+    /// Checks the scheme and the host of a URL, and the address if the host is an address. The addresses of a name are
+    /// checked when the name is resolved.
     ///
     /// # Errors
-    /// Why it is not fetched.
+    /// Returns the reason if the URL must not be fetched.
     pub fn check(&self, url: &Url) -> Result<(), Refused> {
         if !self
             .schemes
@@ -76,7 +76,7 @@ impl Guard {
         if !self.hosts.is_empty() && !self.hosts.iter().any(|pattern| pattern.matches(&host)) {
             return Err(Refused::Host);
         }
-        // `Url` has read every spelling of an address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
+        // `Url` has parsed every spelling of an address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
         match host {
             Host::Domain(_) => Ok(()),
             Host::Ipv4(address) => self.check_address(address.into()),
@@ -84,10 +84,10 @@ impl Guard {
         }
     }
 
-    /// Judges an address that would be connected to.
+    /// Checks an address before a connection to it.
     ///
     /// # Errors
-    /// [`Refused::Address`].
+    /// Returns [`Refused::Address`] if the rules forbid the address.
     pub fn check_address(&self, address: IpAddr) -> Result<(), Refused> {
         match addresses::reach(address) {
             Reach::Public => Ok(()),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_any_public_host_is_fetched_over_https() {
+    fn by_default_every_public_host_is_allowed_over_https() {
         let guard = guard(|_| {});
         for url in [
             "https://example.com/a.jpg",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_judged_in_every_spelling() {
+    fn an_address_is_checked_in_every_spelling() {
         let guard = guard(|_| {});
         for host in [
             "127.0.0.1",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_named_are_the_only_ones_and_stay_public() {
+    fn only_named_hosts_are_allowed_and_they_must_be_public() {
         let named = |allow_private| {
             guard(|urls| {
                 urls.hosts = ["*.example.com", "10.0.0.8"]

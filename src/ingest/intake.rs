@@ -1,4 +1,4 @@
-//! Images as callers name them, to bytes: those of a URL are fetched here.
+//! Loads the bytes of images. It fetches the images that a request names by URL.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     admission::{
-        Full, Priority,
+        AdmissionError, Priority,
         byte_budget::{ByteBudget, Reservation},
     },
     config::Config,
@@ -21,12 +21,12 @@ use crate::{
 };
 use facescan_clock::Clock;
 
-/// Longest URL; the longest that is stored too.
+/// The maximum length of a URL in bytes. Stored URLs have the same limit.
 const LONGEST_URL: usize = 4096;
 
-/// Turns images as they are named into bytes.
+/// Loads the bytes of images.
 pub struct Intake {
-    /// `None` where no URL is fetched.
+    /// `None` if fetching is disabled.
     fetcher: Option<Arc<dyn Fetcher>>,
     budget: ByteBudget,
     limit: u64,
@@ -34,24 +34,24 @@ pub struct Intake {
     metrics: Metrics,
 }
 
-/// An image whose bytes are there.
+/// An image with its bytes.
 #[derive(Debug)]
-pub struct Loaded {
-    /// The caller's name for where it came from.
+pub struct LoadedImage {
+    /// The caller's name for the origin of the image.
     pub source: Option<String>,
-    /// The address that the caller says it was found at.
+    /// The address where the caller found the image.
     pub source_url: Option<String>,
-    /// The URL that it was fetched from.
+    /// The URL that the image was fetched from.
     pub url: Option<String>,
     /// The encoded bytes.
     pub bytes: Bytes,
-    /// Milliseconds that fetching it took, the wait for room included.
+    /// The duration of the fetch in milliseconds, with the wait for a reservation.
     pub fetch_ms: f64,
-    /// The room that fetched bytes take, to be held as long as they are.
+    /// The reservation of fetched bytes. Hold it as long as the bytes.
     pub reservation: Option<Reservation>,
 }
 
-/// Whether a fetch waits where there is no room for it.
+/// Whether a fetch waits if the byte budget is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenFull {
     Wait,
@@ -59,7 +59,7 @@ enum WhenFull {
 }
 
 impl Intake {
-    /// An intake that fetches through `fetcher`, where there is one and the settings allow it.
+    /// Creates an intake. It fetches URLs if `fetcher` is `Some` and the settings allow it.
     pub fn new(
         config: &Config,
         fetcher: Option<Arc<dyn Fetcher>>,
@@ -76,34 +76,38 @@ impl Intake {
         }
     }
 
-    /// An image's bytes; those of a URL when there is room for them, until which this waits.
+    /// Loads the bytes of an image. A URL waits for a reservation first.
     ///
     /// # Errors
-    /// [`IngestError`] says why there are none.
-    pub async fn load(&self, image: ImageInput, priority: Priority) -> Result<Loaded, IngestError> {
-        self.loaded(image, priority, WhenFull::Wait).await
-    }
-
-    /// The same for what a request holds while it takes more: it may not wait, or two such requests could wait for each
-    /// other.
-    ///
-    /// # Errors
-    /// As [`Intake::load`], and [`IngestError::Full`] where there is no room now.
-    pub async fn load_at_once(
+    /// Returns [`IngestError`] with the reason.
+    pub async fn load(
         &self,
         image: ImageInput,
         priority: Priority,
-    ) -> Result<Loaded, IngestError> {
-        self.loaded(image, priority, WhenFull::Refuse).await
+    ) -> Result<LoadedImage, IngestError> {
+        self.load_with(image, priority, WhenFull::Wait).await
     }
 
-    async fn loaded(
+    /// Loads the bytes of an image without waiting for a reservation. Use it for a request that already holds one,
+    /// because two such requests could wait for each other.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Intake::load`], and [`IngestError::Full`] if the byte budget is used up.
+    pub async fn try_load(
+        &self,
+        image: ImageInput,
+        priority: Priority,
+    ) -> Result<LoadedImage, IngestError> {
+        self.load_with(image, priority, WhenFull::Refuse).await
+    }
+
+    async fn load_with(
         &self,
         image: ImageInput,
         priority: Priority,
         when_full: WhenFull,
-    ) -> Result<Loaded, IngestError> {
-        let loaded = Loaded {
+    ) -> Result<LoadedImage, IngestError> {
+        let loaded = LoadedImage {
             source: image.source,
             source_url: image.source_url,
             url: None,
@@ -112,7 +116,7 @@ impl Intake {
             reservation: None,
         };
         let named = match image.content? {
-            Content::Bytes(bytes) => return Ok(Loaded { bytes, ..loaded }),
+            Content::Bytes(bytes) => return Ok(LoadedImage { bytes, ..loaded }),
             Content::Url(named) => named,
         };
         let began = self.clock.monotonic();
@@ -123,10 +127,10 @@ impl Intake {
             WhenFull::Wait => self.budget.reserve(priority).await,
             WhenFull::Refuse => self.budget.try_reserve(priority),
         };
-        let mut reservation = reservation.ok_or(Full::Fetches)?;
+        let mut reservation = reservation.ok_or(AdmissionError::Fetches)?;
         let bytes = self.fetch(fetcher, &url).await?;
         reservation.shrink_to(bytes.len());
-        Ok(Loaded {
+        Ok(LoadedImage {
             url: Some(url.into()),
             bytes,
             fetch_ms: self.since(began).as_secs_f64() * 1e3,
@@ -154,7 +158,7 @@ impl Intake {
     }
 }
 
-/// Counts a fetch when it is over, also when nobody waits for it any more.
+/// Counts a fetch when it ends, even if the caller has left.
 struct Counted<'a> {
     intake: &'a Intake,
     began: Duration,
@@ -168,9 +172,9 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A URL as it is asked for and stored: without its fragment, which no server sees.
+/// Parses a URL and removes its fragment, which is never sent to a server.
 fn read_url(text: &str) -> Result<Url, FetchError> {
-    // Before it is parsed, as a body may hold megabytes of it.
+    // Checks the length before parsing, because a body may contain megabytes of text.
     if text.len() > LONGEST_URL {
         return Err(FetchError::NotAUrl);
     }

@@ -1,4 +1,4 @@
-//! One image as a caller sent it.
+//! One image as the caller sent it.
 
 use base64::{
     Engine as _, alphabet,
@@ -15,40 +15,40 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// An image, or why there is none: an image that cannot be read never fails its siblings.
+/// An image or the error that replaces it. An unreadable image never fails the other images of the request.
 #[derive(Debug)]
 pub struct ImageInput {
-    /// The caller's id for it.
+    /// The caller's id for the image.
     pub id: Option<String>,
-    /// The caller's name for where it came from; overrides the request's.
+    /// The caller's name for the origin of the image. It overrides the request's.
     pub source: Option<String>,
-    /// The address it was found at; overrides the request's.
+    /// The address where the image was found. It overrides the request's.
     pub source_url: Option<String>,
-    /// The picture itself, or where it is.
+    /// The bytes or the URL of the image.
     pub content: Result<Content, IngestError>,
 }
 
-/// A picture, or where it is.
+/// The bytes or the URL of an image.
 #[derive(Debug)]
 pub enum Content {
     /// The encoded bytes.
     Bytes(Bytes),
-    /// The URL to fetch it from, as the caller wrote it.
+    /// The URL to fetch the image from, as the caller wrote it.
     Url(String),
 }
 
 impl ImageInput {
-    /// An image of which only the bytes are known.
+    /// Creates an image from its bytes alone.
     pub fn from_bytes(bytes: Bytes) -> Self {
         Self::of(Content::Bytes(bytes))
     }
 
-    /// An image of which only the URL is known.
+    /// Creates an image from its URL alone.
     pub fn from_url(url: String) -> Self {
         Self::of(Content::Url(url))
     }
 
-    /// Whether its bytes have to be fetched.
+    /// Returns whether the bytes must be fetched.
     pub fn is_fetched(&self) -> bool {
         matches!(self.content, Ok(Content::Url(_)))
     }
@@ -67,19 +67,19 @@ impl ImageInput {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
-    /// The caller's id for it.
+    /// The caller's id for the image.
     #[serde(default)]
     pub id: Option<String>,
     /// The bytes: base64 text, or binary in msgpack.
     #[serde(default)]
     pub data: Option<Payload>,
-    /// A URL to fetch it from, in the place of `data`, where the server's settings allow it (`urls.enabled`).
+    /// A URL to fetch the image from, instead of `data`. It needs `urls.enabled` in the server's settings.
     #[serde(default)]
     pub url: Option<String>,
-    /// The caller's name for where it came from.
+    /// The caller's name for the origin of the image.
     #[serde(default)]
     pub source: Option<String>,
-    /// The address it was found at; `url` where that is not given.
+    /// The address where the image was found. The default is `url`.
     #[serde(default)]
     pub source_url: Option<String>,
 }
@@ -101,7 +101,7 @@ impl From<ImageEntry> for ImageInput {
     }
 }
 
-/// Bytes as a body carries them.
+/// The bytes of an image in the form that a body carries them.
 #[derive(Debug)]
 pub enum Payload {
     /// Base64, perhaps with a `data:` prefix.
@@ -111,10 +111,10 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The bytes. CPU work when they are base64.
+    /// Returns the bytes. Decoding base64 is CPU work.
     ///
     /// # Errors
-    /// [`IngestError::NotBase64`] or [`IngestError::NotBase64Url`] when the text is not base64.
+    /// Returns [`IngestError::NotBase64`] or [`IngestError::NotBase64Url`] if the text is not base64.
     pub fn into_bytes(self) -> Result<Bytes, IngestError> {
         let text = match self {
             Self::Binary(bytes) => return Ok(bytes.into()),
@@ -134,7 +134,8 @@ impl Payload {
     }
 }
 
-/// The base64 of a text that may be a `data:` URL; the words of its head are of any case (RFC 2397, RFC 3986).
+/// Returns the base64 part of a text that may be a `data:` URL. The scheme and `;base64` may be of any case (RFC 2397,
+/// RFC 3986).
 fn without_data_prefix(text: &str) -> Result<&str, IngestError> {
     if !text
         .get(..5)
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_base64_is_an_error_of_its_own_image() {
+    fn invalid_base64_is_an_error_of_one_image() {
         for text in ["no base64!", "data:image/png,abc"] {
             assert!(
                 matches!(
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_bytes_or_a_reason() {
+    fn an_entry_has_one_source_or_an_error() {
         let entry = |json: &str| {
             ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).content
         };

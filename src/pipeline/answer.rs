@@ -1,6 +1,6 @@
-//! The shape of answers, the same over HTTP and on the command line.
+//! The format of answers. HTTP and the command line use the same.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::fmt::Display;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use half::f16;
@@ -11,42 +11,43 @@ use uuid::Uuid;
 use crate::{
     config::EmbeddingFormat,
     pipeline::{
-        options::ScanOptions,
+        options::ScanPlan,
         quality::FaceQuality,
+        run::{DevicesUsed, RunOutput},
         scan::{Face, Scan},
     },
 };
 use facescan_imaging::{format::Format, precision::NumericPrecision, quality::ImageQuality};
 use facescan_inference::device::DeviceState;
 
-/// The answer to a request, one result for each image in the order they were sent.
+/// The answer to a request. It has one result for each image, in the order of the request.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Answer<T> {
-    /// The request's id, as in the `x-request-id` header and in the log.
+    /// The id of the request, as in the `x-request-id` header and in the log.
     pub request_id: String,
-    /// The operation that was asked for.
+    /// The name of the operation.
     #[schema(example = "embed")]
     pub operation: &'static str,
-    /// The models behind the results.
+    /// The models that made the results.
     pub models: ModelsUsed,
-    /// The device of each operation that took part.
+    /// The device of each operation. A result that another device made has its own `devices`.
     #[schema(value_type = BTreeMap<String, DeviceState>)]
-    pub devices: BTreeMap<&'static str, DeviceState>,
+    pub devices: DevicesUsed,
     /// One entry for each image.
     #[schema(value_type = Vec<T>)]
     pub results: Vec<ImageResult<T>>,
 }
 
-/// The models behind an answer.
+/// The models that made an answer.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct ModelsUsed {
-    /// Finds the faces.
+    /// The model that found the faces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detector: Option<DetectorUsed>,
-    /// Makes the vectors.
+    /// The model that made the vectors of faces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<EmbedderUsed>,
-    /// Makes the vectors of whole pictures.
+    /// The model that made the vectors of whole images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoder: Option<EmbedderUsed>,
 }
@@ -54,68 +55,139 @@ pub struct ModelsUsed {
 /// A detector, by id and content.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct DetectorUsed {
-    /// The registry's id.
+    /// The id in the registry.
     pub id: String,
-    /// The model file's sha256.
+    /// The sha256 of the model file.
     pub sha256: String,
 }
 
 /// An embedder, by id and contract.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EmbedderUsed {
-    /// The registry's id.
+    /// The id in the registry.
     pub id: String,
-    /// Length of its vectors.
+    /// The length of its vectors.
     pub dim: usize,
-    /// Vectors of two contracts are never comparable.
+    /// The contract of its vectors. Vectors with different contracts cannot be compared.
     pub contract: String,
 }
 
-/// What became of one image.
+/// The result or the error of one image.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImageResult<T> {
-    /// The image's place in the request.
+    /// The index of the image in the request.
     pub index: usize,
-    /// The id that the caller gave it: the multipart filename or the JSON `id`.
+    /// The caller's id: the multipart filename or the JSON `id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The result or the error.
     #[serde(flatten)]
     pub outcome: Outcome<T>,
+    /// The devices of this result, if they differ from the answer's `devices`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<DevicesUsed>,
+    /// Milliseconds by stage. Present with `timings=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings_ms: Option<Timings>,
 }
 
-/// A result, or the error that stands in its place.
+impl<T> ImageResult<T> {
+    /// Creates the entry of one image. It has its own devices.
+    pub fn new(
+        index: usize,
+        id: Option<String>,
+        output: Result<RunOutput<T>, ErrorEntry>,
+        reports_timings: bool,
+    ) -> Self {
+        let (outcome, run) = match output {
+            Ok(RunOutput { result, run }) => (Outcome::Ok(result), Some(run)),
+            Err(error) => (Outcome::Error { error }, None),
+        };
+        let timings = run.as_ref().map(|run| run.timings);
+        Self {
+            index,
+            id,
+            outcome,
+            devices: run.map(|run| run.devices),
+            timings_ms: timings.filter(|_| reports_timings),
+        }
+    }
+
+    /// Converts the result with `form`.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> ImageResult<U> {
+        ImageResult {
+            index: self.index,
+            id: self.id,
+            outcome: match self.outcome {
+                Outcome::Ok(result) => Outcome::Ok(form(result)),
+                Outcome::Error { error } => Outcome::Error { error },
+            },
+            devices: self.devices,
+            timings_ms: self.timings_ms,
+        }
+    }
+
+    /// Removes the devices unless an operation fell back.
+    #[must_use]
+    pub fn with_fallbacks_only(self) -> Self {
+        let has_fallback = |used: &DevicesUsed| used.values().any(DeviceState::fell_back);
+        Self {
+            devices: self.devices.filter(has_fallback),
+            ..self
+        }
+    }
+}
+
+/// Returns the devices that most results have, and removes them from those results. The answer then names them once.
+pub fn take_common_devices<T>(results: &mut [ImageResult<T>]) -> DevicesUsed {
+    let mut counted: Vec<(DevicesUsed, usize)> = Vec::new();
+    for used in results.iter().filter_map(|result| result.devices.as_ref()) {
+        match counted.iter_mut().find(|(known, _)| known == used) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((used.clone(), 1)),
+        }
+    }
+    // If several are equally common, this returns the first.
+    let most_common = counted.into_iter().rev().max_by_key(|(_, count)| *count);
+    let common = most_common.map(|(used, _)| used).unwrap_or_default();
+    for result in results {
+        result.devices = result.devices.take().filter(|used| *used != common);
+    }
+    common
+}
+
+/// The result or the error of one image.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome<T> {
-    /// The image was scanned.
+    /// The image was processed.
     Ok(T),
-    /// The image failed; its siblings did not.
+    /// The image failed. The other images of the request are not affected.
     Error {
-        /// Why.
+        /// The reason.
         error: ErrorEntry,
     },
 }
 
 impl<T> Outcome<T> {
-    /// Whether there is a result.
+    /// Returns whether there is a result.
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok(_))
     }
 }
 
-/// The error of one image among several.
+/// The error of one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ErrorEntry {
     /// The stable code.
     #[schema(example = "image_truncated")]
     pub code: &'static str,
-    /// What to do about it.
+    /// What is wrong and what to do.
     pub detail: String,
 }
 
 impl ErrorEntry {
-    /// The error of a file that cannot be read.
+    /// Returns the error of a file that cannot be read.
     pub fn unreadable(reason: impl Display) -> Self {
         Self {
             code: "file_unreadable",
@@ -124,51 +196,48 @@ impl ErrorEntry {
     }
 }
 
-/// What is known of a picture.
+/// The properties of an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImageInfo {
-    /// Width of the upright picture, in pixels.
+    /// Width of the upright image, in pixels.
     pub width: u32,
-    /// Height of the upright picture, in pixels.
+    /// Height of the upright image, in pixels.
     pub height: u32,
-    /// The format found from the bytes.
+    /// The format, detected from the bytes.
     pub format: Format,
     /// The sha256 of the bytes, in hex.
     pub sha256: String,
-    /// The EXIF orientation found, 1 to 8; already applied.
+    /// The EXIF orientation, 1 to 8. It is already applied.
     pub orientation: u8,
 }
 
 /// The result of `/detect`, `/embed` and `/quality` for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ScanResult {
-    /// The stored image; absent with `store=false`.
+    /// The id of the stored image. Absent with `store=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_id: Option<Uuid>,
-    /// Whether the database answered, without inference.
+    /// Whether the result comes from the database, without inference.
     pub cached: bool,
-    /// The picture.
+    /// The properties of the image.
     pub image: ImageInfo,
-    /// The whole picture's quality, of `/quality`.
+    /// The quality of the whole image. Only `/quality` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture_quality: Option<PictureQualityAnswer>,
-    /// The faces by area, largest first; empty when there are none.
+    /// The faces by area, largest first. Empty if there are none.
     pub faces: Vec<FaceAnswer>,
-    /// Milliseconds by stage; with `timings=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings_ms: Option<Timings>,
 }
 
-/// The quality of a whole picture, measured at a long side of 640.
+/// The quality of a whole image, measured at a long side of 640 pixels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = OverallQuality)]
 pub struct PictureQualityAnswer {
     /// The four measures.
     #[serde(flatten)]
     pub measures: ImageQuality,
-    /// Their weighted sum, 0 to 1.
+    /// The weighted sum of the measures, 0 to 1.
     pub overall: f32,
-    /// Occlusion is not measured: its weight is spread over the other terms.
+    /// Always false: occlusion is not measured, and the other terms share its weight.
     pub occlusion_measured: bool,
 }
 
@@ -176,41 +245,42 @@ pub struct PictureQualityAnswer {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Face)]
 pub struct FaceAnswer {
-    /// The stored face; absent with `store=false`.
+    /// The id of the stored face. Absent with `store=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub face_id: Option<Uuid>,
-    /// `[x1, y1, x2, y2]` in pixels of the upright picture, clipped to it.
+    /// `[x1, y1, x2, y2]` in pixels of the upright image, clipped to it.
     #[schema(min_items = 4, max_items = 4)]
     pub bbox: [f32; 4],
-    /// The detection score, 0 to 1; absent for aligned crops, which nothing detected.
+    /// The detection score, 0 to 1. Absent for aligned crops, which need no detection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f32>,
-    /// Five points: the eye at the image's left, the other eye, nose, mouth corner at the left, the other.
+    /// Five points: the eye at the image's left, the other eye, the nose, the mouth corner at the left, the other
+    /// corner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landmarks: Option<[[f32; 2]; 5]>,
-    /// How good the face is.
+    /// The quality of the face.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quality: Option<FaceQuality>,
     /// The L2-normalised vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<EmbeddingAnswer>,
-    /// The vector's length before normalisation.
+    /// The length of the vector before normalisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
-    /// The precision in which the model computed the vector.
+    /// The precision that the model used for the vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<NumericPrecision>,
-    /// The aligned 112×112 crop, PNG in base64.
+    /// The aligned 112×112 crop, as a PNG in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crop: Option<String>,
 }
 
-/// A vector in the format asked for.
+/// A vector in the requested format.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = Embedding)]
 #[serde(untagged)]
 pub enum EmbeddingAnswer {
-    /// Numbers.
+    /// A list of numbers.
     Float(Vec<f32>),
     /// Little-endian numbers in base64.
     Base64(String),
@@ -239,37 +309,67 @@ impl EmbeddingAnswer {
     }
 }
 
-/// Milliseconds by stage; a stage that did not run is 0.
+/// Milliseconds by stage. A stage that did not run has 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Timings {
-    /// Fetching a URL, and the wait for room to do so.
+    /// The download from a URL, and the wait for its reservation.
     pub fetch: f64,
-    /// Asking the database for a stored answer.
+    /// The lookup of a stored result in the database.
     pub cache: f64,
-    /// Decoding, and the wait for a CPU worker.
+    /// The decoding.
     pub decode: f64,
-    /// Waiting for the models' sessions.
+    /// The waits for the permit, for a CPU worker and for the sessions of the models.
     pub queue: f64,
-    /// Letterbox, detector run and NMS.
+    /// The letterbox, the detector run and the NMS.
     pub detect: f64,
-    /// Aligning and measuring the faces.
+    /// The alignment and the quality measures of the faces.
     pub align: f64,
-    /// Embedder runs.
+    /// The embedder runs.
     pub embed: f64,
-    /// Enhancing and encoding.
+    /// The enhancement and the encoding.
     pub enhance: f64,
-    /// The operations of `/process`, and encoding.
+    /// The operations of `/process`, and the encoding.
     pub process: f64,
-    /// Writing to the database.
+    /// The write to the database.
     pub store: f64,
-    /// All of it.
+    /// The total time.
     pub total: f64,
 }
 
 impl Timings {
-    /// The times of an image that took `milliseconds` to fetch before.
+    /// Returns the time of each stage by name, without the total.
+    pub fn stages(&self) -> [(&'static str, f64); 10] {
+        // Without `..`, so that the compiler requires a name for each new stage.
+        let Self {
+            fetch,
+            cache,
+            decode,
+            queue,
+            detect,
+            align,
+            embed,
+            enhance,
+            process,
+            store,
+            total: _,
+        } = *self;
+        [
+            ("fetch", fetch),
+            ("cache", cache),
+            ("decode", decode),
+            ("queue", queue),
+            ("detect", detect),
+            ("align", align),
+            ("embed", embed),
+            ("enhance", enhance),
+            ("process", process),
+            ("store", store),
+        ]
+    }
+
+    /// Returns the times of an image whose download took `milliseconds`.
     pub fn after_fetch(self, milliseconds: f64) -> Self {
-        // Microseconds are the finest that means anything here.
+        // Rounds to microseconds. Finer times have no meaning here.
         let fetch = (milliseconds * 1e3).round() / 1e3;
         Self {
             fetch,
@@ -280,8 +380,8 @@ impl Timings {
 }
 
 impl ScanResult {
-    /// Writes a scan the way the options ask for.
-    pub fn new(scan: Scan, options: &ScanOptions) -> Self {
+    /// Converts a scan by the options.
+    pub fn new(scan: Scan, options: &ScanPlan) -> Self {
         Self {
             image_id: scan.image_id,
             cached: scan.cached,
@@ -292,13 +392,12 @@ impl ScanResult {
                 .into_iter()
                 .map(|face| FaceAnswer::new(face, options))
                 .collect(),
-            timings_ms: options.timings.then_some(scan.timings),
         }
     }
 }
 
 impl FaceAnswer {
-    fn new(face: Face, options: &ScanOptions) -> Self {
+    fn new(face: Face, options: &ScanPlan) -> Self {
         let (embedding, embedding_norm, precision) = match face.embedding {
             Some(found) => (
                 Some(EmbeddingAnswer::new(
@@ -321,5 +420,43 @@ impl FaceAnswer {
             precision,
             crop: face.crop.map(|png| BASE64_STANDARD.encode(png)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::run::ImageRun;
+
+    fn result(index: usize, active: &str) -> ImageResult<()> {
+        let state = DeviceState {
+            requested: "cuda:0".to_owned(),
+            active: active.to_owned(),
+            reason: (active == "cpu").then(|| "a run on cuda:0 failed (hung)".to_owned()),
+        };
+        let mut run = ImageRun::default();
+        run.devices.insert("face_detection".into(), state);
+        ImageResult::new(index, None, Ok(RunOutput { result: (), run }), false)
+    }
+
+    #[test]
+    fn an_answer_names_common_devices_once_and_results_name_others() {
+        let mut results = [result(0, "cpu"), result(1, "cuda:0"), result(2, "cuda:0")];
+        let common = take_common_devices(&mut results);
+        assert_eq!(common["face_detection"].active, "cuda:0");
+        let own = results.map(|result| {
+            result
+                .devices
+                .map(|used| used["face_detection"].fell_back())
+        });
+        assert_eq!(own, [Some(true), None, None]);
+    }
+
+    #[test]
+    fn an_answer_without_results_names_no_device() {
+        let error = ErrorEntry::unreadable("gone");
+        let mut results = [ImageResult::<()>::new(0, None, Err(error), true)];
+        assert!(take_common_devices(&mut results).is_empty());
+        assert_eq!(results[0].timings_ms, None);
     }
 }

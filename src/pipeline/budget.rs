@@ -1,4 +1,4 @@
-//! How large the answer of one request may become.
+//! The limit on the size of one answer.
 
 use std::sync::{
     Arc,
@@ -7,10 +7,11 @@ use std::sync::{
 
 use crate::pipeline::error::PipelineError;
 
-/// Bytes of tensors and pictures that one request may be answered with.
+/// The maximum number of bytes of tensors and images in one answer.
 const MOST_BYTES: usize = 256 << 20;
 
-/// What is left of a request's bytes. Clones share it: a small request may ask for large rows, many times.
+/// The bytes that are left for one answer. Clones share them. Without this limit, a small request could ask for many
+/// large rows.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<AtomicUsize>);
 
@@ -21,10 +22,10 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes bytes out, before memory is made for them.
+    /// Reserves bytes. Call this before the memory is allocated.
     ///
     /// # Errors
-    /// [`PipelineError::AnswerTooLarge`] when there are not as many.
+    /// [`PipelineError::AnswerTooLarge`] if fewer bytes are left.
     pub fn take(&self, bytes: u64) -> Result<(), PipelineError> {
         let taken = self
             .0
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_takes_another_has_no_more() {
+    fn clones_share_the_bytes() {
         let budget = Budget::default();
         let other = budget.clone();
         let most = MOST_BYTES as u64;

@@ -1,4 +1,4 @@
-//! The CPU work between detection and embedding: faces are cut out, measured, and written into the embedder's rows.
+//! The CPU work between detection and embedding: cuts faces out, measures them, and writes the embedder's rows.
 
 use image::RgbImage;
 
@@ -7,8 +7,8 @@ use crate::{
     pipeline::{
         Pipeline,
         embed::Embedder,
-        options::{ScanKind, ScanOptions},
-        quality::{Grader, Measuring},
+        options::{ScanKind, ScanPlan},
+        quality::{Grader, PendingQuality},
     },
 };
 use facescan_imaging::{
@@ -18,7 +18,7 @@ use facescan_imaging::{
 };
 use facescan_inference::engine::Pending;
 
-/// What is done with the faces of one picture.
+/// The work that a scan does with the faces of one image.
 pub(super) struct Crops<'a> {
     picture: &'a RgbImage,
     embedder: &'a Embedder,
@@ -29,21 +29,17 @@ pub(super) struct Crops<'a> {
     aligned: bool,
 }
 
-/// A face that was cut out; all is absent when its points are degenerate, so that no crop can be cut.
+/// A face that was cut out. All fields are `None` if its landmarks are degenerate and there is no crop.
 #[derive(Default)]
 pub(super) struct CutFace {
-    pub measures: Option<Measuring>,
+    pub measures: Option<PendingQuality>,
     pub embedding: Option<Pending>,
     pub png: Option<Vec<u8>>,
 }
 
 impl<'a> Crops<'a> {
-    /// What `options` ask to be done; `None` when that is nothing.
-    pub fn asked(
-        picture: &'a RgbImage,
-        pipeline: &'a Pipeline,
-        options: &ScanOptions,
-    ) -> Option<Self> {
+    /// Returns the work that `options` request, or `None` if there is none.
+    pub fn new(picture: &'a RgbImage, pipeline: &'a Pipeline, options: &ScanPlan) -> Option<Self> {
         let crops = Self {
             picture,
             embedder: &pipeline.embedder,
@@ -56,10 +52,10 @@ impl<'a> Crops<'a> {
         (crops.embed || crops.measure || crops.keep).then_some(crops)
     }
 
-    /// Cuts faces by their points. CPU work, and the last before a wait.
+    /// Cuts faces out by their landmarks. This is CPU work. The caller must wait for the rows next.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] when faces without points are to be embedded; otherwise a fault of ours.
+    /// [`PipelineError::InvalidOption`] if a face to embed has no landmarks, or an error of the PNG encoder.
     pub fn cut<'b>(
         &self,
         faces: impl ExactSizeIterator<Item = Option<&'b Landmarks>>,
@@ -78,7 +74,7 @@ impl<'a> Crops<'a> {
             None if self.embed => {
                 return Err(PipelineError::invalid_option(
                     "aligned",
-                    "the detector gives no landmarks, so faces cannot be aligned: send aligned crops with \
+                    "the detector returns no landmarks, so faces cannot be aligned: send aligned crops with \
                      aligned=true, or configure a detector with landmarks",
                 ));
             }
@@ -88,9 +84,9 @@ impl<'a> Crops<'a> {
             return Ok(CutFace::default());
         };
         Ok(CutFace {
-            // First, so that the model runs while the rest is done.
+            // First, so that the model runs during the rest of the work.
             embedding: self.embed.then(|| {
-                // What else is done with the face would keep the model waiting on this thread.
+                // If this thread has more work with the face, it must not run the model itself.
                 let is_last = is_last && !self.measure && !self.keep;
                 self.embedder.submit(&crop, is_last)
             }),

@@ -1,4 +1,4 @@
-//! Finding faces: letterbox, run, decode the heads, one NMS.
+//! Face detection: letterbox, detector run, decoding of the heads, one NMS.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,20 +16,20 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalisation, letterbox_into},
 };
 use facescan_inference::{
+    device::DeviceRun,
     engine::{Engine, Pending, Row, RowOutput},
-    health::Fault,
     registry::ModelSpec,
 };
 
-pub(crate) use letterboxing::Pixels;
+pub(crate) use letterbox_job::Pixels;
 
-mod letterboxing;
+mod letterbox_job;
 
-/// Faces of one picture at most, the best ones. Real crowds at the largest resolution have fewer; requests that lower
-/// both thresholds to nothing have many more, and each would be embedded.
+/// The maximum number of faces of one image. Faces with the highest scores are kept. Real crowds at the largest
+/// resolution have fewer faces. Requests with very low thresholds have many more, and each would be embedded.
 const MOST_FACES: usize = 2000;
 
-/// The detector's engine and how to read its answers.
+/// The detector's engine, and the code that decodes its outputs.
 #[derive(Clone)]
 pub struct Detector {
     /// The model.
@@ -39,34 +39,34 @@ pub struct Detector {
     normalisation: Normalisation,
 }
 
-/// A face in pixels of the upright picture.
+/// A face in pixels of the upright image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetectedFace {
-    /// Its box, clipped to the picture.
+    /// The box, clipped to the image.
     pub bbox: BBox,
     /// The detection score, 0..=1.
     pub score: f32,
-    /// Its five points, when the detector gives them.
+    /// The five landmarks. `None` if the detector has no landmarks.
     pub landmarks: Option<Landmarks>,
 }
 
-/// A picture's rows on their way through the detector.
+/// The rows of an image that wait for the detector.
 pub struct PendingDetection {
     rows: Vec<(Placed, Pending)>,
-    /// Why the CPU wrote a row that a device was meant to.
-    pub unprocessed: Option<Fault>,
+    /// The device that made the rows.
+    pub processed: DeviceRun,
 }
 
-/// The detector's answers for a picture.
+/// The detector's outputs for an image.
 pub struct Detected {
     rows: Vec<(Placed, RowOutput)>,
     /// Time spent waiting for a session.
     pub queued: Duration,
-    /// Why a row ran on the CPU that was meant for a device.
-    pub fallback: Option<Fault>,
+    /// The device that ran the rows. If several devices ran them, this is the one that was not requested.
+    pub run: DeviceRun,
 }
 
-/// How a picture lies in a row.
+/// The position of an image in a row.
 #[derive(Clone, Copy)]
 struct Placed {
     size: u32,
@@ -74,9 +74,7 @@ struct Placed {
 }
 
 impl Detector {
-    /// A detector that runs `spec` on `engine`.
-    ///
-    /// `None` when the model is no detector.
+    /// Creates a detector that runs `spec` on `engine`. Returns `None` if the model is not a detector.
     pub fn new(spec: Arc<ModelSpec>, engine: Engine) -> Option<Self> {
         Some(Self {
             head: Head::of(spec.family)?,
@@ -86,10 +84,10 @@ impl Detector {
         })
     }
 
-    /// Checks that the model runs at `size`.
+    /// Checks that the model accepts inputs of side `size`.
     ///
     /// # Errors
-    /// Says which sizes it takes.
+    /// A message with the sizes that the model accepts.
     pub fn check_size(&self, size: u32) -> Result<(), String> {
         let input = &self.spec.input;
         if input.takes_square(size) {
@@ -100,15 +98,15 @@ impl Detector {
             None => format!("{} only", input.width),
         };
         Err(format!(
-            "the detector {} takes {allowed}, not {size}",
+            "the detector {} accepts {allowed}, not {size}",
             self.spec.id
         ))
     }
 
-    /// Checks that the model runs at the sizes asked for.
+    /// Checks that the model accepts the requested sizes.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn check(&self, options: &DetectOptions) -> Result<(), PipelineError> {
         let sizes = [
             ("det_size", Some(options.det_size)),
@@ -123,7 +121,8 @@ impl Detector {
         Ok(())
     }
 
-    /// Writes the picture into rows, one for each resolution, and lets them run. CPU work, and the last before a wait.
+    /// Writes one row for each resolution and commits the rows. This is CPU work. The caller must wait for the rows
+    /// next.
     pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> PendingDetection {
         let mut rows = Vec::with_capacity(2);
         if let Some(size) = options.second_det_size {
@@ -134,7 +133,7 @@ impl Detector {
         rows.push((placed, row.commit_last()));
         PendingDetection {
             rows,
-            unprocessed: None,
+            processed: DeviceRun::CPU,
         }
     }
 
@@ -145,10 +144,10 @@ impl Detector {
         (Placed { size, letterbox }, row)
     }
 
-    /// Waits for the answers.
+    /// Waits for the outputs.
     ///
     /// # Errors
-    /// A fault of the engine.
+    /// The error of the engine.
     pub async fn finish(&self, submitted: PendingDetection) -> Result<Detected, PipelineError> {
         let mut rows = Vec::with_capacity(submitted.rows.len());
         for (placed, pending) in submitted.rows {
@@ -156,16 +155,21 @@ impl Detector {
         }
         let queued = rows.iter().map(|(_, output)| output.queued).min();
         Ok(Detected {
-            fallback: rows.iter().find_map(|(_, output)| output.fallback),
+            run: rows
+                .iter()
+                .map(|(_, output)| output.device_run())
+                .reduce(DeviceRun::or_fallback)
+                .unwrap_or(DeviceRun::CPU),
             rows,
             queued: queued.unwrap_or_default(),
         })
     }
 
-    /// The faces of a picture of `size`: heads, one NMS over all resolutions, and the options' limits. CPU work.
+    /// Decodes the faces of an image of `size`: heads, one NMS over all resolutions, and the limits of the options.
+    /// This is CPU work.
     ///
     /// # Errors
-    /// A fault of the model's answers.
+    /// An error if the outputs of the model cannot be decoded.
     pub fn faces(
         &self,
         detected: &Detected,
@@ -201,7 +205,7 @@ fn to_picture(candidate: Candidate, letterbox: &Letterbox) -> Candidate {
     }
 }
 
-/// NMS, clipping, the size floor, and the order: by area, largest first.
+/// Applies the NMS, clips the boxes, drops small faces, and sorts by area, largest first.
 fn select(
     candidates: Vec<Candidate>,
     options: &DetectOptions,
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_come_largest_first_and_clipped() {
+    fn faces_are_clipped_and_sorted_by_area() {
         let found = vec![
             candidate([10.0, 10.0, 20.0, 20.0], 0.9),
             candidate([-5.0, 50.0, 40.0, 120.0], 0.8),
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_wholly_in_the_padding_is_dropped() {
+    fn a_face_entirely_in_the_padding_is_dropped() {
         let faces = select(
             vec![candidate([110.0, 0.0, 130.0, 20.0], 0.9)],
             &options(),

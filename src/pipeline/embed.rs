@@ -1,4 +1,4 @@
-//! Turning aligned crops into vectors.
+//! Computes vectors of aligned crops.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use facescan_imaging::{
     tensor::{Normalisation, fill_row},
 };
 use facescan_inference::{
+    device::DeviceRun,
     engine::{Engine, Pending},
-    health::Fault,
     registry::ModelSpec,
 };
 
-/// Faces of one picture that are in work at a time, at least.
+/// The minimum number of faces of one image that are processed at a time.
 const MIN_CHUNK_SIZE: usize = 16;
 
 /// The embedder's engine.
@@ -23,9 +23,9 @@ const MIN_CHUNK_SIZE: usize = 16;
 pub struct Embedder {
     /// The model.
     pub spec: Arc<ModelSpec>,
-    /// The contract its vectors carry.
+    /// The contract of its vectors.
     pub contract: String,
-    /// Length of its vectors.
+    /// The length of its vectors.
     pub dim: usize,
     engine: Engine,
     normalisation: Normalisation,
@@ -37,25 +37,27 @@ pub struct Embedder {
 pub struct Embedding {
     /// The vector, of length 1.
     pub vector: Vec<f32>,
-    /// Its length before; small for faces that the model could make little of.
+    /// The length before normalisation. It is small for faces that the model could hardly use.
     pub norm: f32,
-    /// The precision in which the model computed it; `None` if a remote server did, which does not tell.
+    /// The precision that the model used. `None` if a remote server ran the model, because it does not report its
+    /// precision.
     pub precision: Option<NumericPrecision>,
 }
 
-/// The vectors of some crops, and the time they took.
+/// The vectors of some crops, and their times.
 #[derive(Debug, Default)]
 pub struct Embeddings {
-    /// One for each row sent; `None` where the model gave no direction.
+    /// One for each row. `None` if the model's output has no direction.
     pub rows: Vec<Option<Embedding>>,
-    /// Time that the first of them waited for a session.
+    /// The time that the first row waited for a session.
     pub queued: Duration,
-    /// Why a row ran on the CPU that was meant for a device.
-    pub fallback: Option<Fault>,
+    /// The device that ran the rows. `None` if there were no rows. If several devices ran them, this is the one that
+    /// was not requested.
+    pub run: Option<DeviceRun>,
 }
 
 impl Embedder {
-    /// An embedder that runs `spec` on `engine`, in batches of at most `max_rows`.
+    /// Creates an embedder that runs `spec` on `engine` in batches of at most `max_rows` rows.
     pub fn new(spec: Arc<ModelSpec>, engine: Engine, max_rows: usize) -> Self {
         Self {
             contract: spec.contract(),
@@ -67,19 +69,21 @@ impl Embedder {
         }
     }
 
-    /// How many faces of a picture are cut and submitted at a time, so that a crowd takes no more memory than a batch.
+    /// Returns the chunk size: the number of faces of one image that are cut out and submitted at a time. It bounds the
+    /// memory of a crowd.
     pub fn chunk_size(&self) -> usize {
         self.chunk_size
     }
 
-    /// The precision in which a crop that is submitted now would be embedded.
+    /// Returns the precision of the device that runs rows now.
     ///
-    /// It may still run elsewhere. [`Embedding::precision`] says what ran it.
+    /// A row that is submitted now may still run elsewhere. [`Embedding::precision`] has the precision of the actual
+    /// run.
     pub fn current_precision(&self) -> Option<NumericPrecision> {
         self.engine.current_placement().numeric_precision()
     }
 
-    /// Writes a crop into a row and lets it run. CPU work; the last that a job does where `is_last`.
+    /// Writes a crop into a row and commits it. This is CPU work. `is_last` says that the job waits for the rows next.
     pub fn submit(&self, crop: &RgbImage, is_last: bool) -> Pending {
         let side = self.spec.input.width as usize;
         let mut row = self.engine.claim(&[3, side, side]);
@@ -91,15 +95,17 @@ impl Embedder {
         }
     }
 
-    /// Waits for the vectors, one for each row, in order.
+    /// Waits for the vectors. Returns one for each row, in order.
     ///
     /// # Errors
-    /// A fault of the engine, or an answer of another length than the registry's.
+    /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if a vector does not have the length in the
+    /// registry.
     pub async fn finish(&self, rows: Vec<Pending>) -> Result<Embeddings, PipelineError> {
         let mut embeddings = Embeddings::default();
         for (index, pending) in rows.into_iter().enumerate() {
             let output = pending.await?;
-            embeddings.fallback = embeddings.fallback.or(output.fallback);
+            let run = output.device_run();
+            embeddings.run = Some(embeddings.run.map_or(run, |first| first.or_fallback(run)));
             if index == 0 || output.queued < embeddings.queued {
                 embeddings.queued = output.queued;
             }
@@ -111,7 +117,7 @@ impl Embedder {
                 .filter(|vector| vector.len() == self.dim)
                 .ok_or_else(|| {
                     PipelineError::UnexpectedOutput(format!(
-                        "the embedder {} gave no vector of {} values",
+                        "the embedder {} did not return a vector of {} values",
                         self.spec.id, self.dim
                     ))
                 })?;
@@ -122,7 +128,7 @@ impl Embedder {
     }
 }
 
-/// L2 normalisation; `None` for a vector without a direction.
+/// Normalises a vector to length 1. Returns `None` if it has no direction.
 pub(super) fn normalise(raw: &[f32], precision: Option<NumericPrecision>) -> Option<Embedding> {
     let norm = raw.iter().map(|value| value * value).sum::<f32>().sqrt();
     (norm.is_finite() && norm > 0.0).then(|| Embedding {
@@ -132,7 +138,7 @@ pub(super) fn normalise(raw: &[f32], precision: Option<NumericPrecision>) -> Opt
     })
 }
 
-/// The cosine of two vectors of length 1.
+/// Returns the cosine of two vectors of length 1.
 pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

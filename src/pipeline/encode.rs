@@ -1,4 +1,4 @@
-//! Whole pictures into vectors, by the registry's encoder.
+//! Computes vectors of whole images with the registry's encoder.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,15 +9,19 @@ use utoipa::ToSchema;
 use crate::{
     config::{Config, EmbeddingFormat},
     context::RequestContext,
+    ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        answer::{EmbeddingAnswer, ImageInfo, Timings},
+        answer::{EmbeddingAnswer, ImageInfo},
         detect::Pixels,
         embed::{Embedding, normalise},
+        fan_out::ImageOperation,
         options::ScanRequest,
-        preprocess::Filling,
+        preprocess::RowJob,
+        run::{ImageRun, RunOutput},
         scan::{content_hash, image_info, millis},
+        stored::StoredScans,
     },
 };
 use facescan_imaging::{
@@ -27,8 +31,8 @@ use facescan_imaging::{
     tensor::ChannelOrder,
 };
 use facescan_inference::{
+    device::DeviceRun,
     engine::{Engine, Pending, RowOutput},
-    health::Fault,
     image_executor::ImageExecutor,
     operation::Operation,
     placement::Provider,
@@ -36,36 +40,33 @@ use facescan_inference::{
     tensor::Tensor,
 };
 
-/// What `/embed` makes vectors of.
+/// The subject of the vectors of `/embed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EmbedKind {
     /// Each face.
     #[default]
     Face,
-    /// The whole picture.
+    /// The whole image.
     Image,
 }
 
-/// How whole pictures are embedded, with every default filled in.
+/// The options for embedding whole images, with every default filled in.
 #[derive(Clone, Debug)]
 pub struct EncodePlan {
-    /// How vectors are written.
+    /// The format of vectors in the answer.
     pub embedding_format: EmbeddingFormat,
-    /// Whether falling back to another device is an error.
+    /// Whether a fallback to another device is an error.
     pub strict_device: bool,
-    /// Whether results carry timings.
+    /// Whether results have timings.
     pub timings: bool,
 }
-
-/// The operation that takes part, besides preprocessing.
-pub const OPERATIONS: [Operation; 1] = [Operation::ImageEmbedding];
 
 impl EncodePlan {
     /// Fills in the defaults.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming an option that is about faces or the database, neither of which takes part.
+    /// [`PipelineError::InvalidOption`] if an option applies to faces or to the database.
     pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
         let plan = Self {
             embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
@@ -78,7 +79,7 @@ impl EncodePlan {
             priority: None,
             strict_device: None,
             timings: None,
-            // What a caller may say of what is done anyway.
+            // `store=false` is allowed, because nothing is stored anyway.
             store: asked.store.filter(|store| *store),
             ..asked
         };
@@ -86,11 +87,11 @@ impl EncodePlan {
             None => Ok(plan),
             Some(option) if option == "store" => Err(PipelineError::invalid_option(
                 "store",
-                "vectors of whole pictures are not stored; leave it out or send false",
+                "vectors of whole images are not stored; leave it out or send false",
             )),
             Some(option) => Err(PipelineError::invalid_option(
                 &option,
-                "is for faces; leave it out with kind=image",
+                "applies to faces only; leave it out with kind=image",
             )),
         }
     }
@@ -101,36 +102,36 @@ impl EncodePlan {
 pub struct Encoder {
     /// The model.
     pub spec: Arc<ModelSpec>,
-    /// The contract its vectors carry.
+    /// The contract of its vectors.
     pub contract: String,
-    /// Length of its vectors.
+    /// The length of its vectors.
     pub dim: usize,
     engine: Engine,
     preprocess: Preprocess,
 }
 
-/// A picture on its way through the encoder.
+/// The row of an image that waits for the encoder.
 pub(crate) struct PendingVector {
-    /// Its answer to come.
+    /// The future output of the row.
     pub pending: Pending,
-    /// Why the CPU wrote a row that a device was meant to.
-    pub unprocessed: Option<Fault>,
-    /// Time spent waiting for that device.
+    /// The device that made the row.
+    pub processed: DeviceRun,
+    /// The time that the job waited for that device.
     pub queued: Duration,
 }
 
-/// A whole picture's vector, and the time it took.
+/// The vector of a whole image, and its times.
 pub(crate) struct EncodedPicture {
-    /// The vector, of length 1; `None` where the model gave no direction.
+    /// The vector, of length 1. `None` if the model's output has no direction.
     pub embedding: Option<Embedding>,
     /// Time spent waiting for a session.
     pub queued: Duration,
-    /// Why it ran on the CPU though it was meant for a device.
-    pub fallback: Option<Fault>,
+    /// The device that ran the row.
+    pub run: DeviceRun,
 }
 
 impl Encoder {
-    /// An encoder that runs `spec` on `engine`.
+    /// Creates an encoder that runs `spec` on `engine`.
     pub fn new(spec: Arc<ModelSpec>, engine: Engine) -> Self {
         Self {
             contract: spec.contract(),
@@ -141,35 +142,35 @@ impl Encoder {
         }
     }
 
-    /// Makes the picture's row, with a device for the pixels where there is one, and lets it run. To be driven by the
-    /// pool.
+    /// Writes the row of an image and commits it. A device makes the row if there is one. The pool must drive this
+    /// future.
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
         executor: &ImageExecutor,
         picture: &Arc<P>,
     ) -> PendingVector {
-        let filling = Filling::new(picture, &self.preprocess);
+        let job = RowJob::new(picture, &self.preprocess);
         let shape = self.spec.input.row_shape();
         let order = self.spec.input.channel_order;
-        if !(executor.has_device() && filling.has_graph()) {
+        if !(executor.has_device() && job.has_graph()) {
             let mut row = self.engine.claim(&shape);
             let pixels = picture.as_ref().borrow();
             self.preprocess.write(pixels, row.values());
             reorder(row.values(), self.preprocess.layout, order);
             return PendingVector {
                 pending: row.commit_last(),
-                unprocessed: None,
+                processed: DeviceRun::CPU,
                 queued: Duration::ZERO,
             };
         }
-        let done = executor.run(Arc::new(filling)).await;
-        // Claimed only now, as no other row of its slab runs before it is written.
+        let done = executor.run(Arc::new(job)).await;
+        // Claimed only after the device has run, because an unwritten row delays the other rows of its batch buffer.
         let mut row = self.engine.claim(&shape);
         row.values().copy_from_slice(&done.output);
         reorder(row.values(), self.preprocess.layout, order);
         PendingVector {
             pending: row.commit(),
-            unprocessed: done.fallback,
+            processed: done.run,
             queued: done.queued,
         }
     }
@@ -177,31 +178,32 @@ impl Encoder {
     /// Waits for the vector.
     ///
     /// # Errors
-    /// A fault of the engine, or an answer of another length than the registry's.
+    /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if the vector does not have the length in the
+    /// registry.
     pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, PipelineError> {
         let output = pending.await.map_err(|error| match &self.spec.remote {
-            // What the server said is in the log.
+            // The log has the error of the model server.
             Some(_) => PipelineError::DeviceUnavailable {
                 operation: Operation::ImageEmbedding.name(),
                 requested: Provider::Kserve.name().to_owned(),
-                reason: "the model server gave no answer; send it again later".to_owned(),
+                reason: "the model server did not answer; send the request again later".to_owned(),
             },
             None => error.into(),
         })?;
         let vector = self.vector(&output).ok_or_else(|| {
             let (id, dim) = (&self.spec.id, self.dim);
             PipelineError::UnexpectedOutput(format!(
-                "the encoder {id} gave no vector of {dim} values"
+                "the encoder {id} did not return a vector of {dim} values"
             ))
         })?;
         Ok(EncodedPicture {
             embedding: normalise(&vector, output.ran_on.numeric_precision()),
             queued: output.queued,
-            fallback: output.fallback,
+            run: output.device_run(),
         })
     }
 
-    /// The picture's vector in the answer.
+    /// Returns the vector of the image in the output.
     fn vector(&self, output: &RowOutput) -> Option<Vec<f32>> {
         let outputs = &output.outputs;
         let named = |name: &String| outputs.iter().find(|tensor| tensor.name == *name);
@@ -209,12 +211,12 @@ impl Encoder {
             Some(name) => named(name)?,
             None => outputs.first()?,
         };
-        pooled(tensor.row(output.row), self.spec.pooling, self.dim)
+        pool_tokens(tensor.row(output.row), self.spec.pooling, self.dim)
     }
 }
 
-/// One vector of `dim` values of a row of the output; `None` where it has none.
-fn pooled(row: &[f32], pooling: Option<Pooling>, dim: usize) -> Option<Vec<f32>> {
+/// Pools the tokens of an output row into one vector of `dim` values. Returns `None` if the row has another length.
+fn pool_tokens(row: &[f32], pooling: Option<Pooling>, dim: usize) -> Option<Vec<f32>> {
     let tokens = row.chunks_exact(dim.max(1));
     match pooling {
         _ if row.is_empty() || !tokens.remainder().is_empty() => None,
@@ -233,7 +235,7 @@ fn pooled(row: &[f32], pooling: Option<Pooling>, dim: usize) -> Option<Vec<f32>>
     }
 }
 
-/// Brings a row of red, green and blue into the order that the model takes.
+/// Changes a row of red, green and blue to the channel order of the model.
 fn reorder(row: &mut [f32], layout: Layout, order: ChannelOrder) {
     match (order, layout) {
         (ChannelOrder::Rgb, _) => {}
@@ -250,37 +252,33 @@ fn reorder(row: &mut [f32], layout: Layout, order: ChannelOrder) {
     }
 }
 
-/// A whole picture's vector.
+/// The vector of a whole image.
 pub struct Encoded {
-    /// The picture.
+    /// The properties of the image.
     pub image: ImageInfo,
-    /// The vector; `None` where the model gave no direction.
+    /// The vector. `None` if the model's output has no direction.
     pub embedding: Option<Embedding>,
-    /// Milliseconds by stage.
-    pub timings: Timings,
 }
 
 /// The result of `/embed?kind=image` for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EncodeResult {
-    /// The picture.
+    /// The properties of the image.
     pub image: ImageInfo,
-    /// The L2-normalised vector; absent where the model gave none that has a direction.
+    /// The L2-normalised vector. Absent if the model's output has no direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<EmbeddingAnswer>,
-    /// The vector's length before normalisation.
+    /// The length of the vector before normalisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
-    /// The precision in which the model computed the vector; absent where a remote server did, which does not tell.
+    /// The precision that the model used for the vector. Absent if a remote server ran the model, because it does not
+    /// report its precision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<NumericPrecision>,
-    /// Milliseconds by stage; with `timings=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings_ms: Option<Timings>,
 }
 
 impl EncodeResult {
-    /// Writes a vector the way the plan asks for.
+    /// Converts a vector by the options of `plan`.
     pub fn new(encoded: Encoded, plan: &EncodePlan) -> Self {
         let found = encoded.embedding.as_ref();
         let written =
@@ -290,19 +288,50 @@ impl EncodeResult {
             embedding: found.map(written),
             embedding_norm: found.map(|found| found.norm),
             precision: found.and_then(|found| found.precision),
-            timings_ms: plan.timings.then_some(encoded.timings),
         }
     }
 }
 
+impl ImageOperation for EncodePlan {
+    type Output = Encoded;
+
+    fn operations(&self) -> Vec<Operation> {
+        vec![Operation::ImageEmbedding]
+    }
+
+    fn strict_device(&self) -> bool {
+        self.strict_device
+    }
+
+    fn reports_timings(&self) -> bool {
+        self.timings
+    }
+
+    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        pipeline.encoder()?;
+        pipeline.check_strict(self.strict_device, &self.operations())?;
+        pipeline.check_platform(self.strict_device)
+    }
+
+    async fn run(
+        &self,
+        scans: &StoredScans,
+        context: &RequestContext,
+        image: LoadedImage,
+    ) -> Result<RunOutput<Encoded>, PipelineError> {
+        scans.pipeline.encode(context, image.bytes, self).await
+    }
+}
+
 impl Pipeline {
-    /// The encoder of whole pictures.
+    /// Returns the encoder of whole images.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] when the settings name none.
+    /// [`PipelineError::InvalidOption`] if the settings name no encoder.
     pub fn encoder(&self) -> Result<&Encoder, PipelineError> {
         self.encoder.as_ref().ok_or_else(|| {
-            let detail = "image needs an encoder of whole pictures; set models.encoder to one of the registry";
+            let detail =
+                "`image` needs an encoder; set models.encoder to an encoder of the registry";
             PipelineError::invalid_option("kind", detail)
         })
     }
@@ -310,65 +339,58 @@ impl Pipeline {
     /// Embeds one whole image.
     ///
     /// # Errors
-    /// What is wrong with the image, or a fault of ours.
+    /// An error of the image, of the model or of the server.
     pub async fn encode(
         &self,
         context: &RequestContext,
         bytes: Bytes,
         plan: &EncodePlan,
-    ) -> Result<Encoded, PipelineError> {
+    ) -> Result<RunOutput<Encoded>, PipelineError> {
         let started = self.clock.monotonic();
         let encoder = self.encoder()?.clone();
-        let work = move |pipeline: Self, mut timings| async move {
-            let submitted = pipeline.submit_now(&encoder, bytes, &mut timings).await?;
-            Ok((submitted, timings))
+        let work = move |pipeline: Self, mut run| async move {
+            let submitted = pipeline.submit_now(&encoder, bytes, &mut run).await?;
+            Ok((submitted, run))
         };
-        let ((image, submitted), mut timings) = self.drive(context, work).await?;
-        self.check_rows(
-            plan.strict_device,
-            Operation::ImageProcessing,
-            submitted.unprocessed,
-        )?;
-        // The row has all that the model sees, so the picture's place is another's while a server far away runs it.
+        let output = self.drive(context, plan.strict_device, work).await?;
+        let ((image, submitted), mut run) = (output.result, output.run);
+        self.record_preprocessing(&mut run, submitted.processed)?;
+        // The permit is released here, because the row has all that the model needs. A remote server can take long.
         let began = self.clock.monotonic();
         let encoded = self.encoder()?.finish(submitted.pending).await?;
-        self.check_rows(
-            plan.strict_device,
-            Operation::ImageEmbedding,
-            encoded.fallback,
-        )?;
+        self.record(&mut run, Operation::ImageEmbedding, encoded.run)?;
         let queued = encoded
             .queued
             .min(self.clock.monotonic().saturating_sub(began));
-        timings.queue += millis(queued);
-        timings.embed = self.since(began + queued);
-        timings.total = self.since(started);
-        Ok(Encoded {
+        run.timings.queue += millis(queued);
+        run.timings.embed = self.since(began + queued);
+        run.timings.total = self.since(started);
+        let result = Encoded {
             image,
             embedding: encoded.embedding,
-            timings,
-        })
+        };
+        Ok(RunOutput { result, run })
     }
 
-    /// Decodes a picture and lets its row run.
+    /// Decodes an image and submits its row.
     async fn submit_now(
         &self,
         encoder: &Encoder,
         bytes: Bytes,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<(ImageInfo, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(&bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(&bytes));
         drop(bytes);
-        let held = PooledImage::new(picture.pixels, self);
-        timings.decode = self.since(began);
+        let pixels = PooledImage::new(picture.pixels, self);
+        run.timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let submitted = encoder
-            .submit_through(&self.preprocessing.executor, &held)
+            .submit_through(&self.preprocessing.executor, &pixels)
             .await;
-        timings.queue += millis(submitted.queued);
-        timings.process = self.since(began + submitted.queued);
+        run.timings.queue += millis(submitted.queued);
+        run.timings.process = self.since(began + submitted.queued);
         Ok((image, submitted))
     }
 }
@@ -380,17 +402,17 @@ mod tests {
     #[test]
     fn tokens_become_one_vector() {
         let tokens = [1.0, 2.0, 3.0, 6.0, 5.0, 1.0];
-        let pool = |pooling, dim| pooled(&tokens, pooling, dim);
+        let pool = |pooling, dim| pool_tokens(&tokens, pooling, dim);
         assert_eq!(pool(Some(Pooling::First), 2), Some(vec![1.0, 2.0]));
         assert_eq!(pool(Some(Pooling::Mean), 2), Some(vec![3.0, 3.0]));
         assert_eq!(pool(None, 6), Some(tokens.to_vec()));
         assert_eq!(pool(None, 2), None);
         assert_eq!(pool(Some(Pooling::Mean), 4), None);
-        assert_eq!(pooled(&[], Some(Pooling::First), 2), None);
+        assert_eq!(pool_tokens(&[], Some(Pooling::First), 2), None);
     }
 
     #[test]
-    fn blue_comes_first_where_the_model_wants_it() {
+    fn channels_follow_the_order_of_the_model() {
         let mut planes = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         reorder(&mut planes, Layout::Nchw, ChannelOrder::Bgr);
         assert_eq!(planes, [5.0, 6.0, 3.0, 4.0, 1.0, 2.0]);
@@ -401,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn options_about_faces_are_refused_by_name() {
+    fn options_about_faces_are_rejected_by_name() {
         let (config, _) = Config::load(&crate::config::Sources::default()).unwrap();
         let resolve = |asked: ScanRequest| EncodePlan::resolve(asked, &config);
         let usual = ScanRequest {
@@ -417,7 +439,7 @@ mod tests {
         };
         let said = resolve(faces).unwrap_err().to_string();
         assert!(
-            said.contains("max_faces") && said.contains("is for faces"),
+            said.contains("max_faces") && said.contains("applies to faces only"),
             "{said}"
         );
         let stored = ScanRequest {

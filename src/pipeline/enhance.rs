@@ -1,6 +1,6 @@
-//! Making a poor picture better for detection.
+//! Enhances images of low quality for detection.
 
-mod finishing;
+mod finish_job;
 mod identity;
 
 use std::sync::Arc;
@@ -14,12 +14,16 @@ use crate::{
     admission::Priority,
     config::{Config, EnhancedFormat},
     context::RequestContext,
+    ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        answer::{ImageInfo, Timings},
+        answer::ImageInfo,
+        fan_out::ImageOperation,
         options::{DetectOptions, DetectRequest, HasPriority, schema},
+        run::{ImageRun, RunOutput},
         scan::{content_hash, image_info, millis},
+        stored::StoredScans,
     },
 };
 use facescan_imaging::{
@@ -27,79 +31,79 @@ use facescan_imaging::{
     encode::{OutputFormat, encode},
     enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
-use facescan_inference::{operation::Operation, registry::Thresholds};
+use facescan_inference::{device::DeviceRun, operation::Operation, registry::Thresholds};
 
-pub(crate) use finishing::Finishing;
+pub(crate) use finish_job::FinishJob;
 
-/// Options of `/enhance`; what is absent has its default from the settings.
+/// Options of `/enhance`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[schema(as = EnhanceOptions)]
 #[into_params(parameter_in = Query)]
 pub struct EnhanceRequest {
-    /// The format of the picture that comes back.
+    /// The format of the enhanced image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<EnhancedFormat>,
     /// The quality of a JPEG, 1 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     pub jpeg_quality: Option<u8>,
-    /// How many times larger, 1 to 4; absent for the rule by the picture's size.
+    /// The scale factor, 1 to 4. By default, the size of the image decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub upscale: Option<u32>,
-    /// Whether contrast is raised; absent for low-resolution pictures only.
+    /// Whether to raise the contrast. By default, only for low-resolution images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contrast: Option<bool>,
-    /// Whether sharpness is raised and unsharp mask applied; absent for low-resolution pictures only.
+    /// Whether to raise the sharpness and apply an unsharp mask. By default, only for low-resolution images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharpen: Option<bool>,
-    /// Whether the luma's contrast is equalised tile by tile (CLAHE).
+    /// Whether to equalise the contrast of the luma by tiles (CLAHE).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clahe: Option<bool>,
-    /// An exponent that brightens (below 1) or darkens (above 1) the picture, 0.1 to 10, or `auto` to brighten dark
-    /// pictures only.
+    /// An exponent that brightens (below 1) or darkens (above 1) the image, 0.1 to 10, or `auto` to brighten only dark
+    /// images.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::gamma)]
     pub gamma: Option<GammaRequest>,
-    /// Whether noise is removed first.
+    /// Whether to remove noise before the other steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denoise: Option<bool>,
-    /// Whether the best face is embedded before and after, to see that it is still the same.
+    /// Whether to embed the best face before and after, to check that it is still the same person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<bool>,
-    /// For `identity`: lowest detection score of a face, 0 to 1.
+    /// For `identity`: the lowest detection score of a face, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub min_score: Option<f32>,
-    /// For `identity`: boxes that overlap a better one by more than this IoU are dropped, 0 to 1.
+    /// For `identity`: the NMS drops boxes that overlap a better box by more than this IoU, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// For `identity`: side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
+    /// For `identity`: the side of the square that images are resized to for detection, in pixels. A multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,
-    /// For `identity`: a second such side, for faces that fill the frame; 0 for none.
+    /// For `identity`: a second side, for faces that fill the image, or 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
-    /// For `identity`: faces whose box has a shorter side below this are dropped, in pixels of the picture.
+    /// For `identity`: the shortest side of a face's box, in pixels of the image. Smaller faces are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 65535)]
     pub min_face_size: Option<f32>,
-    /// Enhanced pictures are never stored: `false`, or absent.
+    /// Enhanced images are never stored. Only `false` is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     #[param(ignore)]
     pub store: Option<bool>,
-    /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
+    /// The queue of the images. By default, bulk for many images and interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// Fail when an operation would not run on the device that the settings ask for.
+    /// Whether to fail if an operation would not run on the device that the settings name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
-    /// Whether results carry `timings_ms`.
+    /// Whether results have `timings_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<bool>,
 }
@@ -114,7 +118,7 @@ impl HasPriority for EnhanceRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a number from 0.1 to 10, or auto")]
 pub enum GammaRequest {
-    /// Brighten dark pictures only.
+    /// Brighten only dark images.
     Auto(Automatic),
     /// The exponent.
     Value(f32),
@@ -124,7 +128,7 @@ pub enum GammaRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Automatic {
-    /// As the picture needs it.
+    /// Decide by the image.
     Auto,
 }
 
@@ -136,77 +140,73 @@ fn apply(asked: Option<bool>) -> Apply {
     }
 }
 
-/// A request's options with every default filled in and every range checked.
+/// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug)]
 pub struct EnhancePlan {
-    /// The format of the picture that comes back.
+    /// The format of the enhanced image.
     pub format: EnhancedFormat,
     /// The quality of a JPEG.
     pub jpeg_quality: u8,
-    /// The steps asked for.
+    /// The requested steps.
     pub options: EnhanceOptions,
-    /// Whether the best face's identity is compared, and how its face is found.
+    /// How to compare the identity of the best face. `None` if it is not compared.
     pub identity: Option<IdentityCheck>,
-    /// Whether falling back to another device is an error.
+    /// Whether a fallback to another device is an error.
     pub strict_device: bool,
-    /// Whether results carry timings.
+    /// Whether results have timings.
     pub timings: bool,
 }
 
-/// How identity is compared before and after.
+/// The options of the identity check.
 #[derive(Clone, Debug)]
 pub struct IdentityCheck {
-    /// How the best face is found.
+    /// How to find the best face.
     pub detect: DetectOptions,
-    /// Below this cosine the result is flagged.
+    /// The result is flagged if the cosine is below this threshold.
     pub threshold: f32,
-    /// Whether falling back to another device is an error.
-    pub strict_device: bool,
 }
 
 /// The result of `/enhance` for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EnhanceResult {
-    /// The picture that was sent.
+    /// The properties of the image that was sent.
     pub image: ImageInfo,
-    /// The picture that comes back.
+    /// The enhanced image.
     pub enhanced: EnhancedPicture,
-    /// What became of the best face; with `identity=true`.
+    /// The comparison of the best face before and after. Present with `identity=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Milliseconds by stage; with `timings=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings_ms: Option<Timings>,
 }
 
-/// An enhanced picture.
+/// An enhanced image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EnhancedPicture {
-    /// Its encoding.
+    /// The format of `data`.
     pub format: EnhancedFormat,
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Coordinates found in it are divided by this to get the original's.
+    /// The scale of the enhanced image. Divide coordinates in it by this number to get coordinates in the original
+    /// image.
     pub scale: f32,
-    /// What was done, in order.
+    /// The applied steps, in order.
     pub steps: Vec<Step>,
-    /// The encoded picture, base64.
+    /// The encoded image, in base64.
     #[serde(serialize_with = "as_base64")]
     #[schema(value_type = String)]
     pub data: Bytes,
 }
 
-/// The best face before and after.
+/// The comparison of the best face before and after.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Identity {
-    /// The cosine of the two vectors; absent when a face was missing on one side.
+    /// The cosine of the two vectors. Absent if one of the images has no such face.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f32>,
-    /// Below this cosine the result is flagged.
+    /// The result is flagged if the cosine is below this threshold.
     pub threshold: f32,
-    /// Whether the face is no longer safely the same.
+    /// Whether the face may no longer be the same person.
     pub identity_drift: bool,
 }
 
@@ -215,10 +215,10 @@ fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok,
 }
 
 impl EnhanceRequest {
-    /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
+    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(
         self,
         config: &Config,
@@ -239,21 +239,11 @@ impl EnhanceRequest {
                 "must be from 1 to 4",
             ));
         }
-        let gamma = match self.gamma {
-            None => Gamma::Off,
-            Some(GammaRequest::Auto(Automatic::Auto)) => Gamma::Auto,
-            Some(GammaRequest::Value(value)) if GAMMA_RANGE.contains(&value) => Gamma::Value(value),
-            Some(GammaRequest::Value(_)) => {
-                return Err(PipelineError::invalid_option(
-                    "gamma",
-                    "must be from 0.1 to 10, or auto",
-                ));
-            }
-        };
+        let gamma = resolve_gamma(self.gamma)?;
         if self.store == Some(true) {
             return Err(PipelineError::invalid_option(
                 "store",
-                "enhanced pictures are never stored; leave it out or send false",
+                "enhanced images are never stored; leave it out or send false",
             ));
         }
         let asked = DetectRequest {
@@ -268,7 +258,6 @@ impl EnhanceRequest {
         let identity = self.identity.unwrap_or(false).then_some(IdentityCheck {
             detect,
             threshold: config.enhancement.identity_threshold,
-            strict_device: self.strict_device.unwrap_or(false),
         });
         Ok(EnhancePlan {
             format: self.format.unwrap_or(config.enhancement.format),
@@ -290,20 +279,19 @@ impl EnhanceRequest {
     }
 }
 
-impl EnhancePlan {
-    /// The operations that take part.
-    pub fn operations(&self) -> Vec<Operation> {
-        let mut operations = vec![Operation::ImageEnhancement];
-        if self.identity.is_some() {
-            operations.extend([
-                Operation::ImageProcessing,
-                Operation::FaceDetection,
-                Operation::FaceEmbedding,
-            ]);
-        }
-        operations
+fn resolve_gamma(gamma: Option<GammaRequest>) -> Result<Gamma, PipelineError> {
+    match gamma {
+        None => Ok(Gamma::Off),
+        Some(GammaRequest::Auto(Automatic::Auto)) => Ok(Gamma::Auto),
+        Some(GammaRequest::Value(value)) if GAMMA_RANGE.contains(&value) => Ok(Gamma::Value(value)),
+        Some(GammaRequest::Value(_)) => Err(PipelineError::invalid_option(
+            "gamma",
+            "must be from 0.1 to 10, or auto",
+        )),
     }
+}
 
+impl EnhancePlan {
     fn output(&self) -> OutputFormat {
         match self.format {
             EnhancedFormat::Jpeg => OutputFormat::Jpeg {
@@ -316,69 +304,94 @@ impl EnhancePlan {
     }
 }
 
-/// What enhancing an image gave, and how long it took.
-pub struct Enhanced {
-    /// The result as it is answered.
-    pub result: EnhanceResult,
-    /// Milliseconds by stage, whether or not the answer carries them.
-    pub timings: Timings,
+impl ImageOperation for EnhancePlan {
+    type Output = EnhanceResult;
+
+    fn operations(&self) -> Vec<Operation> {
+        let mut operations = vec![Operation::ImageEnhancement];
+        if self.identity.is_some() {
+            operations.extend([
+                Operation::ImageProcessing,
+                Operation::FaceDetection,
+                Operation::FaceEmbedding,
+            ]);
+        }
+        operations
+    }
+
+    fn strict_device(&self) -> bool {
+        self.strict_device
+    }
+
+    fn reports_timings(&self) -> bool {
+        self.timings
+    }
+
+    async fn run(
+        &self,
+        scans: &StoredScans,
+        context: &RequestContext,
+        image: LoadedImage,
+    ) -> Result<RunOutput<EnhanceResult>, PipelineError> {
+        scans.pipeline.enhance(context, image.bytes, self).await
+    }
 }
 
 impl Pipeline {
-    /// Enhances one image. It is encoded once, at the end.
+    /// Enhances one image and encodes the result.
     ///
     /// # Errors
-    /// What is wrong with the image, or a fault of ours.
+    /// An error of the image, of a model or of the server.
     pub async fn enhance(
         &self,
         context: &RequestContext,
         bytes: Bytes,
         plan: &EnhancePlan,
-    ) -> Result<Enhanced, PipelineError> {
+    ) -> Result<RunOutput<EnhanceResult>, PipelineError> {
         if let Some(check) = &plan.identity {
             self.detector.check(&check.detect)?;
         }
-        let (told, plan) = (plan.timings, plan.clone());
-        let work = move |pipeline: Self, mut timings| async move {
-            let result = pipeline.enhance_now(&bytes, &plan, &mut timings).await?;
-            Ok((result, timings))
+        let (strict, plan) = (plan.strict_device, plan.clone());
+        let work = move |pipeline: Self, mut run| async move {
+            let result = pipeline.enhance_now(&bytes, &plan, &mut run).await?;
+            Ok((result, run))
         };
-        let (mut result, timings) = self.drive(context, work).await?;
-        result.timings_ms = told.then_some(timings);
-        Ok(Enhanced { result, timings })
+        self.drive(context, strict, work).await
     }
 
     async fn enhance_now(
         &self,
         bytes: &[u8],
         plan: &EnhancePlan,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));
         let before = PooledImage::new(picture.pixels, self);
-        timings.decode = self.since(began);
+        run.timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let partial = PartlyEnhanced::new(&before, &plan.options);
         let after = match partial.device_steps {
             Some(steps) => {
                 let picture = partial.image;
-                let done = self.enhancing.run(Arc::new(Finishing { picture, steps }));
+                let done = self.enhancing.run(Arc::new(FinishJob { picture, steps }));
                 let done = done.await;
-                let operation = Operation::ImageEnhancement;
-                self.check_rows(plan.strict_device, operation, done.fallback)?;
-                timings.queue += millis(done.queued);
-                timings.enhance -= millis(done.queued);
+                self.record(run, Operation::ImageEnhancement, done.run)?;
+                run.timings.queue += millis(done.queued);
+                run.timings.enhance -= millis(done.queued);
                 done.output
             }
-            None => partial.image,
+            None => {
+                self.record(run, Operation::ImageEnhancement, DeviceRun::CPU)?;
+                partial.image
+            }
         };
         let data = encode(&after, plan.output())?;
         let after = Arc::new(after);
-        timings.enhance += self.since(began);
+        run.timings.enhance += self.since(began);
         let identity = match &plan.identity {
-            Some(check) => Some(self.compare(&before, &after, check, timings).await?),
+            Some(check) => Some(self.compare(&before, &after, check, run).await?),
             None => None,
         };
         Ok(EnhanceResult {
@@ -392,7 +405,6 @@ impl Pipeline {
                 data: data.into(),
             },
             identity,
-            timings_ms: None,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Why an image got no result.
+//! The errors of the pipeline.
 
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::{engine::EngineError, pool::PoolError};
@@ -14,17 +14,17 @@ use crate::ingest::error::IngestError;
 pub struct InvalidOption {
     /// The option's name.
     pub option: String,
-    /// What is allowed.
+    /// The allowed values.
     pub detail: String,
 }
 
-/// Why an image got no result.
+/// An error that leaves an image without a result.
 #[derive(Debug, Error)]
 pub enum PipelineError {
     /// An option does not fit the image, the models or the settings.
     #[error(transparent)]
     InvalidOption(#[from] InvalidOption),
-    /// The bytes cannot be had.
+    /// The bytes cannot be loaded.
     #[error(transparent)]
     Ingest(#[from] IngestError),
     /// The bytes are not an image that can be decoded.
@@ -33,7 +33,7 @@ pub enum PipelineError {
     /// The result cannot be encoded.
     #[error(transparent)]
     Encode(EncodeError),
-    /// The operations make more pixels than one image may become.
+    /// The operations make more pixels than the limit for one image.
     #[error(
         "the operations make images of more than {limit} pixels in all; make them smaller or fewer"
     )]
@@ -41,28 +41,28 @@ pub enum PipelineError {
         /// The limit in pixels.
         limit: u64,
     },
-    /// The images of an answer take more memory than one answer may.
+    /// The images of an answer need more memory than one answer may use.
     #[error("the answer would take more than {limit} bytes; ask for smaller images, or send fewer")]
     AnswerTooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// `strict_device` was asked for, and the operation would run elsewhere.
+    /// The request has `strict_device`, and the operation would run elsewhere.
     #[error("{operation} cannot run on {requested}: {reason}")]
     DeviceUnavailable {
         /// The operation's name.
         operation: &'static str,
         /// The device that the settings ask for.
         requested: String,
-        /// Why it is not used.
+        /// The reason.
         reason: String,
     },
-    /// Faces are still found in an image that was to have none.
+    /// The detector still finds faces after the last attempt to hide them.
     #[error(
         "faces are still found after {searches} searches; send a higher min_score, or method fill with a larger margin"
     )]
     AnonymizationFailed {
-        /// How often faces were looked for.
+        /// The number of searches for faces.
         searches: u32,
     },
     /// A model could not be run.
@@ -80,7 +80,7 @@ pub enum PipelineError {
     /// A result cannot be written as JSON.
     #[error("a result cannot be written as json")]
     Serialize(#[from] serde_json::Error),
-    /// A model or a graph gave another output than its registry entry says.
+    /// The output of a model or a graph does not match its registry entry.
     #[error("{0}")]
     UnexpectedOutput(String),
     /// A sha256 of the registry is not 64 hexadecimal digits.
@@ -89,7 +89,7 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
-    /// An option that is out of range or malformed.
+    /// Creates an error for an option that is out of range or malformed.
     pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
         InvalidOption::new(option, detail).into()
     }
@@ -107,17 +107,17 @@ impl From<EncodeError> for PipelineError {
 }
 
 impl InvalidOption {
-    /// Names the option and what it allows.
+    /// Creates an error with the name of the option and the allowed values.
     pub fn new(option: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
-            option: shortened(option.into()),
-            detail: shortened(detail.into()),
+            option: shorten(option.into()),
+            detail: shorten(detail.into()),
         }
     }
 }
 
-/// Bounds text that quotes what a caller sent.
-pub fn shortened(mut text: String) -> String {
+/// Shortens a text that quotes the caller.
+pub fn shorten(mut text: String) -> String {
     const LONGEST: usize = 500;
     if text.len() > LONGEST {
         let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end));

@@ -1,8 +1,7 @@
-//! From what a detector gives to boxes, scores and points in pixels of its input.
+//! Decodes the outputs of detectors to boxes, scores and landmarks in pixels of the detector's input.
 //!
-//! A [`Head`] decodes one row of a batch; [`nms()`] then keeps one candidate a face. Neither touches a model or a
-//! picture. Thresholds are inclusive: a score equal to `min_score` passes. Candidates that are not finite are
-//! dropped.
+//! A [`Head`] decodes one row of a batch. Then [`nms()`] keeps one candidate for each face. Neither needs a model or an
+//! image. Thresholds are inclusive: a score equal to `min_score` passes. Candidates with non-finite values are dropped.
 
 mod centerface;
 mod nms;
@@ -14,14 +13,14 @@ use facescan_inference::{registry::Family, tensor::Tensor};
 
 pub use nms::{MAX_CANDIDATES, nms};
 
-/// A face that a detector proposes, in pixels of the network's input.
+/// A face candidate of a detector, in pixels of its input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its box; not clipped to the picture.
+    /// The box, not clipped to the image.
     pub bbox: BBox,
-    /// How sure the detector is, 0..1.
+    /// The score, 0..1.
     pub score: f32,
-    /// Its five points; `None` for detectors that give none.
+    /// The five landmarks. `None` for detectors without landmarks.
     pub landmarks: Option<Landmarks>,
 }
 
@@ -34,45 +33,45 @@ impl Candidate {
     }
 }
 
-/// Why a detector's outputs could not be decoded.
+/// An error in the outputs of a detector.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// An output is missing.
-    #[error("the detector gave no output {expected}; it gave {found}")]
+    #[error("the detector returned no output {expected}; it returned {found}")]
     MissingOutput {
-        /// The one looked for.
+        /// The output that is missing.
         expected: String,
-        /// Those there are.
+        /// The outputs that exist.
         found: String,
     },
-    /// An output has another shape than the input's size calls for.
+    /// The shape of an output does not match the size of the input.
     #[error("output `{output}` has shape {found:?}, expected {expected}")]
     Shape {
         /// The output's name.
         output: String,
-        /// The shape that would do.
+        /// The expected shape.
         expected: String,
-        /// The one it has.
+        /// The actual shape.
         found: Vec<usize>,
     },
-    /// The batch has no such row.
+    /// The batch is shorter than the index of the row.
     #[error("the batch has no row {0}")]
     Row(usize),
 }
 
-/// How a detector family writes its answer.
+/// The output format of a detector family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     /// Twelve outputs, anchor-free, strides 8, 16 and 32.
     Yunet,
-    /// Six or nine outputs, two anchors a cell, strides 8, 16 and 32.
+    /// Six or nine outputs, two anchors per cell, strides 8, 16 and 32.
     Scrfd,
     /// Four maps at stride 4.
     Centerface,
 }
 
 impl Head {
-    /// The head of a model family; `None` when the family does not detect.
+    /// Returns the head of a model family, or `None` if the family does not detect faces.
     pub fn of(family: Family) -> Option<Self> {
         match family {
             Family::Yunet => Some(Self::Yunet),
@@ -82,12 +81,12 @@ impl Head {
         }
     }
 
-    /// The candidates of one row of the batch with at least `min_score`, in the order of the grid.
+    /// Decodes the candidates of one row of the batch that have at least `min_score`, in the order of the grid.
     ///
-    /// `input` is the width and height the network ran at, multiples of 32.
+    /// `input` is the width and height of the detector's input, multiples of 32.
     ///
     /// # Errors
-    /// When an output is missing or its shape does not go with `input`, or the batch is shorter than `row`.
+    /// An error if an output is missing, if a shape does not match `input`, or if the batch has no `row`.
     pub fn decode(
         self,
         outputs: &[Tensor],
@@ -109,7 +108,7 @@ impl Head {
     }
 }
 
-/// The network's input in pixels.
+/// The size of the detector's input in pixels.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     width: usize,
@@ -117,13 +116,13 @@ struct Size {
 }
 
 impl Size {
-    /// Columns and rows of the grid at a stride.
+    /// Returns the numbers of columns and rows of the grid at a stride.
     fn grid(self, stride: usize) -> (usize, usize) {
         (self.width / stride, self.height / stride)
     }
 }
 
-/// The values of one row, once the output's shape is known to be `[N, …expected]`.
+/// Returns the values of one row. Checks that the shape of the output is `[N, …expected]`.
 fn row_of<'a>(output: &'a Tensor, row: usize, expected: &[usize]) -> Result<&'a [f32], HeadError> {
     let len: usize = expected.iter().product();
     match output.shape.split_first() {
@@ -137,16 +136,16 @@ fn row_of<'a>(output: &'a Tensor, row: usize, expected: &[usize]) -> Result<&'a 
         }
         _ => Err(HeadError::Shape {
             output: output.name.clone(),
-            expected: format!("[N, {}]", joined(expected)),
+            expected: format!("[N, {}]", join_dims(expected)),
             found: output.shape.clone(),
         }),
     }
 }
 
-fn missing(expected: String, outputs: &[Tensor]) -> HeadError {
+fn missing_output(expected: String, outputs: &[Tensor]) -> HeadError {
     let all: Vec<String> = outputs
         .iter()
-        .map(|output| format!("`{}` [{}]", output.name, joined(&output.shape)))
+        .map(|output| format!("`{}` [{}]", output.name, join_dims(&output.shape)))
         .collect();
     HeadError::MissingOutput {
         expected,
@@ -158,12 +157,12 @@ fn missing(expected: String, outputs: &[Tensor]) -> HeadError {
     }
 }
 
-fn joined(dims: &[usize]) -> String {
+fn join_dims(dims: &[usize]) -> String {
     let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
     dims.join(", ")
 }
 
-/// Five points from the ten values of `at`, which answers the x and y of a point.
+/// Makes five landmarks. `at` returns the x and y of each.
 fn five(at: impl Fn(usize) -> [f32; 2]) -> Landmarks {
     std::array::from_fn(at)
 }

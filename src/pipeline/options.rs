@@ -1,4 +1,4 @@
-//! What a request asks for: the options as sent, and the same with the defaults filled in.
+//! The options of a request: as sent, and with the defaults filled in.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -14,20 +14,20 @@ use facescan_inference::registry::Thresholds;
 
 pub mod schema;
 
-/// Which operation a request is for.
+/// The operation of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScanKind {
     /// Find faces.
     Detect,
-    /// Find faces and turn each into a vector.
+    /// Find faces and compute the vector of each.
     Embed,
-    /// Find faces and measure them and the picture.
+    /// Find faces and measure the quality of the faces and of the image.
     Quality,
 }
 
 impl ScanKind {
-    /// The name used in answers and in the database.
+    /// Returns the name that answers and the database use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Detect => "detect",
@@ -37,89 +37,89 @@ impl ScanKind {
     }
 }
 
-/// Options of `/detect`, `/embed` and `/quality`; what is absent has its default from the settings.
+/// Options of `/detect`, `/embed` and `/quality`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ScanOptions)]
 #[into_params(parameter_in = Query)]
 pub struct ScanRequest {
-    /// What vectors are made of, for `/embed`: `face` (default), or `image` for whole pictures, which takes no option
-    /// about faces and stores nothing.
+    /// The subject of the vectors of `/embed`: `face` (default), or `image` for whole images. With `image`, options
+    /// about faces are not accepted and nothing is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<EmbedKind>,
-    /// Lowest detection score of a face, 0 to 1.
+    /// The lowest detection score of a face, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub min_score: Option<f32>,
-    /// Boxes that overlap a better one by more than this IoU are dropped, 0 to 1.
+    /// The NMS drops boxes that overlap a better box by more than this IoU, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// Side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
+    /// The side of the square that images are resized to for detection, in pixels. A multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,
-    /// A second such side, for faces that fill the frame; 0 for none. One NMS covers both.
+    /// A second side, for faces that fill the image, or 0 for none. One NMS covers both sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
-    /// How many faces at most, the largest first; 0 for all.
+    /// The maximum number of faces. The largest faces are kept. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4294967295u64)]
     pub max_faces: Option<usize>,
-    /// Faces whose box has a shorter side below this are dropped, in pixels of the picture.
+    /// The shortest side of a face's box, in pixels of the image. Smaller faces are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 65535)]
     pub min_face_size: Option<f32>,
-    /// Whether faces carry their five points.
+    /// Whether faces have their five landmarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landmarks: Option<bool>,
-    /// Whether faces carry their quality.
+    /// Whether faces have their quality.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quality: Option<bool>,
-    /// The thresholds that `acceptable` is judged by.
+    /// The preset whose thresholds decide `acceptable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// Whether faces carry their aligned 112×112 crop (PNG, base64).
+    /// Whether faces have their aligned 112×112 crop (PNG, base64).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crops: Option<bool>,
-    /// The pictures are aligned 112×112 crops already: no detection.
+    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aligned: Option<bool>,
-    /// How vectors are written.
+    /// The format of vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_format: Option<EmbeddingFormat>,
     /// Whether results are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<bool>,
-    /// Whether a stored result of the same bytes, models and options may answer; needs `store`.
+    /// Whether a stored result of the same bytes, models and options may be returned. Needs `store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<bool>,
-    /// The caller's name for where the pictures came from, at most 512 bytes; kept when stored.
+    /// The caller's name for the source of the images, at most 512 bytes. Stored with the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 512, pattern = "^[^\\x00]*$")]
     pub source: Option<String>,
-    /// The address a picture was found at, at most 4096 bytes; kept when stored, never fetched.
+    /// The address where the image was found, at most 4096 bytes. Stored with the result and never fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
     pub source_url: Option<String>,
-    /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
+    /// The queue of the images. By default, bulk for many images and interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// Fail when an operation would not run on the device that the settings ask for.
+    /// Whether to fail if an operation would not run on the device that the settings name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
-    /// Whether results carry `timings_ms`.
+    /// Whether results have `timings_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<bool>,
 }
 
-/// Options that name a priority.
+/// Options that can name a priority.
 pub trait HasPriority {
-    /// Whether masks may come with the images.
+    /// Whether a request can have masks for its images.
     const TAKES_MASKS: bool = false;
 
-    /// The priority that they name.
+    /// Returns the named priority.
     fn priority(&self) -> Option<Priority>;
 }
 
@@ -129,7 +129,7 @@ impl HasPriority for ScanRequest {
     }
 }
 
-/// The part of a request's options that says how faces are found.
+/// The options of a request that decide how faces are found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DetectRequest {
     pub min_score: Option<f32>,
@@ -140,58 +140,58 @@ pub(super) struct DetectRequest {
     pub min_face_size: Option<f32>,
 }
 
-/// How faces are found.
+/// The options for finding faces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DetectOptions {
-    /// Lowest score, 0..=1.
+    /// The lowest detection score, 0..=1.
     pub min_score: f32,
-    /// NMS threshold, 0..=1.
+    /// The NMS threshold, 0..=1.
     pub nms_iou: f32,
-    /// Side of the detector's input, a multiple of 32.
+    /// The side of the detector's input, a multiple of 32.
     pub det_size: u32,
-    /// A second side, for faces that fill the frame.
+    /// A second side, for faces that fill the image.
     pub second_det_size: Option<u32>,
-    /// How many faces at most, the largest first.
+    /// The maximum number of faces. The largest faces are kept.
     pub max_faces: Option<usize>,
-    /// Shortest side of a face's box, in pixels.
+    /// The shortest side of a face's box, in pixels of the image.
     pub min_face_size: f32,
 }
 
-/// A request's options with every default filled in and every range checked.
+/// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ScanOptions {
+pub struct ScanPlan {
     /// The operation.
     pub kind: ScanKind,
-    /// How faces are found.
+    /// The options for finding faces.
     pub detect: DetectOptions,
-    /// Whether faces carry their points.
+    /// Whether faces have their landmarks.
     pub landmarks: bool,
-    /// Whether faces are measured.
+    /// Whether faces have their quality.
     pub quality: bool,
-    /// The thresholds faces are judged by.
+    /// The preset that faces are judged by.
     pub preset: Preset,
-    /// Whether faces carry their crop.
+    /// Whether faces have their crop.
     pub crops: bool,
-    /// Whether the pictures are aligned crops.
+    /// Whether the images are aligned crops.
     pub aligned: bool,
-    /// How vectors are written.
+    /// The format of vectors.
     pub embedding_format: EmbeddingFormat,
     /// Whether results are stored.
     pub store: bool,
-    /// Whether stored results may answer.
+    /// Whether stored results may be returned.
     pub cache: bool,
-    /// The caller's name for where the pictures came from.
+    /// The caller's name for the source of the images.
     pub source: Option<String>,
-    /// The address a picture was found at.
+    /// The address where the image was found.
     pub source_url: Option<String>,
-    /// Whether falling back to another device is an error.
+    /// Whether a fallback to another device is an error.
     pub strict_device: bool,
-    /// Whether results carry timings.
+    /// Whether results have timings.
     pub timings: bool,
 }
 
 impl DetectRequest {
-    /// Fills in the settings' defaults, and the model's own thresholds where the settings leave them to it.
+    /// Fills in the defaults. If the settings have no threshold, this uses the threshold of the model.
     pub fn resolve(
         self,
         config: &Detection,
@@ -232,7 +232,7 @@ impl DetectRequest {
             ));
         }
         if self.second_det_size.is_none() {
-            // The settings' own second size suits their first; beside a smaller one it is left out.
+            // The second size of the settings is for their first size. With a smaller first size it is not used.
             options.second_det_size = config
                 .second_det_size
                 .filter(|second| *second < options.det_size);
@@ -247,33 +247,36 @@ impl DetectRequest {
     }
 }
 
-/// A number of faces, 0 being all.
+/// Returns the limit for a number of faces. 0 means no limit.
 fn limit(max_faces: usize) -> Option<usize> {
     (max_faces != 0).then_some(max_faces)
 }
 
 impl ScanRequest {
-    /// The name of the first option that is there.
+    /// Returns the name of the first option that is set.
     pub(super) fn first_set(&self) -> Option<String> {
-        // Absent options are not written.
+        // Serialisation omits options that are absent.
         match serde_json::to_value(self) {
             Ok(serde_json::Value::Object(set)) => set.into_iter().next().map(|(name, _)| name),
             _ => None,
         }
     }
 
-    /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own.
+    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(
         self,
         kind: ScanKind,
         config: &Config,
         thresholds: &Thresholds,
-    ) -> Result<ScanOptions, PipelineError> {
+    ) -> Result<ScanPlan, PipelineError> {
         if self.kind == Some(EmbedKind::Image) {
-            return Err(PipelineError::invalid_option("kind", "image is for /embed"));
+            return Err(PipelineError::invalid_option(
+                "kind",
+                "`image` works only with /embed",
+            ));
         }
         let asked = DetectRequest {
             min_score: self.min_score,
@@ -293,7 +296,7 @@ impl ScanRequest {
         }
         let crops = self.crops.unwrap_or(false);
         let store = self.store.unwrap_or(config.store.enabled);
-        Ok(ScanOptions {
+        Ok(ScanPlan {
             kind,
             detect,
             landmarks: self.landmarks.unwrap_or(config.detection.landmarks),
@@ -303,7 +306,7 @@ impl ScanRequest {
             aligned,
             embedding_format: self.embedding_format.unwrap_or(config.embedding.format),
             store,
-            // Crops are pixels, and pixels are never stored.
+            // A scan with crops cannot come from the database, because pixels are never stored.
             cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
             source: bounded_text("source", self.source, 512)?,
             source_url: bounded_text("source_url", self.source_url, 4096)?,
@@ -335,10 +338,11 @@ fn unit_range(option: &str, value: f32) -> Result<f32, PipelineError> {
     }
 }
 
-/// Checks the length of a text that will be stored.
+/// Checks a text that will be stored. Returns `None` if it is empty.
 ///
 /// # Errors
-/// [`PipelineError::InvalidOption`] when it is longer than `limit` bytes or has a NUL, which Postgres cannot keep.
+/// [`PipelineError::InvalidOption`] if it is longer than `limit` bytes or has a NUL character, which Postgres cannot
+/// store.
 pub fn bounded_text(
     option: &str,
     text: Option<String>,

@@ -1,4 +1,4 @@
-//! Pictures made into rows of a tensor, ready for any model.
+//! Makes tensor rows from images, for any model.
 
 use std::sync::Arc;
 
@@ -11,13 +11,17 @@ use crate::{
     admission::Priority,
     config::{Config, Dtype},
     context::RequestContext,
+    ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        answer::{ImageInfo, Timings},
+        answer::ImageInfo,
         budget::Budget,
+        fan_out::ImageOperation,
         options::{HasPriority, schema},
+        run::{ImageRun, RunOutput},
         scan::{content_hash, image_info, millis},
+        stored::StoredScans,
     },
 };
 use facescan_clock::Clock;
@@ -26,27 +30,34 @@ use facescan_imaging::{
     npy,
     preprocess::{LONGEST_SIDE, Layout, Mode, Preprocess, Profile},
 };
-use facescan_inference::{device::Assignment, image_executor::ImageExecutor, operation::Operation};
+use facescan_inference::{
+    device::{Assignment, DeviceRun},
+    image_executor::ImageExecutor,
+    operation::Operation,
+};
 
-pub(crate) use filling::Filling;
+pub(crate) use row_job::RowJob;
 
-mod filling;
+mod row_job;
 
-/// Options of `/preprocess`; what is absent has its default from the settings.
+/// The name of preprocessing among the devices of an answer.
+pub const PREPROCESSING: &str = "preprocessing";
+
+/// Options of `/preprocess`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PreprocessOptions)]
 #[into_params(parameter_in = Query)]
 pub struct PreprocessRequest {
-    /// Height of the output in pixels.
+    /// The height of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8192)]
     pub height: Option<u32>,
-    /// Width of the output in pixels.
+    /// The width of the output, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8192)]
     pub width: Option<u32>,
-    /// Means of red, green and blue, in 0 to 1: a list, or its JSON.
+    /// The means of red, green and blue, 0 to 1: a list, or its JSON.
     #[serde(
         default,
         deserialize_with = "three",
@@ -55,7 +66,7 @@ pub struct PreprocessRequest {
     #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0(\\.[0-9]{1,6})?|1)(,(0(\\.[0-9]{1,6})?|1)){2}\\]$")]
     #[schema(schema_with = schema::means)]
     pub mean: Option<[f32; 3]>,
-    /// Standard deviations in the same units.
+    /// The standard deviations in the same units.
     #[serde(
         default,
         deserialize_with = "three",
@@ -64,30 +75,30 @@ pub struct PreprocessRequest {
     #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9](,(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9]){2}\\]$")]
     #[schema(schema_with = schema::deviations)]
     pub std: Option<[f32; 3]>,
-    /// Whether the channels come first.
+    /// Whether the channels are the first dimension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_format: Option<Layout>,
-    /// Whose resize is matched.
+    /// The library whose resize is reproduced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// How a picture of another aspect is fitted.
+    /// How to fit an image with another aspect ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The type of the values.
+    /// The data type of the values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<Dtype>,
-    /// Tensors are never stored: `false`, or absent.
+    /// Tensors are never stored. Only `false` is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     #[param(ignore)]
     pub store: Option<bool>,
-    /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
+    /// The queue of the images. By default, bulk for many images and interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// Fail when pictures would not be preprocessed on the platform that the settings ask for.
+    /// Whether to fail if images would not be preprocessed on the platform that the settings name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
-    /// Whether results carry `timings_ms`.
+    /// Whether results have `timings_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<bool>,
 }
@@ -98,7 +109,7 @@ impl HasPriority for PreprocessRequest {
     }
 }
 
-/// The query string and the parts of a form carry a list as text.
+/// Reads a list. In a query string and in the parts of a form, the list is JSON text.
 fn three<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<[f32; 3]>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a list of three numbers")]
@@ -115,63 +126,62 @@ fn three<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<[f3
     }
 }
 
-/// A request's options with every default filled in and every range checked.
+/// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug)]
 pub struct PreprocessPlan {
-    /// What is done.
+    /// The resize and the normalisation.
     pub preprocess: Preprocess,
-    /// The type of the values.
+    /// The data type of the values.
     pub dtype: Dtype,
-    /// Whether falling back to another platform is an error.
+    /// Whether a fallback to another platform is an error.
     pub strict_device: bool,
-    /// Whether results carry timings.
+    /// Whether results have timings.
     pub timings: bool,
-    /// How large the answer may become.
+    /// The bytes that are left for the answer.
     pub budget: Budget,
 }
 
-/// What preprocessing runs on, and what it took to get ready.
+/// The device of preprocessing, and its warm-up time.
 #[derive(Clone)]
 pub struct Preprocessing {
-    /// Where it is done.
+    /// Runs the jobs.
     pub executor: ImageExecutor,
-    /// What was asked for and what is in use.
+    /// The requested device and the active device.
     pub assignment: Arc<Assignment>,
-    /// Milliseconds that the graphs took to be built and run for the first time; `None` on the CPU.
+    /// The milliseconds that the device took to build the graphs and to run each one for the first time. `None` on the
+    /// CPU.
     pub warm_up_ms: Option<f64>,
 }
 
 impl Preprocessing {
-    /// Builds and runs every graph on the device, where there is one.
+    /// Builds every graph and runs it once, if there is a device.
     pub async fn warm_up(&mut self, clock: &dyn Clock) {
         if !self.executor.has_device() {
             return;
         }
         let began = clock.monotonic();
-        for filling in Filling::of_every_graph() {
-            self.executor.run(Arc::new(filling)).await;
+        for job in RowJob::probes() {
+            self.executor.run(Arc::new(job)).await;
         }
         self.warm_up_ms = Some(millis(clock.monotonic().saturating_sub(began)));
     }
 }
 
-/// A picture as one row of a tensor.
+/// The tensor row of an image.
 pub struct Row {
-    /// The picture.
+    /// The properties of the image.
     pub image: ImageInfo,
-    /// The row's shape: `[3, h, w]` or `[h, w, 3]`.
+    /// The shape: `[3, h, w]` or `[h, w, 3]`.
     pub shape: [usize; 3],
-    /// Its values, little-endian.
+    /// The values, little-endian.
     pub values: Vec<u8>,
-    /// Milliseconds by stage.
-    pub timings: Timings,
 }
 
 impl PreprocessRequest {
     /// Fills in the defaults and checks the ranges.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(self, config: &Config) -> Result<PreprocessPlan, PipelineError> {
         let usual = &config.preprocess;
         let [height, width] = usual.image_size;
@@ -230,7 +240,7 @@ impl PreprocessRequest {
 }
 
 impl Dtype {
-    /// Bytes of a value.
+    /// Returns the bytes of one value.
     pub fn size(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -238,7 +248,7 @@ impl Dtype {
         }
     }
 
-    /// The name in NumPy's files.
+    /// Returns the type in NumPy files.
     pub fn npy(self) -> npy::Kind {
         match self {
             Self::F32 => npy::Kind::F32,
@@ -247,7 +257,7 @@ impl Dtype {
         }
     }
 
-    /// Values as bytes, little-endian, rounded to the nearest.
+    /// Converts values to little-endian bytes. Rounds to the nearest value.
     fn bytes(self, values: &[f32]) -> Vec<u8> {
         match self {
             Self::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
@@ -263,11 +273,40 @@ impl Dtype {
     }
 }
 
+impl ImageOperation for PreprocessPlan {
+    type Output = Row;
+
+    fn operations(&self) -> Vec<Operation> {
+        vec![Operation::ImageProcessing]
+    }
+
+    fn strict_device(&self) -> bool {
+        self.strict_device
+    }
+
+    fn reports_timings(&self) -> bool {
+        self.timings
+    }
+
+    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        pipeline.check_platform(self.strict_device)
+    }
+
+    async fn run(
+        &self,
+        scans: &StoredScans,
+        context: &RequestContext,
+        image: LoadedImage,
+    ) -> Result<RunOutput<Row>, PipelineError> {
+        scans.pipeline.preprocess(context, image.bytes, self).await
+    }
+}
+
 impl Pipeline {
-    /// Refuses a strict request when preprocessing does not run on the platform that the settings ask for.
+    /// Checks that preprocessing runs on the platform that the settings name, if the request is strict.
     ///
     /// # Errors
-    /// [`PipelineError::DeviceUnavailable`].
+    /// [`PipelineError::DeviceUnavailable`] if it does not.
     pub fn check_platform(&self, strict: bool) -> Result<(), PipelineError> {
         let state = self.preprocessing.assignment.state();
         match state.reason {
@@ -280,60 +319,57 @@ impl Pipeline {
         }
     }
 
-    /// Makes a row of one image.
+    /// Makes the row of one image.
     ///
     /// # Errors
-    /// What is wrong with the image, or a fault of ours.
+    /// An error of the image, of the device or of the server.
     pub async fn preprocess(
         &self,
         context: &RequestContext,
         bytes: Bytes,
         plan: &PreprocessPlan,
-    ) -> Result<Row, PipelineError> {
-        let plan = plan.clone();
-        let work = move |pipeline: Self, mut timings| async move {
-            let result = pipeline.preprocess_now(&bytes, &plan, &mut timings).await?;
-            Ok((result, timings))
+    ) -> Result<RunOutput<Row>, PipelineError> {
+        let (strict, plan) = (plan.strict_device, plan.clone());
+        let work = move |pipeline: Self, mut run| async move {
+            let row = pipeline.preprocess_now(&bytes, &plan, &mut run).await?;
+            Ok((row, run))
         };
-        let (mut row, timings) = self.drive(context, work).await?;
-        row.timings = timings;
-        Ok(row)
+        self.drive(context, strict, work).await
     }
 
     async fn preprocess_now(
         &self,
         bytes: &[u8],
         plan: &PreprocessPlan,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let image = image_info(&picture, content_hash(bytes));
-        let held = PooledImage::new(picture.pixels, self);
-        timings.decode = self.since(began);
-        let (width, height) = plan.preprocess.output_size(held.dimensions());
+        let pixels = PooledImage::new(picture.pixels, self);
+        run.timings.decode = self.since(began);
+        let (width, height) = plan.preprocess.output_size(pixels.dimensions());
         let values = 3 * u64::from(width) * u64::from(height);
         let size = (Dtype::F32.size() + plan.dtype.size()) as u64;
         plan.budget.take(values * size)?;
         let began = self.clock.monotonic();
-        let filling = Arc::new(Filling::new(&held, &plan.preprocess));
-        let shape = filling.shape();
-        let values = if filling.has_graph() {
-            let done = self.preprocessing.executor.run(filling).await;
-            let operation = Operation::ImageProcessing;
-            self.check_rows(plan.strict_device, operation, done.fallback)?;
-            timings.queue += millis(done.queued);
+        let job = Arc::new(RowJob::new(&pixels, &plan.preprocess));
+        let shape = job.shape();
+        let values = if job.has_graph() {
+            let done = self.preprocessing.executor.run(job).await;
+            self.record_preprocessing(run, done.run)?;
+            run.timings.queue += millis(done.queued);
             done.output
         } else {
-            filling.fill()
+            self.record_preprocessing(run, DeviceRun::CPU)?;
+            job.fill()
         };
         let values = plan.dtype.bytes(&values);
-        timings.process = self.since(began);
+        run.timings.process = self.since(began);
         Ok(Row {
             image,
             shape,
             values,
-            timings: Timings::default(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A list of operations on a picture, or on the frames that masks belong to.
+//! Runs a list of operations on an image, with masks if the request has some.
 
 use std::sync::Arc;
 
@@ -11,14 +11,18 @@ use crate::{
     admission::Priority,
     config::Config,
     context::RequestContext,
+    ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        answer::{ImageInfo, Timings},
+        answer::ImageInfo,
         budget::Budget,
+        fan_out::ImageOperation,
         options::{DetectOptions, DetectRequest, HasPriority},
-        preprocess::Filling,
+        preprocess::RowJob,
+        run::{ImageRun, RunOutput},
         scan::{content_hash, image_info},
+        stored::StoredScans,
     },
 };
 use facescan_imaging::{
@@ -29,87 +33,88 @@ use facescan_imaging::{
 };
 use facescan_inference::pool::Stage;
 use facescan_inference::{
+    device::DeviceRun,
     image_executor::{self, HealthProbe},
     operation::Operation,
     registry::Thresholds,
 };
 
-use blurring::Blurring;
+use blur_job::BlurJob;
 use canvas::Canvas;
 pub use step::{MOST_STEPS, Method, Step};
 
 mod anonymize;
-mod blurring;
+mod blur_job;
 mod canvas;
 mod fitting;
 mod step;
 
-/// Asks a device for a small picture blurred, and resized as pictures and detectors are.
+/// Returns the probe of the device: it blurs a small image, and resizes it as `/process` and the detector do.
 pub(crate) fn probe() -> HealthProbe {
-    let resized = [Profile::Pil, Profile::Opencv].map(Filling::known);
+    let resized = [Profile::Pil, Profile::Opencv].map(RowJob::probe);
     image_executor::all_probes([
-        image_executor::health_probe(Blurring::known()),
+        image_executor::health_probe(BlurJob::probe()),
         image_executor::health_probe(resized),
     ])
 }
 
-/// Longest text of a list of operations, in bytes.
+/// The maximum length of a list of operations as text, in bytes.
 const LONGEST_TEXT: usize = 1 << 16;
 
-/// Options of `/process`; what is absent has its default from the settings.
+/// Options of `/process`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ProcessOptions)]
 #[into_params(parameter_in = Query)]
 pub struct ProcessRequest {
-    /// What is done, in order: a list, or its JSON as text.
+    /// The operations, in order: a list, or its JSON as text.
     #[serde(default, deserialize_with = "list_or_text")]
     #[param(value_type = String, example = r#"[{"op":"resize","width":640}]"#)]
     #[schema(min_items = 1, max_items = 16)]
     pub operations: Vec<Step>,
-    /// The format of the pictures that come back.
+    /// The format of the processed images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<ProcessedFormat>,
     /// The quality of a JPEG, 1 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     pub jpeg_quality: Option<u8>,
-    /// For faces: lowest detection score, 0 to 1.
+    /// For faces: the lowest detection score, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub min_score: Option<f32>,
-    /// For faces: boxes that overlap a better one by more than this IoU are dropped, 0 to 1.
+    /// For faces: the NMS drops boxes that overlap a better box by more than this IoU, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// For faces: side of the square that pictures are fitted into for detection, in pixels: a multiple of 32.
+    /// For faces: the side of the square that images are resized to for detection, in pixels. A multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,
-    /// For faces: a second such side, for faces that fill the frame; 0 for none.
+    /// For faces: a second side, for faces that fill the image, or 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
-    /// For faces: at most so many, the largest first; 0 for all.
+    /// For faces: the maximum number. The largest faces are kept. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4294967295u64)]
     pub max_faces: Option<usize>,
-    /// For faces: those whose box has a shorter side below this are dropped, in pixels of the picture.
+    /// For faces: the shortest side of the box, in pixels of the image. Smaller faces are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 65535)]
     pub min_face_size: Option<f32>,
-    /// Processed pictures are never stored: `false`, or absent.
+    /// Processed images are never stored. Only `false` is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     #[param(ignore)]
     pub store: Option<bool>,
-    /// Which queue the images wait in; absent for bulk when there are many, interactive otherwise.
+    /// The queue of the images. By default, bulk for many images and interactive otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// Fail when an operation would not run on the device that the settings ask for.
+    /// Whether to fail if an operation would not run on the device that the settings name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_device: Option<bool>,
-    /// Whether results carry `timings_ms`.
+    /// Whether results have `timings_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<bool>,
 }
@@ -122,7 +127,7 @@ impl HasPriority for ProcessRequest {
     }
 }
 
-/// The query string and the parts of a form carry the list as text.
+/// Reads the list. In a query string and in the parts of a form, the list is JSON text.
 fn list_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a list of operations, or its JSON")]
@@ -138,17 +143,17 @@ fn list_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>,
         Sent::Text(text) => serde_json::from_str(&text).map_err(serde::de::Error::custom)?,
         Sent::List(list) => list,
     };
-    // One by one, so that an error is about the operation and not about the list.
+    // Each operation is parsed alone, so that an error names the operation.
     list.into_iter()
         .map(|step| serde_json::from_value(step).map_err(serde::de::Error::custom))
         .collect()
 }
 
-/// The format of a processed picture.
+/// The format of a processed image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessedFormat {
-    /// JPEG, at `jpeg_quality`.
+    /// JPEG, with the quality `jpeg_quality`.
     Jpeg,
     /// PNG, lossless.
     Png,
@@ -156,12 +161,12 @@ pub enum ProcessedFormat {
     Webp,
     /// AVIF, lossy.
     Avif,
-    /// NumPy's: `[height, width, 3]` bytes, or the floats of `normalize`.
+    /// NumPy: bytes `[height, width, 3]`, or the floats of `normalize`.
     Npy,
 }
 
 impl ProcessedFormat {
-    /// The media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jpeg => "image/jpeg",
@@ -172,7 +177,7 @@ impl ProcessedFormat {
         }
     }
 
-    /// The ending of a file's name.
+    /// Returns the extension of file names.
     pub fn ending(self) -> &'static str {
         match self {
             Self::Jpeg => "jpg",
@@ -184,83 +189,81 @@ impl ProcessedFormat {
     }
 }
 
-/// A request's options with every default filled in and every range checked.
+/// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug)]
 pub struct ProcessPlan {
     steps: Arc<[Step]>,
     format: ProcessedFormat,
     output: OutputFormat,
     detect: DetectOptions,
-    /// What the masks cover, and their size.
-    mask: Option<Masked>,
+    /// The union of the masks. `None` if the request has no masks.
+    mask: Option<MaskUnion>,
     max_pixels: u64,
     budget: Budget,
-    /// Whether falling back to another device is an error.
+    /// Whether a fallback to another device is an error.
     pub strict_device: bool,
-    timings: bool,
+    /// Whether results have timings.
+    pub timings: bool,
 }
 
 /// The union of the masks.
 #[derive(Clone, Copy, Debug)]
-struct Masked {
+struct MaskUnion {
     size: (u32, u32),
-    /// `None` when they cover nothing.
+    /// The box around the masks. `None` if they cover nothing.
     region: Option<Region>,
 }
 
 /// The result of `/process` for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ProcessResult {
-    /// The picture that was sent.
+    /// The properties of the image that was sent.
     pub image: ImageInfo,
-    /// The pictures that come back: one, or one for each face that was cut out.
+    /// The processed images: one, or one for each face that was cut out.
     pub processed: Vec<ProcessedPicture>,
-    /// What was done, in order.
+    /// A report of each operation, in order.
     pub steps: Vec<StepReport>,
-    /// Milliseconds by stage; with `timings=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings_ms: Option<Timings>,
 }
 
-/// A processed picture.
+/// A processed image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ProcessedPicture {
-    /// Its encoding.
+    /// The format of `data`.
     pub format: ProcessedFormat,
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// What was cut out of the picture before it, when something was: x1, y1, x2, y2.
+    /// The region that the last cut took from the image before it: x1, y1, x2, y2. Absent if nothing was cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<[u32; 4]>,
-    /// The encoded picture, base64.
+    /// The encoded image, in base64.
     #[serde(serialize_with = "as_base64")]
     #[schema(value_type = String)]
     pub data: Bytes,
 }
 
-/// What an operation did.
+/// The report of one operation.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct StepReport {
-    /// Its name.
+    /// The name of the operation.
     pub op: &'static str,
-    /// The whole resize's profile.
+    /// The profile of the resize. Absent if `antialias` was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// What the masks' crop could not keep to; with `mask_crop`.
+    /// The constraints that the crop does not meet. Present with `mask_crop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unmet: Option<Vec<Unmet>>,
-    /// Whether the padding met the frame's edge; with `mask_crop`.
+    /// Whether the padding was clipped at the edge of the image. Present with `mask_crop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding_clipped: Option<bool>,
-    /// Whether the masks covered nothing, so that nothing was cut; with `mask_crop`.
+    /// Whether the masks covered nothing, so that nothing was cut. Present with `mask_crop`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empty: Option<bool>,
-    /// How many faces it concerned.
+    /// The number of faces that the operation found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faces: Option<usize>,
-    /// How often faces were looked for, the last time in vain; with `anonymize`.
+    /// The number of searches for faces. The last one found none. Present with `anonymize`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searches: Option<u32>,
 }
@@ -270,10 +273,11 @@ fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok,
 }
 
 impl ProcessRequest {
-    /// Fills in the defaults and checks the ranges. `thresholds` are the detector's own, `masks` how many came along.
+    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector, and `masks` is the number
+    /// of masks in the request.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] naming the option.
+    /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(
         self,
         config: &Config,
@@ -292,7 +296,7 @@ impl ProcessRequest {
         if self.store == Some(true) {
             return Err(PipelineError::invalid_option(
                 "store",
-                "processed pictures are never stored; leave it out or send false",
+                "processed images are never stored; leave it out or send false",
             ));
         }
         let asked = DetectRequest {
@@ -313,7 +317,7 @@ impl ProcessRequest {
         if has_floats && format != ProcessedFormat::Npy {
             return Err(PipelineError::invalid_option(
                 "format",
-                "normalised samples are no picture: ask for npy",
+                "normalised samples are not an image; use the format npy",
             ));
         }
         Ok(ProcessPlan {
@@ -336,38 +340,50 @@ impl ProcessRequest {
 }
 
 impl ProcessPlan {
-    /// The same with all of its bytes, for an answer of its own.
-    pub fn anew(&self) -> Self {
+    /// Returns a copy with a new byte budget, for another answer.
+    pub fn with_new_budget(&self) -> Self {
         Self {
             budget: Budget::default(),
             ..self.clone()
         }
     }
+}
 
-    /// The operations that take part.
-    pub fn operations(&self) -> Vec<Operation> {
+impl ImageOperation for ProcessPlan {
+    type Output = ProcessResult;
+
+    fn operations(&self) -> Vec<Operation> {
         let mut operations = vec![Operation::ImageProcessing];
         if self.steps.iter().any(Step::finds_faces) {
             operations.push(Operation::FaceDetection);
         }
         operations
     }
-}
 
-/// What processing an image gave, and how long it took.
-pub struct Processed {
-    /// The result as it is answered.
-    pub result: ProcessResult,
-    /// Milliseconds by stage, whether or not the answer carries them.
-    pub timings: Timings,
+    fn strict_device(&self) -> bool {
+        self.strict_device
+    }
+
+    fn reports_timings(&self) -> bool {
+        self.timings
+    }
+
+    async fn run(
+        &self,
+        scans: &StoredScans,
+        context: &RequestContext,
+        image: LoadedImage,
+    ) -> Result<RunOutput<ProcessResult>, PipelineError> {
+        scans.pipeline.process(context, image.bytes, self).await
+    }
 }
 
 impl Pipeline {
-    /// Reads masks of one size, and puts what they cover together.
+    /// Decodes the masks, which must have the same size, and computes the box around all of them.
     ///
     /// # Errors
-    /// What is wrong with a mask.
-    pub async fn masked(
+    /// An error of a mask.
+    pub async fn load_masks(
         &self,
         context: &RequestContext,
         plan: ProcessPlan,
@@ -377,9 +393,9 @@ impl Pipeline {
             return Ok(plan);
         }
         let decoding = self.decoding;
-        let place = self.decode_permits.acquire(context.priority).await;
+        let permit = self.decode_permit(context).await;
         let read = async move {
-            let _place = place;
+            let _permit = permit;
             let mut size = None;
             let mut region: Option<Region> = None;
             for bytes in &masks {
@@ -396,10 +412,10 @@ impl Pipeline {
                     (Some(a), Some(b)) => Some(a.union(b)),
                     (a, b) => a.or(b),
                 };
-                // Between two masks, so that a caller that has left is noticed.
+                // Between two masks, so that a cancelled request stops here.
                 tokio::task::yield_now().await;
             }
-            Ok(size.map(|size| Masked { size, region }))
+            Ok(size.map(|size| MaskUnion { size, region }))
         };
         let mask = self.pool.drive(Stage::Begin, read).await??;
         Ok(ProcessPlan { mask, ..plan })
@@ -408,44 +424,46 @@ impl Pipeline {
     /// Processes one image.
     ///
     /// # Errors
-    /// What is wrong with the image, or a fault of ours.
+    /// An error of the image, of a model or of the server.
     pub async fn process(
         &self,
         context: &RequestContext,
         bytes: Bytes,
         plan: &ProcessPlan,
-    ) -> Result<Processed, PipelineError> {
+    ) -> Result<RunOutput<ProcessResult>, PipelineError> {
         if plan.steps.iter().any(Step::finds_faces) {
             self.detector.check(&plan.detect)?;
         }
-        let (told, plan) = (plan.timings, plan.clone());
-        let work = move |pipeline: Self, mut timings| async move {
-            let result = pipeline.process_now(&bytes, &plan, &mut timings).await?;
-            Ok((result, timings))
+        let (strict, plan) = (plan.strict_device, plan.clone());
+        let work = move |pipeline: Self, mut run| async move {
+            let result = pipeline.process_now(&bytes, &plan, &mut run).await?;
+            Ok((result, run))
         };
-        let (mut result, timings) = self.drive(context, work).await?;
-        result.timings_ms = told.then_some(timings);
-        Ok(Processed { result, timings })
+        self.drive(context, strict, work).await
     }
 
     async fn process_now(
         &self,
         bytes: &[u8],
         plan: &ProcessPlan,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
         let began = self.clock.monotonic();
         let picture = decode_within(bytes, &self.decoding, &self.memory)?;
         let info = image_info(&picture, content_hash(bytes));
-        let held = PooledImage::new(picture.pixels, self);
-        timings.decode = self.since(began);
+        let image = PooledImage::new(picture.pixels, self);
+        run.timings.decode = self.since(began);
         let began = self.clock.monotonic();
-        let mut canvas = Canvas::new(self, plan, &held, info);
+        let mut canvas = Canvas::new(self, plan, &image, info, run);
         for step in plan.steps.iter() {
-            canvas.take(step).await?;
+            canvas.apply(step).await?;
         }
         let result = canvas.finish()?;
-        timings.process = self.since(began);
+        if !run.devices.contains_key(Operation::ImageProcessing.name()) {
+            // The CPU did all operations.
+            self.record(run, Operation::ImageProcessing, DeviceRun::CPU)?;
+        }
+        run.timings.process = self.since(began);
         Ok(result)
     }
 }

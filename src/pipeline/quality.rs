@@ -1,4 +1,4 @@
-//! A face's quality: measured on its aligned crop, judged by a preset.
+//! Face quality: measured on the aligned crop and judged by a preset.
 
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
@@ -15,39 +15,40 @@ use facescan_imaging::{
     tensor::{ChannelOrder, Normalisation, fill_row},
 };
 use facescan_inference::{
+    device::DeviceRun,
     engine::{Engine, Pending},
-    health::Fault,
 };
 
-/// Measures pictures on an engine.
+/// Measures the quality of images on an engine.
 #[derive(Clone)]
 pub struct Grader {
     engine: Engine,
 }
 
-/// The measures of a picture, taken or to come.
-pub(super) enum Measuring {
-    /// Taken on the CPU, where the pixels were.
+/// The quality of an image, or the row that will measure it.
+pub(super) enum PendingQuality {
+    /// Measured on the CPU.
     Done(ImageQuality),
-    /// On their way through an engine.
+    /// An engine will measure it.
     Pending {
-        /// The row's answer.
+        /// The future output of the row.
         row: Pending,
-        /// The size of what is measured.
+        /// The size of the measured image.
         measured_at: [u32; 2],
     },
 }
 
 impl Grader {
-    /// One that runs the quality graph on `engine`.
+    /// Creates a grader that runs the quality graph on `engine`.
     pub fn new(engine: Engine) -> Self {
         Self { engine }
     }
 
-    /// Measures a picture that has pixels: on the engine where there is one, or else here. CPU work.
-    pub(super) fn measure(grader: Option<&Self>, picture: &RgbImage) -> Measuring {
+    /// Measures an image on the engine of `grader`. Measures it on this thread if there is no grader or the image is
+    /// empty. This is CPU work.
+    pub(super) fn measure(grader: Option<&Self>, picture: &RgbImage) -> PendingQuality {
         let Some(grader) = grader.filter(|_| !picture.is_empty()) else {
-            return Measuring::Done(quality::measure(picture));
+            return PendingQuality::Done(quality::measure(picture));
         };
         let (width, height) = picture.dimensions();
         let mut row = grader.engine.claim(&[3, height as usize, width as usize]);
@@ -56,27 +57,27 @@ impl Grader {
             &Normalisation::identity(ChannelOrder::Rgb),
             row.values(),
         );
-        Measuring::Pending {
+        PendingQuality::Pending {
             row: row.commit(),
             measured_at: [width, height],
         }
     }
 }
 
-impl Measuring {
-    /// Waits for the measures; and why they were taken on the CPU, where a device was meant to.
+impl PendingQuality {
+    /// Waits for the measures. Returns them with the device that took them.
     ///
     /// # Errors
-    /// A fault of the engine.
-    pub async fn finish(self) -> Result<(ImageQuality, Option<Fault>), PipelineError> {
+    /// The error of the engine.
+    pub async fn finish(self) -> Result<(ImageQuality, DeviceRun), PipelineError> {
         let (row, measured_at) = match self {
-            Self::Done(measures) => return Ok((measures, None)),
+            Self::Done(measures) => return Ok((measures, DeviceRun::CPU)),
             Self::Pending { row, measured_at } => (row.await?, measured_at),
         };
         let measures = row.outputs.first().map(|measures| measures.row(row.row));
         let Some(&[blur_score, brightness, contrast, sharpness]) = measures else {
             return Err(PipelineError::UnexpectedOutput(
-                "the quality graph gave no four measures".to_owned(),
+                "the quality graph did not return four measures".to_owned(),
             ));
         };
         let measures = ImageQuality {
@@ -86,49 +87,49 @@ impl Measuring {
             sharpness,
             measured_at,
         };
-        Ok((measures, row.fallback))
+        Ok((measures, row.device_run()))
     }
 }
 
-/// How good a face is.
+/// The quality of a face.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FaceQuality {
-    /// The four measures, taken on the aligned crop.
+    /// The four measures of the aligned crop.
     #[serde(flatten)]
     pub measures: ImageQuality,
-    /// Their weighted sum, 0 to 1.
+    /// The weighted sum of the measures, 0 to 1.
     pub overall: f32,
-    /// Occlusion is not measured: its weight is spread over the other terms.
+    /// Always false: occlusion is not measured, and the other terms share its weight.
     pub occlusion_measured: bool,
-    /// The shorter side of the box, in pixels of the picture.
+    /// The shorter side of the box, in pixels of the image.
     pub face_size: f32,
-    /// Degrees, estimated from the five points.
+    /// The angles in degrees, estimated from the five landmarks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pose_estimate: Option<Pose>,
-    /// The thresholds it was judged by.
+    /// The preset whose thresholds the face is judged by.
     pub preset: Preset,
-    /// Whether no threshold was missed.
+    /// Whether the face passes all thresholds.
     pub acceptable: bool,
-    /// The thresholds that were missed.
+    /// The thresholds that the face does not pass.
     pub reasons: Vec<Reason>,
 }
 
-/// What is known of a face before it is judged.
+/// The properties of a face that decide its quality.
 pub struct Subject<'a> {
-    /// The box in the picture.
+    /// The box in the image.
     pub bbox: BBox,
-    /// The detection score, unless nothing detected it.
+    /// The detection score. `None` if no detector ran.
     pub score: Option<f32>,
-    /// The five points.
+    /// The five landmarks.
     pub landmarks: Option<&'a Landmarks>,
     /// The measures of the crop.
     pub measures: ImageQuality,
-    /// The vector's length, when the face was embedded.
+    /// The length of the vector before normalisation, if the face was embedded.
     pub embedding_norm: Option<f32>,
 }
 
 impl FaceQuality {
-    /// Judges a face by a preset's thresholds.
+    /// Judges a face by the thresholds of a preset.
     pub fn judge(subject: Subject<'_>, preset: Preset) -> Self {
         let overall = quality::overall(&subject.measures, None);
         let face_size = subject.bbox.width().min(subject.bbox.height());

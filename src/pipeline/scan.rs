@@ -9,15 +9,19 @@ use uuid::Uuid;
 
 use crate::{
     context::RequestContext,
+    ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        answer::{ImageInfo, PictureQualityAnswer, Timings},
+        answer::{ImageInfo, PictureQualityAnswer},
         crops::{Crops, CutFace},
         detect::{DetectedFace, PendingDetection},
         embed::Embedding,
-        options::{ScanKind, ScanOptions},
-        quality::{FaceQuality, Grader, Measuring, Subject},
+        fan_out::ImageOperation,
+        options::{ScanKind, ScanPlan},
+        quality::{FaceQuality, Grader, PendingQuality, Subject},
+        run::{ImageRun, RunOutput},
+        stored::StoredScans,
     },
 };
 use facescan_imaging::{
@@ -29,60 +33,74 @@ use facescan_imaging::{
 };
 use facescan_inference::{engine::Pending, operation::Operation, registry::Family};
 
-/// What a scan found, before it is written as an answer.
+/// The result of a scan, before it is converted to an answer.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// The stored image.
+    /// The id of the stored image.
     pub image_id: Option<Uuid>,
-    /// Whether it came from the database.
+    /// Whether the result comes from the database.
     pub cached: bool,
-    /// The picture.
+    /// The properties of the image.
     pub image: ImageInfo,
-    /// A hint for near-duplicates; `None` for flat pictures.
+    /// A hash for finding near-duplicates. `None` for flat images.
     pub perceptual_hash: Option<u64>,
-    /// The whole picture's quality.
+    /// The quality of the whole image.
     pub picture_quality: Option<PictureQualityAnswer>,
     /// The faces, largest first.
     pub faces: Vec<Face>,
-    /// Milliseconds by stage.
-    pub timings: Timings,
 }
 
-/// A face with everything that was asked of it.
+/// A face with all requested results.
 #[derive(Clone, Debug)]
 pub struct Face {
-    /// The stored face.
+    /// The id of the stored face.
     pub id: Option<Uuid>,
-    /// The box in the picture.
+    /// The box in the image.
     pub bbox: BBox,
-    /// The detection score, unless the picture came as an aligned crop.
+    /// The detection score. `None` if the image is an aligned crop.
     pub score: Option<f32>,
-    /// The five points.
+    /// The five landmarks.
     pub landmarks: Option<Landmarks>,
-    /// How good it is.
+    /// The quality.
     pub quality: Option<FaceQuality>,
-    /// Its vector.
+    /// The vector.
     pub embedding: Option<Embedding>,
-    /// Its aligned crop, as a PNG.
+    /// The aligned crop, as a PNG.
     pub crop: Option<Vec<u8>>,
 }
 
-/// The sha256 of the bytes that a caller sent.
+/// The sha256 of an image file.
 pub type ContentHash = [u8; 32];
 
-/// The sha256 of `bytes`. CPU work for large bodies.
+/// Returns the sha256 of `bytes`. This is CPU work for large bodies.
 pub fn content_hash(bytes: &[u8]) -> ContentHash {
     Sha256::digest(bytes).into()
 }
 
-/// The lower-case hex of a hash.
+/// Returns a hash as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl ScanOptions {
-    /// The operations that a scan with these options runs.
-    pub fn operations(&self) -> Vec<Operation> {
+/// A decoded image with its properties, and the rows that wait for the detector.
+struct DecodedImage {
+    picture: Arc<PooledImage>,
+    info: ImageInfo,
+    perceptual_hash: Option<u64>,
+    quality: Option<PendingQuality>,
+    submitted: Option<PendingDetection>,
+}
+
+/// The scan of one image. The pool drives it, because everything between its waits is CPU work.
+struct ScanRun {
+    pipeline: Pipeline,
+    options: ScanPlan,
+}
+
+impl ImageOperation for ScanPlan {
+    type Output = Scan;
+
+    fn operations(&self) -> Vec<Operation> {
         let mut operations = Vec::new();
         if !self.aligned {
             operations.extend([Operation::ImageProcessing, Operation::FaceDetection]);
@@ -95,70 +113,71 @@ impl ScanOptions {
         }
         operations
     }
-}
 
-/// A decoded picture with what is known of its bytes, and its rows on their way through the detector.
-struct DecodedImage {
-    picture: Arc<PooledImage>,
-    info: ImageInfo,
-    perceptual_hash: Option<u64>,
-    quality: Option<Measuring>,
-    submitted: Option<PendingDetection>,
-}
+    fn strict_device(&self) -> bool {
+        self.strict_device
+    }
 
-/// A scan on its way. The pool drives it: what lies between its waits is CPU work.
-struct Scanning {
-    pipeline: Pipeline,
-    options: ScanOptions,
+    fn reports_timings(&self) -> bool {
+        self.timings
+    }
+
+    async fn run(
+        &self,
+        scans: &StoredScans,
+        context: &RequestContext,
+        image: LoadedImage,
+    ) -> Result<RunOutput<Scan>, PipelineError> {
+        let options = self.for_image(image.source, image.source_url, image.url)?;
+        scans.scan(context, image.bytes, &options).await
+    }
 }
 
 impl Pipeline {
-    /// Scans one image, without the database. `hash` is that of the bytes, where it is known already.
+    /// Scans one image without the database. `hash` is the hash of the bytes, if it is already computed.
     ///
     /// # Errors
-    /// What is wrong with the image, or a fault of ours.
+    /// An error of the image, of a model or of the server.
     pub async fn scan(
         &self,
         context: &RequestContext,
         bytes: Bytes,
         hash: Option<ContentHash>,
-        options: &ScanOptions,
-    ) -> Result<Scan, PipelineError> {
+        options: &ScanPlan,
+    ) -> Result<RunOutput<Scan>, PipelineError> {
         if !options.aligned {
             self.detector.check(&options.detect)?;
         }
-        let options = options.clone();
-        let work = move |pipeline, mut timings| async move {
-            let scanning = Scanning { pipeline, options };
-            let scan = scanning.run(bytes, hash, &mut timings).await?;
-            Ok((scan, timings))
+        let (strict, options) = (options.strict_device, options.clone());
+        let work = move |pipeline, mut run| async move {
+            let scan_run = ScanRun { pipeline, options };
+            let scan = scan_run.run(bytes, hash, &mut run).await?;
+            Ok((scan, run))
         };
-        let (mut scan, timings) = self.drive(context, work).await?;
-        scan.timings = timings;
-        Ok(scan)
+        self.drive(context, strict, work).await
     }
 }
 
-impl Scanning {
+impl ScanRun {
     async fn run(
         &self,
         bytes: Bytes,
         hash: Option<ContentHash>,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<Scan, PipelineError> {
-        let mut decoded = self.open(&bytes, hash, timings).await?;
+        let mut decoded = self.open(&bytes, hash, run).await?;
         drop(bytes);
-        let mut faces = self.find(&mut decoded, timings).await?;
-        if let Some(crops) = Crops::asked(&decoded.picture, &self.pipeline, &self.options) {
+        let mut faces = self.find(&mut decoded, run).await?;
+        if let Some(crops) = Crops::new(&decoded.picture, &self.pipeline, &self.options) {
             for faces in faces.chunks_mut(self.pipeline.embedder.chunk_size()) {
                 let began = self.now();
                 let cut = crops.cut(faces.iter().map(|face| face.landmarks.as_ref()))?;
-                timings.align += self.since(began);
-                self.describe(faces, cut, timings).await?;
+                run.timings.align += self.since(began);
+                self.describe(faces, cut, run).await?;
             }
         }
         let quality = match decoded.quality.take() {
-            Some(measuring) => Some(picture_quality(self.measured(measuring).await?)),
+            Some(pending) => Some(picture_quality(self.finish_quality(pending, run).await?)),
             None => None,
         };
         Ok(Scan {
@@ -168,7 +187,6 @@ impl Scanning {
             perceptual_hash: decoded.perceptual_hash,
             picture_quality: quality,
             faces,
-            timings: Timings::default(),
         })
     }
 
@@ -180,12 +198,12 @@ impl Scanning {
         self.pipeline.since(began)
     }
 
-    /// Decodes a picture, measures it where that is asked for, and sends it on to the detector.
+    /// Decodes an image, measures it if the options request that, and submits the rows of the detector.
     async fn open(
         &self,
         bytes: &[u8],
         hash: Option<ContentHash>,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<DecodedImage, PipelineError> {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
@@ -198,7 +216,7 @@ impl Scanning {
         });
         let hint = options.store.then(|| perceptual_hash(&picture.pixels));
         let info = image_info(&picture, hash);
-        timings.decode = self.since(began);
+        run.timings.decode = self.since(began);
         let began = self.now();
         let picture = PooledImage::new(picture.pixels, pipeline);
         let submitted = if options.aligned {
@@ -208,9 +226,10 @@ impl Scanning {
             let submitted = detector.submit_through(executor, &picture, &options.detect);
             Some(submitted.await)
         };
-        let fallback = submitted.as_ref().and_then(|rows| rows.unprocessed);
-        pipeline.check_rows(options.strict_device, Operation::ImageProcessing, fallback)?;
-        timings.detect = self.since(began);
+        if let Some(rows) = &submitted {
+            pipeline.record(run, Operation::ImageProcessing, rows.processed)?;
+        }
+        run.timings.detect = self.since(began);
         Ok(DecodedImage {
             picture,
             info,
@@ -220,11 +239,11 @@ impl Scanning {
         })
     }
 
-    /// Waits for the detector's answers and reads the faces from them.
+    /// Waits for the detector's outputs and decodes the faces.
     async fn find(
         &self,
         decoded: &mut DecodedImage,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<Vec<Face>, PipelineError> {
         let Some(submitted) = decoded.submitted.take() else {
             return Ok(vec![AlignedCrop::check(&decoded.picture)?.into_face()]);
@@ -232,13 +251,12 @@ impl Scanning {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let detected = pipeline.detector.finish(submitted).await?;
-        let operation = Operation::FaceDetection;
-        pipeline.check_rows(options.strict_device, operation, detected.fallback)?;
+        pipeline.record(run, Operation::FaceDetection, detected.run)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
         let size = decoded.picture.dimensions();
         let faces = pipeline.detector.faces(&detected, size, &options.detect)?;
-        timings.queue += millis(queued);
-        timings.detect += self.since(began + queued);
+        run.timings.queue += millis(queued);
+        run.timings.detect += self.since(began + queued);
         Ok(faces.into_iter().map(Face::from).collect())
     }
 
@@ -247,7 +265,7 @@ impl Scanning {
         &self,
         faces: &mut [Face],
         mut cut: Vec<CutFace>,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<(), PipelineError> {
         let began = self.now();
         let pending: Vec<Option<Pending>> =
@@ -256,24 +274,25 @@ impl Scanning {
         let embedder = &self.pipeline.embedder;
         let pending = pending.into_iter().flatten().collect();
         let embeddings = embedder.finish(pending).await?;
-        let (operation, strict) = (Operation::FaceEmbedding, self.options.strict_device);
-        self.pipeline
-            .check_rows(strict, operation, embeddings.fallback)?;
+        if let Some(device_run) = embeddings.run {
+            self.pipeline
+                .record(run, Operation::FaceEmbedding, device_run)?;
+        }
         let queued = embeddings.queued.min(self.now().saturating_sub(began));
-        timings.queue += millis(queued);
-        timings.embed += self.since(began + queued);
+        run.timings.queue += millis(queued);
+        run.timings.embed += self.since(began + queued);
         let mut vectors = embeddings.rows.into_iter();
         for ((face, cut), is_embedded) in faces.iter_mut().zip(cut).zip(is_embedded) {
             if is_embedded {
                 face.embedding = vectors.next().flatten();
             }
-            if let Some(measuring) = cut.measures {
+            if let Some(pending) = cut.measures {
                 let subject = Subject {
                     bbox: face.bbox,
                     score: face.score,
                     landmarks: face.landmarks.as_ref(),
-                    measures: self.measured(measuring).await?,
-                    // The thresholds are SFace's; other embedders' norms have other scales.
+                    measures: self.finish_quality(pending, run).await?,
+                    // The thresholds apply to SFace. The norms of other embedders have other scales.
                     embedding_norm: face
                         .embedding
                         .as_ref()
@@ -287,15 +306,19 @@ impl Scanning {
         Ok(())
     }
 
-    async fn measured(&self, measuring: Measuring) -> Result<ImageQuality, PipelineError> {
-        let (measures, fallback) = measuring.finish().await?;
-        let (operation, strict) = (Operation::QualityChecks, self.options.strict_device);
-        self.pipeline.check_rows(strict, operation, fallback)?;
+    async fn finish_quality(
+        &self,
+        pending: PendingQuality,
+        run: &mut ImageRun,
+    ) -> Result<ImageQuality, PipelineError> {
+        let (measures, device_run) = pending.finish().await?;
+        self.pipeline
+            .record(run, Operation::QualityChecks, device_run)?;
         Ok(measures)
     }
 }
 
-/// A picture that is an aligned crop already.
+/// Evidence that an image has the size of an aligned crop.
 struct AlignedCrop;
 
 impl AlignedCrop {
@@ -305,7 +328,7 @@ impl AlignedCrop {
             (width, height) => Err(PipelineError::invalid_option(
                 "aligned",
                 format!(
-                    "takes crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, and this picture is {width}×{height}"
+                    "accepts crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, but this image is {width}×{height}"
                 ),
             )),
         }
@@ -358,6 +381,6 @@ fn picture_quality(measures: ImageQuality) -> PictureQualityAnswer {
 }
 
 pub(super) fn millis(duration: Duration) -> f64 {
-    // Microseconds are the finest that means anything here.
+    // Rounds to microseconds. Finer times have no meaning here.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! A scan with the database around it: answered from it when it can be, written to it when done.
+//! Scans that use the database. A stored result is returned if there is one, and new results are stored.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,9 @@ use crate::{
         Pipeline,
         answer::ImageInfo,
         embed::Embedding,
-        options::{ScanKind, ScanOptions, bounded_text},
+        fan_out::ImageOperation,
+        options::{ScanKind, ScanPlan, bounded_text},
+        run::{ImageRun, RunOutput},
         scan::{ContentHash, Face, Scan, content_hash, hex, millis},
     },
 };
@@ -26,16 +28,16 @@ use facescan_store::{
     CachedScan, NewFace, NewImage, NewScan, SavedScan, Source, Store, StoredFace,
 };
 
-/// Changes whenever the same bytes, models and options could give another answer than before, so
-/// that older stored scans no longer answer.
+/// The version of the results. Increase it when the same bytes, models and options can have another result. Older
+/// stored scans are then ignored.
 const PIPELINE_VERSION: u32 = 1;
 
-impl ScanOptions {
-    /// The options of one image, which may name its own source. Where nobody names its address, that is the URL that it was
-    /// fetched from.
+impl ScanPlan {
+    /// Returns the options of one image, which can have its own source. If the request has no `source_url`, this is the
+    /// URL that the image was fetched from.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] when a source is too long.
+    /// [`PipelineError::InvalidOption`] if a source is too long.
     pub fn for_image(
         &self,
         source: Option<String>,
@@ -54,34 +56,34 @@ impl ScanOptions {
     }
 }
 
-/// The bytes of an image, as the database knows them.
+/// The content of an image file, as the database identifies it.
 struct Content<'a> {
     tenant: &'a str,
     hash: ContentHash,
     byte_size: u64,
 }
 
-/// The pipeline with the database around it.
+/// The pipeline with the database.
 #[derive(Clone)]
 pub struct StoredScans {
-    /// What scans an image.
+    /// Scans images.
     pub pipeline: Pipeline,
-    /// Where results are kept.
+    /// Stores results.
     pub store: Arc<dyn Store>,
 }
 
 impl StoredScans {
-    /// Scans one image, with the database where the options ask for it.
+    /// Scans one image. Uses the database if the options request it.
     ///
     /// # Errors
-    /// What is wrong with the image, [`PipelineError::Store`] before any inference when the
-    /// database is away, or a fault of ours.
+    /// An error of the image, of a model or of the server. Returns [`PipelineError::Store`] before any inference if the
+    /// database cannot be used.
     pub async fn scan(
         &self,
         context: &RequestContext,
         bytes: Bytes,
-        options: &ScanOptions,
-    ) -> Result<Scan, PipelineError> {
+        options: &ScanPlan,
+    ) -> Result<RunOutput<Scan>, PipelineError> {
         let started = self.pipeline.clock.monotonic();
         if !options.store {
             return self.pipeline.scan(context, bytes, None, options).await;
@@ -95,10 +97,11 @@ impl StoredScans {
         let precision = self.pipeline.embedder.current_precision();
         let key = self.scan_key(options, precision);
         if options.cache {
-            if let Some(mut scan) = self.stored_answer(context, &hash, &key, options).await? {
-                scan.timings.cache = millis(self.pipeline.clock.monotonic() - started);
-                scan.timings.total = scan.timings.cache;
-                return Ok(scan);
+            if let Some(mut stored) = self.stored_answer(context, &hash, &key, options).await? {
+                let timings = &mut stored.run.timings;
+                timings.cache = millis(self.pipeline.clock.monotonic() - started);
+                timings.total = timings.cache;
+                return Ok(stored);
             }
         } else {
             self.store.ping().await?;
@@ -114,27 +117,29 @@ impl StoredScans {
             .scan(context, bytes, Some(hash), options)
             .await?;
         let saving = self.pipeline.clock.monotonic();
-        let precisions = Precisions::of(&scanned.faces).unwrap_or(Precisions::Same(precision));
+        let precisions =
+            Precisions::of(&scanned.result.faces).unwrap_or(Precisions::Same(precision));
         let new_scan = self.new_scan(&scanned, content, options, precisions)?;
-        let mut scan = self.save(scanned, new_scan).await?;
-        scan.timings.cache = millis(looked_up - started);
-        scan.timings.store = millis(self.pipeline.clock.monotonic() - saving);
-        scan.timings.total = millis(self.pipeline.clock.monotonic() - started);
-        Ok(scan)
+        let mut saved = self.save(scanned, new_scan).await?;
+        let timings = &mut saved.run.timings;
+        timings.cache = millis(looked_up - started);
+        timings.store = millis(self.pipeline.clock.monotonic() - saving);
+        timings.total = millis(self.pipeline.clock.monotonic() - started);
+        Ok(saved)
     }
 
-    /// A digest of everything that decides the content of a scan, besides the bytes of the image.
+    /// Returns a digest of everything that decides the content of a scan, except the bytes of the image.
     ///
-    /// `precision` is that of the embedder.
-    fn scan_key(&self, options: &ScanOptions, precision: Option<NumericPrecision>) -> ContentHash {
-        // Without `..`, so that a new option must be put on one of the two sides.
-        let ScanOptions {
+    /// `precision` is the precision of the embedder.
+    fn scan_key(&self, options: &ScanPlan, precision: Option<NumericPrecision>) -> ContentHash {
+        // Without `..`, so that the compiler requires a decision for each new option.
+        let ScanPlan {
             kind,
             detect,
             quality,
             preset,
             aligned,
-            // These decide how the scan is run, stored and written, but not what it finds.
+            // These decide how the scan is run, stored and written, but not its content.
             landmarks: _,
             crops: _,
             embedding_format: _,
@@ -162,9 +167,9 @@ impl StoredScans {
         Sha256::digest(key.to_string()).into()
     }
 
-    /// What decides the results of an operation's model; null for an operation of a scan that has no model.
+    /// Returns what decides the results of an operation's model. Returns null if the operation has no model in a scan.
     fn model_key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {
-        // Every operation is named, so that a new one cannot be forgotten here.
+        // The match names every operation, so that a new operation cannot be forgotten.
         match operation {
             Operation::FaceDetection => {
                 let spec = &self.pipeline.detector.spec;
@@ -172,7 +177,7 @@ impl StoredScans {
             }
             Operation::FaceEmbedding => json!([self.pipeline.embedder.contract, precision]),
             Operation::ImageProcessing | Operation::QualityChecks => Value::Null,
-            // No scan has them.
+            // Scans do not use these.
             Operation::ImageEnhancement | Operation::ImageEmbedding => Value::Null,
         }
     }
@@ -182,8 +187,8 @@ impl StoredScans {
         context: &RequestContext,
         hash: &ContentHash,
         key: &ContentHash,
-        options: &ScanOptions,
-    ) -> Result<Option<Scan>, PipelineError> {
+        options: &ScanPlan,
+    ) -> Result<Option<RunOutput<Scan>>, PipelineError> {
         let Some(found) = self
             .store
             .find_scan(&context.principal.tenant, hash, key)
@@ -192,20 +197,20 @@ impl StoredScans {
             return Ok(None);
         };
         let image_id = found.image.id;
-        let scan = Scan::from_stored(found);
-        if let (Some(_), Some(source)) = (&scan, self.source(options)) {
+        let stored = Scan::from_stored(found);
+        if let (Some(_), Some(source)) = (&stored, self.source(options)) {
             let is_there = self
                 .store
                 .add_source(&context.principal.tenant, image_id, &source);
             if !is_there.await? {
-                // Erased meanwhile, and erased results are not given out.
+                // The image was erased in the meantime. Erased results are not returned.
                 return Ok(None);
             }
         }
-        Ok(scan)
+        Ok(stored)
     }
 
-    fn source(&self, options: &ScanOptions) -> Option<Source> {
+    fn source(&self, options: &ScanPlan) -> Option<Source> {
         (options.source.is_some() || options.source_url.is_some()).then(|| Source {
             id: options.source.clone(),
             url: options.source_url.clone(),
@@ -213,14 +218,15 @@ impl StoredScans {
         })
     }
 
-    /// A scan as the database takes it.
+    /// Converts a scan for the database.
     fn new_scan(
         &self,
-        scan: &Scan,
+        scanned: &RunOutput<Scan>,
         content: Content<'_>,
-        options: &ScanOptions,
+        options: &ScanPlan,
         precisions: Precisions,
     ) -> Result<NewScan, PipelineError> {
+        let scan = &scanned.result;
         let faces = scan.faces.iter().map(|face| self.new_face(face));
         Ok(NewScan {
             tenant: content.tenant.to_owned(),
@@ -236,7 +242,7 @@ impl StoredScans {
             },
             source: self.source(options),
             id: self.pipeline.clock.new_id(),
-            // A row may have run elsewhere than was expected when the database was asked.
+            // A row may have run on another device than expected at the lookup.
             scan_key: self.scan_key(options, precisions.first()),
             operation: options.kind.name().to_owned(),
             detector: (!options.aligned)
@@ -247,17 +253,23 @@ impl StoredScans {
                 contract: self.pipeline.embedder.contract.clone(),
             }),
             picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
-            // Vectors of several precisions do not answer a request for one of them.
+            devices: Some(to_value(&scanned.run.devices)?),
+            // A request for one precision must not get vectors of several precisions.
             answers_cache: matches!(precisions, Precisions::Same(_)),
             created_at: self.pipeline.clock.now(),
             faces: faces.collect::<Result<_, _>>()?,
         })
     }
 
-    async fn save(&self, mut scan: Scan, new_scan: NewScan) -> Result<Scan, PipelineError> {
+    async fn save(
+        &self,
+        mut scanned: RunOutput<Scan>,
+        new_scan: NewScan,
+    ) -> Result<RunOutput<Scan>, PipelineError> {
         let ids: Vec<_> = new_scan.faces.iter().map(|face| face.id).collect();
         let saved = self.store.save_scan(new_scan).await?;
         let kept_id = saved.image_id();
+        let scan = &mut scanned.result;
         scan.image_id = Some(kept_id);
         match saved {
             SavedScan::Written { .. } => {
@@ -265,26 +277,30 @@ impl StoredScans {
                     face.id = Some(id);
                 }
             }
-            // The same scan was stored already: its faces are the ones that can be read and erased.
+            // Another request stored the same scan first. Only its faces can be read and erased.
             SavedScan::Kept(kept) => {
+                let devices = read_back(kept.devices).flatten().unwrap_or_default();
                 let kept: Option<Vec<_>> = kept.faces.into_iter().map(Face::from_stored).collect();
                 match kept {
                     Some(kept) if kept.len() == scan.faces.len() => {
-                        let crops = scan.faces.into_iter().map(|face| face.crop);
+                        let crops = std::mem::take(&mut scan.faces)
+                            .into_iter()
+                            .map(|face| face.crop);
                         scan.faces = kept
                             .into_iter()
                             .zip(crops)
                             .map(|(face, crop)| Face { crop, ..face })
                             .collect();
+                        scanned.run.devices = devices;
                     }
                     _ => tracing::warn!(
                         image_id = %kept_id,
-                        "a stored scan cannot be read by this version; the answer's faces have no ids"
+                        "this version cannot read a stored scan; the faces of the answer have no ids"
                     ),
                 }
             }
         }
-        Ok(scan)
+        Ok(scanned)
     }
 
     fn new_face(&self, face: &Face) -> Result<NewFace, PipelineError> {
@@ -308,7 +324,7 @@ impl StoredScans {
         let precision = embedding.precision.ok_or_else(|| {
             // The registry allows remote models only for whole images, whose vectors are not stored.
             PipelineError::UnexpectedOutput(format!(
-                "the embedder {} does not tell its precision",
+                "the embedder {} does not report its precision",
                 self.pipeline.embedder.spec.id
             ))
         })?;
@@ -324,14 +340,14 @@ impl StoredScans {
 /// The precisions of the vectors of a scan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Precisions {
-    /// All have this one.
+    /// All vectors have this precision.
     Same(Option<NumericPrecision>),
-    /// The first has this one, and another has another.
+    /// The first vector has this precision, and another vector has another one.
     Mixed(Option<NumericPrecision>),
 }
 
 impl Precisions {
-    /// The precisions of some faces; `None` if no face has a vector.
+    /// Returns the precisions of the vectors of `faces`, or `None` if no face has a vector.
     fn of(faces: &[Face]) -> Option<Self> {
         let embeddings = faces.iter().filter_map(|face| face.embedding.as_ref());
         let mut precisions = embeddings.map(|embedding| embedding.precision);
@@ -350,10 +366,10 @@ impl Precisions {
     }
 }
 
-/// The registry's models as the database keeps them.
+/// Converts a model of the registry for the database.
 ///
 /// # Errors
-/// [`PipelineError::NotASha256`] when the registry's sha256 is not hex, which its own checks rule out.
+/// [`PipelineError::NotASha256`] if the sha256 is not hexadecimal. The checks of the registry prevent that.
 pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, PipelineError> {
     Ok(facescan_store::ModelFile {
         id: spec.id.clone(),
@@ -361,10 +377,10 @@ pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, Pipelin
     })
 }
 
-/// Reads a sha256 in hex.
+/// Parses a sha256 in hexadecimal digits.
 ///
 /// # Errors
-/// [`PipelineError::NotASha256`] when it is none.
+/// [`PipelineError::NotASha256`] if `text` is not a sha256.
 pub fn hash_from_hex(text: &str) -> Result<ContentHash, PipelineError> {
     let wrong = || PipelineError::NotASha256(text.to_owned());
     let mut hash = ContentHash::default();
@@ -382,10 +398,11 @@ fn to_value(value: &impl Serialize) -> Result<Value, PipelineError> {
 }
 
 impl Scan {
-    /// Reads a stored scan back; `None` when it was written by a version that kept other fields.
-    fn from_stored(found: CachedScan) -> Option<Self> {
+    /// Converts a stored scan and the devices that ran it. Returns `None` if another version wrote other fields.
+    fn from_stored(found: CachedScan) -> Option<RunOutput<Self>> {
         let CachedScan { image, scan } = found;
-        Some(Self {
+        let run = ImageRun::stored(read_back(scan.devices)?.unwrap_or_default());
+        let result = Self {
             image_id: Some(image.id),
             cached: true,
             image: ImageInfo {
@@ -402,13 +419,13 @@ impl Scan {
                 .into_iter()
                 .map(Face::from_stored)
                 .collect::<Option<_>>()?,
-            timings: Default::default(),
-        })
+        };
+        Some(RunOutput { result, run })
     }
 }
 
 impl Face {
-    /// Reads a stored face back; `None` when its quality has other fields than ours.
+    /// Converts a stored face. Returns `None` if another version wrote other fields of its quality.
     pub fn from_stored(face: StoredFace) -> Option<Self> {
         Some(Self {
             id: Some(face.id),
@@ -426,7 +443,7 @@ impl Face {
     }
 }
 
-/// `Some(None)` for what was never stored, `None` for what no longer reads.
+/// Parses a stored value. Returns `Some(None)` if nothing was stored, and `None` if the value has another format.
 fn read_back<T: DeserializeOwned>(stored: Option<Value>) -> Option<Option<T>> {
     match stored {
         None => Some(None),
@@ -439,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_survive_hex() {
+    fn hashes_are_parsed_from_hex() {
         let hash = content_hash(b"facescan");
         assert_eq!(hash_from_hex(&hex(&hash)).unwrap(), hash);
         for wrong in ["", "abc", &"g".repeat(64), &"é".repeat(32)] {

@@ -1,10 +1,10 @@
-//! Errors with their causes, for logs.
+//! Formats errors with their causes for logs.
 
 use std::error::Error;
 
-/// Writes the message of an error, followed by the messages of its sources: `message: source: its source`.
+/// Formats the message of an error and the messages of its sources: `message: source: its source`.
 ///
-/// A source whose text the message already ends with is left out. Several libraries repeat the text of their source.
+/// Skips a source if the message already ends with its text. Several libraries repeat the text of their source.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,11 +1,12 @@
-//! Log lines on standard error: JSON for machines, text for people, timestamps in UTC.
+//! Log lines on standard error: JSON for programs, text for people, timestamps in UTC.
 
 use std::env;
 
 use anyhow::Context;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry,
+    Layer, Registry,
+    filter::Targets,
     fmt::{self, MakeWriter},
     layer::SubscriberExt,
     util::SubscriberInitExt,
@@ -13,7 +14,7 @@ use tracing_subscriber::{
 
 use crate::config::LogFormat;
 
-/// Libraries whose detail rarely matters; they log at `warn` unless a directive names them.
+/// Libraries with many details that rarely matter. They log at `warn` unless a directive names them.
 const QUIET: [&str; 7] = [
     "ort",
     "sqlx",
@@ -26,23 +27,23 @@ const QUIET: [&str; 7] = [
 
 /// Starts logging for the whole process.
 ///
-/// `filter` is `log.level`: a level or the directives of [`EnvFilter`]. `is_terminal` says whether
-/// standard error is a terminal: it decides what [`LogFormat::Auto`] means, and whether there are colours
-/// (never when the variable `NO_COLOR` is set).
+/// `filter` is `log.level`: a level or the directives of [`Targets`], such as `info,facescan=debug`. `is_terminal` says whether standard error is a
+/// terminal. It decides the meaning of [`LogFormat::Auto`] and whether lines have colours. Colours are off if the
+/// variable `NO_COLOR` is set.
 ///
 /// # Errors
 ///
-/// When `filter` cannot be parsed, or logging has been started before.
+/// Returns an error if `filter` cannot be parsed, or if logging has already started.
 pub fn init(filter: &str, format: LogFormat, is_terminal: bool) -> anyhow::Result<()> {
     let colours = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let shape = Shape::of(format, is_terminal, colours);
     tracing_subscriber::registry()
-        .with(layer(shape, std::io::stderr).with_filter(env_filter(filter)?))
+        .with(layer(shape, std::io::stderr).with_filter(targets(filter)?))
         .try_init()
-        .context("logging can be started only once")
+        .context("starting the log a second time")
 }
 
-/// The form of a line, with nothing left to decide.
+/// The resolved format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Json,
@@ -59,8 +60,8 @@ impl Shape {
     }
 }
 
-/// The layer that writes lines. JSON lines have the event's fields at the top and those of the innermost
-/// span, such as the request id, under `span`.
+/// Creates the layer that writes lines. JSON lines have the fields of the event at the top. The fields of the innermost
+/// span, such as the request id, are under `span`.
 fn layer<W>(shape: Shape, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -76,23 +77,24 @@ where
     }
 }
 
-/// The filter of a setting, with the quiet libraries held to `warn`.
-fn env_filter(text: &str) -> anyhow::Result<EnvFilter> {
+/// Parses the filter of a setting and limits the quiet libraries to `warn`.
+fn targets(text: &str) -> anyhow::Result<Targets> {
     let chatty = text.split(',').any(|directive| {
         directive
             .trim()
             .parse()
             .is_ok_and(|level: LevelFilter| level > LevelFilter::WARN)
     });
-    // In front, as of two directives for one target the later one counts. Where the level is `warn` or
-    // less anyway, holding a library to `warn` would only make it louder.
+    // These directives come first, because a later directive for the same target wins. If the level is `warn` or
+    // `error`, a limit of `warn` would only make a library louder.
     let quiet: String = if chatty {
         QUIET.map(|target| format!("{target}=warn,")).concat()
     } else {
         String::new()
     };
-    EnvFilter::try_new(format!("{quiet}{text}"))
-        .with_context(|| format!("log.level {text:?} is no level and no list of directives"))
+    format!("{quiet}{text}")
+        .parse::<Targets>()
+        .with_context(|| format!("log.level {text:?} is neither a level nor a list of directives"))
 }
 
 #[cfg(test)]
@@ -120,20 +122,20 @@ mod tests {
         }
     }
 
-    /// What `log` writes under a filter and in a shape.
+    /// Returns what `log` writes with a filter and a shape.
     fn lines(filter: &str, shape: Shape, log: impl FnOnce()) -> String {
         let captured = Captured::default();
         let writer = captured.clone();
         let layer = layer(shape, move || writer.clone());
         let subscriber =
-            tracing_subscriber::registry().with(layer.with_filter(env_filter(filter).unwrap()));
+            tracing_subscriber::registry().with(layer.with_filter(targets(filter).unwrap()));
         tracing::subscriber::with_default(subscriber, log);
         let bytes = captured.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
-    fn a_json_line_has_the_fields_at_its_top_and_a_utc_time() {
+    fn a_json_line_has_the_fields_at_the_top_and_a_utc_time() {
         let text = lines("info", Shape::Json, || {
             let _request = tracing::info_span!("request", request_id = "r-1").entered();
             tracing::info!(faces = 6, "found");
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_colours_only_when_asked_for() {
+    fn text_has_colours_only_on_request() {
         let log = || tracing::info!("found");
         let plain = lines("info", Shape::Text { colours: false }, log);
         assert!(plain.contains("INFO") && plain.contains("found"));

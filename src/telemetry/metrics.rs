@@ -1,4 +1,4 @@
-//! Every metric of the server, with its help text. `GET /metrics` writes them in Prometheus' text form.
+//! The metrics of the server, with their help texts. `GET /metrics` returns them in the Prometheus text format.
 
 use std::{
     fmt,
@@ -9,48 +9,127 @@ use std::{
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::{Registry, Unit},
+    registry::{Metric, Registry, Unit},
 };
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
-use facescan_inference::{
-    metrics::{self, BatchRun},
-    pool::PoolLoad,
-};
+use facescan_inference::{device::DeviceState, pool::PoolLoad};
+use facescan_store::ConnectionCounts;
 
-/// Seconds, from what a small graph takes to the longest request.
+mod layers;
+
+/// The buckets of durations in seconds, from one run of a small graph to the longest request.
 const SECONDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
 
-/// Rows of a batch.
+/// The buckets of the number of rows of a batch.
 const ROWS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
-/// Sets a gauge from the value that it shows, just before the gauges are written.
+/// Updates a gauge. It runs just before the gauges are written.
 type Reader = Box<dyn Fn() + Send + Sync>;
 
-/// The server's metrics. Cheap to clone.
-#[derive(Clone)]
-pub struct Metrics {
-    registry: Arc<Registry>,
-    requests: Family<RequestLabels, Counter>,
-    request_seconds: Family<RouteLabels, Histogram>,
-    refused: Family<ReasonLabels, Counter>,
-    in_flight: Family<PriorityLabels, Gauge>,
-    batch_rows: Family<OperationLabels, Histogram>,
-    run_seconds: Family<OperationLabels, Histogram>,
-    batch_wait_seconds: Family<OperationLabels, Histogram>,
-    rows_waiting: Family<OperationLabels, Gauge>,
-    cpu_pool_waiting: Gauge,
-    cpu_pool_busy: Gauge,
-    /// Sets the gauges whose values are read only when the metrics are.
-    readers: Arc<Mutex<Vec<Reader>>>,
-    rows_skipped: Family<OperationLabels, Counter>,
-    rows: Family<DeviceLabels, Counter>,
-    fallback_rows: Family<FallbackLabels, Counter>,
-    remote_runs: Family<RemoteRunLabels, Counter>,
-    remote_retries: Family<RemoteRetryLabels, Counter>,
-    fetches: Family<OutcomeLabels, Counter>,
-    fetch_seconds: Histogram,
+/// Declares each metric once: its field, its type, its name with an optional unit, and its help text. The struct, its
+/// registration and its documentation follow from it.
+macro_rules! metrics {
+    ($($field:ident: $type:ty = $new:expr, $name:literal $([$unit:ident])?, $help:literal;)+) => {
+        /// The server's metrics. Cheap to clone.
+        #[derive(Clone)]
+        pub struct Metrics {
+            registry: Arc<Registry>,
+            /// Update the gauges whose values are read on demand.
+            readers: Arc<Mutex<Vec<Reader>>>,
+            $(#[doc = $help] $field: $type,)+
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::with_prefix("facescan");
+                $(
+                    let $field: $type = $new;
+                    let units: Vec<Unit> = vec![$(Unit::$unit)?];
+                    register(&mut registry, $name, units.into_iter().next(), $help, &$field);
+                )+
+                Self { registry: Arc::new(registry), readers: Arc::default(), $($field,)+ }
+            }
+        }
+    };
+}
+
+fn register(
+    registry: &mut Registry,
+    name: &str,
+    unit: Option<Unit>,
+    help: &str,
+    metric: &(impl Metric + Clone),
+) {
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, metric.clone()),
+        None => registry.register(name, help, metric.clone()),
+    }
+}
+
+type Histograms<Labels> = Family<Labels, Histogram, fn() -> Histogram>;
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+fn rows() -> Histogram {
+    Histogram::new(ROWS)
+}
+
+metrics! {
+    requests: Family<RequestLabels, Counter> = Family::default(),
+        "requests", "Requests answered, by route and status";
+    request_seconds: Histograms<RouteLabels> = Family::new_with_constructor(seconds),
+        "request" [Seconds], "Time from a request's head to its answer, by route";
+    refused: Family<ReasonLabels, Counter> = Family::default(),
+        "refused", "Requests refused with 429, by the exhausted budget";
+    in_flight: Family<PriorityLabels, Gauge> = Family::default(),
+        "images_in_flight", "Images that are admitted and not yet answered, by priority";
+    images_waiting: Family<PriorityLabels, Gauge> = Family::default(),
+        "images_waiting", "Images that wait for a permit to be decoded, by priority";
+    image_wait_seconds: Histograms<PriorityLabels> = Family::new_with_constructor(seconds),
+        "image_wait" [Seconds], "Time that an image waited for a permit to be decoded, by priority";
+    stage_seconds: Histograms<StageLabels> = Family::new_with_constructor(seconds),
+        "stage" [Seconds], "Time of one stage of one image, by stage; stages that did not run are not counted";
+    batch_rows: Histograms<OperationLabels> = Family::new_with_constructor(rows),
+        "batch_rows", "Rows of many requests that ran together, by operation";
+    run_seconds: Histograms<OperationLabels> = Family::new_with_constructor(seconds),
+        "run" [Seconds], "Time of one run of a model, by operation";
+    batch_wait_seconds: Histograms<OperationLabels> = Family::new_with_constructor(seconds),
+        "batch_wait" [Seconds], "Time that a batch's first row waited for its run, by operation";
+    rows_waiting: Family<OperationLabels, Gauge> = Family::default(),
+        "rows_waiting", "Rows that wait to run, by operation";
+    cpu_pool_waiting: Gauge = Gauge::default(),
+        "cpu_pool_jobs_waiting", "Jobs that wait for a thread of the CPU pool";
+    cpu_pool_busy: Gauge = Gauge::default(),
+        "cpu_pool_busy_threads", "Threads of the CPU pool that run a job";
+    rows_skipped: Family<OperationLabels, Counter> = Family::default(),
+        "rows_skipped", "Rows that were not run because their callers had left, by operation";
+    rows: Family<DeviceLabels, Counter> = Family::default(),
+        "rows", "Rows that ran, by operation and by what ran them";
+    fallback_rows: Family<FallbackLabels, Counter> = Family::default(),
+        "fallback_rows", "Rows meant for a device that ran on the CPU, by operation and reason";
+    operation_device: Family<OperationDeviceLabels, Gauge> = Family::default(),
+        "operation_device", "1 for the device that the settings request for an operation and the device in use";
+    store_seconds: Histograms<StoreLabels> = Family::new_with_constructor(seconds),
+        "store" [Seconds], "Time of one call of the database, by call and outcome";
+    store_connections: Family<ConnectionLabels, Gauge> = Family::default(),
+        "store_connections", "Connections to the database, by state";
+    fetches: Family<OutcomeLabels, Counter> = Family::default(),
+        "fetches", "Images fetched from URLs, by outcome; a fetch is abandoned if its caller has left";
+    fetch_seconds: Histogram = seconds(),
+        "fetch" [Seconds], "Time of fetching one image from a URL, for every outcome";
+    remote_runs: Family<RemoteRunLabels, Counter> = Family::default(),
+        "remote_runs", "Runs of models on remote servers, by the server's name of the model and outcome";
+    remote_retries: Family<RemoteRetryLabels, Counter> = Family::default(),
+        "remote_retries", "Repeated requests to remote servers, by the server's name of the model and reason";
+    resident_memory: Gauge = Gauge::default(),
+        "process_resident_memory" [Bytes], "Memory of the process that is in use";
+    build_info: Family<BuildLabels, Gauge> = Family::default(),
+        "build_info", "1 for the version of the program";
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -77,6 +156,34 @@ struct ReasonLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PriorityLabels {
     priority: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabels {
+    stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationDeviceLabels {
+    operation: &'static str,
+    requested: String,
+    active: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StoreLabels {
+    call: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabels {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -108,160 +215,26 @@ struct RemoteRetryLabels {
     reason: &'static str,
 }
 
-fn seconds() -> Histogram {
-    Histogram::new(SECONDS)
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        let requests = Family::default();
-        let request_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
-        let refused = Family::default();
-        let in_flight = Family::default();
-        let batch_rows =
-            Family::new_with_constructor((|| Histogram::new(ROWS)) as fn() -> Histogram);
-        let run_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
-        let batch_wait_seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
-        let rows_waiting = Family::default();
-        let cpu_pool_waiting = Gauge::default();
-        let cpu_pool_busy = Gauge::default();
-        let rows_skipped = Family::default();
-        let rows = Family::default();
-        let fallback_rows = Family::default();
-        let fetches = Family::default();
-        let fetch_seconds = seconds();
-        let remote_runs = Family::default();
-        let remote_retries = Family::default();
-
-        let mut registry = Registry::with_prefix("facescan");
-        registry.register(
-            "requests",
-            "Requests answered, by route and status",
-            requests.clone(),
-        );
-        registry.register_with_unit(
-            "request",
-            "Time from a request's head to its answer, by route",
-            Unit::Seconds,
-            request_seconds.clone(),
-        );
-        registry.register(
-            "refused",
-            "Requests refused with 429, by what was full",
-            refused.clone(),
-        );
-        registry.register(
-            "images_in_flight",
-            "Images that are admitted and not yet answered, by priority",
-            in_flight.clone(),
-        );
-        registry.register(
-            "batch_rows",
-            "Rows of many requests that ran together, by operation",
-            batch_rows.clone(),
-        );
-        registry.register_with_unit(
-            "run",
-            "Time of one run of a model, by operation",
-            Unit::Seconds,
-            run_seconds.clone(),
-        );
-        registry.register_with_unit(
-            "batch_wait",
-            "Time that a batch's first row waited for its run, by operation",
-            Unit::Seconds,
-            batch_wait_seconds.clone(),
-        );
-        registry.register(
-            "rows_waiting",
-            "Rows that wait to run, by operation",
-            rows_waiting.clone(),
-        );
-        registry.register(
-            "cpu_pool_jobs_waiting",
-            "Jobs that wait for a thread of the CPU pool",
-            cpu_pool_waiting.clone(),
-        );
-        registry.register(
-            "cpu_pool_busy_threads",
-            "Threads of the CPU pool that run a job",
-            cpu_pool_busy.clone(),
-        );
-        registry.register(
-            "rows_skipped",
-            "Rows that were not run because their callers had left, by operation",
-            rows_skipped.clone(),
-        );
-        registry.register(
-            "rows",
-            "Rows that ran, by operation and by what ran them",
-            rows.clone(),
-        );
-        registry.register(
-            "fallback_rows",
-            "Rows meant for a device that ran on the CPU, by operation and reason",
-            fallback_rows.clone(),
-        );
-        registry.register(
-            "fetches",
-            "Images fetched from URLs, by outcome; abandoned is one whose caller has left",
-            fetches.clone(),
-        );
-        registry.register_with_unit(
-            "fetch",
-            "Time of fetching one image from a URL, whatever the outcome",
-            Unit::Seconds,
-            fetch_seconds.clone(),
-        );
-        registry.register(
-            "remote_runs",
-            "Runs of models on remote servers, by the server's name of the model and outcome",
-            remote_runs.clone(),
-        );
-        registry.register(
-            "remote_retries",
-            "Requests to remote servers that were made again, by the server's name of the model and reason",
-            remote_retries.clone(),
-        );
-        Self {
-            registry: Arc::new(registry),
-            requests,
-            request_seconds,
-            refused,
-            in_flight,
-            batch_rows,
-            run_seconds,
-            batch_wait_seconds,
-            rows_waiting,
-            cpu_pool_waiting,
-            cpu_pool_busy,
-            readers: Arc::default(),
-            rows_skipped,
-            rows,
-            fallback_rows,
-            fetches,
-            fetch_seconds,
-            remote_runs,
-            remote_retries,
-        }
-    }
-}
-
 impl Metrics {
-    /// Everything in Prometheus' text form.
+    /// Returns all metrics in the Prometheus text format.
     ///
     /// # Errors
-    /// None in practice: the text is written to memory.
+    /// Never fails in practice, because it writes to memory.
     pub fn text(&self) -> Result<String, fmt::Error> {
         for read in self.readers().iter() {
             read();
         }
+        self.resident_memory.set(resident_memory());
+        let version = env!("CARGO_PKG_VERSION");
+        self.build_info
+            .get_or_create(&BuildLabels { version })
+            .set(1);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// Reads the rows that wait for an operation's engine from `depth` whenever the metrics are read.
+    /// Reads the number of waiting rows of an operation's engine from `depth` whenever the metrics are read.
     pub fn watch_queue(
         &self,
         operation: &'static str,
@@ -276,7 +249,7 @@ impl Metrics {
         }));
     }
 
-    /// Reads how busy the CPU pool is from `load` whenever the metrics are read.
+    /// Reads the load of the CPU pool from `load` whenever the metrics are read.
     pub fn watch_pool(&self, load: impl Fn() -> PoolLoad + Send + Sync + 'static) {
         let (waiting, busy) = (self.cpu_pool_waiting.clone(), self.cpu_pool_busy.clone());
         self.readers().push(Box::new(move || {
@@ -286,11 +259,58 @@ impl Metrics {
         }));
     }
 
+    /// Reads the number of images that wait at each priority from `depths` whenever the metrics are read.
+    pub fn watch_priorities<const N: usize>(
+        &self,
+        depths: impl Fn() -> [(&'static str, usize); N] + Send + Sync + 'static,
+    ) {
+        let waiting = self.images_waiting.clone();
+        self.readers().push(Box::new(move || {
+            for (priority, depth) in depths() {
+                let gauge = waiting.get_or_create(&PriorityLabels { priority });
+                gauge.set(depth as i64);
+            }
+        }));
+    }
+
+    /// Reads the devices of the operations from `states` whenever the metrics are read.
+    pub fn watch_devices<I>(&self, states: impl Fn() -> I + Send + Sync + 'static)
+    where
+        I: IntoIterator<Item = (&'static str, DeviceState)>,
+    {
+        let devices = self.operation_device.clone();
+        self.readers().push(Box::new(move || {
+            // The device that was in use before keeps no series.
+            devices.clear();
+            for (operation, state) in states() {
+                let labels = OperationDeviceLabels {
+                    operation,
+                    requested: state.requested,
+                    active: state.active,
+                };
+                devices.get_or_create(&labels).set(1);
+            }
+        }));
+    }
+
+    /// Reads the connections of the database from `status` whenever the metrics are read.
+    pub fn watch_store(&self, status: impl Fn() -> ConnectionCounts + Send + Sync + 'static) {
+        let connections = self.store_connections.clone();
+        self.readers().push(Box::new(move || {
+            let pool = status();
+            let busy = pool.open.saturating_sub(pool.idle);
+            for (state, count) in [("idle", pool.idle), ("busy", busy)] {
+                let gauge = connections.get_or_create(&ConnectionLabels { state });
+                gauge.set(count as i64);
+            }
+        }));
+    }
+
     fn readers(&self) -> MutexGuard<'_, Vec<Reader>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was answered.
+    /// Counts an answered request and its duration.
     pub fn answered(&self, route: &str, status: u16, elapsed: Duration) {
         let route = route.to_owned();
         self.request_seconds
@@ -303,118 +323,62 @@ impl Metrics {
             .inc();
     }
 
-    /// A request was refused because `reason` was full.
+    /// Counts a refused request. `reason` names the exhausted budget.
     pub fn refused(&self, reason: &'static str) {
         self.refused.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// The number of admitted images of a priority changed.
+    /// Changes the number of admitted images of a priority by `change`.
     pub fn admitted(&self, priority: &'static str, change: i64) {
         self.in_flight
             .get_or_create(&PriorityLabels { priority })
             .inc_by(change);
     }
 
-    /// A fetch of one image is over.
+    /// Records how long an image waited for a permit.
+    pub fn waited(&self, priority: &'static str, elapsed: Duration) {
+        self.image_wait_seconds
+            .get_or_create(&PriorityLabels { priority })
+            .observe(elapsed.as_secs_f64());
+    }
+
+    /// Records the stages of an image, in milliseconds. A stage of 0 did not run.
+    pub fn staged(&self, stages: impl IntoIterator<Item = (&'static str, f64)>) {
+        for (stage, milliseconds) in stages {
+            if milliseconds > 0.0 {
+                self.stage_seconds
+                    .get_or_create(&StageLabels { stage })
+                    .observe(milliseconds / 1e3);
+            }
+        }
+    }
+
+    /// Counts a finished fetch of one image and its duration.
     pub fn fetched(&self, outcome: &'static str, elapsed: Duration) {
         self.fetches.get_or_create(&OutcomeLabels { outcome }).inc();
         self.fetch_seconds.observe(elapsed.as_secs_f64());
     }
-
-    /// The metrics of one operation's engine.
-    pub fn engine(&self, operation: &'static str) -> Arc<dyn metrics::EngineMetrics> {
-        Arc::new(EngineMetrics {
-            metrics: self.clone(),
-            labels: OperationLabels { operation },
-        })
-    }
-
-    /// The metrics of one model on a remote server, by the server's name of the model.
-    pub fn remote(&self, model: &str) -> Arc<dyn metrics::RemoteMetrics> {
-        Arc::new(RemoteMetrics {
-            metrics: self.clone(),
-            model: model.to_owned(),
-        })
-    }
 }
 
-struct RemoteMetrics {
-    metrics: Metrics,
-    model: String,
-}
-
-impl metrics::RemoteMetrics for RemoteMetrics {
-    fn ran(&self, outcome: &'static str) {
-        self.metrics
-            .remote_runs
-            .get_or_create(&RemoteRunLabels {
-                model: self.model.clone(),
-                outcome,
-            })
-            .inc();
-    }
-
-    fn retried(&self, reason: &'static str) {
-        self.metrics
-            .remote_retries
-            .get_or_create(&RemoteRetryLabels {
-                model: self.model.clone(),
-                reason,
-            })
-            .inc();
-    }
-}
-
-struct EngineMetrics {
-    metrics: Metrics,
-    labels: OperationLabels,
-}
-
-impl metrics::EngineMetrics for EngineMetrics {
-    fn ran(&self, run: BatchRun) {
-        self.metrics
-            .rows
-            .get_or_create(&DeviceLabels {
-                operation: self.labels.operation,
-                device: run.device,
-            })
-            .inc_by(run.rows as u64);
-        self.metrics
-            .batch_rows
-            .get_or_create(&self.labels)
-            .observe(run.rows as f64);
-        self.metrics
-            .batch_wait_seconds
-            .get_or_create(&self.labels)
-            .observe(run.queued.as_secs_f64());
-        self.metrics
-            .run_seconds
-            .get_or_create(&self.labels)
-            .observe(run.elapsed.as_secs_f64());
-    }
-
-    fn fell_back(&self, reason: &'static str, rows: usize) {
-        self.metrics
-            .fallback_rows
-            .get_or_create(&FallbackLabels {
-                operation: self.labels.operation,
-                reason,
-            })
-            .inc_by(rows as u64);
-    }
-
-    fn skipped(&self, rows: usize) {
-        if rows > 0 {
-            self.metrics
-                .rows_skipped
-                .get_or_create(&self.labels)
-                .inc_by(rows as u64);
-        }
-    }
+/// The resident memory of this process in bytes, or 0 if the system does not tell.
+fn resident_memory() -> i64 {
+    let read = || {
+        let id = sysinfo::get_current_pid().ok()?;
+        let mut system = System::new();
+        let (processes, memory) = (
+            ProcessesToUpdate::Some(&[id]),
+            ProcessRefreshKind::nothing().with_memory(),
+        );
+        system.refresh_processes_specifics(processes, false, memory);
+        i64::try_from(system.process(id)?.memory()).ok()
+    };
+    read().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
+    use facescan_inference::metrics::BatchRun;
+
     use super::*;
 
     #[test]
@@ -425,8 +389,26 @@ mod tests {
             waiting: 3,
             busy: 2,
         });
+        metrics.watch_priorities(|| [("interactive", 4)]);
+        metrics.watch_store(|| ConnectionCounts { open: 5, idle: 2 });
+        metrics.watch_devices(|| {
+            let state = DeviceState {
+                requested: "cuda:0".to_owned(),
+                active: "cpu".to_owned(),
+                reason: None,
+            };
+            [("face_detection", state)]
+        });
         let text = metrics.text().unwrap();
         for line in [
+            r#"facescan_images_waiting{priority="interactive"} 4"#,
+            r#"facescan_store_connections{state="busy"} 3"#,
+            r#"facescan_operation_device{operation="face_detection",requested="cuda:0",active="cpu"} 1"#,
+            concat!(
+                "facescan_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
             r#"facescan_rows_waiting{operation="face_detection"} 7"#,
             "facescan_cpu_pool_jobs_waiting 3",
             "facescan_cpu_pool_busy_threads 2",
@@ -436,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_counted_with_its_wait() {
+    fn a_batch_is_counted_with_its_waiting_time() {
         let metrics = Metrics::default();
         metrics.engine("face_detection").ran(BatchRun {
             device: "cpu",

@@ -1,4 +1,4 @@
-//! Who is let in, how long a request may take, and what the answer says of its times.
+//! Admission, request deadlines, and the times that an answer reports.
 
 use axum::{
     body::Body,
@@ -10,13 +10,17 @@ use serde_json::json;
 use crate::support::app::{TestApp, picture};
 
 #[tokio::test]
-async fn a_full_priority_is_answered_at_once_and_the_other_still_serves() {
+async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
     let app = TestApp::with(&[
         ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "2"),
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
-    let held = app.app.admission.images(Priority::Interactive, 2).unwrap();
+    let held = app
+        .app
+        .admission
+        .try_admit(Priority::Interactive, 2)
+        .unwrap();
     let refused = app.post("/detect?store=false", picture("t1.jpg")).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.code(), "overloaded");
@@ -41,14 +45,18 @@ async fn a_full_priority_is_answered_at_once_and_the_other_still_serves() {
 }
 
 #[tokio::test]
-async fn a_request_gets_in_with_all_its_images_or_with_none() {
+async fn a_request_is_admitted_with_all_its_images_or_with_none() {
     let app = TestApp::with(&[
         ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "3"),
         ("FACESCAN__ADMISSION__BULK_MIN_IMAGES", "3"),
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
-    let held = app.app.admission.images(Priority::Interactive, 2).unwrap();
+    let held = app
+        .app
+        .admission
+        .try_admit(Priority::Interactive, 2)
+        .unwrap();
     let body = |images: usize| {
         json!({"images": vec![json!({"data": ""}); images], "options": {"store": false}})
             .to_string()
@@ -56,7 +64,7 @@ async fn a_request_gets_in_with_all_its_images_or_with_none() {
     let json = "application/json";
     let two = app.post_as("/detect", json, body(2)).await;
     assert_eq!(two.status, StatusCode::TOO_MANY_REQUESTS);
-    // Three are bulk by their number.
+    // The number of images makes this request bulk.
     let three = app.post_as("/detect", json, body(3)).await;
     assert_eq!(three.status, StatusCode::OK);
     drop(held);
@@ -65,9 +73,9 @@ async fn a_request_gets_in_with_all_its_images_or_with_none() {
 }
 
 #[tokio::test]
-async fn bodies_are_bounded_in_all_before_they_are_read() {
+async fn the_total_size_of_bodies_is_checked_before_they_are_read() {
     let app = TestApp::with(&[("FACESCAN__ADMISSION__MAX_BYTES", "1048576")]).await;
-    let held = app.app.admission.body(1_000_000).unwrap();
+    let held = app.app.admission.try_reserve_body(1_000_000).unwrap();
     let refused = Request::post("/detect?store=false")
         .header(CONTENT_TYPE, "image/jpeg")
         .header("content-length", "500000")
@@ -79,7 +87,7 @@ async fn bodies_are_bounded_in_all_before_they_are_read() {
 }
 
 #[tokio::test]
-async fn a_client_may_shorten_its_deadline_and_not_lengthen_it() {
+async fn a_client_can_shorten_its_deadline_but_not_extend_it() {
     let app = TestApp::with(&[("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "30000")]).await;
     let request = |timeout: &str| {
         Request::post("/detect?store=false")
@@ -97,7 +105,7 @@ async fn a_client_may_shorten_its_deadline_and_not_lengthen_it() {
 }
 
 #[tokio::test]
-async fn the_answer_says_where_its_time_went() {
+async fn the_answer_reports_the_time_of_each_stage() {
     let app = TestApp::start().await;
     let reply = app
         .post("/embed?store=false&timings=true", picture("t1.jpg"))
@@ -117,7 +125,7 @@ async fn the_answer_says_where_its_time_went() {
     let timings = &reply.result()["timings_ms"];
     let stage = |name: &str| timings[name].as_f64().unwrap();
     assert!((stage("detect") + stage("embed") - inference).abs() < 0.01);
-    // The stages are apart from each other, so they add up to no more than the whole.
+    // The stages do not overlap, so their sum is at most the total.
     let stages = ["queue", "decode", "detect", "align", "embed"].map(stage);
     assert!(stages.iter().all(|stage| *stage >= 0.0));
     assert!(

@@ -1,4 +1,5 @@
-//! Batching changes no answer: on the real models, rows of many requests together give what each gives alone.
+//! Batching does not change an answer. With the real models, rows of many requests in one batch return the same values
+//! as each row alone.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::app::{TestApp, numbers, picture};
 
-/// Mixes that run by default; FACESCAN_MIXES sets another number.
+/// The number of mixes that run by default. FACESCAN_MIXES sets another number.
 const MIXES: usize = 40;
 
 const PICTURES: [&str; 4] = ["t1.jpg", "obama.jpg", "obama2.jpg", "biden.jpg"];
@@ -23,9 +24,9 @@ struct Sent {
     picture: usize,
     embed: bool,
     det_size: u32,
-    /// Whether its client leaves before the answer.
+    /// Whether the client disconnects before the answer.
     leaves: bool,
-    /// Whether it is no picture at all.
+    /// Whether the body is not an image.
     broken: bool,
 }
 
@@ -76,7 +77,7 @@ fn difference(found: &Value, expected: &Value) -> f32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mixes_of_requests_give_what_each_gives_alone() {
+async fn batched_requests_return_the_same_answers_as_single_requests() {
     let mixes = std::env::var("FACESCAN_MIXES").map_or(MIXES, |text| text.parse().unwrap());
     let alone = TestApp::with(&[("FACESCAN__RUNTIME__INTRA_THREADS", "1")]).await;
     let mut expected: BTreeMap<(usize, bool, u32), Value> = BTreeMap::new();
@@ -118,14 +119,14 @@ async fn mixes_of_requests_give_what_each_gives_alone() {
                 let together = &together;
                 async move {
                     let body = if request.broken {
-                        "no picture".into()
+                        "not an image".into()
                     } else {
                         picture(PICTURES[request.picture])
                     };
                     let uri = request.uri();
                     let mut answer = Box::pin(together.post(&uri, body));
                     if request.leaves {
-                        // The request is under way by the time it is dropped.
+                        // Polling starts the request before it is dropped.
                         for _ in 0..3 {
                             if futures::poll!(answer.as_mut()).is_ready() {
                                 break;

@@ -1,4 +1,4 @@
-//! `facescan bench devices`, as a user runs it.
+//! `facescan bench devices` on the command line.
 
 use std::{fs, path::Path, process::Output};
 
@@ -15,7 +15,7 @@ fn report(output: &Output, folder: &Path) -> Value {
     serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap()
 }
 
-/// Measures finding faces in small pictures, and checks the report against the schema.
+/// Runs the command on small images and validates the report against the schema.
 fn devices(settings: &[(&str, &str)], args: &[&str]) -> (Value, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let output = facescan(["bench", "devices", "--batch-size", "2", "--iterations", "2"])
@@ -44,7 +44,7 @@ fn devices(settings: &[(&str, &str)], args: &[&str]) -> (Value, tempfile::TempDi
 }
 
 #[test]
-fn a_toggle_without_a_device_is_measured_and_gains_nothing() {
+fn a_toggle_without_a_device_is_measured_without_a_gain() {
     let settings = [("GPU_BACKEND", "cuda")];
     let args = ["--operation", "face_detection,quality_checks"];
     let (report, folder) = devices(&settings, &args);
@@ -71,7 +71,7 @@ fn a_toggle_without_a_device_is_measured_and_gains_nothing() {
 }
 
 #[test]
-fn a_toggle_with_a_device_is_compared() {
+fn a_toggle_with_a_device_is_compared_with_the_cpu() {
     if !has_openvino() {
         return;
     }
@@ -80,14 +80,14 @@ fn a_toggle_with_a_device_is_compared() {
     let on = &report["benchmark_results"]["face_detection"]["small"]["gpu_true"];
     assert_eq!(on["active"], "openvino-cpu");
     assert_eq!(on["fallback_rows"], serde_json::json!({}));
-    // A batch of the warm-up and two timed ones, of two pictures each.
+    // One warm-up batch and two timed batches, with two images each.
     assert_eq!(on["device_rows"], 6);
     let gains = &report["analysis"]["performance_gains"]["face_detection"]["small"];
     assert!(gains["time_improvement_percent"].is_f64(), "{gains}");
 }
 
 #[test]
-fn one_side_alone_is_measured_without_a_comparison() {
+fn the_cpu_alone_is_measured_without_a_comparison() {
     let args = ["--operation", "image_processing", "--no-gpu"];
     let (report, _) = devices(&[], &args);
     let pair = report["benchmark_results"]["image_processing"]["small"].clone();

@@ -1,4 +1,4 @@
-//! The binary: output, exit codes, and a server that is stopped by a signal.
+//! The binary: its output, its exit codes, and how a signal stops the server.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -16,14 +16,14 @@ fn stderr(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn help_is_worth_reading() {
+fn the_help_texts_match_their_snapshots() {
     let help = |args: &[&str]| String::from_utf8(facescan(args).output().unwrap().stdout).unwrap();
     assert_snapshot!("help", help(&["--help"]));
     assert_snapshot!("help_scan", help(&["scan", "--help"]));
 }
 
 #[test]
-fn a_bad_setting_stops_the_start_with_key_value_and_what_is_allowed() {
+fn an_invalid_setting_stops_the_start_with_key_value_and_allowed_range() {
     let output = facescan(["serve"])
         .env("FACESCAN__DETECTION__MIN_SCORE", "1.5")
         .output()
@@ -33,7 +33,7 @@ fn a_bad_setting_stops_the_start_with_key_value_and_what_is_allowed() {
 }
 
 #[test]
-fn a_missing_runtime_or_model_stops_the_start_with_what_to_do() {
+fn a_missing_runtime_or_model_stops_the_start_and_says_what_to_do() {
     let output = facescan(["serve"])
         .env("FACESCAN__RUNTIME__LIBRARY", "/no/such/libonnxruntime.so")
         .output()
@@ -58,11 +58,11 @@ fn a_missing_runtime_or_model_stops_the_start_with_what_to_do() {
 }
 
 #[test]
-fn a_folder_is_scanned_drawn_and_one_failure_is_told_by_the_exit_code() {
+fn scanning_a_folder_draws_faces_and_a_failure_sets_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.jpg"), picture("t1.jpg")).unwrap();
-    std::fs::write(folder.path().join("b.jpg"), "no picture").unwrap();
-    std::fs::write(folder.path().join("notes.txt"), "not looked at").unwrap();
+    std::fs::write(folder.path().join("b.jpg"), "not an image").unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "not read").unwrap();
     let drawings = folder.path().join("drawn");
     let output = facescan(["scan", "--draw"])
         .arg(&drawings)
@@ -90,11 +90,11 @@ fn a_folder_is_scanned_drawn_and_one_failure_is_told_by_the_exit_code() {
     assert_eq!(table.status.code(), Some(0));
     let text = String::from_utf8(table.stdout).unwrap();
     assert_eq!(text.lines().count(), 8, "{text}");
-    assert!(text.ends_with("1 pictures, 6 faces, 0 failed\n"), "{text}");
+    assert!(text.ends_with("1 images, 6 faces, 0 failed\n"), "{text}");
 }
 
 #[test]
-fn a_device_without_end_is_refused_at_the_limit() {
+fn an_endless_file_is_refused_at_the_size_limit() {
     let output = facescan(["scan", "/dev/zero"])
         .env("FACESCAN__LIMITS__MAX_IMAGE_BYTES", "100000")
         .output()
@@ -105,7 +105,7 @@ fn a_device_without_end_is_refused_at_the_limit() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn a_closed_output_pipe_is_not_a_failure() {
     let mut printing = facescan(["openapi"])
         .stdout(Stdio::piped())
         .spawn()
@@ -115,7 +115,7 @@ fn a_reader_that_leaves_is_no_failure() {
 }
 
 #[test]
-fn the_document_is_printed_without_any_settings() {
+fn the_openapi_document_is_printed_even_if_settings_are_invalid() {
     let output = facescan(["openapi"])
         .env("FACESCAN__SERVER__PORT", "none")
         .output()
@@ -125,7 +125,7 @@ fn the_document_is_printed_without_any_settings() {
     assert!(document["paths"]["/embed"]["post"].is_object());
 }
 
-/// Sends a request with its body held back at the last byte, so that it is in flight.
+/// Sends a request without the last byte of its body, so that the request stays in flight.
 fn begin(address: &str, picture: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
@@ -133,7 +133,7 @@ fn begin(address: &str, picture: &[u8]) -> TcpStream {
         picture.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
-    // The interim answer proves that the handler has the request and waits for its body.
+    // The interim response proves that the handler has the request and waits for its body.
     let mut line = [0; 25];
     stream.read_exact(&mut line).unwrap();
     assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -141,18 +141,18 @@ fn begin(address: &str, picture: &[u8]) -> TcpStream {
     stream
 }
 
-/// A server that does not outlive its test.
+/// A server process that is killed at the end of its test.
 struct Server(std::process::Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended by itself where the test went well.
+        // After a successful test the process has already exited.
         self.0.kill().ok();
     }
 }
 
 impl Server {
-    /// A server on a free port, and its address.
+    /// Starts a server on a free port and returns its address.
     fn start(data: &std::path::Path, settings: &[(&str, &str)]) -> (Self, String) {
         let mut server = Self(
             facescan(["serve"])
@@ -176,7 +176,7 @@ impl Server {
 }
 
 #[test]
-fn a_client_that_says_nothing_or_half_a_head_is_let_go() {
+fn a_client_that_sends_no_complete_head_is_disconnected() {
     let data = tempfile::tempdir().unwrap();
     let settings = [("FACESCAN__SERVER__HEADER_TIMEOUT_MS", "50")];
     let (_server, address) = Server::start(data.path(), &settings);
@@ -184,7 +184,7 @@ fn a_client_that_says_nothing_or_half_a_head_is_let_go() {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(said.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // Reading ends when the server closes the connection; nothing else would end it.
+        // The read ends only when the server closes the connection.
         stream.read_to_end(&mut answer).unwrap();
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{said:?}");
     }
@@ -192,7 +192,7 @@ fn a_client_that_says_nothing_or_half_a_head_is_let_go() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_lets_requests_finish_and_takes_no_more() {
+fn a_signal_lets_requests_finish_and_stops_new_connections() {
     let data = tempfile::tempdir().unwrap();
     let (mut server, address) = Server::start(data.path(), &[]);
     let health = facescan(["healthcheck", "--url", &format!("http://{address}")])

@@ -1,4 +1,4 @@
-//! Configuration from its four layers, and the errors that it gives.
+//! The four layers of the configuration, and its errors.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ use facescan_inference::{accelerator::Accelerator, operation::Operation};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
-/// The layers of one test, in a folder of its own.
+/// The layers of one test, in a temporary folder.
 struct Setup {
     folder: TempDir,
     sources: Sources,
@@ -60,7 +60,7 @@ impl Setup {
         self.load().unwrap().0
     }
 
-    /// The error's text, with the test's folder cut from its paths.
+    /// Returns the text of the error. Its paths do not contain the test's folder.
     fn error(&self) -> String {
         let error = self.load().unwrap_err().to_string();
         let folder = format!("{}/", self.folder.path().display());
@@ -76,7 +76,7 @@ impl Setup {
 }
 
 #[test]
-fn a_later_layer_wins_and_each_value_knows_its_origin() {
+fn a_later_layer_wins_and_each_value_has_its_origin() {
     let setup = Setup::new()
         .file("server: {port: 1, max_images_per_request: 1, request_timeout_ms: 1}")
         .dotenv(
@@ -112,7 +112,7 @@ fn a_later_layer_wins_and_each_value_knows_its_origin() {
 }
 
 #[test]
-fn no_sources_give_the_defaults() {
+fn without_sources_every_setting_has_its_default() {
     let (config, provenance) = Config::load(&Sources::default()).unwrap();
     assert_eq!(config.detection.det_size, 640);
     assert_eq!(config.imaging.background, [255, 255, 255]);
@@ -124,7 +124,7 @@ fn no_sources_give_the_defaults() {
 }
 
 #[test]
-fn the_process_gives_only_the_variables_that_matter() {
+fn only_relevant_environment_variables_are_read() {
     let file = Some(PathBuf::from("own.yaml"));
     let sources = Sources::from_process(file.clone()).unwrap();
     assert_eq!(sources.file, file);
@@ -173,7 +173,7 @@ fn every_short_name_sets_its_setting() {
 }
 
 #[test]
-fn an_empty_variable_takes_back_what_a_lower_layer_set() {
+fn an_empty_variable_clears_the_value_of_a_lower_layer() {
     let setup = Setup::new()
         .file("devices: {memory_limit_gb: 8}")
         .dotenv("DATABASE_URL=postgres://ann@db/faces")
@@ -185,14 +185,14 @@ fn an_empty_variable_takes_back_what_a_lower_layer_set() {
 }
 
 #[test]
-fn all_gpu_is_the_toggle_of_operations_without_one() {
+fn all_gpu_applies_to_operations_without_a_toggle() {
     let toggles = |setup: &Setup| {
         let devices = setup.config().devices;
         Operation::ALL.map(|operation| devices.is_on(operation))
     };
-    assert_eq!(toggles(&Setup::new()), [false; 6]);
+    assert_eq!(toggles(&Setup::new()), [false; Operation::ALL.len()]);
     let setup = Setup::new().env("ALL_GPU", "true");
-    assert_eq!(toggles(&setup), [true; 6]);
+    assert_eq!(toggles(&setup), [true; Operation::ALL.len()]);
 
     // A toggle of a lower layer still wins over ALL_GPU of a higher one.
     let setup = setup.file("devices: {quality_checks: false}");
@@ -206,7 +206,7 @@ fn all_gpu_is_the_toggle_of_operations_without_one() {
 }
 
 #[test]
-fn debug_sets_the_level_where_nothing_else_does() {
+fn debug_sets_the_log_level_if_nothing_else_does() {
     let (config, provenance) = Setup::new().env("DEBUG", "true").load().unwrap();
     assert_eq!(config.log.level, "debug");
     assert_eq!(provenance.of("log.level"), Some(&Origin::Implied("debug")));
@@ -220,7 +220,7 @@ fn debug_sets_the_level_where_nothing_else_does() {
 }
 
 #[test]
-fn the_file_may_be_named_by_a_variable() {
+fn a_variable_can_name_the_configuration_file() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, port: u16| {
         let path = folder.path().join(name);
@@ -236,7 +236,7 @@ fn the_file_may_be_named_by_a_variable() {
 }
 
 #[test]
-fn what_is_absent_or_empty_sets_nothing() {
+fn missing_or_empty_files_set_nothing() {
     let mut setup = Setup::new().file("# nothing\nserver:\n  # port: 1\n");
     setup.sources.dotenv = Some(setup.path("no.env"));
     assert_eq!(setup.config().server.port, 8080);
@@ -247,7 +247,7 @@ fn what_is_absent_or_empty_sets_nothing() {
 }
 
 #[test]
-fn everything_wrong_is_reported_at_once() {
+fn all_invalid_settings_are_reported_together() {
     let setup = Setup::new()
         .file(
             "server:\n  port: 99999\n  prot: 1\nport: 1\nlimits: 7\nzebra: 1\n\
@@ -263,12 +263,12 @@ fn everything_wrong_is_reported_at_once() {
         .env("FACESCAN__URLS__HOSTS", "[a b]");
     insta::assert_snapshot!(setup.error(), @r#"
     the configuration is not valid:
-      server.prot (in facescan.yaml) is no setting; did you mean server.port?
-      port (in facescan.yaml) is no setting; did you mean server.port?
+      server.prot (in facescan.yaml) is not a setting; did you mean server.port?
+      port (in facescan.yaml) is not a setting; did you mean server.port?
       limits (in facescan.yaml) is a section; put its settings under it
-      zebra (in facescan.yaml) is no setting; configs/config.yaml lists them all
-      FACESCAN__DETECTION__MIN_SCOR (in the environment) is no setting; did you mean FACESCAN__DETECTION__MIN_SCORE?
-      FACESCAN__ZEBRA (in the environment) is no setting; configs/config.yaml lists them all
+      zebra (in facescan.yaml) is not a setting; configs/config.yaml lists all settings
+      FACESCAN__DETECTION__MIN_SCOR (in the environment) is not a setting; did you mean FACESCAN__DETECTION__MIN_SCORE?
+      FACESCAN__ZEBRA (in the environment) is not a setting; configs/config.yaml lists all settings
       debug is "maybe" (from env:DEBUG); allowed: true or false
       server.host is null (from env:FACESCAN__SERVER__HOST); allowed: an IP address or a host name
       server.port is 99999 (from facescan.yaml); allowed: a whole number from 0 to 65535 (0 = any free port)
@@ -304,7 +304,7 @@ fn two_names_of_one_setting_must_agree_within_a_layer() {
 }
 
 #[test]
-fn names_of_others_are_left_alone() {
+fn variables_of_other_programs_are_ignored() {
     let setup = Setup::new()
         .env("FACESCAN_PORT", "tcp://10.0.0.1:80")
         .env("PATH", "/bin")
@@ -419,9 +419,9 @@ fn the_printed_configuration_says_where_values_came_from_and_can_be_loaded() {
     assert_eq!(json["devices.backend"]["value"], "auto");
 }
 
-/// `.env.example` with its settings in effect.
+/// Loads `.env.example` with every setting uncommented.
 #[test]
-fn every_name_in_the_example_is_known_and_its_value_allowed() {
+fn every_line_of_the_example_is_a_known_setting_with_an_allowed_value() {
     let example = include_str!("../../.env.example");
     let settings: Vec<&str> = example
         .lines()
@@ -439,7 +439,7 @@ fn every_name_in_the_example_is_known_and_its_value_allowed() {
         let known = name.starts_with(PREFIX) || short_names().any(|(short, _)| short == *name);
         assert!(known || *name == CONFIG_FILE, "{name} is unknown");
     }
-    // The file that the example names does not exist here; the one of the command line takes its place.
+    // The configuration file that the example names does not exist, so the test sets another one.
     let setup = Setup::new().dotenv(&settings.join("\n")).file("");
     let (_, provenance) = setup.load().unwrap();
     let set = provenance
@@ -457,7 +457,7 @@ fn every_name_in_the_example_is_known_and_its_value_allowed() {
 }
 
 #[test]
-fn preprocessing_is_set_by_its_own_names_and_by_those_of_other_tools() {
+fn preprocessing_settings_accept_the_names_of_other_programs() {
     let of = |settings: &[(&str, &str)], file: &str| {
         let setup = settings
             .iter()
@@ -483,7 +483,7 @@ fn preprocessing_is_set_by_its_own_names_and_by_those_of_other_tools() {
     assert_eq!(set.image_size, [384, 320]);
     assert_eq!((set.data_format, set.dtype), (Layout::Nhwc, Dtype::Bf16));
     assert_eq!(set.asked(), Platform::Gpu);
-    // The platform wins over use_gpu, whoever names it.
+    // `platform` wins over `use_gpu` in every layer.
     let file = "preprocess:\n  use_gpu: true\n  jax_platform: cpu\n  cache_compiled: false\n";
     let set = of(&[], file);
     assert_eq!((set.asked(), set.warm_up), (Platform::Cpu, false));

@@ -1,4 +1,4 @@
-//! Toggles, devices that are not there, and a real second provider.
+//! Toggles, missing devices, and a real second execution provider.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_imaging::decode::{DecodeOptions, decode};
@@ -10,10 +10,10 @@ use crate::support::{
     cli::facescan,
 };
 
-/// Everything on an accelerator that no machine of ours has in the runtime that the tests load.
+/// Requests CUDA for every operation. The ONNX Runtime that the tests load does not contain CUDA.
 const CUDA: [(&str, &str); 2] = [("ALL_GPU", "1"), ("GPU_BACKEND", "cuda")];
 
-/// Whether OpenVINO's plugin can run here: there is one for Linux on x86-64, and it takes Intel's processors only.
+/// Returns whether OpenVINO's plugin can run here. It exists for Linux on x86-64 and accepts only Intel processors.
 pub fn has_openvino() -> bool {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let is_wanted = cfg!(target_arch = "x86_64") && processor.contains("GenuineIntel");
@@ -26,7 +26,7 @@ fn cosine(a: &Value, b: &Value) -> f32 {
     numbers(a).iter().zip(numbers(b)).map(|(a, b)| a * b).sum()
 }
 
-/// The six faces of the picture, from `/embed`.
+/// Returns the devices and the six faces of the image, from `/embed`.
 async fn faces(app: &TestApp, query: &str) -> (Value, Vec<Value>) {
     let reply = app
         .post(&format!("/embed?store=false{query}"), picture("t1.jpg"))
@@ -38,7 +38,7 @@ async fn faces(app: &TestApp, query: &str) -> (Value, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn a_device_that_is_not_there_is_refused_with_its_reason_and_everything_is_answered() {
+async fn a_missing_device_is_refused_with_a_reason_and_the_cpu_answers() {
     let app = TestApp::with(&CUDA).await;
     let (devices, _) = faces(&app, "").await;
     for operation in ["face_detection", "face_embedding"] {
@@ -77,7 +77,7 @@ async fn a_device_that_is_not_there_is_refused_with_its_reason_and_everything_is
 }
 
 #[tokio::test]
-async fn auto_tries_in_order_and_says_what_came_of_each() {
+async fn auto_tries_the_backends_in_order_and_reports_each_result() {
     let app = TestApp::with(&[("FACE_EMBEDDING_GPU", "1")]).await;
     let (devices, _) = faces(&app, "").await;
     assert_eq!(devices["face_detection"]["requested"], "cpu");
@@ -97,7 +97,7 @@ async fn auto_tries_in_order_and_says_what_came_of_each() {
 }
 
 #[tokio::test]
-async fn openvino_gives_the_cpus_answers() {
+async fn openvino_returns_the_same_answers_as_the_cpu() {
     if !has_openvino() {
         return;
     }
@@ -110,15 +110,15 @@ async fn openvino_gives_the_cpus_answers() {
     );
 }
 
-/// libtorch, in a binary that has it: `make test-torch`.
+/// Needs a binary that is built with libtorch: `make test-torch`.
 #[cfg(feature = "torch")]
 #[tokio::test]
-async fn libtorch_gives_the_cpus_answers() {
+async fn libtorch_returns_the_same_answers_as_the_cpu() {
     faces_through("torch", "torch-cpu").await;
     whole_pictures_through("torch", "torch-cpu").await;
 }
 
-/// Detection, embedding and quality on a provider, beside the CPU's own kernels.
+/// Compares detection, embedding and quality on a provider with the CPU kernels.
 async fn faces_through(backend: &str, active: &str) -> TestApp {
     let (_, on_cpu) = faces(&TestApp::start().await, "&quality=true").await;
     let app = TestApp::with(&[
@@ -130,7 +130,7 @@ async fn faces_through(backend: &str, active: &str) -> TestApp {
     ])
     .await;
     let (devices, on_device) = faces(&app, "&quality=true&strict_device=true").await;
-    // Once a plugin is registered, the CPU's own kernels are still the CPU's own.
+    // A registered plugin does not change the answers of the CPU kernels.
     let (_, again) = faces(&TestApp::start().await, "&quality=true").await;
     assert_eq!(on_cpu, again);
     assert_ne!(on_cpu, on_device);
@@ -162,13 +162,13 @@ async fn faces_through(backend: &str, active: &str) -> TestApp {
 }
 
 #[tokio::test]
-async fn whole_pictures_go_through_openvino_to_the_cpus_answers() {
+async fn openvino_returns_the_same_images_as_the_cpu() {
     if has_openvino() {
         whole_pictures_through("openvino", "openvino-cpu").await;
     }
 }
 
-/// The picture with six faces after one step of `/process`.
+/// Returns the image with six faces after one operation of `/process`.
 async fn processed(app: &TestApp, step: &Value) -> RgbImage {
     let body = json!({
         "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
@@ -181,7 +181,7 @@ async fn processed(app: &TestApp, step: &Value) -> RgbImage {
     decode(&png, &DecodeOptions::default()).unwrap().pixels
 }
 
-/// Letterboxing and enhancement on a provider, beside the CPU's own code.
+/// Compares letterboxing, enhancement, preprocessing and processing on a provider with the CPU.
 async fn whole_pictures_through(backend: &str, active: &str) {
     let enhance = "/enhance?store=false&upscale=2&contrast=true&sharpen=true&format=png";
     let alone = TestApp::start().await;
@@ -228,7 +228,7 @@ async fn whole_pictures_through(backend: &str, active: &str) {
         let (_, right) = preprocessed(&alone, profile).await;
         let (on, given) = preprocessed(&app, profile).await;
         assert_eq!(on, active);
-        // ImageNet's standard deviations: a level is at most 0.0175.
+        // With ImageNet's standard deviations, one level is at most 0.0175.
         let most = match profile {
             "jax" => 0.0002,
             "opencv" => 1e-5,
@@ -260,7 +260,7 @@ async fn whole_pictures_through(backend: &str, active: &str) {
     }
 
     let report = app.get("/devices").await.json();
-    // Two letterboxes of a picture, four steps, and of the fifth one letterbox and six faces.
+    // Two letterboxes of the image, four steps, and for the fifth step one letterbox and six faces.
     for (operation, rows) in [("image_processing", 13), ("image_enhancement", 2)] {
         let operation = &report["operations"][operation];
         assert_eq!(operation["health"]["state"], "up");
@@ -279,7 +279,7 @@ async fn whole_pictures_through(backend: &str, active: &str) {
 }
 
 #[tokio::test]
-async fn the_cpu_may_run_the_models_through_another_provider() {
+async fn the_cpu_can_run_models_with_another_execution_provider() {
     if !has_openvino() {
         return;
     }
@@ -303,7 +303,7 @@ async fn the_cpu_may_run_the_models_through_another_provider() {
 }
 
 #[test]
-fn the_command_line_tells_of_every_provider() {
+fn the_command_line_lists_every_provider() {
     let output = facescan(["devices", "--json"])
         .env("FACE_DETECTION_GPU", "1")
         .env("GPU_BACKEND", "cuda")

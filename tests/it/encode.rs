@@ -1,4 +1,4 @@
-//! `/embed?kind=image` and `facescan embed`: whole pictures through encoders of the user's own registry.
+//! `/embed?kind=image` and `facescan embed`: encoders of whole images from a user's registry.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// An entry of the registry; `rest` is what tells it from others.
+/// Returns a registry entry. `rest` has the fields that differ between entries.
 fn entry(id: &str, file: &str, rest: &str) -> String {
     let path = fixture(file);
     format!(
@@ -32,7 +32,7 @@ fn entry(id: &str, file: &str, rest: &str) -> String {
 const INPUT: &str = "width: 32, height: 32, channel_order: rgb, mean: [123.675, 116.28, 103.53], \
                      scale: [0.0171247538, 0.0175070028, 0.0174291939]";
 
-/// A registry of encoders.
+/// Writes a registry of encoders and returns its path.
 fn registry(folder: &Path) -> PathBuf {
     let blue_first = "width: 32, height: 32, layout: NHWC, channel_order: bgr, mean: [104, 117, 123], scale: [1, 1, 1], \
                       profile: pil, mode: center_crop";
@@ -94,7 +94,7 @@ async fn app_with(folder: &Path, encoder: &str) -> TestApp {
     .await
 }
 
-/// What the library makes of a picture before the model.
+/// Returns the row that the library computes for an image.
 fn row(name: &str, preprocess: &Preprocess) -> Vec<f32> {
     let decoded = decode(&picture(name), &DecodeOptions::default()).unwrap();
     let mut row = vec![0.0; preprocess.row_len(decoded.pixels.dimensions())];
@@ -128,7 +128,7 @@ fn mean(values: impl Iterator<Item = f32>) -> f32 {
 }
 
 #[tokio::test]
-async fn a_picture_becomes_the_pooled_tokens_of_its_row() {
+async fn an_image_embedding_is_the_pooled_tokens_of_its_row() {
     let folder = tempfile::tempdir().unwrap();
     let row = row("astronaut.png", &small());
     let planes: Vec<&[f32]> = row.chunks(32 * 32).collect();
@@ -159,7 +159,7 @@ async fn a_picture_becomes_the_pooled_tokens_of_its_row() {
 }
 
 #[tokio::test]
-async fn channels_last_and_blue_first_are_as_the_entry_says() {
+async fn layout_and_channel_order_follow_the_registry_entry() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "nhwc").await;
     let result = app
@@ -183,7 +183,7 @@ async fn channels_last_and_blue_first_are_as_the_entry_says() {
 }
 
 #[tokio::test]
-async fn pictures_of_a_request_run_together_and_give_what_they_give_alone() {
+async fn images_of_one_request_return_the_same_vectors_as_single_requests() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "embeds").await;
     let (a, b) = (picture("t1.jpg"), picture("astronaut.png"));
@@ -214,19 +214,19 @@ async fn pictures_of_a_request_run_together_and_give_what_they_give_alone() {
         .filter(|model| model["role"] == "encoder")
         .map(|model| model["contract"].as_str().unwrap())
         .collect();
-    // Of the eight, one has another's contract: it differs in the length that it is wrong about only.
+    // Two of the eight entries differ only in a wrong `dim`, so they share a contract.
     assert_eq!(contracts.len(), 7);
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused_by_name() {
+async fn an_unsupported_option_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "embeds").await;
     for (uri, said) in [
         ("/embed?kind=image&max_faces=2", "max_faces"),
         ("/embed?kind=image&store=true", "not stored"),
-        ("/detect?kind=image", "image is for /embed"),
-        ("/quality?kind=image", "image is for /embed"),
+        ("/detect?kind=image", "`image` works only with /embed"),
+        ("/quality?kind=image", "`image` works only with /embed"),
         ("/embed?kind=picture", "kind"),
     ] {
         let reply = app.post(uri, picture("t1.jpg")).await;
@@ -246,7 +246,7 @@ async fn what_cannot_be_asked_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn an_encoder_that_does_not_fit_its_entry_stops_the_start_by_model_and_field() {
+async fn an_encoder_that_does_not_match_its_entry_stops_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(folder.path()).display().to_string();
     for (encoder, field) in [
@@ -276,7 +276,7 @@ async fn an_encoder_that_does_not_fit_its_entry_stops_the_start_by_model_and_fie
     }
 }
 
-/// Runs `facescan embed` on a folder of a picture, a broken one and one without faces.
+/// Runs `facescan embed` on a folder with an image, a truncated image and an image without faces.
 fn embed(folder: &Path, options: &[&str]) -> std::process::Output {
     let pictures = folder.join("pictures");
     std::fs::create_dir_all(&pictures).unwrap();
@@ -305,7 +305,7 @@ fn lines(text: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn a_folder_becomes_a_matrix_with_its_paths_and_errors_beside() {
+fn embedding_a_folder_writes_a_matrix_and_an_index_of_paths_and_errors() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("v.npy");
     let run = embed(
@@ -341,7 +341,7 @@ fn a_folder_becomes_a_matrix_with_its_paths_and_errors_beside() {
 }
 
 #[test]
-fn faces_of_a_folder_become_a_table_with_a_line_for_every_picture() {
+fn embedding_the_faces_of_a_folder_writes_a_line_for_every_image() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("v.jsonl");
     let run = embed(
@@ -354,7 +354,7 @@ fn faces_of_a_folder_become_a_table_with_a_line_for_every_picture() {
     assert_eq!(written[1]["face"], 1);
     assert_eq!(numbers(&written[0]["embedding"]).len(), 128);
     assert_eq!(written[2]["error"]["code"], "image_truncated");
-    // A picture without a face is there, and has nothing.
+    // An image without a face has a line with only its path.
     assert_eq!(written[3].as_object().unwrap().len(), 1);
     let refused = embed(folder.path(), &["--out", "v.csv"]);
     assert_eq!(refused.status.code(), Some(2));

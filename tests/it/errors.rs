@@ -1,4 +1,4 @@
-//! The error table over HTTP: each kind of mistake has its status, its code and a text that helps.
+//! The error table over HTTP: the status, the code and the detail of each kind of error.
 
 use axum::{
     body::Body,
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::app::{Reply, TestApp, picture};
 
-/// The parts of a problem that are the same in every run.
+/// Returns the fields of a problem that do not change between runs.
 fn problem(reply: &Reply) -> serde_json::Value {
     assert_eq!(reply.headers[CONTENT_TYPE], "application/problem+json");
     let body = reply.json();
@@ -47,8 +47,7 @@ async fn requests_that_cannot_be_served_say_why() {
         ("empty body", app.post("/detect", "".into()).await),
         (
             "no picture",
-            app.post("/detect", "plain text, no picture at all".into())
-                .await,
+            app.post("/detect", "plain text, not an image".into()).await,
         ),
         ("broken json", app.post_as("/detect", json, "{").await),
         (
@@ -132,7 +131,7 @@ async fn requests_that_cannot_be_served_say_why() {
 }
 
 #[tokio::test]
-async fn pictures_over_a_limit_are_refused_by_name() {
+async fn images_over_a_limit_are_refused_with_the_name_of_the_limit() {
     let app = TestApp::with(&[
         ("FACESCAN__LIMITS__MAX_WIDTH", "1000"),
         ("FACESCAN__LIMITS__MAX_IMAGE_BYTES", "300000"),
@@ -155,7 +154,7 @@ async fn a_strict_request_does_not_fall_back() {
 }
 
 #[tokio::test]
-async fn a_request_keeps_its_own_id_when_it_is_sane() {
+async fn a_valid_request_id_is_kept() {
     let app = TestApp::start().await;
     let with_id = |id: &str| {
         Request::get("/livez")
@@ -174,9 +173,9 @@ async fn a_request_keeps_its_own_id_when_it_is_sane() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_in_time_is_a_408() {
+async fn a_body_that_does_not_arrive_in_time_is_answered_with_408() {
     let app = TestApp::with(&[("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "100")]).await;
-    // A body that never ends: the paused clock moves on to the deadline at once.
+    // The body never ends. The paused clock advances to the deadline at once.
     tokio::time::pause();
     let body = Body::from_stream(futures::stream::pending::<
         Result<bytes::Bytes, std::io::Error>,

@@ -1,4 +1,4 @@
-//! Models of other families, loaded by path with an entry in a registry of the user's own.
+//! Models of other families, loaded by path through a user's registry.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub fn sha256(path: &Path) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A registry with the two tiny models; `edit` may spoil it.
+/// Writes a registry with the two tiny models. `edit` can make it invalid.
 fn registry(folder: &Path, edit: impl Fn(String) -> String) -> PathBuf {
     let (scrfd, arcface) = (fixture("scrfd-64.onnx"), fixture("arcface-tiny.onnx"));
     let text = format!(
@@ -83,7 +83,7 @@ async fn scrfd_and_arcface_files_run_by_path() {
     let reply = app.post("/embed", picture("astronaut.png")).await;
     let result = reply.result();
     let face = &result["faces"][0];
-    // The model's one face, from network pixels (1/8) to picture pixels.
+    // The one face of the model, scaled by 8 from network pixels to image pixels.
     assert_eq!(numbers(&face["bbox"]), [0.0, 0.0, 384.0, 480.0]);
     assert_eq!(numbers(&face["landmarks"][2]), [192.0, 256.0]);
     assert_eq!(face["embedding"].as_array().unwrap().len(), 512);
@@ -95,12 +95,12 @@ async fn scrfd_and_arcface_files_run_by_path() {
         refused.json()["detail"]
             .as_str()
             .unwrap()
-            .contains("scrfd-64 takes 64 only")
+            .contains("scrfd-64 accepts 64 only")
     );
 }
 
 #[tokio::test]
-async fn centerface_finds_the_same_faces() {
+async fn centerface_finds_the_same_faces_as_yunet() {
     let app = TestApp::with(&[("FACESCAN__MODELS__DETECTOR", "centerface")]).await;
     let by_centerface = app.post("/detect", picture("t1.jpg")).await.result();
     let by_yunet = TestApp::start()
@@ -127,7 +127,7 @@ async fn centerface_finds_the_same_faces() {
 }
 
 #[tokio::test]
-async fn a_model_that_does_not_fit_its_entry_stops_the_start_by_model_and_field() {
+async fn a_model_that_does_not_match_its_entry_stops_the_start() {
     let cases = [
         ("dim: 512", "dim: 256", "dim"),
         ("batch: 1", "batch: 2", "batch"),
@@ -139,7 +139,7 @@ async fn a_model_that_does_not_fit_its_entry_stops_the_start_by_model_and_field(
     for (from, to, field) in cases {
         let folder = tempfile::tempdir().unwrap();
         let spoil = |text: String| match field {
-            // A sha256 of another length is refused as such, so one digit goes for another.
+            // A sha256 of another length is a different error, so one digit is replaced.
             "sha256" => {
                 let digit = text.find(from).unwrap() + from.len();
                 let other = if &text[digit..=digit] == "0" {

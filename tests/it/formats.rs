@@ -1,4 +1,4 @@
-//! Every file of the torture set is answered, with a result or with a typed error of the caller's.
+//! Every file of the robustness set is answered with a result or with a client error.
 
 use std::{collections::BTreeMap, io::Cursor};
 
@@ -8,7 +8,7 @@ use image::{DynamicImage, ImageFormat};
 use crate::support::app::{TestApp, files, numbers, picture, testdata};
 
 #[tokio::test]
-async fn every_accepted_format_gives_the_same_faces() {
+async fn every_accepted_format_returns_the_same_faces() {
     let app = TestApp::start().await;
     let original = image::load_from_memory(&picture("t1.jpg")).unwrap();
     let grey = DynamicImage::ImageLuma8(original.to_luma8());
@@ -47,14 +47,14 @@ async fn every_accepted_format_gives_the_same_faces() {
         assert_eq!(result["image"]["format"], name, "{what}");
         let faces = result["faces"].as_array().unwrap();
         assert_eq!(faces.len(), 6, "{what}");
-        // Colours lost to a palette or to grey move a box a little; lossless formats move none.
+        // A palette and grey levels move a box slightly. Lossless formats do not move it.
         let tolerance = match format {
             ImageFormat::Gif => 12.0,
             ImageFormat::Jpeg => 12.0,
             _ => 0.0,
         };
         for expected in &expected {
-            // Faces of nearly one size may change places, so the nearest box counts.
+            // Faces of nearly the same size may be listed in another order, so compare with the nearest box.
             let moved = faces
                 .iter()
                 .map(|face| {
@@ -69,7 +69,7 @@ async fn every_accepted_format_gives_the_same_faces() {
 }
 
 #[tokio::test]
-async fn every_file_of_the_torture_set_is_answered() {
+async fn every_file_of_the_robustness_set_is_answered() {
     let Some(folder) = testdata("formats") else {
         return;
     };

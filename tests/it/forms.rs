@@ -1,4 +1,4 @@
-//! The four request forms, both answer forms and the command line give the same results.
+//! The four request forms, both answer forms and the command line return the same results.
 
 use axum::{
     body::Body,
@@ -17,7 +17,7 @@ use crate::support::{
 
 const BOUNDARY: &str = "facescan-test-boundary";
 
-/// A multipart body of named parts; a part with a filename is a file.
+/// Returns a content type and a multipart body. A part with a filename is a file.
 pub fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (name, file, bytes) in parts {
@@ -67,13 +67,13 @@ fn msgpack(picture: &[u8]) -> Vec<u8> {
     rmp_serde::to_vec_named(&body).unwrap()
 }
 
-/// What must be the same whatever the form.
+/// Returns the fields that must not depend on the request form.
 fn essence(result: &Value) -> Value {
     json!({"image": result["image"], "faces": result["faces"], "status": result["status"]})
 }
 
 #[tokio::test]
-async fn every_form_gives_the_same_answer() {
+async fn every_request_form_returns_the_same_answer() {
     let app = TestApp::start().await;
     let picture = picture("t1.jpg");
     for operation in ["detect", "embed"] {
@@ -126,7 +126,7 @@ async fn every_form_gives_the_same_answer() {
 }
 
 #[tokio::test]
-async fn the_command_line_gives_the_same_answer() {
+async fn the_command_line_returns_the_same_answer_as_the_server() {
     let app = TestApp::start().await;
     for (operation, command) in [("detect", "scan"), ("embed", "embed")] {
         let over_http = app
@@ -137,7 +137,7 @@ async fn the_command_line_gives_the_same_answer() {
             .await
             .result();
         let path = runtime_dir().join("pictures/t1.jpg");
-        // One thread, as the test's own sessions have: the sums of several differ in the last bit.
+        // One thread, like the sessions of `app`. With several threads, sums differ in the last bit.
         let output = facescan([command, "--quality", path.to_str().unwrap()])
             .env("FACESCAN__RUNTIME__INTRA_THREADS", "1")
             .output()
@@ -150,7 +150,7 @@ async fn the_command_line_gives_the_same_answer() {
 }
 
 #[tokio::test]
-async fn msgpack_answers_hold_what_json_answers_hold() {
+async fn msgpack_and_json_answers_have_the_same_content() {
     let app = TestApp::start().await;
     let request = |accept: &str| {
         Request::post("/embed?store=false&max_faces=1")
@@ -166,7 +166,7 @@ async fn msgpack_answers_hold_what_json_answers_hold() {
     let mut expected = json.json();
     for answer in [&mut decoded, &mut expected] {
         answer["request_id"].take();
-        // f32 in msgpack, shortest decimal in JSON: compared as vectors below.
+        // msgpack holds f32 and JSON the shortest decimal, so these fields are not equal here.
         let face = &mut answer["results"][0]["faces"][0];
         for field in ["bbox", "landmarks", "embedding", "score", "embedding_norm"] {
             assert!(!face[field].take().is_null(), "{field}");
@@ -176,7 +176,7 @@ async fn msgpack_answers_hold_what_json_answers_hold() {
 }
 
 #[tokio::test]
-async fn vectors_in_base64_are_the_same_vectors() {
+async fn base64_vectors_equal_float_vectors() {
     let app = TestApp::start().await;
     let embedding = async |format: &str| {
         let uri = format!("/embed?store=false&max_faces=1&embedding_format={format}");
@@ -201,13 +201,13 @@ fn decode(value: &Value) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_bad_image_among_several_does_not_fail_the_rest() {
+async fn an_invalid_image_does_not_fail_the_other_images() {
     let app = TestApp::start().await;
     let picture = picture("t1.jpg");
     let parts: [(&str, Option<&str>, &[u8]); 5] = [
         ("image", Some("cut.jpg"), &picture[..40_000]),
         ("image", Some("t1.jpg"), &picture),
-        ("image", Some("text.jpg"), b"this is no picture"),
+        ("image", Some("text.jpg"), b"this is not an image"),
         ("store", None, b"false"),
         ("landmarks", None, b"false"),
     ];
@@ -227,7 +227,7 @@ async fn a_bad_image_among_several_does_not_fail_the_rest() {
 }
 
 #[tokio::test]
-async fn an_aligned_crop_gives_the_vector_of_its_face() {
+async fn embedding_an_aligned_crop_returns_the_vector_of_its_face() {
     let app = TestApp::start().await;
     let uncut = app
         .post("/embed?store=false&crops=true", picture("obama.jpg"))

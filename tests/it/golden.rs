@@ -1,4 +1,4 @@
-//! The recorded answers of the reference: boxes, points, scores, vectors and cosines of public pictures.
+//! The recorded answers of the reference implementation for public images: boxes, landmarks, scores, vectors and cosines.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn golden() -> Golden {
     serde_json::from_str(include_str!("../fixtures/golden.json")).unwrap()
 }
 
-/// The pictures of golden.json that a newcomer's machine can fetch.
+/// The images of golden.json that `scripts/setup --tests` fetches.
 const PICTURES: [(&str, &str); 5] = [
     ("t1.jpg", "t1.jpg"),
     ("obama", "obama.jpg"),
@@ -111,7 +111,7 @@ async fn faces_and_vectors_equal_the_reference() {
 }
 
 #[tokio::test]
-async fn the_same_person_is_told_from_another_as_by_the_reference() {
+async fn cosines_between_faces_equal_the_reference() {
     let app = TestApp::start().await;
     let mut vectors = BTreeMap::new();
     for (key, file) in &PICTURES[1..] {

@@ -1,5 +1,5 @@
-//! Decoding of the format collections and EXIF examples in `FACESCAN_TESTDATA`. They are not part of the
-//! repository: without the variable these tests say that they were skipped.
+//! Decodes the format collections and EXIF examples in `FACESCAN_TESTDATA`. They are not part of the repository. Without
+//! the variable, these tests print that they are skipped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn outcome(result: &Result<Decoded, DecodeError>) -> String {
 }
 
 #[test]
-fn every_file_of_the_collections_is_an_answer() {
+fn every_file_of_the_collections_decodes_or_returns_an_error() {
     let Some(folder) = testdata("formats") else {
         return;
     };
@@ -36,7 +36,7 @@ fn every_file_of_the_collections_is_an_answer() {
     for path in files(&folder) {
         let result = decode_file(&path);
         let outcome = outcome(&result);
-        // What a caught panic is reported as: none of these files should get that far.
+        // A caught panic is reported with this text. None of these files may cause one.
         assert!(
             !outcome.contains("no decoder expects"),
             "{}",
@@ -51,7 +51,7 @@ fn every_file_of_the_collections_is_an_answer() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let in_suite = path.parent().is_some_and(|p| p.ends_with("pngsuite"));
         if in_suite && name.ends_with(".png") {
-            // PngSuite: names that begin with x are broken on purpose, all others are valid.
+            // In PngSuite, files whose names begin with x are invalid on purpose. All others are valid.
             assert_eq!(result.is_ok(), !name.starts_with('x'), "{name}: {outcome}");
         }
         *counts.entry(outcome).or_default() += 1;
@@ -64,7 +64,7 @@ fn every_file_of_the_collections_is_an_answer() {
     assert!(grown < 512 << 20, "{} MiB", grown >> 20);
 }
 
-/// The process's peak resident memory in bytes; 0 where the system does not tell.
+/// Returns the peak resident memory of the process in bytes, or 0 if the system does not report it.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -72,9 +72,9 @@ fn peak_memory() -> u64 {
     kibibytes.unwrap_or(0u64) << 10
 }
 
-/// Cuts at several lengths: short files are named so, and what still decodes lost no pixel.
+/// Cuts files at several lengths. A file that still decodes must have all its pixels.
 #[test]
-fn valid_files_cut_short_are_truncated() {
+fn a_file_that_is_cut_off_is_reported_as_truncated() {
     let Some(folder) = testdata("formats") else {
         return;
     };
@@ -88,7 +88,7 @@ fn valid_files_cut_short_are_truncated() {
             let cut = &bytes[..(bytes.len() * percent / 100).max(26)];
             let result = decode(cut, &DecodeOptions::default());
             if let Ok(picture) = &result {
-                // Metadata, further frames and padding may follow the pixels.
+                // Only metadata, further frames or padding were cut off.
                 assert_eq!(
                     picture.pixels,
                     whole.pixels,
@@ -110,7 +110,7 @@ fn valid_files_cut_short_are_truncated() {
     assert_eq!(other.collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// Photographs as cameras, phones and sites write them: none may fall to the strictness meant for damaged files.
+/// The strict checks for damaged files must not refuse photographs of cameras, phones and web sites.
 #[test]
 fn every_photograph_decodes() {
     let folders = ["detection", "exif_orientation", "lfw_fold1", "pose_quality"];
@@ -132,7 +132,7 @@ fn every_photograph_decodes() {
 }
 
 #[test]
-fn all_orientations_give_one_upright_picture() {
+fn all_orientations_decode_to_the_same_upright_image() {
     let Some(folder) = testdata("exif_orientation") else {
         return;
     };
@@ -160,7 +160,7 @@ fn all_orientations_give_one_upright_picture() {
 }
 
 #[test]
-fn blur_is_seen_on_whole_pictures() {
+fn a_blurred_image_has_a_lower_blur_score() {
     let Some(folder) = testdata("pose_quality") else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Models on a remote server, over real connections: the exchange that was recorded with Triton, and Triton itself where
-//! `FACESCAN_TEST_TRITON` names one.
+//! Models on a remote server, over real connections. The tests use an exchange that was recorded with Triton, and a Triton
+//! server if `FACESCAN_TEST_TRITON` names one.
 
 use std::{path::PathBuf, sync::mpsc, thread, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::support::wire::{Reply, WireServer, first_line, forward};
 mod application;
 mod failures;
 
-/// The requests of opening the model and of one run, in this order, and their names among the fixtures.
+/// The requests that open the model and run it once, in this order, with the names of their fixtures.
 const EXCHANGE: [(&str, &str); 4] = [
     ("GET /v2/health/ready HTTP/1.1", "server-ready"),
     ("GET /v2/models/encoder/ready HTTP/1.1", "model-ready"),
@@ -39,7 +39,7 @@ fn recorded(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }
 
-/// What Triton answered to such a request.
+/// Returns Triton's recorded response to the request.
 fn recorded_answer(request: &[u8]) -> Vec<u8> {
     let (_, name) = EXCHANGE
         .iter()
@@ -48,7 +48,7 @@ fn recorded_answer(request: &[u8]) -> Vec<u8> {
     recorded(&format!("{name}.response"))
 }
 
-/// A message without the one line that is another each time: where the server listened.
+/// Returns a message without its `host` header, which differs in each run.
 fn without_host(message: &[u8]) -> Vec<u8> {
     let is_host = |line: &[u8]| line.len() > 5 && line[..5].eq_ignore_ascii_case(b"host:");
     message
@@ -69,7 +69,7 @@ struct Rig {
     session: Result<Box<dyn Session>, BackendError>,
 }
 
-/// A server that answers as Triton did, but for runs: those get `reply`.
+/// Starts a server that answers inference requests with `reply` and all others with the recorded responses.
 async fn rig(more: &str, reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Rig {
     rig_of(more, move |request, number| {
         if first_line(request).starts_with("POST") {
@@ -104,7 +104,7 @@ fn context(spec: &RemoteSpec, metrics: &Metrics) -> RemoteContext {
 }
 
 impl Rig {
-    /// One run of two rows, on a thread of its own as the engines do it.
+    /// Runs two rows on a separate thread, as the engines do.
     async fn run(&mut self) -> Result<Vec<Tensor>, String> {
         let mut session = std::mem::replace(&mut self.session, Err(none())).unwrap();
         let (reply, answer) = oneshot::channel();
@@ -141,18 +141,18 @@ impl Rig {
 
 fn none() -> BackendError {
     BackendError::Unavailable {
-        detail: "it is in use".to_owned(),
+        detail: "the session is in use".to_owned(),
     }
 }
 
-/// Whole numbers, so that means of powers of two of them are exact.
+/// Returns whole numbers, so that means over a power of two of them are exact.
 fn pixels() -> Vec<f32> {
     (0..ROWS * 3 * 32 * 32)
         .map(|index| (index * 7 % 253) as f32)
         .collect()
 }
 
-/// What the model gives for a row: the mean of each channel, then of each of its 4 × 4 cells.
+/// Returns the model's output for a row: the mean of each channel, then the means of its 4 × 4 cells.
 fn embedding(row: &[f32]) -> Vec<f32> {
     let channels = || row.chunks_exact(32 * 32);
     let mean = |values: &mut dyn Iterator<Item = f32>| {
@@ -183,7 +183,7 @@ fn assert_right(outputs: &[Tensor]) {
 }
 
 #[tokio::test]
-async fn the_recorded_exchange_is_spoken_byte_for_byte() {
+async fn the_client_sends_the_recorded_requests_byte_for_byte() {
     let mut rig = rig("", |_| Reply::Bytes(recorded("infer.response"))).await;
     assert_right(&rig.run().await.unwrap());
     let requests = rig.server.requests();
@@ -200,10 +200,10 @@ async fn the_recorded_exchange_is_spoken_byte_for_byte() {
     rig.assert_counted(r#"facescan_remote_runs_total{model="encoder",outcome="ok"} 1"#);
 }
 
-/// `FACESCAN_TEST_TRITON=http://127.0.0.1:8000`; `scripts/triton run` starts one. With `FACESCAN_RECORD` set, what is
-/// exchanged takes the place of what was recorded.
+/// Needs a server, such as `FACESCAN_TEST_TRITON=http://127.0.0.1:8000`; `scripts/triton run` starts one. If
+/// `FACESCAN_RECORD` is set, the test replaces the recorded messages.
 #[tokio::test]
-async fn triton_exchanges_what_was_recorded() {
+async fn triton_exchanges_the_recorded_messages() {
     let Ok(url) = std::env::var("FACESCAN_TEST_TRITON") else {
         println!(
             "skipped: FACESCAN_TEST_TRITON is not set; `make test-triton` starts a server and sets it"
@@ -234,7 +234,7 @@ async fn triton_exchanges_what_was_recorded() {
                 let right = without_host(&recorded(&name));
                 assert!(
                     without_host(&message) == right,
-                    "{name} is not as it was recorded"
+                    "{name} differs from the recording"
                 );
             }
         }
@@ -242,7 +242,7 @@ async fn triton_exchanges_what_was_recorded() {
 }
 
 #[tokio::test]
-async fn a_token_goes_to_every_address_and_into_no_error() {
+async fn the_token_is_sent_with_every_request_and_appears_in_no_error() {
     let mut rig = rig("token_env: MODELS_TOKEN", |_| {
         Reply::json("403 Forbidden", "", "")
     })
@@ -261,7 +261,7 @@ async fn a_token_goes_to_every_address_and_into_no_error() {
 }
 
 #[tokio::test]
-async fn a_version_is_part_of_the_addresses() {
+async fn the_version_is_part_of_the_request_paths() {
     let rig = rig_of("version: '1'", |request, _| {
         let line = first_line(request).replace("/versions/1", "");
         Reply::Bytes(recorded_answer(format!("{line}\r\n").as_bytes()))

@@ -1,5 +1,9 @@
-//! One integration binary, one file per area.
+//! All integration tests in one binary, with one module for each area.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::too_many_lines,
+    reason = "some tests are a list of cases or one long story"
+)]
 
 mod admission;
 mod batching;
@@ -9,6 +13,7 @@ mod config;
 mod devices;
 mod encode;
 mod errors;
+mod fallbacks;
 mod families;
 mod formats;
 mod forms;

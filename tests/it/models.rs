@@ -1,4 +1,4 @@
-//! Preparing the real shipped models, without running them. `scripts/setup --tests` fetches the files.
+//! Prepares the real shipped models without running them. `scripts/setup --tests` fetches the files.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use facescan_inference::{
     tensor::{Port, Signature},
 };
 
-/// Where `scripts/setup` put the shipped files.
+/// Returns the folder of the shipped files that `scripts/setup` fetched.
 fn shipped() -> PathBuf {
     let runtime = std::env::var_os("FACESCAN_RUNTIME").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join(".runtime"),
@@ -31,7 +31,7 @@ fn model(id: &str) -> ModelSpec {
 }
 
 #[test]
-fn each_shipped_model_prepares_to_the_sha256_of_the_registry() {
+fn preparing_a_shipped_model_produces_the_sha256_of_the_registry() {
     let folder = tempfile::tempdir().unwrap();
     let models_dir = folder.path().join("models");
     let registry = Registry::embedded().unwrap();
@@ -41,7 +41,7 @@ fn each_shipped_model_prepares_to_the_sha256_of_the_registry() {
         assert_eq!(first.sha256, model.sha256);
         assert_eq!(first.bytes, fs::metadata(&first.path).unwrap().len());
         model.verify_file(&models_dir).unwrap();
-        // A second time there is nothing to do, and nothing is needed for it.
+        // The second call does nothing and needs no shipped file.
         let second = prepare(model, Path::new("nowhere"), &models_dir).unwrap();
         assert!(!second.written);
     }
@@ -50,7 +50,7 @@ fn each_shipped_model_prepares_to_the_sha256_of_the_registry() {
 }
 
 #[test]
-fn a_damaged_prepared_file_is_made_again() {
+fn a_damaged_prepared_file_is_prepared_again() {
     let folder = tempfile::tempdir().unwrap();
     let yunet = model("yunet-2023mar");
     fs::write(yunet.path(folder.path()), b"half a file").unwrap();
@@ -75,35 +75,35 @@ fn a_damaged_shipped_file_is_refused() {
         text.starts_with("model `yunet-2023mar`: field `prepare.sha256`: "),
         "{text}"
     );
-    // Cut short, it is not even a model.
+    // A truncated file is not an ONNX model.
     let recipe = yunet.prepare.as_ref().unwrap().recipe;
     let cut = rewrite(&bytes[..middle], recipe);
     assert!(matches!(cut, Err(PrepareError::Onnx(_))));
 }
 
 #[test]
-fn a_result_the_registry_does_not_know_is_not_written() {
+fn a_prepared_file_with_an_unknown_sha256_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut yunet = model("yunet-2023mar");
     yunet.sha256 = "0".repeat(64);
     let error = prepare(&yunet, &shipped(), folder.path()).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("model `yunet-2023mar`: field `sha256`: preparing gave "),
+        text.starts_with("model `yunet-2023mar`: field `sha256`: the prepared file has "),
         "{text}"
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_shipped_file_that_is_not_there_says_how_to_fetch_it() {
+fn the_error_for_a_missing_shipped_file_says_how_to_fetch_it() {
     let folder = tempfile::tempdir().unwrap();
     let error = prepare(&model("sface-2021dec"), folder.path(), folder.path()).unwrap_err();
     assert!(error.to_string().ends_with("`scripts/setup` fetches it"));
 }
 
 #[test]
-fn a_graph_unlike_its_entry_names_the_model_and_the_field() {
+fn a_signature_mismatch_names_the_model_and_the_field() {
     let sface = model("sface-2021dec");
     let port = |name: &str, dims: &[Option<usize>]| Port {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! A picture is the same picture whatever its EXIF orientation.
+//! The EXIF orientation of an image does not change its faces.
 
 use std::io::Cursor;
 
@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::support::app::{TestApp, files, numbers, picture, testdata};
 
-/// The picture as a camera that was held in another way would have stored it: turned so that
-/// `orientation` turns it back.
+/// Returns the image as a turned camera would have stored it: `orientation` turns it upright.
 fn turned(upright: &RgbImage, orientation: u8) -> RgbImage {
     match orientation {
         2 => imageops::flip_horizontal(upright),
@@ -22,7 +21,7 @@ fn turned(upright: &RgbImage, orientation: u8) -> RgbImage {
     }
 }
 
-/// A TIFF header with the one tag 0x0112 in it (EXIF 2.32, 4.6.4).
+/// Returns a TIFF header with only the tag 0x0112, the orientation (EXIF 2.32, 4.6.4).
 fn exif(orientation: u8) -> Vec<u8> {
     let mut tiff = b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
     tiff.extend([orientation, 0, 0, 0, 0, 0, 0]);
@@ -63,7 +62,7 @@ fn boxes(result: &Value) -> Vec<Vec<f32>> {
 fn assert_same_faces(found: &Value, expected: &Value, tolerance: f32, what: &str) {
     let (found, expected) = (boxes(found), boxes(expected));
     assert_eq!(found.len(), expected.len(), "{what}");
-    // Faces of nearly one size may change places.
+    // Faces of nearly the same size may be listed in another order.
     for expected in &expected {
         let nearest = found
             .iter()
@@ -82,7 +81,7 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 }
 
 #[tokio::test]
-async fn every_orientation_gives_the_same_upright_faces() {
+async fn every_orientation_returns_the_same_upright_faces() {
     let app = TestApp::start().await;
     let upright = image::load_from_memory(&picture("t1.jpg"))
         .unwrap()
@@ -115,7 +114,7 @@ async fn every_orientation_gives_the_same_upright_faces() {
 }
 
 #[tokio::test]
-async fn the_example_files_of_every_orientation_are_the_same_picture() {
+async fn the_example_files_of_every_orientation_return_the_same_faces() {
     let Some(folder) = testdata("exif_orientation") else {
         return;
     };
@@ -143,7 +142,7 @@ async fn the_example_files_of_every_orientation_are_the_same_picture() {
                 assert_eq!(found["image"][side], expected["image"][side], "{path:?}");
             }
             assert_same_faces(&found, expected, 4.0, &path.display().to_string());
-            // The files were compressed one by one, so their pixels are only nearly the same.
+            // Each file was compressed separately, so the pixels differ slightly.
             let brightness =
                 |result: &Value| result["picture_quality"]["brightness"].as_f64().unwrap();
             assert!(

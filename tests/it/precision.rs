@@ -1,4 +1,4 @@
-//! The precision of stored vectors, with an embedder that says it computes in bf16.
+//! The precision of stored vectors, with an embedder that reports bf16.
 
 use std::{
     num::NonZeroUsize,
@@ -13,7 +13,7 @@ use facescan::{
     pipeline::{
         Pipeline,
         embed::Embedder,
-        options::{ScanKind, ScanOptions, ScanRequest},
+        options::{ScanKind, ScanPlan, ScanRequest},
         scan::Scan,
         stored::StoredScans,
     },
@@ -35,7 +35,7 @@ const REDUCED: DevicePlacement = DevicePlacement {
     precision: Precision::Reduced,
 };
 
-/// A pipeline whose embedder runs in bf16 and fails on one run. From then on it runs in f32.
+/// Returns a pipeline whose embedder runs in bf16. If a run fails, the embedder continues in f32.
 fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
     let signature = Signature {
         inputs: Vec::new(),
@@ -83,21 +83,22 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
     }
 }
 
-fn embedding(app: &TestApp) -> ScanOptions {
+fn embedding(app: &TestApp) -> ScanPlan {
     let thresholds = &app.app.pipeline.detector.spec.thresholds;
     ScanRequest::default()
         .resolve(ScanKind::Embed, &app.app.config, thresholds)
         .unwrap()
 }
 
-async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanOptions) -> Scan {
+async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanPlan) -> Scan {
     let scans = StoredScans {
         pipeline: pipeline.clone(),
         store: Arc::clone(&app.app.store),
     };
     let context = app.app.run_context();
     let image = picture("t1.jpg");
-    scans.scan(&context, image, options).await.unwrap()
+    let scanned = scans.scan(&context, image, options).await;
+    scanned.unwrap().result
 }
 
 fn count(scan: &Scan, precision: NumericPrecision) -> usize {
@@ -108,7 +109,7 @@ fn count(scan: &Scan, precision: NumericPrecision) -> usize {
 }
 
 #[tokio::test]
-async fn a_stored_scan_answers_only_in_the_precision_that_is_computed_now() {
+async fn a_stored_scan_answers_only_if_its_precision_is_the_current_one() {
     let app = TestApp::start().await;
     let options = embedding(&app);
     let full = app.app.pipeline.clone();
@@ -127,7 +128,7 @@ async fn a_stored_scan_answers_only_in_the_precision_that_is_computed_now() {
 }
 
 #[tokio::test]
-async fn a_scan_is_stored_in_the_precision_that_ran_and_not_the_one_expected() {
+async fn a_scan_is_stored_with_the_precision_that_the_run_used() {
     let app = TestApp::start().await;
     let options = embedding(&app);
     let full = app.app.pipeline.clone();
@@ -138,7 +139,7 @@ async fn a_scan_is_stored_in_the_precision_that_ran_and_not_the_one_expected() {
 }
 
 #[tokio::test]
-async fn a_scan_of_two_precisions_is_stored_and_answers_no_request() {
+async fn a_scan_of_two_precisions_is_stored_but_answers_no_request() {
     let app = TestApp::start().await;
     let options = embedding(&app);
     let full = app.app.pipeline.clone();

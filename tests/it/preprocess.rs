@@ -1,4 +1,4 @@
-//! `/preprocess` and its commands: one tensor of many pictures, and what becomes of those that fail.
+//! `/preprocess` and its commands: one tensor of several images, and the errors of images that fail.
 
 use axum::{
     body::Body,
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// What the library makes of a picture.
+/// Returns the row that the library computes for an image.
 fn expected(name: &str, preprocess: &Preprocess) -> Vec<f32> {
     let pixels = decode(&picture(name), &DecodeOptions::default())
         .unwrap()
@@ -39,7 +39,7 @@ fn expected(name: &str, preprocess: &Preprocess) -> Vec<f32> {
     row
 }
 
-/// Three pictures, of which the second is cut in half.
+/// Posts three images, of which the second is truncated.
 async fn three(app: &TestApp, query: &str, accept: &str) -> Reply {
     let (whole, other) = (picture("t1.jpg"), picture("astronaut.png"));
     let (media_type, body) = multipart(&[
@@ -57,7 +57,7 @@ async fn three(app: &TestApp, query: &str, accept: &str) -> Reply {
     reply
 }
 
-/// The head and the values of a NumPy file.
+/// Returns the header and the values of a NumPy file.
 fn opened(file: &[u8]) -> (String, &[u8]) {
     assert_eq!(&file[..6], b"\x93NUMPY");
     let len = usize::from(u16::from_le_bytes([file[8], file[9]]));
@@ -71,7 +71,7 @@ fn floats(values: &[u8]) -> Vec<f32> {
 }
 
 #[tokio::test]
-async fn a_batch_holds_the_others_in_order_when_one_fails() {
+async fn a_batch_keeps_the_other_images_in_order_if_one_fails() {
     let app = TestApp::start().await;
     let reply = three(&app, "", "*/*").await;
     assert_eq!(reply.headers[CONTENT_TYPE], "application/x-npy");
@@ -111,7 +111,7 @@ async fn a_batch_holds_the_others_in_order_when_one_fails() {
 }
 
 #[tokio::test]
-async fn options_decide_size_layout_profile_and_type() {
+async fn options_set_size_layout_profile_and_type() {
     let app = TestApp::start().await;
     let query = "height=96&width=160&profile=opencv&mode=letterbox&data_format=NHWC\
                  &mean=%5B0.5,0.5,0.5%5D&std=%5B0.5,0.5,0.5%5D";
@@ -148,7 +148,7 @@ async fn options_decide_size_layout_profile_and_type() {
         let apart = values.iter().zip(&right).map(|(a, b)| (a - b).abs());
         apart.fold(0.0, f32::max)
     };
-    // Within a level of samples in [−1, 1].
+    // One level of samples in [−1, 1].
     let level = 1.0 / 127.5;
     let values = pairs(&half_floats)
         .into_iter()
@@ -161,7 +161,7 @@ async fn options_decide_size_layout_profile_and_type() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_refused_by_name() {
+async fn an_invalid_option_is_refused_by_name() {
     let app = TestApp::start().await;
     for (query, option) in [
         ("height=0", "height"),
@@ -191,10 +191,10 @@ async fn what_cannot_be_done_is_refused_by_name() {
         (413, "image_too_large".to_owned())
     );
     let alone = app
-        .post("/preprocess", Bytes::from_static(b"no picture"))
+        .post("/preprocess", Bytes::from_static(b"not an image"))
         .await;
     assert_eq!(alone.code(), "unsupported_media_type");
-    // Rows of other shapes are no tensor, and come apart.
+    // Rows of different shapes do not fit in one tensor.
     let (media_type, body) = multipart(&[
         ("image", Some("a"), &picture("t1.jpg")),
         ("image", Some("b"), &picture("astronaut.png")),
@@ -209,7 +209,7 @@ async fn what_cannot_be_done_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_platform_that_is_not_there_is_the_cpu_with_the_reason() {
+async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
     let asked = [("PREPROCESS_PLATFORM", "gpu"), ("GPU_BACKEND", "cuda")];
     let app = TestApp::with(&asked).await;
     let reply = three(&app, "", "application/json").await.json();
@@ -226,7 +226,7 @@ async fn a_platform_that_is_not_there_is_the_cpu_with_the_reason() {
     for told in ["requested", "active", "reason"] {
         assert_eq!(report[told], reply["device"][told]);
     }
-    // No device, so that there is nothing to be healthy or to warm up.
+    // Without a device there is no health and no warm-up.
     assert_eq!(
         [&report["health"], &report["warm_up_ms"]],
         [&Value::Null; 2]
@@ -248,13 +248,13 @@ async fn a_platform_that_is_not_there_is_the_cpu_with_the_reason() {
     let (config, _) = Config::load(&sources).unwrap();
     let error = TestApp::try_start(config).await.err().unwrap().to_string();
     assert!(
-        error.contains("preprocess.platform: tpu is not there"),
+        error.contains("preprocess.platform: tpu is not available"),
         "{error}"
     );
 }
 
 #[test]
-fn the_command_line_writes_a_tensor_and_what_its_rows_are() {
+fn the_command_line_writes_a_tensor_and_an_index_of_its_rows() {
     let folder = tempfile::tempdir().unwrap();
     let pictures = folder.path().join("pictures");
     std::fs::create_dir(&pictures).unwrap();
@@ -311,7 +311,7 @@ fn the_command_line_writes_a_tensor_and_what_its_rows_are() {
 }
 
 #[test]
-fn precision_tells_how_far_the_profiles_are_apart() {
+fn the_precision_command_reports_differences_between_profiles() {
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("precision.svg");
     let output = facescan(["precision", "--json", "--plot"])
@@ -327,7 +327,7 @@ fn precision_tells_how_far_the_profiles_are_apart() {
         rows.iter().find(is_it).unwrap().clone()
     };
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
-    // Antialiased ways are within a level of one another, and far from one without.
+    // Antialiased profiles differ by about one level. A profile without antialiasing differs more.
     let near = of("jax", "pil");
     assert!(number(&near, "max_levels") < 1.1 && number(&near, "mean_levels") < 0.5);
     let far = of("torchvision", "opencv");
@@ -341,7 +341,7 @@ fn precision_tells_how_far_the_profiles_are_apart() {
 }
 
 #[tokio::test]
-async fn the_library_takes_files_and_bytes_and_says_what_failed() {
+async fn the_library_accepts_files_and_bytes_and_reports_failures() {
     let app = TestApp::start().await;
     let preprocessor = Preprocessor::new(&app.app, PreprocessRequest::default()).unwrap();
     let broken = picture("t1.jpg").slice(..100);
@@ -384,5 +384,5 @@ async fn the_library_takes_files_and_bytes_and_says_what_failed() {
         .unwrap()
         .with_loaders(1);
     let refused = by_aspect.batch(sources).await.unwrap_err();
-    assert!(refused.to_string().contains("no tensor"), "{refused}");
+    assert!(refused.to_string().contains("one tensor"), "{refused}");
 }

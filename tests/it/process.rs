@@ -1,4 +1,4 @@
-//! `/process` and its commands: every operation on real pictures, and what is refused.
+//! `/process` and its commands: every operation on real images, and the errors.
 
 use axum::{
     body::Body,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The answer to a list of operations on the picture with six faces.
+/// Applies operations to the image with six faces.
 async fn process(app: &TestApp, operations: Value) -> Reply {
     let body = json!({
         "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
@@ -37,7 +37,7 @@ fn pixels(bytes: &[u8]) -> RgbImage {
     decode(bytes, &DecodeOptions::default()).unwrap().pixels
 }
 
-/// The pictures of a result.
+/// Decodes the images of a result.
 fn pictures(result: &Value) -> Vec<RgbImage> {
     let list = result["processed"].as_array().unwrap().iter();
     list.map(|picture| {
@@ -57,7 +57,7 @@ fn png(picture: &RgbImage) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn anonymised_pictures_have_no_faces_by_any_method() {
+async fn every_anonymize_method_leaves_no_detectable_face() {
     let app = TestApp::start().await;
     let before = pixels(&picture("t1.jpg"));
     for method in ["blur", "pixelate", "fill"] {
@@ -69,7 +69,7 @@ async fn anonymised_pictures_have_no_faces_by_any_method() {
         let [after] = pictures(&result).try_into().unwrap();
         let found = app.post("/detect?store=false", png(&after).into()).await;
         assert_eq!(found.result()["faces"], json!([]), "{method}");
-        // The rest of the picture is as it was.
+        // The other pixels do not change.
         let same = before.pixels().zip(after.pixels()).filter(|(a, b)| a == b);
         let share = same.count() as f64 / f64::from(before.width() * before.height());
         assert!((0.5..1.0).contains(&share), "{method}: {share}");
@@ -77,7 +77,7 @@ async fn anonymised_pictures_have_no_faces_by_any_method() {
 }
 
 #[tokio::test]
-async fn each_face_is_cut_out_with_its_margin() {
+async fn each_face_is_cropped_with_its_margin() {
     let app = TestApp::start().await;
     let result = process(&app, json!([{"op": "crop", "faces": true, "margin": 0.25}]))
         .await
@@ -104,7 +104,7 @@ async fn each_face_is_cut_out_with_its_margin() {
 }
 
 #[tokio::test]
-async fn operations_are_done_in_order_and_reported() {
+async fn operations_run_in_order_and_are_reported() {
     let app = TestApp::start().await;
     let operations = json!([
         {"op": "crop", "box": [100, 50, 500, 350]},
@@ -140,7 +140,7 @@ async fn operations_are_done_in_order_and_reported() {
 }
 
 #[tokio::test]
-async fn a_picture_comes_by_itself_when_it_is_accepted() {
+async fn accepting_an_image_type_returns_the_image_itself() {
     let app = TestApp::start().await;
     let operations = "operations=%5B%7B%22op%22%3A%22flip%22%2C%22axis%22%3A%22vertical%22%7D%5D";
     let request = |accept: &'static str| {
@@ -178,7 +178,7 @@ async fn a_picture_comes_by_itself_when_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn normalised_samples_come_as_floats() {
+async fn normalised_samples_are_returned_as_floats() {
     let app = TestApp::start().await;
     let operations = json!([
         {"op": "crop", "box": [0, 0, 5, 4]},
@@ -210,7 +210,7 @@ async fn normalised_samples_come_as_floats() {
 }
 
 #[tokio::test]
-async fn masks_cut_all_frames_alike_and_say_what_could_not_hold() {
+async fn masks_crop_all_images_alike_and_report_unmet_constraints() {
     let app = TestApp::start().await;
     let frame = RgbImage::from_fn(401, 300, |x, y| Rgb([x as u8, y as u8, 7]));
     let mask = |x: std::ops::Range<u32>| {
@@ -230,7 +230,8 @@ async fn masks_cut_all_frames_alike_and_say_what_could_not_hold() {
     let reply = app.post_as("/process", &media_type, body).await;
     assert_eq!(reply.status, 200, "{:?}", reply.body);
     for result in reply.json()["results"].as_array().unwrap() {
-        // 10..=20 both ways, 5 more on each side, grown to 64 and shifted to the frame's corner.
+        // The masks cover 10..=20 on both axes. Padding adds 5 pixels on each side. The box then grows to 64 pixels and
+        // moves into the corner of the image.
         assert_eq!(result["processed"][0]["region"], json!([0, 0, 64, 64]));
         assert_eq!(result["steps"][0]["unmet"], json!([]));
         assert_eq!(result["steps"][0]["padding_clipped"], false);
@@ -261,7 +262,7 @@ async fn masks_cut_all_frames_alike_and_say_what_could_not_hold() {
 }
 
 #[tokio::test]
-async fn thousands_of_faces_in_one_place_are_hidden_at_once() {
+async fn anonymizing_thousands_of_overlapping_faces_returns_an_answer() {
     let app = TestApp::start().await;
     let body = json!({
         "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
@@ -273,7 +274,7 @@ async fn thousands_of_faces_in_one_place_are_hidden_at_once() {
     let reply = app
         .post_as("/process", "application/json", body.to_string())
         .await;
-    // At no score at all there is always a face; what counts is that the answer comes.
+    // With a minimum score of 0 faces are always found. The test checks that the request ends.
     assert_eq!(
         (reply.status.as_u16(), reply.code()),
         (422, "anonymization_failed".to_owned())
@@ -281,7 +282,7 @@ async fn thousands_of_faces_in_one_place_are_hidden_at_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_refused_by_name() {
+async fn an_invalid_operation_is_refused_with_the_reason() {
     let app = TestApp::start().await;
     for (operations, told) in [
         (json!([]), "1 to 16"),
@@ -322,7 +323,7 @@ async fn what_cannot_be_done_is_refused_by_name() {
         let detail = reply.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(told), "{operations}: {detail}");
     }
-    // Other operations take no masks.
+    // Other routes accept no masks.
     let mask = png(&RgbImage::new(4, 4));
     let (media_type, body) = multipart(&[("image", Some("a"), &mask), ("mask", Some("m"), &mask)]);
     let reply = app.post_as("/detect", &media_type, body).await;
@@ -333,7 +334,7 @@ async fn what_cannot_be_done_is_refused_by_name() {
 }
 
 #[test]
-fn the_command_line_writes_results_beside_the_pictures() {
+fn the_command_line_writes_results_but_never_over_the_input() {
     let out = tempfile::tempdir().unwrap();
     let pictures = runtime_dir().join("pictures/t1.jpg");
     let output = facescan(["anonymize", "--method", "fill", "--format", "jpeg", "--out"])
@@ -353,7 +354,7 @@ fn the_command_line_writes_results_beside_the_pictures() {
     let found: Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!(found["faces"], json!([]));
 
-    // Never over the picture itself.
+    // The command never overwrites its input.
     let copy = out.path().join("copy.jpg");
     std::fs::copy(&pictures, &copy).unwrap();
     let operations = r#"[{"op":"crop","faces":true}]"#;

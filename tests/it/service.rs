@@ -1,4 +1,4 @@
-//! The routes about the server itself, and `/quality` and `/enhance` on a real picture.
+//! The routes about the server itself, and `/quality` and `/enhance` on a real image.
 
 use axum::{
     body::Body,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::support::app::{TestApp, picture};
 
 #[tokio::test]
-async fn the_document_is_the_contract() {
+async fn the_openapi_document_matches_its_snapshot() {
     let app = TestApp::start().await;
     let reply = app.get("/openapi.json").await;
     assert_eq!(reply.status, StatusCode::OK);
@@ -23,7 +23,7 @@ async fn the_document_is_the_contract() {
 }
 
 #[tokio::test]
-async fn the_document_has_a_page_served_from_the_binary() {
+async fn the_api_pages_are_served_from_the_binary() {
     let app = TestApp::start().await;
     let page = app.get("/docs/").await;
     assert_eq!(page.status, StatusCode::OK);
@@ -91,7 +91,7 @@ async fn an_answer_names_models_devices_and_timings() {
 }
 
 #[tokio::test]
-async fn quality_tells_a_clear_face_from_a_blurred_one() {
+async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
     let app = TestApp::start().await;
     let clear = app
         .post("/quality?store=false&max_faces=1", picture("obama.jpg"))
@@ -131,7 +131,7 @@ async fn quality_tells_a_clear_face_from_a_blurred_one() {
 }
 
 #[tokio::test]
-async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
+async fn enhancing_a_small_image_reports_the_correct_scale() {
     let app = TestApp::start().await;
     let large = image::load_from_memory(&picture("obama.jpg")).unwrap();
     let small = large.resize_exact(180, 225, image::imageops::FilterType::Triangle);
@@ -142,7 +142,7 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
             image::ImageFormat::Png,
         )
         .unwrap();
-    // The options that every operation takes are taken here too.
+    // `/enhance` accepts the options that every operation accepts.
     let result = app
         .post(
             "/enhance?identity=true&timings=true&store=false&min_score=0.7&det_size=320",
@@ -167,7 +167,7 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
         .collect();
     assert_eq!(names, ["upscale", "contrast", "sharpness", "unsharp_mask"]);
 
-    // Boxes found in the enhanced picture, divided by the scale, are those of the original.
+    // Boxes in the enhanced image, divided by the scale, equal those of the original.
     let request = Request::post("/enhance?format=png")
         .header(CONTENT_TYPE, "image/png")
         .header(ACCEPT, "image/*")
@@ -205,7 +205,7 @@ async fn a_small_picture_is_enhanced_and_its_scale_is_true() {
 }
 
 #[tokio::test]
-async fn a_second_resolution_finds_the_face_that_fills_the_frame() {
+async fn a_second_detection_size_finds_a_face_that_fills_the_image() {
     let app = TestApp::start().await;
     let portrait = image::load_from_memory(&picture("biden.jpg")).unwrap();
     let all = app

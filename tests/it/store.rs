@@ -1,4 +1,4 @@
-//! The store: one story, told by both databases; `outage` is about databases that are away.
+//! The store: one scenario that runs on both databases. `outage` tests databases that are unreachable or damaged.
 
 mod erasing;
 mod fixtures;
@@ -20,30 +20,30 @@ use crate::support::database::{Database, on_postgres, on_sqlite};
 use fixtures::{face_at, find, new_scan, noon, source};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_story_on_sqlite() {
-    on_sqlite(story).await;
+async fn the_store_scenario_on_sqlite() {
+    on_sqlite(scenario).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_story_on_postgres() {
-    on_postgres(story).await;
+async fn the_store_scenario_on_postgres() {
+    on_postgres(scenario).await;
 }
 
-/// Each step has a tenant of its own, so the others' rows are always there to be left alone.
-async fn story(database: Database) {
+/// Runs every step. Each step has its own tenant, so each step also proves that it does not touch the rows of others.
+async fn scenario(database: Database) {
     let store = database.open().await;
-    // Again, as the next process does.
+    // Migrate again, as the next process does.
     store.migrate().await.unwrap();
     store.ping().await.unwrap();
     register_models(&store, &database).await;
     save_and_look_up(&store).await;
-    see_again(&store).await;
-    save_at_once(&store, &database).await;
+    save_a_known_image(&store).await;
+    save_concurrently(&store, &database).await;
     list_pages(&store).await;
     keep_tenants_apart(&store).await;
     erasing::erase_a_face(&store).await;
     refuse_what_cannot_be_stored(&store, &database).await;
-    save_a_crowd(&store).await;
+    save_many_faces(&store).await;
     erasing::erase_an_image(&store, &database).await;
     store.close().await;
     assert!(store.ping().await.unwrap_err().is_unavailable());
@@ -86,7 +86,7 @@ async fn register_models(store: &Arc<dyn Store>, database: &Database) {
 async fn save_and_look_up(store: &Arc<dyn Store>) {
     let mut scan = new_scan("save", 1);
     scan.faces = vec![face_at(10.0), face_at(200.0)];
-    // Values that a text, a rounding or a wider type on the way would change.
+    // A conversion to text, to a wider type or by rounding would change these values.
     let vector = vec![0.1, -0.0, f32::MIN_POSITIVE, 1e-45, f32::MAX, 1.0 / 3.0];
     let embedding = Embedding {
         contract: "c1".into(),
@@ -120,6 +120,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
         (&scan.detector, &scan.embedder)
     );
     assert_eq!(found.picture_quality, scan.picture_quality);
+    assert_eq!(found.devices, scan.devices);
     assert_eq!(found.created_at, noon());
     assert_eq!(found.faces.len(), 2);
     for (position, (found, new)) in found.faces.iter().zip(&scan.faces).enumerate() {
@@ -153,7 +154,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     assert_eq!(image.sources, [scan.source.clone().unwrap()]);
     assert_eq!(image.scans, std::slice::from_ref(&found));
 
-    // The same scan once more is answered with what is there.
+    // Saving the same scan again returns the stored scan.
     let again = NewScan {
         id: Uuid::now_v7(),
         faces: vec![face_at(10.0)],
@@ -163,7 +164,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
         store.save_scan(again).await.unwrap(),
         SavedScan::Kept(Box::new(found.clone()))
     );
-    // Other options are another scan of the same image; one that may not answer is not found.
+    // Other options make another scan of the same image. A scan with `answers_cache: false` is not found.
     let mut other = NewScan {
         id: Uuid::now_v7(),
         scan_key: [99; 32],
@@ -175,7 +176,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     let saved = store.save_scan(other.clone()).await.unwrap();
     assert_eq!(saved.image_id(), scan.image.id);
     assert_eq!(find(store, &other).await, None);
-    // The next that may answer takes its place.
+    // The next scan with `answers_cache: true` replaces it.
     let fresh = NewScan {
         id: Uuid::now_v7(),
         answers_cache: true,
@@ -188,12 +189,12 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     assert_eq!(ids, [scan.id, fresh.id]);
 }
 
-async fn see_again(store: &Arc<dyn Store>) {
+async fn save_a_known_image(store: &Arc<dyn Store>) {
     let mut scan = new_scan("seen", 1);
     let first = source("cam-1", Some("https://a.example/1"), noon());
     scan.source = Some(first.clone());
     let image_id = store.save_scan(scan.clone()).await.unwrap().image_id();
-    // A URL longer than an index entry may be.
+    // This URL is longer than an index entry can be.
     let long = format!("https://a.example/{}", "x".repeat(10_000));
     let second = source("cam-2", Some(&long), noon() + Duration::from_secs(1));
     scan.source = Some(second.clone());
@@ -201,7 +202,7 @@ async fn see_again(store: &Arc<dyn Store>) {
     scan.image.id = Uuid::now_v7();
     let saved = store.save_scan(scan).await.unwrap();
     assert!(matches!(saved, SavedScan::Kept(_)) && saved.image_id() == image_id);
-    // An answer from the cache adds its source too; the same place has one entry, the last time.
+    // An answer from the cache adds its source, too. The same source has one entry, with the latest time.
     let later = Source {
         seen_at: noon() + Duration::from_secs(2),
         ..first
@@ -229,8 +230,8 @@ async fn see_again(store: &Arc<dyn Store>) {
     );
 }
 
-/// Several writers of one image and one key: one writes, the others are given its scan.
-async fn save_at_once(store: &Arc<dyn Store>, database: &Database) {
+/// Several tasks save a scan of one image with one key. One task writes, and the others get its scan.
+async fn save_concurrently(store: &Arc<dyn Store>, database: &Database) {
     let writers: Vec<_> = (0..12)
         .map(|_| {
             let mut scan = new_scan("at-once", 1);
@@ -264,7 +265,7 @@ async fn list_pages(store: &Arc<dyn Store>) {
         let name = if number % 2 == 0 { "even" } else { "odd" };
         scan.source = Some(source(name, None, noon()));
         store.save_scan(scan.clone()).await.unwrap();
-        // A second place of the same name is no second image.
+        // A second URL of the same source does not list the image twice.
         let elsewhere = source(name, Some("https://a.example/2"), noon());
         store
             .add_source("list", scan.image.id, &elsewhere)
@@ -274,7 +275,7 @@ async fn list_pages(store: &Arc<dyn Store>) {
     }
     let all = ImageFilter::default();
     let (mut pages, mut after) = (vec![], None);
-    // One turn more than there should be pages, to see that the fourth is empty.
+    // There are three pages, and the fourth must be empty.
     for _ in 0..4 {
         let page = PageRequest { after, limit: 2 };
         let images = store.list_images("list", &all, page).await.unwrap();
@@ -336,7 +337,7 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
             .is_none()
     );
     assert_eq!(find(store, &theirs).await, None);
-    // The same content is a image of its own to each.
+    // The same content is a separate image for each tenant.
     let saved = store.save_scan(theirs.clone()).await.unwrap();
     assert_eq!(
         saved,
@@ -365,7 +366,7 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
         listed.iter().map(|image| image.id).collect::<Vec<_>>(),
         [mine.image.id]
     );
-    // Nor does erasing at one reach the other.
+    // Erasing for one tenant does not affect the other.
     assert!(
         store
             .delete_face("theirs", theirs.faces[0].id)
@@ -387,7 +388,7 @@ async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Databas
         let error = store.save_scan(scan).await.unwrap_err();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
     }
-    // One bad row takes the whole transaction with it.
+    // One invalid row rolls back the whole transaction.
     let mut twice = new_scan("refuse", 1);
     let face = face_at(10.0);
     twice.faces = vec![face.clone(), face];
@@ -397,8 +398,8 @@ async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Databas
     assert_eq!(database.count(query).await, 0);
 }
 
-/// More faces than one statement has parameters for.
-async fn save_a_crowd(store: &Arc<dyn Store>) {
+/// Saves more faces than the parameters of one statement allow.
+async fn save_many_faces(store: &Arc<dyn Store>) {
     let mut scan = new_scan("crowd", 1);
     scan.faces = (0..200).map(|x| face_at(x as f32)).collect();
     store.save_scan(scan.clone()).await.unwrap();

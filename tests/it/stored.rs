@@ -1,4 +1,4 @@
-//! Stored results over HTTP, the same story on both databases, and a database that goes away.
+//! Stored results over HTTP: one scenario on both databases, and a database that becomes unreachable.
 
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::support::{
 fn text(value: &Value) -> String {
     value
         .as_str()
-        .unwrap_or_else(|| panic!("{value} is no text"))
+        .unwrap_or_else(|| panic!("{value} is not a string"))
         .to_owned()
 }
 
@@ -20,8 +20,8 @@ fn faces(result: &Value) -> Vec<Value> {
     result["faces"].as_array().unwrap().clone()
 }
 
-async fn story(app: &TestApp) {
-    // First seen: inference, and everything is stored.
+async fn scenario(app: &TestApp) {
+    // The first request runs inference and stores everything.
     let first = app
         .post("/embed?source=album&quality=true", picture("t1.jpg"))
         .await
@@ -29,7 +29,7 @@ async fn story(app: &TestApp) {
     assert_eq!(first["cached"], false);
     assert_eq!(faces(&first).len(), 6);
 
-    // Seen again at another place: the same answer from the store.
+    // The same image from another source is answered from the store.
     let again = app
         .post("/embed?source=feed&quality=true", picture("t1.jpg"))
         .await
@@ -41,7 +41,7 @@ async fn story(app: &TestApp) {
     );
     assert_eq!(again["faces"], first["faces"]);
 
-    // Another option, another answer; another operation on the same image.
+    // Other options and other operations on the same image are not answered from the store.
     let fewer = app
         .post("/embed?quality=true&max_faces=2", picture("t1.jpg"))
         .await
@@ -72,7 +72,7 @@ async fn story(app: &TestApp) {
         (&Value::Bool(true), &graded["picture_quality"])
     );
 
-    // A second picture, and the lists.
+    // A second image, and the list of images.
     let other = app
         .post("/embed?source=feed", picture("obama.jpg"))
         .await
@@ -103,7 +103,7 @@ async fn story(app: &TestApp) {
         1
     );
 
-    // One image with everything, and one face.
+    // One image with all its data, and one face.
     let image_uri = format!("/images/{}", text(&first["image_id"]));
     let image = app.get(&image_uri).await.json();
     let sources: Vec<String> = image["sources"]
@@ -128,7 +128,7 @@ async fn story(app: &TestApp) {
         assert_eq!(face[field], first["faces"][0][field], "{field}");
     }
 
-    // An erased face is gone everywhere, and the store answers for the picture no longer.
+    // An erased face is erased from every scan, and the store no longer answers for the image.
     assert_eq!(app.delete(&face_uri).await.status, StatusCode::NO_CONTENT);
     assert_eq!(app.get(&face_uri).await.status, StatusCode::NOT_FOUND);
     assert_eq!(app.delete(&face_uri).await.status, StatusCode::NOT_FOUND);
@@ -148,7 +148,7 @@ async fn story(app: &TestApp) {
         (Some(false), 6)
     );
 
-    // An erased image takes everything with it.
+    // Erasing an image erases everything derived from it.
     let remaining = text(&rescanned["faces"][1]["face_id"]);
     assert_eq!(app.delete(&image_uri).await.status, StatusCode::NO_CONTENT);
     assert_eq!(app.get(&image_uri).await.status, StatusCode::NOT_FOUND);
@@ -166,19 +166,19 @@ async fn story(app: &TestApp) {
 
 #[tokio::test]
 async fn results_are_stored_found_listed_and_erased_in_sqlite() {
-    story(&TestApp::start().await).await;
+    scenario(&TestApp::start().await).await;
 }
 
 #[tokio::test]
 async fn results_are_stored_found_listed_and_erased_in_postgres() {
     on_postgres(async |database| {
-        story(&TestApp::with(&[("DATABASE_URL", &database.url())]).await).await;
+        scenario(&TestApp::with(&[("DATABASE_URL", &database.url())]).await).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn without_a_database_what_needs_none_goes_on_and_the_rest_recovers() {
+async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
     on_postgres(async |database| {
         let Database::Postgres { options } = &database else {
             unreachable!()
@@ -217,7 +217,7 @@ async fn without_a_database_what_needs_none_goes_on_and_the_rest_recovers() {
         let stored = app.post("/detect", picture("t1.jpg")).await.result();
         assert_eq!(
             stored["cached"], false,
-            "nothing was written while the database was away"
+            "nothing was written while the database was unreachable"
         );
         assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
     })

@@ -1,4 +1,4 @@
-//! What the areas' tests share.
+//! Code that the test modules share.
 
 pub mod app;
 pub mod chaos_proxy;

@@ -1,4 +1,4 @@
-//! Images by URL, through the router: which are fetched, and what is said of the others.
+//! Images by URL, through the router: which URLs are fetched, and the errors of the others.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ mod https;
 
 const JSON: &str = "application/json";
 
-/// URLs are fetched, over HTTP and from this machine.
+/// Settings that allow fetching over HTTP and from this machine.
 const LOCAL: [(&str, &str); 3] = [
     ("FACESCAN__URLS__ENABLED", "true"),
     ("FACESCAN__URLS__SCHEMES", "[http]"),
     ("FACESCAN__URLS__ALLOW_PRIVATE", "true"),
 ];
 
-/// A server of pictures on the loopback; gives its address.
+/// Starts a server of images on the loopback interface and returns its URL.
 async fn pictures() -> String {
     let routes = Router::new()
         .route("/t1.jpg", get(|| async { picture("t1.jpg") }))
@@ -42,7 +42,7 @@ async fn pictures() -> String {
             "/inside",
             get(|| async { Redirect::to("http://169.254.169.254/latest/meta-data/") }),
         )
-        .route("/text", get(|| async { "no picture at all" }))
+        .route("/text", get(|| async { "this is not an image" }))
         .route("/large", get(|| async { vec![0_u8; 2_000_001] }));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -55,7 +55,7 @@ fn body(images: Value, options: Value) -> String {
 }
 
 #[tokio::test]
-async fn a_picture_by_url_gives_what_its_bytes_give() {
+async fn an_image_by_url_returns_the_same_answer_as_its_bytes() {
     let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
     let unstored = json!({"store": false, "timings": true});
     for uri in ["/detect", "/embed", "/quality"] {
@@ -75,7 +75,7 @@ async fn a_picture_by_url_gives_what_its_bytes_give() {
 }
 
 #[tokio::test]
-async fn every_operation_takes_urls_and_masks_may_be_urls_too() {
+async fn every_operation_accepts_urls_for_images_and_masks() {
     let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
     let url = json!([{"url": format!("{server}/t1.jpg")}]);
     let enhanced = app
@@ -100,7 +100,7 @@ async fn every_operation_takes_urls_and_masks_may_be_urls_too() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_fetched_is_an_error_beside_its_siblings() {
+async fn a_failed_fetch_does_not_fail_the_other_images() {
     let settings = [&LOCAL[..], &[("FACESCAN__URLS__MAX_BYTES", "2000000")]].concat();
     let (app, server) = (TestApp::with(&settings).await, pictures().await);
     let images = json!([
@@ -151,7 +151,7 @@ async fn what_cannot_be_fetched_is_an_error_beside_its_siblings() {
 }
 
 #[tokio::test]
-async fn alone_its_status_is_that_of_the_answer() {
+async fn a_single_failed_fetch_sets_the_status_of_the_answer() {
     let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
     for (url, status, code) in [
         (format!("{server}/t2.jpg"), 422, "url_failed"),
@@ -170,7 +170,7 @@ async fn alone_its_status_is_that_of_the_answer() {
             "{url}"
         );
     }
-    // By default this machine is not asked.
+    // By default, URLs of this machine are refused.
     let app = TestApp::with(&LOCAL[..2]).await;
     let sent = body(
         json!([{"url": format!("{server}/t1.jpg")}]),
@@ -181,7 +181,7 @@ async fn alone_its_status_is_that_of_the_answer() {
 }
 
 #[tokio::test]
-async fn the_address_is_kept_as_the_source_unless_the_caller_names_one() {
+async fn the_url_is_stored_as_the_source_unless_the_caller_names_one() {
     let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
     let url = format!("{server}/moved");
     for (image, options, expected) in [
@@ -211,14 +211,14 @@ async fn the_address_is_kept_as_the_source_unless_the_caller_names_one() {
     }
 }
 
-/// Never answers, and says when it is asked.
+/// A fetcher that never answers. It notifies when a fetch starts and when a fetch is dropped.
 #[derive(Default)]
 struct Silent {
     asked: Notify,
     left: Arc<Notify>,
 }
 
-/// Tells when it is dropped.
+/// Notifies when it is dropped.
 struct Telling(Arc<Notify>);
 
 impl Drop for Telling {
@@ -252,9 +252,9 @@ async fn a_fetch_ends_with_its_request() {
     assert_eq!(late.code(), "deadline_exceeded");
     silent.left.notified().now_or_never().unwrap();
     silent.asked.notified().now_or_never().unwrap();
-    // The client leaves.
+    // The client disconnects.
     tokio::select! {
-        _ = app.send(request("60000")) => unreachable!("it is never answered"),
+        _ = app.send(request("60000")) => unreachable!("the fetch never ends"),
         () = silent.asked.notified() => {}
     }
     silent.left.notified().now_or_never().unwrap();
@@ -264,7 +264,7 @@ async fn a_fetch_ends_with_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_takes_urls_too() {
+async fn the_command_line_accepts_urls() {
     let server = pictures().await;
     let url = format!("{server}/t1.jpg");
     let run = |enabled: &'static str| {

@@ -1,4 +1,4 @@
-//! `facescan-bench compare`: the floor, this server and its peers in turn.
+//! `facescan-bench compare`: measures the floor, this server and its peers in turn.
 
 use std::{
     num::NonZeroUsize,
@@ -31,31 +31,31 @@ mod rounds;
 mod single;
 mod summary;
 
-/// The query of requests to this server, without the cost of a database.
+/// The query of requests to this server. It avoids the cost of a database.
 const QUERY: &str = "store=false";
 
-/// What is compared.
+/// The systems and measurements of a comparison.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Rounds; in each, everything is measured once, one after the other. 0 for none.
+    /// The number of rounds; each round measures everything once, in turn. 0 skips the rounds.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     rounds: usize,
-    /// Clients of this server.
+    /// The number of clients of this server.
     #[arg(long, default_value_t = 16, value_parser = clients)]
     clients: usize,
-    /// Another server that runs already, as NAME=URL; can be given several times.
+    /// Another server that is already running, as NAME=URL; can be given several times.
     #[arg(long, value_name = "NAME=URL", value_parser = peer)]
     peer: Vec<PeerArg>,
-    /// How many clients a peer is tried with; its best counts.
+    /// The numbers of clients to try with a peer; the best result counts.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16", value_parser = clients)]
     peer_clients: Vec<usize>,
-    /// Also measure this server below and far above what it can take.
+    /// Also measure this server below and far above its capacity.
     #[arg(long)]
     overload: bool,
-    /// Also measure what this server adds to decoding and inference for one client.
+    /// Also measure, with one client, what this server adds to decoding and inference.
     #[arg(long)]
     single: bool,
-    /// Threads of the floor; one per core where nothing is said.
+    /// The number of threads of the floor [default: one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -77,14 +77,14 @@ fn peer(text: &str) -> Result<PeerArg, String> {
             name: name.to_owned(),
             url: url.to_owned(),
         }),
-        _ => Err("is NAME=URL, such as other=http://127.0.0.1:9000/analyze".to_owned()),
+        _ => Err("must be NAME=URL, such as other=http://127.0.0.1:9000/analyze".to_owned()),
     }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Serialize)]
 struct Comparison {
-    /// The medians, the floor first.
+    /// The medians, with the floor first.
     systems: Vec<System>,
     rounds: Vec<Round>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,10 +93,10 @@ struct Comparison {
     single: Option<Single>,
 }
 
-/// Measures what was asked for and prints the medians.
+/// Runs the comparison and prints the medians.
 ///
 /// # Errors
-/// When a picture, a model or a server is missing, or the report cannot be written.
+/// Returns an error if an image, a model or a server is missing, or the report cannot be written.
 pub fn run(settings: &Settings, args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let pictures = args.workload.load()?;
     let peers = args
@@ -122,7 +122,7 @@ pub fn run(settings: &Settings, args: &CompareArgs) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What every measurement of a comparison shares.
+/// The parts that every measurement of a comparison shares.
 struct Bench<'a> {
     settings: &'a Settings,
     workload: &'a Workload,

@@ -1,7 +1,7 @@
-//! `facescan-bench floor`: what decoding and the models alone take on every core.
+//! `facescan-bench floor`: measures decoding and the models alone on every core.
 //!
-//! No server over the same models and decoders answers faster than this, unless it runs rows in batches that cost less
-//! than the rows alone.
+//! A server with the same models and decoders cannot be faster, unless a batch of rows costs less than the rows one by
+//! one.
 
 use std::{
     num::NonZeroUsize,
@@ -22,10 +22,10 @@ pub use work::Floor;
 mod sessions;
 mod work;
 
-/// What is run on how many threads.
+/// The subject and the threads of the measurement.
 #[derive(Debug, Args)]
 pub struct FloorArgs {
-    /// Threads, each with sessions of its own; one per core where nothing is said.
+    /// The number of threads, each with its own sessions [default: one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -38,19 +38,19 @@ pub struct FloorArgs {
 /// The figures of the floor.
 #[derive(Clone, Debug, Serialize)]
 pub struct FloorFigures {
-    /// Threads that worked.
+    /// The number of threads.
     pub threads: usize,
-    /// Pictures a second, of all threads.
+    /// Images per second of all threads.
     pub throughput: f64,
-    /// The time of a picture.
+    /// The time of one image.
     pub latency_ms: Option<Percentiles>,
-    /// The parts of that time.
+    /// The shares of that time.
     pub shares: Shares,
-    /// Faces in each picture, by the order of the pictures.
+    /// The number of faces in each image, in the order of the images.
     pub faces: Vec<usize>,
 }
 
-/// Parts of a whole, which sum to one.
+/// The shares of the work. They sum to one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Shares {
     /// Decoding.
@@ -64,7 +64,7 @@ pub struct Shares {
 /// Measures the floor and prints it.
 ///
 /// # Errors
-/// When a picture or a model cannot be used, or the report cannot be written.
+/// Returns an error if an image or a model cannot be used, or the report cannot be written.
 pub fn run(settings: &Settings, args: &FloorArgs) -> anyhow::Result<ExitCode> {
     let pictures = args.workload.load()?;
     let workload = &args.workload;
@@ -82,10 +82,10 @@ impl Render for FloorFigures {
     fn markdown(&self) -> String {
         let mut table = Table::new(["", "value"]);
         table.row(&[&"threads", &self.threads]);
-        table.row(&[&"pictures a second", &figure(self.throughput)]);
+        table.row(&[&"images per second", &figure(self.throughput)]);
         if let Some(latency) = &self.latency_ms {
-            table.row(&[&"p50 of a picture", &millis(latency.p50)]);
-            table.row(&[&"p99 of a picture", &millis(latency.p99)]);
+            table.row(&[&"p50 of an image", &millis(latency.p50)]);
+            table.row(&[&"p99 of an image", &millis(latency.p99)]);
         }
         let Shares {
             decode,

@@ -1,4 +1,4 @@
-//! `facescan-bench load`: a server under load, seen from outside.
+//! `facescan-bench load`: measures a server under load over HTTP.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -29,28 +29,29 @@ mod render;
 pub mod tally;
 pub mod target;
 
-/// Longest to wait for a server's metrics; they are left out after it.
+/// The time limit for reading a server's metrics. The report omits them after that.
 const METRICS: Duration = Duration::from_secs(5);
 
-/// What is sent where, and how fast.
+/// The target, the requests and the rate.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// A server that runs already, this one or a peer. An address without a path gets the operation's.
+    /// The address of a running server, this one or a peer. Without a path, the operation's path is used.
     #[arg(long)]
     url: Option<String>,
-    /// The query of every request; empty for peers that know no such option.
+    /// The query of every request; empty for peers without this option.
     #[arg(long, default_value = "store=false")]
     query: String,
-    /// Closed loop: the number of clients; each sends its next picture when the last is answered.
+    /// Closed loop: the number of clients. Each client sends its next image when the last one is answered.
     #[arg(long, default_value_t = 8, conflicts_with = "rate", value_parser = clients)]
     clients: usize,
-    /// Open loop: requests a second, sent at random times whether answers come or not.
+    /// Open loop: the number of requests per second. They are sent at random times and do not wait for answers.
     #[arg(long, value_parser = positive, value_name = "PER SECOND")]
     rate: Option<f64>,
-    /// The most connections of an open loop; requests that find none wait, which counts as their latency.
+    /// The maximum number of connections of an open loop. Requests wait if all are in use, and the wait counts as
+    /// latency.
     #[arg(long, default_value_t = MOST_CONNECTIONS, value_name = "COUNT")]
     max_connections: usize,
-    /// A process of the server at --url, for its CPU time and memory; can be given several times.
+    /// The id of a process of the server at --url, to report its CPU time and memory; can be given several times.
     #[arg(long, requires = "url")]
     pid: Vec<u32>,
     #[command(flatten)]
@@ -60,30 +61,30 @@ pub struct LoadArgs {
     output: Option<PathBuf>,
 }
 
-/// The most connections where nothing else is said: below the usual limit of open files.
+/// The default maximum number of connections. It is below the usual limit of open files.
 pub const MOST_CONNECTIONS: usize = 900;
 
-/// A number of clients.
+/// Parses a number of clients.
 pub fn clients(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
         .filter(|clients| (1..=MOST_CONNECTIONS).contains(clients))
-        .ok_or_else(|| format!("is a whole number from 1 to {MOST_CONNECTIONS}"))
+        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_CONNECTIONS}"))
 }
 
 /// A server to measure.
 pub struct Subject {
-    /// Where requests go.
+    /// The target of the requests.
     pub target: Target,
-    /// Its processes, where they are known.
+    /// The processes of the server, if they are known.
     pub pids: Vec<u32>,
 }
 
 impl Subject {
-    /// A server of our own.
+    /// Creates a subject from a server that this program started.
     ///
     /// # Errors
-    /// When the query cannot be part of an address.
+    /// Returns an error if the query cannot be part of an address.
     pub fn own(server: &OwnServer, workload: &Workload, query: &str) -> anyhow::Result<Self> {
         Ok(Self {
             target: Target::parse(server.url(), &path(workload), query)?,
@@ -91,10 +92,10 @@ impl Subject {
         })
     }
 
-    /// A server that runs already.
+    /// Creates a subject from the address of a running server.
     ///
     /// # Errors
-    /// When the address cannot be parsed.
+    /// Returns an error if the address cannot be parsed.
     pub fn running(url: &str, workload: &Workload, query: &str) -> anyhow::Result<Self> {
         Ok(Self {
             target: Target::parse(url, &path(workload), query)?,
@@ -107,28 +108,28 @@ fn path(workload: &Workload) -> String {
     format!("/{}", workload.operation.name())
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadFigures {
-    /// How requests were paced.
+    /// The pace of the requests.
     pub pace: Pace,
-    /// Requests, answers and latencies.
+    /// The requests, answers and latencies.
     #[serde(flatten)]
     pub totals: Totals,
-    /// What the generator itself used of the same cores.
+    /// The number of cores that the generator used itself. It shares the cores with the server.
     pub generator_cores: Option<f64>,
-    /// What the server's processes used, where they are known.
+    /// The resources that the server's processes used, if the processes are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Usage>,
-    /// The batches that the server ran, by operation, where it counts them.
+    /// The batches that the server ran, by operation, if the server counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BTreeMap<String, Batches>>,
 }
 
-/// Puts a server under load for the time of the workload.
+/// Measures a server under load for the time of the workload.
 ///
 /// # Errors
-/// When the load cannot be made; a server that fails is a result.
+/// Returns an error if the load cannot be generated. A failing server is a result and not an error.
 pub async fn measure(
     subject: &Subject,
     pictures: &[Picture],
@@ -161,10 +162,10 @@ pub async fn measure(
     })
 }
 
-/// The batches that the server ran in the window.
+/// Returns the batches that the server ran in the window.
 async fn batches(target: &Target, window: Window) -> Option<BTreeMap<String, Batches>> {
     sleep_until(window.start.into()).await;
-    // A server that has run no batch yet may not name the metric yet.
+    // A server that has run no batch may not list the metric yet.
     let before = counters(target).await.unwrap_or_default();
     sleep_until(window.end.into()).await;
     Some(counters(target).await?.since(&before))
@@ -180,10 +181,10 @@ async fn counters(target: &Target) -> Option<Counters> {
     )
 }
 
-/// Measures one server and prints what was found.
+/// Measures one server and prints the figures.
 ///
 /// # Errors
-/// When a picture or the server is missing, or the report cannot be written.
+/// Returns an error if an image or the server is missing, or the report cannot be written.
 pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let pictures = args.workload.load()?;
     let pace = args.rate.map_or(Pace::Clients(args.clients), Pace::Rate);

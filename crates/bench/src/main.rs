@@ -1,4 +1,4 @@
-//! The `facescan-bench` binary: how fast a server is, seen from outside, and how fast its models alone could be.
+//! The `facescan-bench` binary: measures the speed of a server over HTTP, and the speed of its models alone.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -19,7 +19,7 @@ mod preprocess;
 mod soak;
 mod workload;
 
-/// The server's allocator, so that the floor decodes with it too.
+/// The allocator of the server, so that the floor uses the same one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -27,10 +27,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110)]
 struct Cli {
-    /// A settings file, read as `facescan --config` reads it and passed on to the servers that are started.
+    /// A settings file. It is read like that of `facescan --config` and passed on to the servers that are started.
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The `facescan` binary that is measured; the one beside this binary where nothing is said.
+    /// The `facescan` binary to measure [default: the one in the folder of this binary]
     #[arg(long, global = true, value_name = "FILE")]
     facescan: Option<PathBuf>,
     #[command(subcommand)]
@@ -39,30 +39,30 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Send pictures to a server over HTTP and measure its answers.
+    /// Send images to a server over HTTP and measure its answers.
     ///
-    /// Without --url a server is started for the run, with the settings in force and a database of its own.
+    /// Without --url, a new server is started for the run, with the effective settings and its own database.
     #[command(
         after_help = "Examples:\n  facescan-bench load --operation embed --clients 16 --seconds 20\n  \
                             facescan-bench load --url http://127.0.0.1:9000/analyze --query '' --rate 40\n\n\
-                            Exit codes: 0 measured · 1 not one request was answered with 200"
+                            Exit codes: 0 measured · 1 no request was answered with 200"
     )]
     Load(load::LoadArgs),
-    /// Measure what decoding and the models alone take: bare sessions, one thread each, on every core.
+    /// Measure only decoding and the models: sessions of one thread each, on every core.
     Floor(floor::FloorArgs),
-    /// Measure the floor, this server and its peers in turn, round after round, and compare the medians.
+    /// Measure the floor, this server and its peers in turn, over several rounds, and compare the medians.
     #[command(
         after_help = "Examples:\n  facescan-bench compare --operation embed --rounds 5 --seconds 20 --overload --single\n  \
                             facescan-bench compare --peer other=http://127.0.0.1:9000/analyze --output .runtime/bench"
     )]
     Compare(compare::CompareArgs),
-    /// Send very many requests of every kind to a server, and see whether its memory stays flat.
+    /// Send many requests of every kind to a server, and check whether its memory grows.
     Soak(soak::SoakArgs),
-    /// Measure how many pictures a second become rows, from memory and from JPEG files. Prints JSON.
+    /// Measure how many images per second become rows, from memory and from JPEG files. Prints JSON.
     Preprocess(preprocess::PreprocessArgs),
 }
 
-/// The settings in force, and what a started server is started with.
+/// The effective settings, and the files that a started server gets.
 struct Settings {
     config: Config,
     file: Option<PathBuf>,

@@ -6,54 +6,54 @@ use facescan::cli::bench::report::maths::ratio;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest duration that is told apart, in microseconds: ten minutes.
+/// The longest distinguishable duration in microseconds: ten minutes.
 const LONGEST: u64 = 600_000_000;
 
-/// Durations, to three significant digits.
+/// Durations with three significant digits.
 #[derive(Clone, Debug)]
 pub struct Durations(Histogram<u64>);
 
-/// What durations come to, in milliseconds.
+/// The percentiles of durations in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// Half were at most this.
+    /// The median.
     pub p50: f64,
-    /// Nine of ten.
+    /// The 90th percentile.
     pub p90: f64,
-    /// All but one in a hundred.
+    /// The 99th percentile.
     pub p99: f64,
-    /// All but one in a thousand.
+    /// The 99.9th percentile.
     pub p99_9: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Durations {
-    /// None yet.
+    /// Creates an empty set of durations.
     ///
     /// # Errors
-    /// Never with the bounds used here.
+    /// Never fails with the bounds in this module.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self(Histogram::new_with_bounds(1, LONGEST, 3)?))
     }
 
-    /// Adds one; anything above ten minutes counts as ten minutes.
+    /// Adds a duration. A duration above ten minutes counts as ten minutes.
     pub fn add(&mut self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(LONGEST);
         self.0.saturating_record(micros.clamp(1, LONGEST));
     }
 
-    /// Adds all of another's.
+    /// Adds all durations of another set.
     ///
     /// # Errors
-    /// Never, as all have the same bounds.
+    /// Never fails, because all sets have the same bounds.
     pub fn merge(&mut self, other: &Self) -> anyhow::Result<()> {
         Ok(self.0.add(&other.0)?)
     }
 
-    /// `None` when there were none.
+    /// Returns the percentiles, or `None` if there are no durations.
     pub fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         (!self.0.is_empty()).then(|| Percentiles {
@@ -67,7 +67,7 @@ impl Durations {
     }
 }
 
-/// The middle value; the mean of the two in the middle of an even number; `None` of nothing.
+/// Returns the median, or `None` if there are no values. For an even number of values it is the mean of the middle two.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -80,8 +80,8 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     })
 }
 
-/// The median of the ratios within each pair. The two of a pair ran right after each other, so that what slowed the
-/// machine down for a while slowed both.
+/// Returns the median of the ratios within each pair. The two measurements of a pair ran directly one after the other,
+/// so a temporary slowdown of the machine affected both.
 pub fn median_ratio(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
     median(pairs.into_iter().filter_map(|(of, to)| ratio(of, to)))
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_within_the_digits_that_are_kept() {
+    fn percentiles_are_accurate_to_three_digits() {
         let mut durations = Durations::new().unwrap();
         for millis in 1..=1000 {
             durations.add(Duration::from_millis(millis));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_out_of_bounds_are_kept_at_the_bound_and_merge() {
+    fn durations_out_of_bounds_are_clamped_and_merge() {
         let mut durations = Durations::new().unwrap();
         assert_eq!(durations.percentiles(), None);
         durations.add(Duration::ZERO);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn the_median_is_the_middle_value() {
         assert_eq!(median([]), None);
         assert_eq!(median([3.0]), Some(3.0));
         assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
@@ -134,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_round_by_round() {
-        // The second round ran on a machine half as fast, and one peer never answered.
+    fn ratios_are_computed_per_round() {
+        // The machine ran at half the speed in the second round. In the third round, one peer never answered.
         let rounds = [(30.0, 10.0), (15.0, 5.0), (30.0, 0.0)];
         assert_eq!(median_ratio(rounds), Some(3.0));
     }

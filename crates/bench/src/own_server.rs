@@ -1,4 +1,4 @@
-//! A facescan server, started for a measurement and gone with it.
+//! A facescan server that is started for a measurement and stopped after it.
 
 use std::{
     fs::{self, File},
@@ -16,31 +16,31 @@ use crate::{
     load::{connection, target::Target},
 };
 
-/// Longest that a started server may take to become ready after it listens.
+/// The time limit for a started server to become ready after it listens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is asked.
+/// The interval between readiness checks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many lines of its log explain a start that failed.
+/// The number of log lines in the error of a failed start.
 const LOG_LINES: usize = 5;
 
-/// A running server on a free port, with a data folder that is removed with it. Killed when dropped.
+/// A running server on a free port, with a temporary data folder. Dropping it kills the server and removes the folder.
 pub struct OwnServer {
     process: Child,
-    /// PooledImage open: a server whose standard output is gone would fail to write there.
+    /// Keeps standard output open. Without a reader, the server's writes would fail.
     _stdout: BufReader<ChildStdout>,
     _data: TempDir,
     url: String,
 }
 
 impl OwnServer {
-    /// Starts `facescan serve` with this process's settings and waits until it is ready.
+    /// Starts `facescan serve` with the settings of this process and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not start; the text has the end of its log.
+    /// Returns an error with the end of the log if the server does not start.
     pub async fn start(settings: &Settings) -> anyhow::Result<Self> {
-        let data = tempfile::tempdir().context("making a temporary data folder")?;
+        let data = tempfile::tempdir().context("creating a temporary data folder")?;
         let log = data.path().join("serve.log");
         let mut process = command(settings, data.path(), &log)?
             .spawn()
@@ -57,7 +57,7 @@ impl OwnServer {
         };
         server.url = server.address().with_context(|| {
             format!(
-                "`facescan serve` does not start; its log ends with\n{}",
+                "`facescan serve` did not start; its log ends with\n{}",
                 end_of(&log)
             )
         })?;
@@ -65,17 +65,17 @@ impl OwnServer {
         Ok(server)
     }
 
-    /// Its address, such as `http://127.0.0.1:40123`.
+    /// Returns the address, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Reads the address off the first line that it prints; a server that fails prints none.
+    /// Reads the address from the first line that the server prints. A server that fails prints no line.
     fn address(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self._stdout
@@ -84,7 +84,7 @@ impl OwnServer {
         line.split_whitespace()
             .find(|word| word.starts_with("http://"))
             .map(str::to_owned)
-            .ok_or_else(|| anyhow!("it named no address"))
+            .ok_or_else(|| anyhow!("its first line contains no address"))
     }
 
     async fn wait_until_ready(&self) -> anyhow::Result<()> {
@@ -107,7 +107,7 @@ impl OwnServer {
 
 impl Drop for OwnServer {
     fn drop(&mut self) {
-        // Nothing it holds outlives the measurement, so it need not finish anything.
+        // The data is deleted after the measurement, so a clean shutdown is not necessary.
         self.process.kill().ok();
         self.process.wait().ok();
     }
@@ -125,16 +125,16 @@ fn command(settings: &Settings, data: &Path, log: &Path) -> anyhow::Result<Comma
         .env("FACESCAN__SERVER__HOST", "127.0.0.1")
         .env("FACESCAN__SERVER__PORT", "0")
         .env("FACESCAN__DATA_DIR", data)
-        // One of the two names only: both with different values are a conflict.
+        // Only one of the two names may be set, because two different values are a conflict.
         .env_remove("FACESCAN__DATABASE__URL")
         .env("DATABASE_URL", database)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(File::create(log).context("making the server's log")?);
+        .stderr(File::create(log).context("creating the server's log")?);
     Ok(command)
 }
 
-/// The server's binary: the one that was named, or the one beside this binary.
+/// Returns the binary of the server: the one in the arguments, or the one in the folder of this binary.
 fn binary(settings: &Settings) -> anyhow::Result<PathBuf> {
     let binary = match &settings.facescan {
         Some(named) => named.clone(),
@@ -144,7 +144,7 @@ fn binary(settings: &Settings) -> anyhow::Result<PathBuf> {
     };
     anyhow::ensure!(
         binary.is_file(),
-        "{} is missing; build it, or name another server with --facescan",
+        "{} is missing; build it, or name another binary with --facescan",
         binary.display()
     );
     Ok(binary)

@@ -1,4 +1,4 @@
-//! The plots of a report, as SVG.
+//! The plots of a report as SVG files.
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use crate::maths::Percentiles;
 
 const SIZE: (u32, u32) = (800, 450);
 
-/// The percentiles that are drawn, from left to right.
+/// The percentiles in the plots, from left to right.
 const SHOWN: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 
-/// What can be drawn of some figures; what is empty is left out.
+/// The data of the plots. Empty data has no plot.
 #[derive(Debug, Default)]
 pub struct Plots {
     /// Latencies by system.
     pub latency: Vec<(String, Percentiles)>,
-    /// Pictures a second by system.
+    /// Images per second by system.
     pub throughput: Vec<(String, f64)>,
-    /// Resident memory in MiB, from the run's start to its end.
+    /// Resident memory in MiB, from the start of the run to its end.
     pub memory: Vec<(String, Vec<f64>)>,
 }
 
@@ -35,7 +35,7 @@ impl Plots {
     /// Draws `latency.svg`, `throughput.svg` and `memory.svg`.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn draw(&self, folder: &Path) -> Outcome {
         let file = |name: &str| folder.join(name);
         if !self.latency.is_empty() {
@@ -70,7 +70,7 @@ impl Plots {
     }
 }
 
-/// Which of `count` things stands at a place of the axis; none between whole places.
+/// Returns the index of the label at a position of the axis. Returns `None` between whole positions.
 fn place(at: f64, count: usize) -> Option<usize> {
     (0..count).find(|place| (at - *place as f64).abs() < 1e-6)
 }
@@ -124,7 +124,7 @@ fn draw_bars(path: &Path, bars: &[(String, f64)]) -> Outcome {
     let across = -0.5..bars.len() as f64 - 0.5;
     let up = 0.0..highest(bars.iter().map(|(_, value)| *value));
     let mut chart = ChartBuilder::on(&area)
-        .caption("Pictures a second", ("sans-serif", 20))
+        .caption("Images per second", ("sans-serif", 20))
         .margin(15)
         .x_label_area_size(30)
         .y_label_area_size(70)
@@ -132,7 +132,7 @@ fn draw_bars(path: &Path, bars: &[(String, f64)]) -> Outcome {
     chart
         .configure_mesh()
         .disable_x_mesh()
-        // Twice as many, or the axis may skip some.
+        // With fewer labels, the axis may skip some.
         .x_labels(2 * bars.len())
         .x_label_formatter(&|at| {
             place(*at, bars.len()).map_or_else(String::new, |bar| bars[bar].0.clone())
@@ -152,7 +152,7 @@ fn blank(path: &Path) -> anyhow::Result<DrawingArea<SVGBackend<'_>, Shift>> {
     Ok(area)
 }
 
-/// The top of an axis: a little above the highest value, and never nothing.
+/// Returns the top of an axis: a little above the highest value, and always above zero.
 fn highest(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, f64::max).max(1e-3) * 1.05
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_plot_with_something_in_it_is_drawn() {
+    fn every_plot_with_data_is_drawn() {
         let folder = tempfile::tempdir().unwrap();
         let latency = Percentiles {
             count: 5,

@@ -1,8 +1,9 @@
-//! `facescan-bench preprocess`: how many pictures a second become rows: antialiased, normalised, from memory and from JPEG files.
+//! `facescan-bench preprocess`: measures how many images per second become normalised, antialiased rows, from memory
+//! and from JPEG files.
 //!
-//! `benches/preprocess` runs it in turn with what others do the same work with. The measures take turns of a twentieth of a
-//! second, so that what disturbs the machine disturbs them all, and together they take SECONDS for each. A turn begins with a
-//! batch that does not count, which brings its memory back into the caches. Prints JSON.
+//! `benches/preprocess` runs it in turn with other programs that do the same work. The measures take turns of a
+//! twentieth of a second, so that a disturbance of the machine affects all of them. Each measure takes SECONDS in
+//! total. Each turn begins with a batch that does not count and only fills the caches. The command prints JSON.
 
 use std::{
     cell::RefCell,
@@ -29,17 +30,17 @@ use crate::workload::positive;
 
 const SIDES: [u32; 2] = [224, 384];
 const BATCHES: [usize; 3] = [8, 16, 32];
-/// How long a turn is.
+/// The length of a turn.
 const TURN: Duration = Duration::from_millis(50);
-/// Files that are loaded one after the other, and at the same time.
+/// The number of files that are loaded one after the other, and at the same time.
 const LOADED: usize = 16;
 
-/// On how many threads, how long and with which files.
+/// The threads, the time and the files.
 #[derive(Debug, Args)]
 pub struct PreprocessArgs {
-    /// Threads that share a batch.
+    /// The number of threads that share a batch.
     threads: NonZeroUsize,
-    /// Seconds for each measure.
+    /// The number of seconds for each measure.
     #[arg(value_parser = positive)]
     seconds: f64,
     /// JPEG files.
@@ -47,10 +48,10 @@ pub struct PreprocessArgs {
     files: Vec<String>,
 }
 
-/// Measures and prints JSON: images a second by measure.
+/// Runs the measures and prints JSON: images per second by measure.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// Returns an error if standard output cannot be written.
 pub fn run(args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
     let material = Material {
         threads: args.threads.get(),
@@ -72,13 +73,13 @@ pub fn run(args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the measures work with.
+/// The data of the measures.
 struct Material<'a> {
     threads: usize,
     files: &'a [String],
     pictures: Vec<RgbImage>,
     memory: PixelMemory,
-    // One tensor for all, as memory that has rested would be measured instead.
+    // All measures share one tensor. Memory that was idle for a while would be measured otherwise.
     tensor: RefCell<Vec<f32>>,
 }
 
@@ -117,7 +118,7 @@ impl Material<'_> {
         })
     }
 
-    /// Reads, decodes and preprocesses files, each thread one at a time.
+    /// Reads, decodes and preprocesses files. Each thread processes one file at a time.
     fn of_files(&self, name: String, threads: usize, side: u32, batch: usize) -> Measure<'_> {
         let preprocess = to(side, Layout::Nchw);
         let some = some_of(self.files, batch);
@@ -132,7 +133,7 @@ impl Material<'_> {
         })
     }
 
-    /// The work on files without the rows.
+    /// Reads and decodes the same files without making rows.
     fn decoding(&self, batch: usize) -> Measure<'_> {
         let none = to(1, Layout::Nchw);
         let some = some_of(self.files, batch);
@@ -147,7 +148,7 @@ impl Material<'_> {
     }
 }
 
-/// Batches of one kind, and the time that they took.
+/// Batches of one kind and their total time.
 struct Measure<'a> {
     name: String,
     pictures: usize,
@@ -183,7 +184,7 @@ impl<'a> Measure<'a> {
     }
 }
 
-/// Does `work` for every item on `threads` threads, with what writes its row.
+/// Runs `work` for every item on `threads` threads. `work` also gets the writer of its row.
 fn each<T: Sync>(
     threads: usize,
     preprocess: &Preprocess,
@@ -227,7 +228,7 @@ fn layout_name(layout: Layout) -> &'static str {
     }
 }
 
-/// So many files, again from the first where there are fewer.
+/// Returns `count` files. It starts again from the first file if there are fewer.
 fn some_of(files: &[String], count: usize) -> Vec<&String> {
     files.iter().cycle().take(count).collect()
 }
@@ -240,7 +241,7 @@ fn decoded(path: &str, memory: &PixelMemory) -> RgbImage {
         .pixels
 }
 
-/// Pictures of 512 × 512 without a pattern.
+/// Returns images of 512 × 512 with random pixels.
 fn noise(count: usize) -> Vec<RgbImage> {
     let mut state = 1u32;
     let picture = |_| {

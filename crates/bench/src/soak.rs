@@ -1,4 +1,4 @@
-//! `facescan-bench soak`: whether a server's memory stays flat over very many requests of every kind.
+//! `facescan-bench soak`: checks whether a server's memory stays flat over many requests of every kind.
 
 use std::{
     cell::{Cell, RefCell},
@@ -44,11 +44,11 @@ use facescan_imaging::{
     resize::{Filter, resize},
 };
 
-/// Long sides that the pictures are sent at, besides their own.
+/// The long sides of the smaller copies of each image.
 const SIDES: [u32; 4] = [96, 240, 480, 800];
 
-/// What is asked, and of how many in a hundred requests. Sizes of the detector's input differ, so that rows of many
-/// shapes come, and so do the ways that a request can end.
+/// The requests, and the number of each in a hundred requests. The detector's input sizes differ, so that rows of many
+/// shapes occur. The outcomes of the requests differ too.
 const MIX: [(&str, u32); 9] = [
     ("/detect?store=false&det_size=160", 24),
     ("/detect?store=false&det_size=320", 20),
@@ -61,28 +61,28 @@ const MIX: [(&str, u32); 9] = [
     ("/detect?store=false&min_scor=1", 2),
 ];
 
-/// One request in so many is sent a picture that is cut in half, and as many a picture in its own size.
+/// One request in this many carries an image that is cut in half, and one an image in its original size.
 const RARE: usize = 32;
 
-/// One client in so many requests leaves before its answer may have come, within so many milliseconds.
+/// One client in this many requests leaves early, within this many milliseconds.
 const LEAVES: (usize, u64) = (50, 40);
 
-/// Parts of the run whose memory is compared.
+/// The number of parts of the run whose memory is compared.
 const PARTS: usize = 10;
 
-/// What is sent, and how often.
+/// The number and the kind of the requests.
 #[derive(Debug, Args, Serialize)]
 pub struct SoakArgs {
-    /// How many requests to send.
+    /// The number of requests.
     #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(PARTS as u64..))]
     requests: u64,
-    /// How many clients send them; each sends its next request when the last is answered.
+    /// The number of clients. Each client sends its next request when the last one is answered.
     #[arg(long, default_value_t = 16, value_parser = clients)]
     clients: usize,
-    /// Pictures, or folders of them. Smaller copies of each are sent too.
+    /// Images, or folders of images. Smaller copies of each image are sent too.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
     pictures: Vec<PathBuf>,
-    /// The order of the requests follows from this number alone.
+    /// The seed of the order of the requests. The same seed results in the same order.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Write report.json, report.md and a plot to this folder.
@@ -101,29 +101,29 @@ impl fmt::Display for SoakArgs {
     }
 }
 
-/// What a soak found.
+/// The result of a soak.
 #[derive(Debug, Serialize)]
 struct SoakFigures {
-    /// Answers by status.
+    /// The number of answers by status.
     answers: BTreeMap<u16, u64>,
-    /// Requests whose connection failed.
+    /// The number of requests whose connection failed.
     failed: u64,
-    /// Requests whose client left before the answer.
+    /// The number of requests whose client left before the answer.
     left: u64,
-    /// Resident memory in MiB by tenth of the run: the median of its samples.
+    /// The resident memory in MiB in each tenth of the run: the median of its samples.
     tenths: Vec<f64>,
-    /// The most.
+    /// The maximum.
     peak: f64,
-    /// What the last tenth has more than the second, in MiB; the first one warms up.
+    /// The growth from the second tenth to the last one in MiB. The first tenth is the warm-up.
     growth: f64,
     /// All samples, one for each hundredth of the run.
     curve: Vec<f64>,
 }
 
-/// Sends the requests and prints what became of the memory.
+/// Sends the requests and prints how the memory developed.
 ///
 /// # Errors
-/// When a picture or the server is missing, or the report cannot be written.
+/// Returns an error if an image or the server is missing, or the report cannot be written.
 pub fn run(settings: &Settings, args: &SoakArgs) -> anyhow::Result<ExitCode> {
     let pictures = load_pictures(&args.pictures)?;
     let figures = run_to_end(async {
@@ -141,7 +141,7 @@ pub fn run(settings: &Settings, args: &SoakArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The bodies that are sent: whole ones, rare ones in the picture's own size, and broken ones.
+/// The request bodies: usual ones, images in their original size, and broken images.
 struct Bodies {
     usual: Vec<Bytes>,
     own: Vec<Bytes>,
@@ -179,7 +179,7 @@ fn bodies(pictures: &[Picture]) -> anyhow::Result<Bodies> {
     })
 }
 
-/// The requests by kind of body.
+/// The requests by type of body.
 struct Requests {
     usual: Vec<Reusable>,
     own: Vec<Reusable>,
@@ -242,7 +242,7 @@ async fn soak(
             }
             let (request, patience) = {
                 let mut rng = rng.borrow_mut();
-                let request = requests.choose(&mut rng).context("there is no picture")?;
+                let request = requests.choose(&mut rng).context("there are no images")?;
                 let leaves = rng.usize(..LEAVES.0) == 0;
                 (request, leaves.then(|| rng.u64(1..=LEAVES.1)))
             };
@@ -303,7 +303,7 @@ impl Render for SoakFigures {
         ]);
         table.row(&[&"most, MiB", &figure(self.peak)]);
         table.row(&[
-            &"last tenth less the second, MiB",
+            &"last tenth minus the second, MiB",
             &format!("{:+.1}", self.growth),
         ]);
         table.to_string()

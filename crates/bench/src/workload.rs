@@ -1,4 +1,4 @@
-//! What is measured with: the pictures, their order and the time.
+//! The workload of a measurement: the images, their order and the duration.
 
 use std::{
     fmt,
@@ -18,49 +18,49 @@ use facescan::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// Shuffles laid end to end before the order repeats: more pictures than a run gets through, or so many
-/// that a repetition means nothing.
+/// The number of shuffles before the order repeats. A run takes fewer images, or so many that a repetition does not
+/// matter.
 const SHUFFLES: usize = 256;
 
-/// The options that every measurement has.
+/// The options of every measurement.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Workload {
-    /// What is done with each picture: detect, embed or quality.
+    /// The operation on each image: detect, embed or quality.
     #[arg(long, default_value = "detect", value_parser = operation)]
     pub operation: ScanKind,
-    /// Pictures, or folders of them.
+    /// Images, or folders of images.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
     pub pictures: Vec<PathBuf>,
-    /// How long to measure, each time.
+    /// The duration of each measurement.
     #[arg(long, default_value = "10", value_parser = positive, value_name = "SECONDS")]
     pub seconds: f64,
-    /// How long to send before each measurement, without counting.
+    /// The duration of the warm-up before each measurement, which does not count.
     #[arg(long, default_value = "2", value_parser = not_negative, value_name = "SECONDS")]
     pub warm_up: f64,
-    /// The order of the pictures and the times of arrivals follow from this number alone.
+    /// The seed of the order of the images and of the arrival times. The same seed results in the same order and times.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 fn operation(text: &str) -> Result<ScanKind, String> {
     serde_json::from_value(Value::String(text.to_owned()))
-        .map_err(|_| "is one of detect, embed and quality".to_owned())
+        .map_err(|_| "must be one of detect, embed and quality".to_owned())
 }
 
-/// A number above zero.
+/// Parses a number above zero.
 pub fn positive(text: &str) -> Result<f64, String> {
     number(text)
         .filter(|number| *number > 0.0)
-        .ok_or_else(|| "is a number above 0".to_owned())
+        .ok_or_else(|| "must be a number above 0".to_owned())
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
     number(text)
         .filter(|number| *number >= 0.0)
-        .ok_or_else(|| "is 0 or a number above".to_owned())
+        .ok_or_else(|| "must be 0 or more".to_owned())
 }
 
-/// A number of seconds or requests that time arithmetic cannot overflow on.
+/// Parses a number that is small enough for time arithmetic.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| *number < 1e6)
 }
@@ -69,27 +69,27 @@ impl fmt::Display for Workload {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} s each after {} s",
+            "{} s each after {} s of warm-up",
             self.seconds, self.warm_up
         )
     }
 }
 
 impl Workload {
-    /// Reads the pictures.
+    /// Reads the images.
     ///
     /// # Errors
-    /// When a file cannot be read or is no picture that is decoded here, or there is none.
+    /// Returns an error if a file cannot be read, its format is not supported, or there are no images.
     pub fn load(&self) -> anyhow::Result<Arc<[Picture]>> {
         load_pictures(&self.pictures)
     }
 
-    /// The order in which `pictures` pictures are taken.
+    /// Returns the order of `pictures` images.
     pub fn sequence(&self, pictures: usize) -> Sequence {
         Sequence::new(self.seed, pictures)
     }
 
-    /// When to measure, from now on.
+    /// Returns the time window of a measurement that starts now.
     pub fn window(&self) -> Window {
         let start = Instant::now() + Duration::from_secs_f64(self.warm_up);
         Window {
@@ -99,7 +99,7 @@ impl Workload {
     }
 }
 
-/// The time between the warm-up and the end.
+/// The time between the warm-up and the end of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// The end of the warm-up.
@@ -109,14 +109,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether something that happened then counts.
+    /// Returns whether a moment is inside the window.
     pub fn contains(&self, moment: Instant) -> bool {
         (self.start..self.end).contains(&moment)
     }
 }
 
-/// Which picture is next: seeded shuffles, one after the other, so that every run takes the same ones and
-/// each picture as often.
+/// The order of the images: seeded shuffles, one after the other. Every run takes the same images, and each image
+/// occurs equally often.
 pub struct Sequence {
     order: Vec<usize>,
     taken: AtomicUsize,
@@ -137,7 +137,7 @@ impl Sequence {
         }
     }
 
-    /// The index of the next picture; whoever asks, each is given once.
+    /// Returns the index of the next image. All callers share one sequence.
     pub fn take(&self) -> usize {
         let position = self.taken.fetch_add(1, Ordering::Relaxed);
         self.order[position % self.order.len()]
@@ -154,18 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn the_order_follows_from_the_seed_and_every_picture_comes_as_often() {
+    fn the_seed_determines_the_order_and_every_image_occurs_equally_often() {
         let order = taken(7, 50);
         assert_eq!(order, taken(7, 50));
         assert_ne!(order, taken(8, 50));
         for picture in 0..5 {
             assert_eq!(order.iter().filter(|taken| **taken == picture).count(), 10);
         }
-        assert_ne!(order[..5], order[5..10], "each shuffle is another");
+        assert_ne!(order[..5], order[5..10], "shuffles differ");
     }
 
     #[test]
-    fn the_order_goes_on_for_ever() {
+    fn the_order_never_ends() {
         assert_eq!(taken(1, SHUFFLES * 5 + 1).len(), SHUFFLES * 5 + 1);
     }
 }

@@ -1,4 +1,5 @@
-//! `facescan-bench`, as a user runs it, on the `facescan` binary beside it: `cargo test --workspace` builds both.
+//! `facescan-bench` on the command line. It starts the `facescan` binary in the same folder. `cargo test --workspace`
+//! builds both.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 use facescan_inference::{prepare::prepare, registry::Registry};
 use serde_json::Value;
 
-/// Where `scripts/setup` put the runtime, the models and the images.
+/// Returns the folder of the runtime, the models and the images that `scripts/setup` fetched.
 fn runtime_dir() -> PathBuf {
     match std::env::var_os("FACESCAN_RUNTIME") {
         Some(path) => path.into(),
@@ -20,7 +21,7 @@ fn runtime_dir() -> PathBuf {
     }
 }
 
-/// Where the models are; they are made from the shipped files when they are not there yet.
+/// Returns the folder of the models, and prepares those that are missing.
 fn models_dir() -> &'static Path {
     static MODELS: OnceLock<PathBuf> = OnceLock::new();
     MODELS.get_or_init(|| {
@@ -33,7 +34,7 @@ fn models_dir() -> &'static Path {
     })
 }
 
-/// A command of the binary in an empty environment; its working directory has no `.env`.
+/// Returns a command of the binary with an empty environment, in a working directory without `.env`.
 fn facescan_bench<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_facescan-bench"));
     let library = format!(
@@ -71,7 +72,7 @@ fn report(output: &Output, folder: &Path) -> Value {
 }
 
 #[test]
-fn a_server_of_its_own_answers_every_request_of_two_clients() {
+fn load_starts_a_server_that_answers_every_request_of_two_clients() {
     let folder = tempfile::tempdir().unwrap();
     let output = bench(&["load", "--clients", "2"], folder.path());
     let report = report(&output, folder.path());
@@ -105,7 +106,7 @@ fn an_open_loop_sends_at_its_rate() {
     let folder = tempfile::tempdir().unwrap();
     let output = bench(&["load", "--rate", "5"], folder.path());
     let figures = &report(&output, folder.path())["figures"];
-    // The arrivals of the default seed within one second.
+    // The default seed decides how many requests arrive within one second.
     let requests = figures["requests"].as_u64().unwrap();
     assert!((1..20).contains(&requests), "{figures}");
     assert_eq!(figures["answers"], serde_json::json!({ "200": requests }));
@@ -113,7 +114,7 @@ fn an_open_loop_sends_at_its_rate() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_a_failure_with_its_reason() {
+fn an_unreachable_server_is_a_failure_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     // Nothing listens on the discard port.
     let url = ["load", "--url", "http://127.0.0.1:9", "--clients", "1"];
@@ -124,7 +125,7 @@ fn a_server_that_is_not_there_is_a_failure_with_its_reason() {
 }
 
 #[test]
-fn the_floor_tells_what_each_part_takes() {
+fn the_floor_reports_the_share_of_each_part() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["floor", "--operation", "embed", "--threads", "1"];
     let output = bench(&args, folder.path());
@@ -142,7 +143,7 @@ fn the_floor_tells_what_each_part_takes() {
 }
 
 #[test]
-fn a_soak_sends_requests_of_every_kind_and_follows_the_memory() {
+fn a_soak_test_sends_requests_of_every_kind_and_records_memory() {
     let folder = tempfile::tempdir().unwrap();
     let output = facescan_bench(["soak", "--requests", "60", "--clients", "4"])
         .arg("--pictures")

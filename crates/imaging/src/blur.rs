@@ -27,24 +27,24 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// A kernel of `kernel` pixels and a standard deviation of `sigma` pixels. `None` unless `kernel` is odd and in 1..=255, and
-    /// `sigma` is finite and above 0.
+    /// Creates a kernel of `kernel` pixels and a standard deviation of `sigma` pixels. Returns `None` unless `kernel`
+    /// is odd and in 1..=255, and `sigma` is finite and above 0.
     pub fn new(kernel: u32, sigma: f32) -> Option<Self> {
         let odd = kernel % 2 == 1 && kernel <= MAX_KERNEL;
         (odd && sigma > 0.0 && sigma.is_finite()).then_some(Self { kernel, sigma })
     }
 
-    /// The length of the kernel in pixels; odd.
+    /// Returns the length of the kernel in pixels. It is odd.
     pub fn kernel(&self) -> u32 {
         self.kernel
     }
 
-    /// The standard deviation in pixels.
+    /// Returns the standard deviation in pixels.
     pub fn sigma(&self) -> f32 {
         self.sigma
     }
 
-    /// The weights along one axis: [`Self::kernel`] values that add up to 1.
+    /// Returns the weights along one axis: [`Self::kernel`] values that add up to 1.
     pub fn weights(&self) -> Vec<f32> {
         let spread = 2.0 * f64::from(self.sigma).powi(2);
         let centre = f64::from(self.kernel / 2);
@@ -63,7 +63,8 @@ pub fn gaussian_blur(image: &RgbImage, gaussian: &Gaussian) -> RgbImage {
     blurred
 }
 
-/// Blurs the pixels of `region` as [`gaussian_blur`] does. The kernel reads the pixels around the region, which do not change.
+/// Blurs the pixels of `region` as [`gaussian_blur`] does. The kernel reads the pixels around the region, which do not
+/// change.
 ///
 /// The cost is that of the region, extended by half a kernel on each side.
 pub fn blur_region(image: &mut RgbImage, region: Region, gaussian: &Gaussian) {
@@ -76,8 +77,8 @@ pub fn blur_region(image: &mut RgbImage, region: Region, gaussian: &Gaussian) {
 /// An offset into a buffer of samples, and the weight of the samples from there on.
 type Tap = (usize, f32);
 
-/// A blur in progress. Rows are blurred horizontally when they are reached; a ring buffer has as many of them as the kernel is
-/// long.
+/// A blur in progress. Rows are blurred horizontally when they are reached; a ring buffer has as many of them as the
+/// kernel is long.
 struct Blur {
     /// Not empty and inside the image.
     region: Region,
@@ -126,8 +127,8 @@ impl Blur {
             }
             down.clear();
             let above = i64::from(y) - i64::from(radius);
-            // Reflected rows are in the ring buffer: they are closer to `y` than the rows outside the image. An image lower
-            // than the kernel is in the ring buffer completely.
+            // Reflected rows are in the ring buffer: they are closer to `y` than the rows outside the image. An image
+            // lower than the kernel is in the ring buffer completely.
             down.extend((above..).zip(&self.weights).map(|(row, &weight)| {
                 let row = reflect_101(row, height);
                 (self.ring_offset(row), weight)
@@ -144,7 +145,7 @@ impl Blur {
         }
     }
 
-    /// The offset of row `y` in the ring buffer.
+    /// Returns the offset of row `y` in the ring buffer.
     fn ring_offset(&self, y: usize) -> usize {
         y % self.weights.len() * self.levels.len() * BLOCK
     }
@@ -193,7 +194,7 @@ fn blur_column(ring: &[f32], taps: &[Tap], out: &mut [[u8; BLOCK]]) {
     }
 }
 
-/// The weighted sum of a block of samples at offset `at` from each tap.
+/// Returns the weighted sum of a block of samples at offset `at` from each tap.
 #[inline(always)]
 fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
     let mut sums = [0.0; BLOCK];
@@ -207,8 +208,9 @@ fn weigh(samples: &[f32], taps: &[Tap], at: usize) -> [f32; BLOCK] {
     sums
 }
 
-/// Pixelates `region`: divides its longer side into `blocks` blocks and the other side into blocks of about the same length, and
-/// fills each block with its mean colour. The number of blocks is clamped to between one and the number of pixels.
+/// Pixelates `region`: divides its longer side into `blocks` blocks and the other side into blocks of about the same
+/// length, and fills each block with its mean colour. The number of blocks is clamped to between one and the number of
+/// pixels.
 pub fn pixelate(image: &mut RgbImage, region: Region, blocks: u32) {
     let region = region.clipped(image.dimensions());
     if region.is_empty() {
@@ -238,7 +240,7 @@ pub fn pixelate(image: &mut RgbImage, region: Region, blocks: u32) {
     }
 }
 
-/// The mean colour of a region, rounded to the nearest level. The region has pixels and lies inside the image.
+/// Returns the mean colour of a region, rounded to the nearest level. The region has pixels and lies inside the image.
 fn mean(image: &RgbImage, region: Region) -> [u8; 3] {
     let mut sums = [0u64; CHANNELS];
     for row in rows(image, region) {

@@ -1,7 +1,7 @@
 //! The border rule of all filters: reflection without repeating the edge, OpenCV's `BORDER_REFLECT_101`.
 
-/// The index inside `0..length` that stands for `index`: −1 is 1, and `length` is `length − 2`, repeatedly. A single sample is its
-/// own reflection.
+/// Returns the index inside `0..length` that stands for `index`: −1 is 1, and `length` is `length − 2`, repeatedly. A
+/// single sample is its own reflection.
 pub fn reflect_101(index: i64, length: u32) -> usize {
     let last = i64::from(length) - 1;
     let folded = index.rem_euclid((2 * last).max(1));

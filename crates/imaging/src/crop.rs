@@ -9,14 +9,14 @@ pub use mask::{MaskCrop, MaskCropOptions, Unmet, mask_box, mask_crop};
 pub use region::{Region, put};
 pub(super) use region::{rows, rows_mut};
 
-/// `region` extended by `margin` of its width on the left and right and of its height above and below, in pixels rounded down,
-/// clipped to the frame (width, height).
+/// `region` extended by `margin` of its width on the left and right and of its height above and below, in pixels
+/// rounded down, clipped to the frame (width, height).
 pub fn padded(frame: (u32, u32), region: Region, margin: f32) -> Region {
     let [x, y] = region.clipped(frame).spans();
     Region::from([x.padded(margin, frame.0).0, y.padded(margin, frame.1).0])
 }
 
-/// The pixels of the part of `region` that lies inside the image.
+/// Returns the pixels of the part of `region` that lies inside the image.
 pub fn crop(image: &RgbImage, region: Region) -> RgbImage {
     let region = region.clipped(image.dimensions());
     let rows: Vec<&[u8]> = rows(image, region).collect();
@@ -26,9 +26,9 @@ pub fn crop(image: &RgbImage, region: Region) -> RgbImage {
 /// Limits for the sides of a crop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The longest short side in pixels.
+    /// The maximum length of the short side in pixels.
     pub short: u32,
-    /// The longest long side in pixels.
+    /// The maximum length of the long side in pixels.
     pub long: u32,
     /// Both sides are multiples of this.
     pub multiple: u32,
@@ -44,10 +44,10 @@ impl Default for Bounds {
     }
 }
 
-/// The (width, height) to which a crop of `size` = (width, height) is resized.
+/// Returns the (width, height) to which a crop of `size` = (width, height) is resized.
 ///
-/// A short side above its limit is reduced to it, and the long side in proportion, rounded down. Then the long side is limited in
-/// the same way. Then each side is rounded down to a multiple, at least one multiple.
+/// A short side above its limit is reduced to it, and the long side in proportion, rounded down. Then the long side is
+/// limited in the same way. Then each side is rounded down to a multiple, at least one multiple.
 pub fn bounded_size(size: (u32, u32), bounds: &Bounds) -> (u32, u32) {
     // Less than `side`, because `to` is less than `from`.
     let scaled =

@@ -1,11 +1,11 @@
 //! Decoding of image files to upright RGB pixels.
 //!
-//! The format is detected from the bytes. The limits are checked on the header, before memory is allocated for pixels. Alpha is
-//! composited on a background colour, and the EXIF orientation is applied once.
+//! The format is detected from the bytes. The limits are checked on the header, before memory is allocated for pixels.
+//! Alpha is composited on a background colour, and the EXIF orientation is applied once.
 //!
-//! **Truncated and corrupt files.** A file that ends before all pixels is [`DecodeError::Truncated`]; no format gives an image that
-//! is partly grey. A file with all pixels is decoded, even when its end marker is missing or other data follows it. A file with an
-//! end marker and damage before it is [`DecodeError::Corrupt`].
+//! **Truncated and corrupt files.** A file that ends before all pixels is [`DecodeError::Truncated`]; no format returns
+//! an image that is partly grey. A file with all pixels is decoded, even when its end marker is missing or other data
+//! follows it. A file with an end marker and damage before it is [`DecodeError::Corrupt`].
 
 mod bmp;
 mod exif;
@@ -51,13 +51,13 @@ pub struct Decoded {
     pub orientation: u8,
 }
 
-/// Why a file cannot be decoded.
+/// The reason why a file cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The format is not supported.
     #[error("{}; send jpeg, png, webp, gif, bmp or tiff", not_decoded(.format))]
     UnsupportedMedia {
-        /// The name of the format; `None` when it is unknown.
+        /// The name of the format; `None` if it is unknown.
         format: Option<&'static str>,
     },
     /// The format is supported, but not this variant of it.
@@ -145,7 +145,7 @@ impl DecodeError {
     }
 }
 
-/// Whether the error was caused by the end of the file.
+/// Returns whether the error was caused by the end of the file.
 fn ends_early(error: &ImageError) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -170,7 +170,7 @@ pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Decoded, DecodeEr
     decode_within(bytes, options, &PixelMemory::new(0))
 }
 
-/// [`decode`] into a buffer of the pool, where the decoder of the format supports that.
+/// Decodes like [`decode`], into a buffer of the pool if the decoder of the format supports that.
 ///
 /// # Errors
 /// See [`DecodeError`].
@@ -240,7 +240,7 @@ fn read(
         .map_err(|error| DecodeError::from_image(format, limits, &error))
 }
 
-/// The limits for the image library. A decoder may have its own copy of the samples, hence twice the memory.
+/// Returns the limits for the image library. A decoder may have its own copy of the samples, hence twice the memory.
 fn library_limits(limits: &Limits) -> image::Limits {
     let mut library = image::Limits::no_limits();
     library.max_image_width = Some(limits.max_width);

@@ -25,8 +25,8 @@ const LANDMARK_COLOURS: [Rgb<u8>; 5] = [
     Rgb([255, 140, 200]),
 ];
 
-/// Draws boxes and landmarks. Lines are 1/400 of the long side thick, at least 1 px, and lie inside the box. Coordinates that are
-/// outside the image or non-finite are skipped.
+/// Draws boxes and landmarks. Lines are 1/400 of the long side thick, at least 1 px, and lie inside the box.
+/// Coordinates that are outside the image or non-finite are skipped.
 pub fn annotate(image: &mut RgbImage, faces: &[Annotation]) {
     let thickness = (image.width().max(image.height()) / 400).max(1) as i32;
     for face in faces {
@@ -39,7 +39,7 @@ pub fn annotate(image: &mut RgbImage, faces: &[Annotation]) {
 }
 
 fn draw_box(image: &mut RgbImage, bbox: &BBox, thickness: i32, colour: Rgb<u8>) {
-    // Clamping keeps NaN, which is cast to 0 and gives an empty box.
+    // Clamping keeps NaN, which is cast to 0 and results in an empty box.
     let clipped = bbox.clipped(image.width(), image.height());
     let [x1, y1, x2, y2] = clipped.to_array().map(|v| v.round() as i32);
     let (width, height) = (x2 - x1, y2 - y1);

@@ -2,11 +2,12 @@
 
 use std::io::Cursor;
 
-use image::codecs::avif::AvifEncoder;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
-use image::{ExtendedColorType, ImageEncoder, RgbImage};
+use image::error::{EncodingError, ImageFormatHint};
+use image::{ExtendedColorType, ImageEncoder, ImageError, ImageFormat, RgbImage};
+use ravif::{BitDepth, Img, RGBA8};
 
 /// The format of an encoded image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,8 @@ pub enum OutputFormat {
 pub const AVIF_QUALITY: u8 = 85;
 /// The speed of the AVIF encoder, 1..=10. Slower settings take seconds for a photograph.
 const AVIF_SPEED: u8 = 10;
-/// The most pixels of an AVIF image, about those of 4K. The encoder takes a second per megapixel and cannot be cancelled.
+/// The maximum number of pixels of an AVIF image, about those of 4K. The encoder takes a second per megapixel and
+/// cannot be cancelled.
 const AVIF_MAX_PIXELS: u64 = 1 << 23;
 
 impl Default for OutputFormat {
@@ -39,7 +41,7 @@ impl Default for OutputFormat {
 }
 
 impl OutputFormat {
-    /// The lower-case name of the format.
+    /// Returns the lower-case name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jpeg { .. } => "jpeg",
@@ -49,7 +51,7 @@ impl OutputFormat {
         }
     }
 
-    /// The longest side that the format supports, in pixels.
+    /// Returns the longest side that the format supports, in pixels.
     fn longest_side(self) -> u32 {
         match self {
             Self::Jpeg { .. } | Self::Avif => 65_535,
@@ -58,8 +60,8 @@ impl OutputFormat {
         }
     }
 
-    /// Bytes that each pixel of a response is charged in addition to its own, for the time that the encoder takes. With it, a
-    /// response of 256 MiB has no more AVIF pixels than a single AVIF image may have.
+    /// Returns the bytes that each pixel of an answer counts in addition to its own, because the encoder takes time.
+    /// With it, a response of 256 MiB has no more AVIF pixels than a single AVIF image may have.
     pub fn surcharge(self) -> u64 {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => 0,
@@ -67,7 +69,7 @@ impl OutputFormat {
         }
     }
 
-    /// The most pixels of an image in this format.
+    /// Returns the maximum number of pixels of an image in this format.
     fn max_pixels(self) -> u64 {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => u64::MAX,
@@ -76,7 +78,7 @@ impl OutputFormat {
     }
 }
 
-/// Why an image could not be encoded.
+/// The reason why an image could not be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     /// The image has no pixels, or a side longer than the format supports.
@@ -100,7 +102,7 @@ pub enum EncodeError {
     Pixels {
         /// The format.
         format: &'static str,
-        /// The most pixels.
+        /// The maximum number of pixels.
         max: u64,
         /// The image's width.
         width: u32,
@@ -153,18 +155,40 @@ pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeE
         OutputFormat::Webp => {
             WebPEncoder::new_lossless(&mut file).write_image(samples, width, height, colour)
         }
-        OutputFormat::Avif => {
-            AvifEncoder::new_with_speed_quality(&mut file, AVIF_SPEED, AVIF_QUALITY)
-                // The other threads encode other images.
-                .with_num_threads(Some(1))
-                .write_image(samples, width, height, colour)
-        }
+        OutputFormat::Avif => return avif(image),
     }
     .map_err(|source| EncodeError::Encoder {
         format: output.name(),
         source,
     })?;
     Ok(file.into_inner())
+}
+
+/// Encodes an opaque image as AVIF.
+///
+/// This uses `encode_rgba`, which leaves out the alpha channel of an opaque image. The compiler would build the whole
+/// encoder a second time for `encode_rgb`, or for the generic encoder of the image library.
+fn avif(image: &RgbImage) -> Result<Vec<u8>, EncodeError> {
+    let (width, height) = (image.width() as usize, image.height() as usize);
+    let pixels: Vec<RGBA8> = image
+        .pixels()
+        .map(|pixel| RGBA8::new(pixel[0], pixel[1], pixel[2], u8::MAX))
+        .collect();
+    let encoded = ravif::Encoder::new()
+        .with_quality(f32::from(AVIF_QUALITY))
+        .with_speed(AVIF_SPEED)
+        .with_bit_depth(BitDepth::Eight)
+        // The other threads encode other images.
+        .with_num_threads(Some(1))
+        .encode_rgba(Img::new(&pixels, width, height));
+    let encoded = encoded.map_err(|source| EncodeError::Encoder {
+        format: OutputFormat::Avif.name(),
+        source: ImageError::Encoding(EncodingError::new(
+            ImageFormatHint::Exact(ImageFormat::Avif),
+            source,
+        )),
+    })?;
+    Ok(encoded.avif_file)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Enhancement for detection: makes faces easier to find in small, flat or noisy images.
 //!
-//! Order: denoise, upscale, gamma, CLAHE, contrast, sharpness, unsharp mask. Contrast, sharpness and unsharp mask are within one
-//! level of Pillow's `ImageEnhance` and `ImageFilter`. The constants of all steps stand here once, for the CPU, for the graphs
-//! that devices run and for tensor code.
+//! Order: denoise, upscale, gamma, CLAHE, contrast, sharpness, unsharp mask. Contrast, sharpness and unsharp mask are
+//! within one level of Pillow's `ImageEnhance` and `ImageFilter`. The constants of all steps are defined here once, for
+//! the CPU, for the graphs that devices run and for tensor code.
 
 mod clahe;
 mod filters;
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::resize::{Filter, resize};
 
-/// The longest side of an upscaled image in pixels, whatever the request asks for.
+/// The longest side of an upscaled image in pixels. It also limits the factor of a request.
 pub const MAX_UPSCALED_SIDE: u32 = 2400;
 
 /// Images below this (width, height) in either side are low-resolution sources.
@@ -43,8 +43,8 @@ pub const UNSHARP_THRESHOLD: u32 = 3;
 pub const BLUR_PASSES: usize = 3;
 /// Fractional bits of the weights of a pass.
 pub const BLUR_BITS: u32 = 24;
-/// The weight of the centre: 2²⁴ / 1.5 rounded up, as Pillow computes it in single precision. One less changes every third
-/// sample by a level.
+/// The weight of the centre: 2²⁴ / 1.5 rounded up, as Pillow computes it in single precision. One less changes every
+/// third sample by a level.
 pub const BLUR_CENTRE: u32 = 11_184_811;
 /// The weight of each of its two neighbours.
 pub const BLUR_SIDE: u32 = ((1 << BLUR_BITS) - BLUR_CENTRE) / 2;
@@ -66,22 +66,22 @@ const MIN_AUTOMATIC_GAMMA: f64 = 0.4;
 /// The side of the median filter's window in pixels.
 const MEDIAN_WINDOW: u32 = 3;
 
-/// How much to upscale.
+/// The factor of the upscaling.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Upscale {
-    /// By the rule of [`automatic_factor`].
+    /// The factor of [`automatic_factor`].
     #[default]
     Auto,
-    /// Not at all.
+    /// Off.
     Off,
-    /// By a factor; values below 1 count as 1. Limited by [`MAX_UPSCALED_SIDE`].
+    /// This factor. Values below 1 count as 1. [`MAX_UPSCALED_SIDE`] limits the result.
     Factor(f32),
 }
 
 /// Whether a step is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Apply {
-    /// To low-resolution sources only, see [`LOW_RESOLUTION`]; judged before upscaling.
+    /// Only for low-resolution sources ([`LOW_RESOLUTION`]). The size before upscaling decides.
     #[default]
     Auto,
     /// Always.
@@ -93,7 +93,7 @@ pub enum Apply {
 /// Gamma correction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Gamma {
-    /// Not at all.
+    /// Off.
     #[default]
     Off,
     /// Images with a mean luma below 90 get the exponent that maps it to 110, at least 0.4.
@@ -177,10 +177,10 @@ pub struct Enhanced {
     pub steps: Vec<Step>,
 }
 
-/// The upscaling factor for a source of this size.
+/// Returns the upscaling factor for a source of this size.
 ///
-/// The shorter side decides: up to 150 pixels the factor is 4, up to 250 it is 3, up to 600 it is 2, otherwise 1. The factor is
-/// then lowered in steps of 1 until the long side of the result is at most [`MAX_UPSCALED_SIDE`].
+/// The shorter side decides: up to 150 pixels the factor is 4, up to 250 it is 3, up to 600 it is 2, otherwise 1. The
+/// factor is then lowered in steps of 1 until the long side of the result is at most [`MAX_UPSCALED_SIDE`].
 pub fn automatic_factor(width: u32, height: u32) -> u32 {
     let wanted = match width.min(height) {
         0..=150 => 4,
@@ -210,7 +210,7 @@ pub fn enhance(image: &RgbImage, options: &EnhanceOptions) -> Enhanced {
 pub struct PartlyEnhanced {
     /// The pixels so far.
     pub image: RgbImage,
-    /// The steps that are left; `None` when there are none.
+    /// The steps that are left; `None` if there are none.
     pub device_steps: Option<DeviceSteps>,
     /// Output pixels per input pixel along the long side, at the end.
     pub scale: f32,
@@ -287,7 +287,7 @@ impl PartlyEnhanced {
         partial
     }
 
-    /// The result, when no steps are left.
+    /// Returns the result if no steps are left.
     pub fn into_enhanced(self) -> Enhanced {
         Enhanced {
             image: self.image,
@@ -296,7 +296,7 @@ impl PartlyEnhanced {
         }
     }
 
-    /// The (width, height) to upscale to; adds the step.
+    /// Returns the (width, height) to upscale to, and adds the step.
     fn scale_by(&mut self, upscale: Upscale) -> (u32, u32) {
         let (width, height) = self.image.dimensions();
         let long = width.max(height);

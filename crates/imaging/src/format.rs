@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The lower-case name, as in responses.
+    /// Returns the lower-case name, as in responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jpeg => "jpeg",
@@ -166,7 +166,8 @@ fn iso_media(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Icons and cursors: a type, and a count above 0. Without the count, TGA files without a footer would be taken for cursors.
+/// Icons and cursors: a type, and a count above 0. Without the count, TGA files without a footer would be taken for
+/// cursors.
 fn icon(bytes: &[u8]) -> Option<&'static str> {
     match bytes.get(..6)? {
         [0, 0, _, 0, 0, 0] => None,

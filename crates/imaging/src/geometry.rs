@@ -1,7 +1,7 @@
 //! Points and boxes in pixel coordinates of the upright image.
 
-/// Five facial landmarks in pixels, in this order: the eye on the left of the image, the other eye, the nose, the mouth corner on
-/// the left of the image, the other mouth corner.
+/// Five facial landmarks in pixels, in this order: the eye on the left of the image, the other eye, the nose, the mouth
+/// corner on the left of the image, the other mouth corner.
 pub type Landmarks = [[f32; 2]; 5];
 
 /// An axis-aligned box `[x1, y1, x2, y2]` in pixels; half-open, `x1 ≤ x2` and `y1 ≤ y2`.
@@ -46,7 +46,7 @@ impl BBox {
         if union > 0.0 { shared / union } else { 0.0 }
     }
 
-    /// The part of the box inside an image of `width` × `height`.
+    /// Returns the part of the box inside an image of `width` × `height`.
     pub fn clipped(&self, width: u32, height: u32) -> Self {
         let (w, h) = (width as f32, height as f32);
         Self {
@@ -57,7 +57,7 @@ impl BBox {
         }
     }
 
-    /// The same box in an image that is `scale` times larger.
+    /// Returns the same box in an image that is `scale` times larger.
     pub fn scaled(&self, scale: f32) -> Self {
         self.to_array().map(|side| side * scale).into()
     }

@@ -66,8 +66,8 @@ pub struct Exceeded {
 }
 
 impl Limits {
-    /// The most memory for decoded samples: 8 bytes a pixel, which is 16-bit RGBA. Only floating-point TIFFs close to the pixel
-    /// limit need more; they are refused.
+    /// Returns the maximum memory for decoded samples: 8 bytes per pixel, which is 16-bit RGBA. Only floating-point
+    /// TIFFs close to the pixel limit need more; they are refused.
     pub fn decode_bytes(&self) -> u64 {
         self.max_pixels.saturating_mul(8)
     }
@@ -75,7 +75,7 @@ impl Limits {
     /// Checks the size of a file in bytes.
     ///
     /// # Errors
-    /// [`Exceeded`] when the file is too large.
+    /// [`Exceeded`] if the file is too large.
     pub fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
         within(LimitKind::Bytes, self.max_bytes, found)
     }

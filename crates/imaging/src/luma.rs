@@ -1,7 +1,7 @@
 //! Grey by the luma of ITU-R BT.601: `0.299 R + 0.587 G + 0.114 B`.
 //!
-//! The weights stand here once, for the CPU, for the graphs that devices run and for tensor code. Three roundings are in use,
-//! because each operation matches the library that defines it.
+//! The weights are defined here once, for the CPU, for the graphs that devices run and for tensor code. Three roundings
+//! are in use, because each operation matches the library that defines it.
 
 use image::RgbImage;
 
@@ -13,7 +13,8 @@ pub const BT601_PILLOW: [u32; 3] = [19_595, 38_470, 7_471];
 /// Fractional bits of [`BT601_PILLOW`].
 pub const PILLOW_BITS: u32 = 16;
 
-/// [`BT601`] in fixed point with [`OPENCV_BITS`] fractional bits; they add up to one. OpenCV's `COLOR_RGB2GRAY` for 8 bits.
+/// [`BT601`] in fixed point with [`OPENCV_BITS`] fractional bits; they add up to one. OpenCV's `COLOR_RGB2GRAY` for 8
+/// bits.
 pub const BT601_OPENCV: [u32; 3] = [4_899, 9_617, 1_868];
 /// Fractional bits of [`BT601_OPENCV`].
 pub const OPENCV_BITS: u32 = 14;
@@ -42,7 +43,7 @@ fn fixed_point(pixel: [u8; 3], weights: [u32; 3], bits: u32) -> u8 {
     ((weights[0] * r + weights[1] * g + weights[2] * b + (1 << (bits - 1))) >> bits) as u8
 }
 
-/// The image in grey: three equal channels, equal to Pillow's `convert("L")`.
+/// Returns the image in grey: three equal channels, equal to Pillow's `convert("L")`.
 pub fn grayscale(image: &RgbImage) -> RgbImage {
     let mut grey = image.clone();
     for pixel in grey.as_chunks_mut::<3>().0 {

@@ -1,11 +1,12 @@
 //! A pool of buffers for decoded images.
 //!
-//! An image takes a few megabytes. The system maps fresh memory of that size page by page, and each page fault takes longer than
-//! clearing memory that is mapped already. A buffer that was in use a moment ago is also still in the CPU's caches.
+//! An image takes a few megabytes. The system maps fresh memory of that size page by page, and each page fault takes
+//! longer than clearing memory that is mapped already. A buffer that was in use a moment ago is also still in the CPU's
+//! caches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most buffers in the pool.
+/// The maximum number of buffers in the pool.
 const MAX_BUFFERS: usize = 16;
 
 /// Buffers of earlier images. The pool is bounded in bytes and in number.
@@ -17,7 +18,7 @@ pub struct PixelMemory {
 }
 
 impl PixelMemory {
-    /// A pool of up to `max_bytes` bytes; 0 turns it off.
+    /// Creates a pool of up to `max_bytes` bytes; 0 disables it.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             spare: Mutex::default(),

@@ -28,15 +28,15 @@ impl Kind {
     }
 }
 
-/// The header of a file with a tensor in row-major order. The bytes of the values follow it.
+/// Returns the header of a file with a tensor in row-major order. The bytes of the values follow it.
 pub fn header(kind: Kind, shape: &[usize]) -> Vec<u8> {
     let text = description(kind, shape);
     let len = (PREFIX + text.len() + 1).next_multiple_of(ALIGNMENT);
     padded(&text, len)
 }
 
-/// [`header`] with a fixed length of `len` bytes, for a shape that is known only after the values are written. `None` when the
-/// header does not fit.
+/// Returns [`header`] with a fixed length of `len` bytes, for a shape that is known only after the values are written.
+/// Returns `None` if the header does not fit.
 pub fn header_of_len(kind: Kind, shape: &[usize], len: usize) -> Option<Vec<u8>> {
     let text = description(kind, shape);
     (PREFIX + text.len() < len).then(|| padded(&text, len))
@@ -56,7 +56,7 @@ fn description(kind: Kind, shape: &[usize]) -> String {
     )
 }
 
-/// A header of `len` bytes: the description, padded with spaces, and a line feed.
+/// Returns a header of `len` bytes: the description, padded with spaces, and a line feed.
 fn padded(text: &str, len: usize) -> Vec<u8> {
     let length = u16::try_from(len - PREFIX).unwrap_or(u16::MAX);
     let mut head = b"\x93NUMPY\x01\x00".to_vec();

@@ -18,8 +18,8 @@ pub enum Axis {
 
 /// Rotates an image clockwise by `degrees`.
 ///
-/// Multiples of 90 degrees move pixels unchanged; 90 and 270 degrees swap width and height. Any other angle keeps the size: the
-/// image is rotated about its centre, sampled bilinearly and surrounded by `background`, as by OpenCV's
+/// Multiples of 90 degrees move pixels unchanged; 90 and 270 degrees swap width and height. Any other angle keeps the
+/// size: the image is rotated about its centre, sampled bilinearly and surrounded by `background`, as by OpenCV's
 /// `warpAffine(INTER_LINEAR, BORDER_CONSTANT)`. A non-finite angle leaves the image unchanged.
 pub fn rotate(image: &RgbImage, degrees: f32, background: [u8; 3]) -> RgbImage {
     let degrees = degrees % 360.0;
@@ -61,7 +61,7 @@ fn rotate_bilinear(image: &RgbImage, degrees: f32, background: [u8; 3]) -> RgbIm
     rotated
 }
 
-/// The colour at a position between pixels.
+/// Returns the colour at a position between pixels.
 #[inline(always)]
 fn sample(image: &RgbImage, [x, y]: [f64; 2], background: [u8; 3]) -> [u8; 3] {
     let (left, top) = (x.floor(), y.floor());
@@ -83,7 +83,8 @@ fn sample(image: &RgbImage, [x, y]: [f64; 2], background: [u8; 3]) -> [u8; 3] {
     })
 }
 
-/// The pixel at a column and a row, the pixel to its right and the two below; `None` when one of them is outside the image.
+/// Returns the pixel at a column and a row, the pixel to its right and the two below, or `None` if one of them is
+/// outside the image.
 #[inline(always)]
 fn pixels(image: &RgbImage, left: i64, top: i64) -> Option<[[u8; 3]; 4]> {
     let width = image.width() as usize;

@@ -1,31 +1,63 @@
 //! A perceptual hash: equal or similar hashes suggest that two files show the same image, but do not prove it.
+//!
+//! This is pHash: the luma at 32 × 32 pixels is transformed by a DCT-II, and each bit says whether one of the 8 × 8 lowest
+//! frequencies is above their median. See C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions",
+//! 2010, section 3.2.1.
+
+use std::{array::from_fn, f32::consts::PI};
 
 use image::RgbImage;
-use image_hasher::{HashAlg, HasherConfig};
 
+use super::luma::exact;
 use super::quality::measure;
 use super::resize::{Filter, resize};
 
-/// Images are reduced to this side first. The hash ignores finer detail, and its own reduction of large images is slow.
-const REDUCED_SIDE: u32 = 64;
+/// The side of the reduced image. The hash ignores finer detail.
+const SIDE: usize = 32;
+
+/// Frequencies in each direction, from the lowest. Their number is that of the bits.
+const FREQUENCIES: usize = 8;
 
 /// Images below this standard deviation of grey get no hash: it would be noise, and equal for all blank images.
 const FLAT: f32 = 3.0;
 
-/// The 64-bit pHash: the 8 × 8 low frequencies of the DCT, compared with their median. The hashes of similar images differ in few
-/// bits. `None` for a nearly flat image.
+/// The 64-bit hash. Bit 63 is the lowest frequency, and the frequency along the width changes fastest. The hashes of similar
+/// images differ in few bits. `None` for a nearly flat image.
 pub fn perceptual_hash(image: &RgbImage) -> Option<u64> {
-    let reduced = resize(image, REDUCED_SIDE, REDUCED_SIDE, Filter::Area);
+    let side = SIDE as u32;
+    let reduced = resize(image, side, side, Filter::Area);
     if measure(&reduced).contrast < FLAT {
         return None;
     }
-    let hash = HasherConfig::with_bytes_type::<[u8; 8]>()
-        .hash_size(8, 8)
-        .hash_alg(HashAlg::Median)
-        .preproc_dct()
-        .to_hasher()
-        .hash_image(&reduced);
-    Some(u64::from_be_bytes(hash.into_inner()))
+    let frequencies = low_frequencies(&reduced);
+    // The lowest frequency is the mean brightness, which says nothing about the content.
+    let mut sorted = frequencies[1..].to_vec();
+    sorted.sort_by(f32::total_cmp);
+    let median = sorted[sorted.len() / 2];
+    let bits = frequencies.iter();
+    Some(bits.fold(0, |hash, &value| (hash << 1) | u64::from(value > median)))
+}
+
+/// The lowest frequencies of the DCT-II of an image of [`SIDE`] × [`SIDE`] pixels, row by row. Their scale does not matter
+/// to the median, so it is left out.
+fn low_frequencies(image: &RgbImage) -> [f32; FREQUENCIES * FREQUENCIES] {
+    let basis: [[f32; SIDE]; FREQUENCIES] = from_fn(|frequency| {
+        from_fn(|at| ((2 * at + 1) as f32 * frequency as f32 * PI / (2 * SIDE) as f32).cos())
+    });
+    let mut along_rows = [[0.0; FREQUENCIES]; SIDE];
+    for (row, sums) in image.rows().zip(&mut along_rows) {
+        for (x, pixel) in row.enumerate() {
+            let level = exact(pixel.0);
+            for (sum, wave) in sums.iter_mut().zip(&basis) {
+                *sum += level * wave[x];
+            }
+        }
+    }
+    from_fn(|at| {
+        let (v, u) = (at / FREQUENCIES, at % FREQUENCIES);
+        let column = along_rows.iter().zip(&basis[v]);
+        column.map(|(sums, weight)| sums[u] * weight).sum()
+    })
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 fn prefetch_line(byte: &u8) {
     use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
-    // SAFETY: every x86-64 CPU has the instruction. It changes nothing but the caches, and it ignores an address that cannot
-    // be read. This address can be read.
+    // SAFETY: every x86-64 CPU has the instruction. It changes nothing but the caches, and it ignores an address that
+    // cannot be read. This address can be read.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(byte).cast()) };
 }
 

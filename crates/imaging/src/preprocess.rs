@@ -1,8 +1,8 @@
-//! Images to network input by named definitions: the library whose resize is matched, how the image is fitted, and the layout
-//! of the values.
+//! Images to network input by named definitions: the library whose resize is matched, how the image is fitted, and the
+//! layout of the values.
 //!
-//! Devices that preprocess read [`Preprocess::placement`] and [`Preprocess::normalisation`]. The reference values of the other
-//! libraries are in `tests/fixtures`. Here a row is one entry of the batch, and a line is a line of pixels.
+//! Devices that preprocess read [`Preprocess::placement`] and [`Preprocess::normalisation`]. The reference values of
+//! the other libraries are in `tests/fixtures`. Here a row is one entry of the batch, and a line is a line of pixels.
 
 mod canvas;
 mod lines;
@@ -34,8 +34,8 @@ pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// torchvision with antialias: the triangle filter, widened when shrinking, rounded once to the nearest level. Within one
-    /// level.
+    /// torchvision with antialias: the triangle filter, widened when shrinking, rounded once to the nearest level.
+    /// Within one level.
     #[default]
     Torchvision,
     /// `jax.image.resize` with antialias: the same without rounding. Within a thousandth of a level.
@@ -50,7 +50,7 @@ impl Profile {
     /// All profiles.
     pub const ALL: [Self; 4] = [Self::Torchvision, Self::Jax, Self::Pil, Self::Opencv];
 
-    /// The name in settings and contracts.
+    /// Returns the name in settings and contracts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Torchvision => "torchvision",
@@ -77,7 +77,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The name in settings and contracts.
+    /// Returns the name in settings and contracts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stretch => "stretch",
@@ -100,7 +100,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Whether the layout has one plane per channel.
+    /// Returns whether the layout has one plane per channel.
     pub fn is_nchw(&self) -> bool {
         *self == Self::Nchw
     }
@@ -144,25 +144,25 @@ impl Default for Preprocess {
 }
 
 impl Preprocess {
-    /// The (width, height) of the output for an image of `size`, in pixels: the configured size, except for
-    /// [`Mode::ShortSide`]. There the longer side follows the aspect ratio, rounded to the nearest pixel, halves up. It has no
-    /// upper bound, so compare it with a limit before allocating memory.
+    /// Returns the (width, height) of the output for an image of `size`, in pixels: the configured size, except for
+    /// [`Mode::ShortSide`]. There the longer side follows the aspect ratio, rounded to the nearest pixel, halves up. It
+    /// has no upper bound, so compare it with a limit before allocating memory.
     pub fn output_size(&self, size: (u32, u32)) -> (u32, u32) {
         self.placement(size).output
     }
 
-    /// The number of values of the row for an image of `size`: three per pixel.
+    /// Returns the number of values of the row for an image of `size`: three per pixel.
     pub fn row_len(&self, size: (u32, u32)) -> usize {
         let (width, height) = self.output_size(size);
         RGB * width as usize * height as usize
     }
 
-    /// The placement of an image of `size` in the output. A side of 0 counts as 1.
+    /// Returns the placement of an image of `size` in the output. A side of 0 counts as 1.
     pub fn placement(&self, size: (u32, u32)) -> Placement {
         Placement::new(self.mode, size, (self.width, self.height))
     }
 
-    /// The normalisation of levels in 0..=255: equal to `(level / 255 − mean) / std`.
+    /// Returns the normalisation of levels in 0..=255: equal to `(level / 255 − mean) / std`.
     pub fn normalisation(&self) -> Normalisation {
         Normalisation {
             order: ChannelOrder::Rgb,
@@ -171,11 +171,11 @@ impl Preprocess {
         }
     }
 
-    /// Writes `(resize(image) / 255 − mean) / std` to `row`, which has [`Preprocess::row_len`] values. An image without pixels
-    /// makes the output black.
+    /// Writes `(resize(image) / 255 − mean) / std` to `row`, which has [`Preprocess::row_len`] values. An image without
+    /// pixels makes the output black.
     ///
     /// # Panics
-    /// When `row` has another length.
+    /// Panics if `row` has another length.
     pub fn write(&self, image: &RgbImage, row: &mut [f32]) {
         let placement = self.placement(image.dimensions());
         let normalisation = self.normalisation();

@@ -55,7 +55,7 @@ pub fn measure(image: &RgbImage) -> ImageQuality {
     sums.finish([width, height])
 }
 
-/// A row of grey with a reflected sample at both ends.
+/// Returns a row of grey with a reflected sample at both ends.
 fn grey_row(image: &RgbImage, y: usize) -> Vec<f32> {
     let width = image.width();
     let stride = width as usize * 3;
@@ -122,8 +122,8 @@ impl Sums {
 /// One score, 0..=1: `0.25·min(blur/1000, 1) + 0.20·(1 − |brightness − 128|/128) + 0.20·min(contrast/50, 1) +
 /// 0.25·min(sharpness/100, 1) + 0.10·(1 − occlusion)`.
 ///
-/// `occlusion` is the hidden share of the face, 0..=1. When it was not measured, its weight is spread over the other terms in
-/// proportion, and the response must say so.
+/// `occlusion` is the hidden share of the face, 0..=1. When it was not measured, its weight is spread over the other
+/// terms in proportion, and the response must say so.
 pub fn overall(quality: &ImageQuality, occlusion: Option<f32>) -> f32 {
     let measured = 0.25 * (quality.blur_score / 1000.0).min(1.0)
         + 0.20 * (1.0 - (quality.brightness - 128.0).abs() / 128.0)
@@ -136,9 +136,11 @@ pub fn overall(quality: &ImageQuality, occlusion: Option<f32>) -> f32 {
     score.clamp(0.0, 1.0)
 }
 
-/// Resizes a complete image for its measurement: its long side becomes [`CANONICAL_SIDE`], which shrinks or enlarges it.
+/// Resizes a complete image for its measurement: its long side becomes [`CANONICAL_SIDE`], which shrinks or enlarges
+/// it.
 ///
-/// The filter is the antialiased [`Filter::Bilinear`]. Without antialiasing, aliasing would raise the sharpness of a large image.
+/// The filter is the antialiased [`Filter::Bilinear`]. Without antialiasing, aliasing would raise the sharpness of a
+/// large image.
 pub fn canonical(image: &RgbImage) -> Cow<'_, RgbImage> {
     let (width, height) = image.dimensions();
     let long = width.max(height);

@@ -11,8 +11,8 @@ mod window;
 #[cfg(test)]
 mod kernel_forms;
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer, pixels::U8x3};
 use image::RgbImage;
 
 use view::View;
@@ -36,8 +36,8 @@ pub enum Filter {
     Area,
 }
 
-/// Resizes to exactly `width` × `height` pixels; the aspect ratio may change. A side of 0 counts as 1. An image without pixels
-/// becomes black.
+/// Resizes to exactly `width` × `height` pixels; the aspect ratio may change. A side of 0 counts as 1. An image without
+/// pixels becomes black.
 pub fn resize(image: &RgbImage, width: u32, height: u32, filter: Filter) -> RgbImage {
     let (width, height) = (width.max(1), height.max(1));
     if image.dimensions() == (width, height) {
@@ -55,29 +55,28 @@ pub fn resize(image: &RgbImage, width: u32, height: u32, filter: Filter) -> RgbI
     }
 }
 
-/// A view of `image` by [`Filter::Bilinear`].
+/// Returns a view of `image` by [`Filter::Bilinear`].
 pub(super) fn bilinear(image: &RgbImage, view: &View) -> RgbImage {
     convolve(image, view).unwrap_or_else(|| two_tap::resize(image, view))
 }
 
-/// [`bilinear`] by the resize library. `None` when the library refuses the image, which it does when a size does not match the
-/// number of bytes.
+/// Resizes like [`bilinear`], with the resize library. Returns `None` if the library refuses the image because a size
+/// does not match the number of bytes.
 fn convolve(image: &RgbImage, view: &View) -> Option<RgbImage> {
     let (width, height) = view.size();
-    let source = ImageRef::new(
-        image.width(),
-        image.height(),
-        image.as_raw(),
-        PixelType::U8x3,
-    )
-    .ok()?;
-    let mut target = Image::new(width, height, PixelType::U8x3);
+    let source =
+        TypedImageRef::<U8x3>::from_buffer(image.width(), image.height(), image.as_raw()).ok()?;
+    let mut resized = RgbImage::new(width, height);
+    let mut target = TypedImage::<U8x3>::from_buffer(width, height, &mut resized).ok()?;
     let ((left, across), (top, down)) = (view.columns.source_span(), view.rows.source_span());
     let options = ResizeOptions::new()
         .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
         .crop(left, top, across, down);
-    Resizer::new().resize(&source, &mut target, &options).ok()?;
-    RgbImage::from_raw(width, height, target.into_vec())
+    // Typed, so that the compiler builds the library's code for one type of pixel and not for thirteen.
+    Resizer::new()
+        .resize_typed(&source, &mut target, &options)
+        .ok()?;
+    Some(resized)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use image::{Rgb, RgbImage};
 
-/// A ramp and a texture in each channel, by the integer formula of `scripts/references/imaging.py`.
+/// Returns a ramp and a texture in each channel, by the integer formula of `scripts/references/imaging.py`.
 pub fn synthetic(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         Rgb([0, 1, 2].map(|c: u32| {
@@ -24,7 +24,7 @@ pub fn noise(width: u32, height: u32) -> RgbImage {
     })
 }
 
-/// The antialiased bilinear resize by definition, unrounded, as three planes.
+/// Returns the antialiased bilinear resize by definition, unrounded, as three planes.
 pub fn antialiased(image: &RgbImage, size: (u32, u32)) -> Vec<f64> {
     antialiased_at(image, size, |centre| centre)
 }
@@ -68,7 +68,7 @@ pub fn antialiased_at(
     planes
 }
 
-/// The bytes of a file in `tests/fixtures`.
+/// Returns the bytes of a file in `tests/fixtures`.
 pub fn fixture(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
@@ -76,12 +76,12 @@ pub fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The numbers in `reference.json`.
+/// Returns the numbers in `reference.json`.
 pub fn reference() -> serde_json::Value {
     serde_json::from_slice(&fixture("reference.json")).expect("reference.json is JSON")
 }
 
-/// A reference image.
+/// Returns a reference image.
 pub fn fixture_image(name: &str) -> RgbImage {
     let image = image::load_from_memory(&fixture(name));
     image.expect("the file is an image").to_rgb8()

@@ -41,7 +41,7 @@ impl Normalisation {
         }
     }
 
-    /// The RGB index of each output plane.
+    /// Returns the RGB index of each output plane.
     fn planes(&self) -> [usize; 3] {
         match self.order {
             ChannelOrder::Rgb => [0, 1, 2],
@@ -49,7 +49,7 @@ impl Normalisation {
         }
     }
 
-    /// The value of a sample in one output plane.
+    /// Returns the value of a sample in one output plane.
     fn value(&self, sample: u8, plane: usize) -> f32 {
         (f32::from(sample) - self.mean[plane]) * self.scale[plane]
     }
@@ -88,15 +88,15 @@ impl Letterbox {
     }
 }
 
-/// Letterboxes `image`: scales it to fit `side_w` × `side_h`, puts it at the top left, pads with black, normalises, and writes
-/// the three planes to `row` (CHW, `3 · side_w · side_h` values).
+/// Letterboxes `image`: scales it to fit `side_w` × `side_h`, puts it at the top left, pads with black, normalises, and
+/// writes the three planes to `row` (CHW, `3 · side_w · side_h` values).
 ///
-/// The filter is [`Filter::BilinearTwoTap`](super::resize::Filter::BilinearTwoTap), OpenCV's, as in the reference answers of
-/// the detectors. Antialiasing moves YuNet's boxes by up to 2.7 px on the reference images and gains little: of 81 faces
-/// reduced to a 128-pixel input it finds 53 to 55 instead of 52, and the same number at 192 and 256.
+/// The filter is [`Filter::BilinearTwoTap`](super::resize::Filter::BilinearTwoTap), OpenCV's, as in the reference
+/// answers of the detectors. Antialiasing moves YuNet's boxes by up to 2.7 px on the reference images and gains little:
+/// of 81 faces reduced to a 128-pixel input it finds 53 to 55 instead of 52, and the same number at 192 and 256.
 ///
 /// # Panics
-/// When `row` has another length.
+/// Panics if `row` has another length.
 pub fn letterbox_into(
     image: &RgbImage,
     (side_w, side_h): (u32, u32),
@@ -119,11 +119,11 @@ pub fn letterbox_into(
 /// Stretches `image` to `width` × `height`, normalises, and writes the three planes to `row` (CHW, `3 · width · height`
 /// values). An image without pixels counts as black.
 ///
-/// The filter is [`Filter::Bilinear`](super::resize::Filter::Bilinear), antialiased when shrinking, and its samples are rounded
-/// to the nearest level. The result is within one level of torchvision's for 8-bit images.
+/// The filter is [`Filter::Bilinear`](super::resize::Filter::Bilinear), antialiased when shrinking, and its samples are
+/// rounded to the nearest level. The result is within one level of torchvision's for 8-bit images.
 ///
 /// # Panics
-/// When `row` has another length.
+/// Panics if `row` has another length.
 pub fn preprocess_into(
     image: &RgbImage,
     (width, height): (u32, u32),
@@ -144,7 +144,7 @@ pub fn preprocess_into(
 /// Normalises an image of the network's size and writes its three planes to `row` (CHW).
 ///
 /// # Panics
-/// When `row` does not hold three values a pixel.
+/// Panics if `row` does not hold three values per pixel.
 pub fn fill_row(image: &RgbImage, normalisation: &Normalisation, row: &mut [f32]) {
     let mut planes = Planes::new(row, image.dimensions(), normalisation);
     let mut line = vec![Pixel::default(); image.width() as usize];

@@ -39,12 +39,12 @@ impl Similarity {
         ]
     }
 
-    /// The uniform scale.
+    /// Returns the uniform scale.
     pub fn scale(&self) -> f64 {
         self.a.hypot(self.b)
     }
 
-    /// The inverse transform.
+    /// Returns the inverse transform.
     fn inverse(&self) -> Self {
         let square = self.a * self.a + self.b * self.b;
         let (a, b) = (self.a / square, -self.b / square);
@@ -57,10 +57,10 @@ impl Similarity {
     }
 }
 
-/// The similarity without reflection that maps `from` to `to` with the least squared error.
+/// Returns the similarity without reflection that maps `from` to `to` with the least squared error.
 ///
-/// This is Umeyama's estimate (1991) with scale, which has a closed form in two dimensions. `None` when the points determine no
-/// transform: they coincide, the best scale is zero, or a coordinate is not finite.
+/// This is Umeyama's estimate (1991) with scale, which has a closed form in two dimensions. Returns `None` if the
+/// points determine no transform: they coincide, the best scale is zero, or a coordinate is not finite.
 pub fn similarity(from: &Landmarks, to: &Landmarks) -> Option<Similarity> {
     let (from_mean, to_mean) = (mean(from), mean(to));
     let (mut dot, mut cross, mut spread) = (0.0, 0.0, 0.0);
@@ -99,8 +99,9 @@ fn mean(points: &Landmarks) -> [f64; 2] {
 
 /// Crops the face at `points` (in pixels of `image`), aligned to [`ARCFACE_TEMPLATE`]: upright, 112 × 112 pixels.
 ///
-/// Bilinear, black outside the image: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger than 112 px are not
-/// smoothed first, because their embeddings are compared with those of OpenCV's crops. `None` when [`similarity`] is `None`.
+/// Bilinear, black outside the image: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger than 112 px
+/// are not smoothed first, because their embeddings are compared with those of OpenCV's crops. Returns `None` if
+/// [`similarity`] is `None`.
 pub fn align_face(image: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
     let to_image = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
     let mut samples = Vec::with_capacity((ALIGNED_SIDE * ALIGNED_SIDE * 3) as usize);
@@ -114,8 +115,8 @@ pub fn align_face(image: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
     RgbImage::from_raw(ALIGNED_SIDE, ALIGNED_SIDE, samples)
 }
 
-/// Added to a small f64 integer, this leaves the integer in the low bits of the sum. It replaces a cast, which checks the range and
-/// is not vectorised.
+/// Added to a small f64 integer, this leaves the integer in the low bits of the sum. It replaces a cast, which checks
+/// the range and is not vectorised.
 const INTEGER_BITS: f64 = (3u64 << 51) as f64;
 
 const LINE: usize = ALIGNED_SIDE as usize;
@@ -183,7 +184,7 @@ fn locate(line: &mut Line, to_image: &Similarity, y: f64) {
     }
 }
 
-/// The four pixels at and after a position; pixels outside the image are black.
+/// Returns the four pixels at and after a position; pixels outside the image are black.
 #[cold]
 fn around(image: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
     [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, down)| {
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// The image at a fractional position, by definition. Pixels outside the image are black.
+    /// Returns the image at a fractional position, by definition. Pixels outside the image are black.
     fn sample(image: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
         let (left, top) = (x.floor(), y.floor());
         let (fx, fy) = ((x - left) as f32, (y - top) as f32);

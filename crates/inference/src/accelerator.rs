@@ -33,7 +33,7 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// The name in the configuration, such as `cuda`.
+    /// Returns the name in the configuration, such as `cuda`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",

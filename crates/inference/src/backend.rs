@@ -23,7 +23,7 @@ pub mod torch;
 
 /// Opens models.
 pub trait Backend: Send + Sync {
-    /// The backend's name in logs, such as `onnxruntime`.
+    /// Returns the backend's name in logs, such as `onnxruntime`.
     fn name(&self) -> &str;
 
     /// Checks whether this machine has the provider and the device, before any model is opened there.
@@ -32,11 +32,11 @@ pub trait Backend: Send + Sync {
     /// [`BackendError::Unavailable`] with what is missing.
     fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError>;
 
-    /// Loads a model into as many sessions as `opening` asks for. The sessions may share the weights.
+    /// Loads a model into the number of sessions in `opening`. The sessions may share the weights.
     ///
     /// # Errors
-    /// [`BackendError::Load`] when the model cannot be loaded, [`BackendError::Unavailable`] when the placement cannot
-    /// be used, and [`BackendError::OutOfMemory`].
+    /// [`BackendError::Load`] if the model cannot be loaded, [`BackendError::Unavailable`] if the placement cannot be
+    /// used, and [`BackendError::OutOfMemory`].
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError>;
 
     /// Loads a built-in graph, whose inputs can have several types, into one session.
@@ -46,18 +46,18 @@ pub trait Backend: Send + Sync {
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError>;
 }
 
-/// What to open, and where.
+/// The model to open, its placement and its resources.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
     /// The model.
     pub model: Model<'a>,
     /// Where to open it.
     pub placement: DevicePlacement,
-    /// How many CPU threads each session has.
+    /// The number of CPU threads of each session.
     pub threads: NonZeroUsize,
-    /// How many sessions.
+    /// The number of sessions.
     pub count: usize,
-    /// How many bytes of device memory each session may take.
+    /// The maximum number of bytes of device memory per session.
     pub memory_limit: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ pub enum Model<'a> {
 }
 
 impl Model<'_> {
-    /// The name in error messages.
+    /// Returns the name in error messages.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.to_path_buf(),
@@ -95,17 +95,17 @@ impl Model<'_> {
 
 /// A loaded model. One thread at a time owns it, so `run` takes `&mut self`.
 pub trait Session: Send {
-    /// The graph's inputs and outputs.
+    /// Returns the graph's inputs and outputs.
     fn signature(&self) -> &Signature;
 
     /// Runs a batch through the graph's first input and returns every output in graph order.
     ///
     /// # Errors
-    /// [`BackendError::Run`] when the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`].
+    /// [`BackendError::Run`] if the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`].
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
 
-    /// How many of the graph's nodes each provider runs, by the runtime's names. Empty if the runtime does not report
-    /// it.
+    /// Returns the number of the graph's nodes on each provider, by the runtime's names. The result is empty if the
+    /// runtime does not report it.
     fn assignment(&self) -> BTreeMap<String, usize> {
         BTreeMap::new()
     }
@@ -123,17 +123,17 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// How many values one row has.
+    /// Returns the number of values in one row.
     pub fn row_len(&self) -> usize {
         self.row_shape.iter().product()
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.data.len().checked_div(self.row_len()).unwrap_or(0)
     }
 
-    /// The batch's full shape.
+    /// Returns the batch's full shape.
     pub fn shape(&self) -> Vec<usize> {
         std::iter::once(self.rows())
             .chain(self.row_shape.iter().copied())
@@ -141,7 +141,7 @@ impl Batch<'_> {
     }
 }
 
-/// Why a backend could not do what was asked.
+/// The reason why a backend failed.
 #[derive(Debug, Error)]
 pub enum BackendError {
     /// The runtime's shared library is missing or has the wrong version.

@@ -1,13 +1,13 @@
-//! The memory of one batch: its rows back to back, each owned by whoever writes it.
+//! The memory of one batch. Its rows lie one after the other, and one owner writes each row.
 //!
-//! Pixels are written once, directly into the row that runs. The rows are split off one buffer, so several threads
-//! write at the same time without sharing anything. Joining the rows copies nothing.
+//! The owner writes pixels once, into the row that runs. Rows are split off one buffer, so several threads can write
+//! without a lock. Joining the rows copies nothing.
 
 use std::ops::Range;
 
 use bytes::BytesMut;
 
-/// Alignment of a buffer in bytes: one cache line, which suits the runtimes' kernels best.
+/// Alignment of a buffer in bytes: one cache line.
 const ALIGNMENT: usize = 64;
 
 /// Memory for a number of rows of `f32` values.
@@ -23,14 +23,14 @@ pub(super) struct BatchBuffer {
 pub(super) struct RowMemory(BytesMut);
 
 impl RowMemory {
-    /// The row's values. Before they are written, they are whatever an earlier row left there.
+    /// Returns the row's values. Until the owner writes them, they can be those of an earlier row.
     pub fn values(&mut self) -> &mut [f32] {
         bytemuck::cast_slice_mut(&mut self.0)
     }
 }
 
 impl BatchBuffer {
-    /// A buffer of `rows` rows of `row_len` values, all zero.
+    /// Creates a buffer of `rows` rows of `row_len` values, all zero.
     pub fn new(rows: usize, row_len: usize) -> Self {
         let row_bytes = row_len * size_of::<f32>();
         let bytes = rows * row_bytes;
@@ -41,12 +41,12 @@ impl BatchBuffer {
         Self { rest, row_bytes }
     }
 
-    /// The buffer's size in bytes. Call it only while no row is split off.
+    /// Returns the buffer's size in bytes. Call it only while no row is split off.
     pub fn bytes(&self) -> usize {
         self.rest.len()
     }
 
-    /// Splits off the next row. Returns `None` when all rows are split off.
+    /// Splits off the next row. Returns `None` if all rows are split off.
     pub fn split_row(&mut self) -> Option<RowMemory> {
         (self.rest.len() >= self.row_bytes).then(|| RowMemory(self.rest.split_to(self.row_bytes)))
     }
@@ -64,7 +64,7 @@ impl BatchBuffer {
         }
     }
 
-    /// The values of some rows.
+    /// Returns the values of some rows.
     pub fn values(&self, rows: Range<usize>) -> &[f32] {
         bytemuck::cast_slice(&self.rest[rows.start * self.row_bytes..rows.end * self.row_bytes])
     }

@@ -1,9 +1,9 @@
 //! Decides which rows run together.
 //!
-//! The owner of a row claims it, writes it and commits it. Rows of one shape share a batch buffer until it is full. A
-//! buffer is ready to run when a session asks for it and none of its rows is being written. Rows whose callers have left
-//! are dropped at that time. This module neither waits nor runs anything: it is the state that an engine keeps behind a
-//! lock.
+//! The owner of a row claims it, writes it and commits it. Rows of one shape and one route share a batch buffer until it
+//! is full. A buffer is ready when none of its rows is being written, and it is full or its first row has waited for
+//! `max_delay`. When a session takes a ready buffer, rows whose callers have left are dropped. This module neither waits
+//! nor runs anything: it is the state that an engine keeps behind a lock.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
@@ -16,23 +16,23 @@ pub(super) use grouping::{Groupings, Route};
 
 mod grouping;
 
-/// What a row's caller waits on.
+/// The reply that a row's caller waits for.
 pub(super) trait Reply {
-    /// Whether the caller has left.
+    /// Returns whether the caller has left.
     fn is_abandoned(&self) -> bool;
 }
 
 /// The state of one engine's rows. `R` replies to a row's caller.
 pub(super) struct Batcher<R> {
     groupings: Groupings,
-    /// Where newly claimed rows go.
+    /// The route of newly claimed rows.
     route: Route,
     /// Oldest first.
     open: VecDeque<OpenBuffer<R>>,
     /// Least recently used first.
     spare: VecDeque<(RowShape, BatchBuffer)>,
     max_spare: usize,
-    /// Larger buffers are freed after use: their requests asked for a size of their own.
+    /// A larger buffer is freed after use, because few requests have rows of its size.
     max_spare_bytes: usize,
     next_id: u64,
 }
@@ -40,7 +40,7 @@ pub(super) struct Batcher<R> {
 /// The shape of one row, such as `[3, 640, 640]`.
 pub(super) type RowShape = Arc<[usize]>;
 
-/// A buffer that still accepts rows, or whose rows are still being written.
+/// A buffer that no session has taken yet.
 struct OpenBuffer<R> {
     id: u64,
     route: Route,
@@ -55,7 +55,7 @@ enum RowState<R> {
     /// The owner has the memory.
     Writing,
     Committed(CommittedRow<R>),
-    /// The owner gave the row up.
+    /// The owner dropped the row.
     GivenUp(RowMemory),
 }
 
@@ -86,7 +86,7 @@ pub(super) struct ClaimedRow {
 pub(super) struct StagedRows {
     pub shape: RowShape,
     buffer: BatchBuffer,
-    /// How many rows the buffer holds, used or not.
+    /// The capacity of the buffer in rows.
     pub capacity: usize,
     /// Whether the buffer is too large to be kept for later rows.
     pub is_oversized: bool,
@@ -95,14 +95,14 @@ pub(super) struct StagedRows {
 }
 
 impl RowSlot {
-    /// Where the row was claimed for.
+    /// Returns the route for which the row was claimed.
     pub fn route(&self) -> Route {
         self.route
     }
 }
 
 impl StagedRows {
-    /// The values of some rows.
+    /// Returns the values of some rows.
     pub fn values(&self, rows: Range<usize>) -> &[f32] {
         self.buffer.values(rows)
     }
@@ -119,12 +119,13 @@ pub(super) struct ReadyBatch<R> {
 pub(super) struct NextBatch<R> {
     /// `None` if no batch is ready.
     pub batch: Option<ReadyBatch<R>>,
-    /// How many rows were dropped because their callers had left.
+    /// The number of rows that were dropped because their callers had left.
     pub skipped: usize,
 }
 
 impl<R: Reply> Batcher<R> {
-    /// Keeps up to `max_spare` buffers for reuse. Buffers of rows with more than `usual_row_len` values are freed.
+    /// Keeps up to `max_spare` buffers for reuse. Frees a buffer after use if it is larger than a full buffer of rows with
+    /// `usual_row_len` values.
     pub fn new(groupings: Groupings, max_spare: usize, usual_row_len: usize) -> Self {
         Self {
             groupings,
@@ -141,12 +142,13 @@ impl<R: Reply> Batcher<R> {
         }
     }
 
-    /// Where newly claimed rows go.
+    /// Returns the route of newly claimed rows.
     pub fn route(&self) -> Route {
         self.route
     }
 
-    /// Changes where newly claimed rows go. While that is the CPU, rows that were claimed for the device go there too.
+    /// Changes the route of newly claimed rows. If the route is the CPU, the CPU may also run the rows that were claimed
+    /// for the device.
     pub fn send_to(&mut self, route: Route) {
         self.route = route;
     }
@@ -187,7 +189,7 @@ impl<R: Reply> Batcher<R> {
             .unwrap_or_else(|| (shape.into(), BatchBuffer::new(rows, row_len)));
         let id = self.next_id;
         self.next_id += 1;
-        // A buffer has memory for at least one row. Empty memory stands for a shape without values.
+        // `max_rows` is at least 1, so the first row exists.
         let memory = buffer.split_row().unwrap_or_default();
         self.open.push_back(OpenBuffer {
             id,
@@ -225,14 +227,14 @@ impl<R: Reply> Batcher<R> {
     }
 
     fn put(&mut self, slot: &RowSlot, state: RowState<R>) {
-        // A buffer with a claimed row never leaves the queue, so the row is found.
+        // A buffer stays in `open` while a row of it is being written, so this finds the row.
         let open = self.open.iter_mut().find(|open| open.id == slot.buffer);
         if let Some(row) = open.and_then(|open| open.rows.get_mut(slot.row)) {
             *row = state;
         }
     }
 
-    /// Who has to run a row that was claimed for `route`: the CPU also runs the device's rows while the device is down.
+    /// Returns the route that runs a row claimed for `route`. While the device is down, this is the CPU.
     pub fn effective_route(&self, route: Route) -> Route {
         match (route, self.route) {
             (Route::Device, Route::Device) => Route::Device,
@@ -240,12 +242,12 @@ impl<R: Reply> Batcher<R> {
         }
     }
 
-    /// How many committed rows wait for this route.
+    /// Returns the number of committed rows that wait for this route.
     pub fn waiting(&self, route: Route) -> usize {
-        self.committed_rows(|open| self.goes(open, route))
+        self.committed_rows(|open| self.may_run(route, open))
     }
 
-    /// How many committed rows wait in all.
+    /// Returns the number of committed rows that wait for any route.
     pub fn waiting_rows(&self) -> usize {
         self.committed_rows(|_| true)
     }
@@ -259,30 +261,27 @@ impl<R: Reply> Batcher<R> {
             .count()
     }
 
-    fn goes(&self, open: &OpenBuffer<R>, route: Route) -> bool {
+    /// Returns whether a route may run a buffer. While the device is down, the CPU and the device may both run a buffer of
+    /// the device.
+    fn may_run(&self, route: Route, open: &OpenBuffer<R>) -> bool {
         open.route == route || self.effective_route(open.route) == route
     }
 
     /// Takes the oldest batch that is ready for this route.
     pub fn next_batch(&mut self, route: Route, now: Duration) -> NextBatch<R> {
         let mut skipped = 0;
-        let mut index = 0;
-        while let Some(open) = self.open.get(index) {
-            if !(self.goes(open, route) && self.is_ready(open, now)) {
-                index += 1;
-                continue;
-            }
-            let Some(open) = self.open.remove(index) else {
-                break;
-            };
-            let (batch, dropped) = self.close(open);
-            skipped += dropped;
+        while let Some(open) = self
+            .ready_index(route, now)
+            .and_then(|index| self.open.remove(index))
+        {
+            let (batch, abandoned) = self.close(open);
+            skipped += abandoned;
             if batch.callers.is_empty() {
                 self.keep(batch.staged);
-                continue;
+            } else {
+                let batch = Some(batch);
+                return NextBatch { batch, skipped };
             }
-            let batch = Some(batch);
-            return NextBatch { batch, skipped };
         }
         NextBatch {
             batch: None,
@@ -290,11 +289,16 @@ impl<R: Reply> Batcher<R> {
         }
     }
 
-    /// Whether a batch is ready for this route.
+    /// Returns whether a batch is ready for this route.
     pub fn has_ready(&self, route: Route, now: Duration) -> bool {
+        self.ready_index(route, now).is_some()
+    }
+
+    /// The index of the oldest buffer that is ready for this route.
+    fn ready_index(&self, route: Route, now: Duration) -> Option<usize> {
         self.open
             .iter()
-            .any(|open| self.goes(open, route) && self.is_ready(open, now))
+            .position(|open| self.may_run(route, open) && self.is_ready(open, now))
     }
 
     fn is_ready(&self, open: &OpenBuffer<R>, now: Duration) -> bool {
@@ -322,6 +326,7 @@ impl<R: Reply> Batcher<R> {
                     }
                 }
                 RowState::GivenUp(memory) => memories.push(memory),
+                // A ready buffer has no such row.
                 RowState::Writing => {}
             }
         }

@@ -1,13 +1,13 @@
-//! Decides when a failing device is left alone, and for how long.
+//! Decides when a failing device is not used, and for how long.
 
 use std::time::Duration;
 
-/// When a device goes down, and how long it stays down.
+/// The limits that decide when a device goes down and how long it stays down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// How many consecutive failures take the device down.
+    /// The number of consecutive failures that take the device down.
     pub failures: u32,
-    /// How long the device is left alone the first time.
+    /// The time that the device is not used after it first goes down.
     pub cool_down: Duration,
     /// Upper bound of the cool-down, which doubles after each failed probe.
     pub max_cool_down: Duration,
@@ -29,7 +29,7 @@ struct Down {
 }
 
 impl Breaker {
-    /// The breaker of a device that is up.
+    /// Creates the breaker of a device that is up.
     pub fn new(settings: BreakerSettings) -> Self {
         Self {
             settings,
@@ -38,12 +38,12 @@ impl Breaker {
         }
     }
 
-    /// Whether the device may be used.
+    /// Returns whether the device may be used.
     pub fn is_up(&self) -> bool {
         self.down.is_none()
     }
 
-    /// When the device is to be probed. `None` while it is up.
+    /// Returns the time of the next probe. `None` while it is up.
     pub fn retry_at(&self) -> Option<Duration> {
         self.down.map(|down| down.until)
     }

@@ -1,4 +1,4 @@
-//! Where each operation was asked to run, where it runs, and the state of the devices.
+//! The requested and the active device of each operation, and the state of the devices.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     backend::BackendError,
-    health::{Health, HealthReport},
+    health::{Fault, Health, HealthReport},
     operation::Operation,
     placement::{DevicePlacement, Provider},
     proof::Proof,
@@ -20,24 +20,51 @@ mod memory;
 pub(crate) mod supervisor;
 mod worker;
 
-/// Where an operation was asked to run and where it runs.
+/// The requested and the active device of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceState {
-    /// The device that the settings ask for, such as `cpu` or `cuda:0`.
+    /// The device that the settings name, such as `cpu` or `cuda:0`.
     #[schema(example = "cuda:0")]
     pub requested: String,
-    /// The device in use; `none` while a remote server is unreachable, because there is no CPU to fall back to.
+    /// The device in use. It is `none` while a remote server is unreachable, because there is no CPU to fall back to.
     #[schema(example = "cpu")]
     pub active: String,
-    /// Why the operation runs on the CPU although another device was asked for; absent otherwise.
+    /// The reason why the operation runs on the CPU although the settings name another device. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl DeviceState {
-    /// Whether the operation runs on the CPU although another device was asked for.
+    /// Returns whether the operation runs on the CPU although the settings name another device.
     pub fn fell_back(&self) -> bool {
         self.reason.is_some()
+    }
+}
+
+/// Where the rows or the image job of one result ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRun {
+    /// Where it ran.
+    pub placement: DevicePlacement,
+    /// The reason why it ran on the CPU although the operation has a device.
+    pub fallback: Option<Fault>,
+}
+
+impl DeviceRun {
+    /// A run on the CPU that no device attempted first.
+    pub const CPU: Self = Self {
+        placement: DevicePlacement::CPU,
+        fallback: None,
+    };
+
+    /// Returns the run to report for a result that needed both. A run that fell back has priority.
+    #[must_use]
+    pub fn or_fallback(self, other: Self) -> Self {
+        if self.fallback.is_none() && other.fallback.is_some() {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -46,13 +73,13 @@ impl DeviceState {
 pub struct Assignment {
     /// The operation.
     pub operation: Operation,
-    /// What was asked for, such as `cuda:0`, or `cpu`.
+    /// The requested device, such as `cuda:0`, or `cpu`.
     pub requested: String,
-    /// The device that passed the self-test, with its current state; or why there is none.
+    /// The device that passed the self-test, with its current state, or the reason why there is none.
     pub device: Result<Active, Option<String>>,
-    /// What runs the model on the CPU.
+    /// The provider that runs the model on the CPU.
     pub cpu: DevicePlacement,
-    /// How OpenVINO's outputs on the CPU compare, if it was tried.
+    /// The comparison of OpenVINO's outputs on the CPU, if it was tried.
     pub cpu_proof: Option<CpuProof>,
 }
 
@@ -72,7 +99,7 @@ pub struct Active {
 pub struct CpuProof {
     /// Whether it is used.
     pub used: bool,
-    /// The cosine and the times, or why it is not used.
+    /// The cosine and the times, or the reason why it is not used.
     pub detail: String,
 }
 
@@ -82,16 +109,16 @@ pub struct ProviderReport {
     /// The provider, with its device if it was tried, such as `cuda:0`.
     #[schema(example = "cuda:0")]
     pub device: String,
-    /// `proved` by a small graph with a known output, `refused`, or `untried` because no operation asks for it.
+    /// `proved` by a small graph with a known output, `refused`, or `untried` because no operation requests it.
     #[schema(example = "refused")]
     pub state: &'static str,
-    /// Why it was refused.
+    /// The reason of the refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl ProviderReport {
-    /// The report of a placement that ran the self-test graph, or the reason why it could not.
+    /// Creates the report of a placement after the self-test graph. `refused` has the error of the run, if it failed.
     pub fn new(placement: DevicePlacement, refused: Option<BackendError>) -> Self {
         Self {
             device: placement.to_string(),
@@ -100,19 +127,19 @@ impl ProviderReport {
         }
     }
 
-    /// The provider, if it was not tried.
+    /// Returns the provider, if it was not tried.
     pub fn is_untried(&self) -> Option<Provider> {
-        Provider::ALL
-            .into_iter()
-            .find(|provider| self.state == UNTRIED && provider.name() == self.device)
+        Provider::local().find(|provider| self.state == UNTRIED && provider.name() == self.device)
     }
 
-    /// Whether the report is about this provider.
+    /// Returns whether the report is about this provider.
     fn is_of(&self, provider: Provider) -> bool {
         self.device.split(':').next() == Some(provider.name())
     }
 }
 
+/// The name of the CPU as a device.
+const CPU: &str = "cpu";
 const PROVED: &str = "proved";
 const REFUSED: &str = "refused";
 const UNTRIED: &str = "untried";
@@ -136,17 +163,17 @@ pub struct DevicesReport {
     /// Each operation's toggle, device and faults.
     #[schema(value_type = BTreeMap<String, OperationReport>)]
     pub operations: BTreeMap<&'static str, OperationReport>,
-    /// What `/preprocess` runs on. It has settings of its own.
+    /// The device of `/preprocess`, which has its own settings.
     pub preprocessing: PreprocessingReport,
 }
 
 /// The platform, device and faults of preprocessing.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PreprocessingReport {
-    /// As for an operation. The toggle is that of the platform.
+    /// The same report as for an operation. The toggle belongs to the platform.
     #[serde(flatten)]
     pub device: OperationReport,
-    /// Milliseconds until the device's graphs were ready at startup; absent on the CPU and without a warm-up.
+    /// Milliseconds until the device's graphs were ready at startup; it is absent on the CPU and without a warm-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up_ms: Option<f64>,
 }
@@ -154,12 +181,12 @@ pub struct PreprocessingReport {
 /// One operation's toggle, device and faults.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OperationReport {
-    /// Whether a device other than the CPU was asked for.
+    /// Whether the settings name a device other than the CPU.
     pub toggle: bool,
-    /// What was asked for and what is in use.
+    /// The requested device and the device in use.
     #[serde(flatten)]
     pub state: DeviceState,
-    /// What runs the model on the CPU, such as `cpu` or `openvino-cpu`.
+    /// The provider that runs the model on the CPU, such as `cpu` or `openvino-cpu`.
     pub cpu_provider: String,
     /// The result of testing another provider for the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,8 +200,8 @@ pub struct OperationReport {
 }
 
 impl Devices {
-    /// The decisions at startup for each operation, and for preprocessing together with the milliseconds until its
-    /// graphs were ready.
+    /// Creates a report from the decisions at startup: those of each operation, and that of preprocessing with the
+    /// milliseconds until its graphs were ready.
     pub fn new(
         assignments: Vec<Assignment>,
         preprocessing: (Arc<Assignment>, Option<f64>),
@@ -190,28 +217,27 @@ impl Devices {
         }
     }
 
-    /// The state of one operation.
-    pub fn get(&self, operation: Operation) -> Option<DeviceState> {
-        self.iter()
-            .find_map(|(known, state)| (known == operation).then_some(state))
-    }
-
-    /// Every operation with its current state.
+    /// Returns every operation with its current state.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, DeviceState)> {
         self.assignments
             .iter()
             .map(|assignment| (assignment.operation, assignment.state()))
     }
 
-    /// What runs an operation's model on the CPU.
-    pub fn cpu_placement(&self, operation: Operation) -> DevicePlacement {
+    /// Returns the outcome of an operation's toggle at startup.
+    pub fn assignment(&self, operation: Operation) -> Option<&Assignment> {
         self.assignments
             .iter()
             .find(|assignment| assignment.operation == operation)
+    }
+
+    /// Returns the provider that runs an operation's model on the CPU.
+    pub fn cpu_placement(&self, operation: Operation) -> DevicePlacement {
+        self.assignment(operation)
             .map_or(DevicePlacement::CPU, |assignment| assignment.cpu)
     }
 
-    /// A report of all devices now.
+    /// Returns a report of all devices now.
     pub fn report(&self) -> DevicesReport {
         let now = self.clock.monotonic();
         let (preprocessing, warm_up_ms) = &self.preprocessing;
@@ -222,8 +248,7 @@ impl Devices {
             .collect();
         placements.sort_by_key(|placement| (placement.provider, placement.index));
         placements.dedup_by_key(|placement| (placement.provider, placement.index));
-        let untried = Provider::ALL
-            .into_iter()
+        let untried = Provider::local()
             .filter(|provider| *provider != Provider::Cpu)
             .filter(|provider| !self.tried.iter().any(|tried| tried.is_of(*provider)))
             .map(|provider| ProviderReport {
@@ -252,7 +277,7 @@ impl Devices {
         }
     }
 
-    /// The assignment of every operation, then that of preprocessing.
+    /// Returns the assignment of every operation, then that of preprocessing.
     fn all(&self) -> impl Iterator<Item = &Assignment> {
         let preprocessing = self.preprocessing.0.as_ref();
         self.assignments.iter().chain([preprocessing])
@@ -279,7 +304,7 @@ impl Devices {
 }
 
 impl Assignment {
-    /// What was asked for and what is in use now.
+    /// Returns the requested device and the device in use.
     pub fn state(&self) -> DeviceState {
         let (active, reason) = match &self.device {
             Ok(active) => match active.health.reason() {
@@ -287,9 +312,9 @@ impl Assignment {
                 reason if active.placement.provider == Provider::Kserve => {
                     ("none".to_owned(), reason)
                 }
-                reason => ("cpu".to_owned(), reason),
+                reason => (CPU.to_owned(), reason),
             },
-            Err(reason) => ("cpu".to_owned(), reason.clone()),
+            Err(reason) => (CPU.to_owned(), reason.clone()),
         };
         DeviceState {
             requested: self.requested.clone(),
@@ -298,10 +323,39 @@ impl Assignment {
         }
     }
 
+    /// Returns the requested device and the device that ran one result.
+    pub fn state_of(&self, run: DeviceRun) -> DeviceState {
+        let requested = self.requested.clone();
+        if let Ok(active) = &self.device
+            && run.placement.provider == active.placement.provider
+        {
+            return DeviceState {
+                active: run.placement.to_string(),
+                requested,
+                reason: None,
+            };
+        }
+        let reason = match run.fallback {
+            _ if requested == CPU => None,
+            Some(Fault::Down) | None => {
+                Some(self.state().reason.unwrap_or_else(|| match run.fallback {
+                    Some(_) => format!("{requested} was down"),
+                    None => format!("{requested} has no graph for this work"),
+                }))
+            }
+            Some(fault) => Some(format!("a run on {requested} failed ({})", fault.name())),
+        };
+        DeviceState {
+            active: CPU.to_owned(),
+            requested,
+            reason,
+        }
+    }
+
     fn report(&self, now: Duration) -> OperationReport {
         let active = self.device.as_ref().ok();
         OperationReport {
-            toggle: self.requested != "cpu",
+            toggle: self.requested != CPU,
             state: self.state(),
             cpu_provider: self.cpu.to_string(),
             cpu_proof: self.cpu_proof.clone(),

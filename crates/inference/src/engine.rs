@@ -1,10 +1,10 @@
 //! An engine runs the rows of many requests together on one model.
 //!
-//! A caller claims a row, writes its pixels directly into batch memory and commits it. The reply contains the outputs of
-//! the whole batch and the index of the caller's row.
+//! A caller claims a row, writes its pixels directly into batch memory and commits it. The reply contains the outputs
+//! of the whole batch and the index of the caller's row.
 //!
-//! Every engine has sessions on the CPU (`engine/cpu.rs`) and can have a device (`engine/device.rs`). Rows go to the device while it is
-//! up. Rows that the device fails on run on the CPU, from the same memory.
+//! Every engine has sessions on the CPU (`engine/cpu.rs`) and can have a device (`engine/device.rs`). Rows go to the
+//! device while it is up. Rows that the device fails on run on the CPU, from the same memory.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     backend::BackendError,
     batcher::{Batcher, Groupings, Reply, Route},
-    device::supervisor::Supervisor,
+    device::{DeviceRun, supervisor::Supervisor},
     health::Fault,
     metrics::EngineMetrics,
     placement::DevicePlacement,
@@ -52,7 +52,7 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct EngineParts {
     /// The sessions on the CPU, all of one model.
     pub sessions: Sessions,
@@ -60,7 +60,7 @@ pub struct EngineParts {
     pub grouping: Grouping,
     /// The device that rows go to while it is up.
     pub device: Option<DeviceParts>,
-    /// How many values a usual row has. Buffers of larger rows are not kept.
+    /// The number of values in a usual row. Buffers of larger rows are not kept.
     pub usual_row_len: usize,
     /// Where the CPU's sessions run.
     pub pool: Arc<CpuPool>,
@@ -88,12 +88,13 @@ struct Shared {
 
 /// What the rest of the engine knows about its device.
 struct DeviceLink {
-    /// Wakes the device's task when a batch may be ready, when the device's state changes, or when the engine is dropped.
+    /// Wakes the device's task when a batch may be ready, when the device's state changes, or when the engine is
+    /// dropped.
     wake: Arc<Notify>,
     supervisor: Arc<Supervisor<Box<dyn Session>>>,
 }
 
-/// Why an engine gave no result.
+/// The reason why an engine returned no result.
 #[derive(Clone, Debug, Error)]
 pub enum EngineError {
     /// The run failed.
@@ -119,6 +120,16 @@ pub struct RowOutput {
     pub ran_on: DevicePlacement,
     /// Why the row ran on the CPU although the engine has a device.
     pub fallback: Option<Fault>,
+}
+
+impl RowOutput {
+    /// Where the row ran, and why if it was not on the device.
+    pub fn device_run(&self) -> DeviceRun {
+        DeviceRun {
+            placement: self.ran_on,
+            fallback: self.fallback,
+        }
+    }
 }
 
 struct ReplySender(oneshot::Sender<Result<RowOutput, EngineError>>);
@@ -168,7 +179,7 @@ impl Engine {
 
     /// Where a row that is committed now would run: on the device while it is up, and on the CPU otherwise.
     ///
-    /// The row may still run elsewhere. [`RowOutput::ran_on`] says where it ran.
+    /// The row may still run elsewhere. [`RowOutput::ran_on`] has the actual placement.
     pub fn current_placement(&self) -> DevicePlacement {
         match &self.shared.device {
             Some(device) if device.supervisor.health().is_up() => device.supervisor.placement(),
@@ -176,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Returns a function that tells how many committed rows wait to run. It does not keep the engine alive.
+    /// Returns a function that counts the committed rows that wait to run. It does not keep the engine alive.
     pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + use<> {
         let shared = Arc::downgrade(&self.shared);
         move || shared.upgrade().map_or(0, |shared| shared.waiting_rows())

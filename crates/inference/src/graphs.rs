@@ -1,20 +1,20 @@
-//! Small ONNX graphs that are built here: the image operations of the CPU for any execution provider of ONNX Runtime, tested
-//! against the CPU's results.
+//! Small ONNX graphs that are built here: the image operations of the CPU for any execution provider of ONNX Runtime,
+//! tested against the CPU's results.
 //!
 //! | graph | in | out | against the CPU |
 //! |---|---|---|---|
-//! | [`quality::graph`] | pictures `[N, 3, H, W]` | `[N, 4]` measures | 0.5 % or 0.01 |
-//! | [`process::bilinear_two_tap`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | the same bits |
-//! | [`process::bilinear()`] | one picture `[H, W, 3]` | `[1, 3, H', W']` | 1 level; `jax` 0.001 |
-//! | [`process::blur()`] | one picture `[H, W, 3]` | a region's tiles `[m, t, n, t, 3]` | 1 level |
-//! | [`enhance::graph`] | one picture `[H, W, 3]` | `[H', W', 3]` | the same bytes |
+//! | [`quality::graph`] | images `[N, 3, H, W]` | `[N, 4]` measures | 0.5 % or 0.01 |
+//! | [`process::bilinear_two_tap`] | one image `[H, W, 3]` | `[1, 3, H', W']` | the same bits |
+//! | [`process::bilinear()`] | one image `[H, W, 3]` | `[1, 3, H', W']` | 1 level; `jax` 0.001 |
+//! | [`process::blur()`] | one image `[H, W, 3]` | a region's tiles `[m, t, n, t, 3]` | 1 level |
+//! | [`enhance::graph`] | one image `[H, W, 3]` | `[H', W', 3]` | the same bytes |
 //!
-//! All sizes are dynamic. A provider that compiles for fixed shapes (TensorRT, MIGraphX, CoreML) compiles again for each new
-//! shape.
+//! All sizes are dynamic. A provider that compiles for fixed shapes (TensorRT, MIGraphX, CoreML) compiles again for
+//! each new shape.
 //!
-//! **Exactness.** Where the CPU computes with integers, the graphs do so in f32, below 2²⁴, where every sum and product is exact
-//! in any order, fused or not. Divisions and truncations are offset so that no result lies close to an integer. A device whose
-//! division is off by a unit in the last place then gives the same level.
+//! **Exactness.** If the CPU computes with integers, the graphs do so in f32, below 2²⁴, where every sum and product is
+//! exact in any order, fused or not. Divisions and truncations are offset so that no result lies close to an integer. A
+//! device whose division is off by a unit in the last place then returns the same level.
 
 mod builder;
 pub mod enhance;
@@ -45,7 +45,7 @@ pub enum ImageGraph {
 }
 
 impl ImageGraph {
-    /// Every operation, with all of its variants.
+    /// Returns every operation, with all of its variants.
     pub fn all() -> impl Iterator<Item = Self> {
         let single = [Self::Quality, Self::BilinearTwoTap, Self::Blur];
         let enhance = enhance::Steps::ALL.map(Self::Enhance);
@@ -53,7 +53,7 @@ impl ImageGraph {
         single.into_iter().chain(enhance).chain(bilinear)
     }
 
-    /// The name of the graph in errors and logs, and the key of its session.
+    /// Returns the name of the graph in errors and logs, and the key of its session.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quality => "quality",
@@ -66,7 +66,7 @@ impl ImageGraph {
         }
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn model(self) -> GraphModel {
         match self {
             Self::Quality => quality::graph(),
@@ -77,7 +77,7 @@ impl ImageGraph {
         }
     }
 
-    /// The operation of a graph; `None` for other graphs, such as the one that devices are proved with.
+    /// Returns the operation of a graph, or `None` for other graphs, such as the self-test graph.
     pub fn of(graph: &GraphModel) -> Option<Self> {
         Self::all().find(|operation| operation.name() == graph.name)
     }

@@ -11,14 +11,14 @@ use utoipa::ToSchema;
 
 use crate::breaker::{Breaker, BreakerSettings};
 
-/// Why rows that were meant for a device ran on the CPU.
+/// The reason why rows that were meant for a device ran on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
     /// Not even a single row fits into the device's memory.
     OutOfMemory,
     /// A run ended in an error.
     Failed,
-    /// A run gave non-finite values, or values that differ from the CPU's.
+    /// A run returned non-finite values, or values that differ from the CPU's.
     WrongAnswer,
     /// A run did not end in time.
     Hung,
@@ -27,7 +27,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The name in metrics and answers.
+    /// Returns the name in metrics and answers.
     pub fn name(self) -> &'static str {
         match self {
             Self::OutOfMemory => "out_of_memory",
@@ -44,7 +44,7 @@ impl Fault {
 pub struct Failure {
     /// The kind of fault.
     pub fault: Fault,
-    /// What the runtime reported.
+    /// The report of the runtime.
     pub detail: String,
 }
 
@@ -80,7 +80,7 @@ pub struct HealthReport {
     /// The last fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_fault: Option<String>,
-    /// Most rows in one run at present: less than the setting after the device ran out of memory.
+    /// The current maximum number of rows in one run. It is less than the setting after the device ran out of memory.
     pub batch_size: usize,
     /// Rows that ran on the device.
     pub rows: u64,
@@ -89,7 +89,7 @@ pub struct HealthReport {
 }
 
 impl Health {
-    /// The health of a device that is up and runs at most `most_rows` rows at once.
+    /// Creates the health of a device that is up and runs at most `most_rows` rows at once.
     pub fn new(settings: BreakerSettings, most_rows: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -107,17 +107,17 @@ impl Health {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the device may be used.
+    /// Returns whether the device may be used.
     pub fn is_up(&self) -> bool {
         self.inner().breaker.is_up()
     }
 
-    /// When the device is to be probed. `None` while it is up.
+    /// Returns the time of the next probe. `None` while it is up.
     pub fn retry_at(&self) -> Option<Duration> {
         self.inner().breaker.retry_at()
     }
 
-    /// Most rows in one run at present.
+    /// Returns the current maximum number of rows in one run.
     pub fn most_rows(&self) -> usize {
         self.inner().most_rows
     }
@@ -139,7 +139,7 @@ impl Health {
     /// Records a failed run. Returns whether it takes the device down.
     pub fn failed(&self, failure: Failure, now: Duration) -> bool {
         let mut inner = self.inner();
-        // A device that hangs or gives wrong results goes down at once.
+        // A device that hangs or returns wrong results goes down at once.
         let is_enough = inner.breaker.failed(now);
         let is_severe = matches!(failure.fault, Fault::Hung | Fault::WrongAnswer);
         if is_severe && !is_enough {
@@ -176,7 +176,7 @@ impl Health {
         })
     }
 
-    /// The report at `now`.
+    /// Returns the report at `now`.
     pub fn report(&self, now: Duration) -> HealthReport {
         let inner = self.inner();
         HealthReport {

@@ -1,7 +1,7 @@
 //! Runs work on whole images: graphs on a device while it is up, SIMD code on the CPU otherwise.
 //!
-//! Images differ in size, so they run one at a time and not in batches. What a device fails on runs on the CPU once. A
-//! [supervisor](crate::device) decides whether the device can be used.
+//! Images differ in size, so they run one at a time and not in batches. A job that fails on a device runs once on the
+//! CPU. A [supervisor](crate::device) decides whether the device can be used.
 
 use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
@@ -10,7 +10,10 @@ use tracing::Instrument;
 
 use crate::{
     backend::BackendError,
-    device::supervisor::{Supervisor, SupervisorParts},
+    device::{
+        DeviceRun,
+        supervisor::{Supervisor, SupervisorParts},
+    },
     health::{Failure, Fault, Health},
     metrics::{BatchRun, EngineMetrics},
     placement::{DevicePlacement, Provider},
@@ -24,13 +27,13 @@ pub use probe::{HealthProbe, all_probes, health_probe, prove};
 mod graph_sessions;
 mod probe;
 
-/// One piece of work on an image. A device does it with a graph and the CPU does it with code; the results are the same
-/// within the tolerance of [`compare`](Self::compare).
+/// A job on an image. A device runs a graph for it, and the CPU runs code. The results are equal within the tolerance
+/// of [`compare`](Self::compare).
 pub trait ImageJob: Send + Sync + 'static {
     /// The result.
     type Output: Send + 'static;
 
-    /// The graph, and the sizes that a runtime may compile it for.
+    /// Returns the graph, and the sizes that a runtime may compile it for.
     fn shape_key(&self) -> ShapeKey;
 
     /// Does the work on the thread of a device.
@@ -45,7 +48,7 @@ pub trait ImageJob: Send + Sync + 'static {
     /// Compares a device's result with the CPU's. Returns their cosine.
     ///
     /// # Errors
-    /// How the results differ, if they differ by more than the tolerance.
+    /// A description of the difference, if it is more than the tolerance.
     fn compare(&self, given: &Self::Output, right: &Self::Output) -> Result<f64, String>;
 }
 
@@ -67,7 +70,7 @@ pub struct ImageDevice {
     pub health: Arc<Health>,
     /// Runs jobs with known results.
     pub probe: HealthProbe,
-    /// How long a run may take.
+    /// The time limit of a run.
     pub run_timeout: Duration,
     /// Every `check_every`th job is repeated on the CPU and compared.
     pub check_every: Option<NonZeroU64>,
@@ -78,10 +81,10 @@ pub struct ImageDevice {
 pub struct Completed<T> {
     /// The result.
     pub output: T,
-    /// How long the job waited for the device.
+    /// The time that the job waited for the device.
     pub queued: Duration,
-    /// Why the CPU did the job although there is a device.
-    pub fallback: Option<Fault>,
+    /// Where the job ran.
+    pub run: DeviceRun,
 }
 
 #[derive(Clone)]
@@ -91,7 +94,8 @@ struct Device {
 }
 
 impl ImageExecutor {
-    /// An executor with a device, or on the CPU alone. With a device, this must be called within the async runtime.
+    /// Creates an executor with a device, or on the CPU alone. With a device, this must be called within the async
+    /// runtime.
     pub fn new(
         device: Option<ImageDevice>,
         clock: Arc<dyn Clock>,
@@ -104,7 +108,8 @@ impl ImageExecutor {
         }
     }
 
-    /// Whether there is a device, up or down. Without one, callers can use code that needs no copy of the image.
+    /// Returns whether there is a device, up or down. Without one, callers can use code that needs no copy of the
+    /// image.
     pub fn has_device(&self) -> bool {
         self.device.is_some()
     }
@@ -128,7 +133,10 @@ impl ImageExecutor {
                 Completed {
                     output,
                     queued,
-                    fallback: None,
+                    run: DeviceRun {
+                        placement: device.supervisor.placement(),
+                        fallback: None,
+                    },
                 }
             }
             Err(fault) => {
@@ -153,7 +161,10 @@ impl ImageExecutor {
         Completed {
             output,
             queued: Duration::ZERO,
-            fallback,
+            run: DeviceRun {
+                placement: DevicePlacement::CPU,
+                fallback,
+            },
         }
     }
 }

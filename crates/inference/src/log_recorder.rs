@@ -2,33 +2,34 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The log of all tests that run in this process.
 #[derive(Clone, Default)]
-pub(crate) struct LogRecorder(Arc<Mutex<Vec<u8>>>);
+pub struct LogRecorder(Arc<Mutex<Vec<u8>>>);
 
 impl LogRecorder {
     /// Records from now on, together with every other test that calls this.
-    pub(crate) fn install() -> Self {
+    pub fn install() -> Self {
         static LOG: OnceLock<LogRecorder> = OnceLock::new();
         LOG.get_or_init(|| {
             let log = Self::default();
             let subscriber = tracing_subscriber::fmt()
                 .with_ansi(false)
                 .with_writer(log.clone());
-            tracing::subscriber::set_global_default(subscriber.finish()).unwrap();
+            tracing::subscriber::set_global_default(subscriber.finish())
+                .expect("no test sets another subscriber");
             log
         })
         .clone()
     }
 
-    /// The lines that contain `text`, such as the value of a span's field.
-    pub(crate) fn lines_with(&self, text: &str) -> Vec<String> {
-        let bytes = self.0.lock().unwrap();
+    /// Returns the lines that contain `text`, such as the value of a span's field.
+    pub fn lines_with(&self, text: &str) -> Vec<String> {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes)
             .lines()
             .filter(|line| line.contains(text))
@@ -47,7 +48,10 @@ impl<'a> MakeWriter<'a> for LogRecorder {
 
 impl io::Write for LogRecorder {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

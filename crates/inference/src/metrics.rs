@@ -1,4 +1,4 @@
-//! What the engines count. The server declares the metrics; this crate only reports events.
+//! The events that engines count. The server declares the metrics. This crate only reports events.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub trait EngineMetrics: Send + Sync {
 /// One run of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRun {
-    /// What ran it, such as `cpu` or `cuda`.
+    /// The device that ran it, such as `cpu` or `cuda`.
     pub device: &'static str,
-    /// How many rows ran.
+    /// The number of rows that ran.
     pub rows: usize,
-    /// How long the first row waited between its commit and the run.
+    /// The time between the commit of the first row and the run.
     pub queued: Duration,
-    /// How long the run took.
+    /// The duration of the run.
     pub elapsed: Duration,
 }
 
@@ -52,7 +52,7 @@ pub(crate) mod recorder {
     pub(crate) struct Recorder(Arc<Mutex<BTreeMap<String, usize>>>);
 
     impl Recorder {
-        /// The sum under `key`, or 0 if nothing was reported.
+        /// Returns the sum under `key`, or 0 if nothing was reported.
         pub(crate) fn sum(&self, key: &str) -> usize {
             self.0.lock().unwrap().get(key).copied().unwrap_or(0)
         }

@@ -15,13 +15,13 @@ pub mod data_type {
     pub const INT64: i32 = 7;
 }
 
-/// Why bytes are not a model that can be rewritten.
+/// The reason why bytes cannot be rewritten as a model.
 #[derive(Debug, thiserror::Error)]
 pub enum OnnxError {
     /// Not the protobuf of an ONNX model.
     #[error("not an ONNX model: {0}")]
     Malformed(#[from] prost::DecodeError),
-    /// Writing it back would give another number of bytes.
+    /// The rewritten file would have another number of bytes.
     #[error("the model has fields this build does not know: {read} bytes read, {kept} kept")]
     UnknownFields {
         /// Length of the file.

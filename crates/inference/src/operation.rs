@@ -1,4 +1,4 @@
-//! The operations that have a device toggle of their own.
+//! The operations. Each one has its own device toggle.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::{
     registry::Role,
 };
 
-/// What an operation runs on a device.
+/// The work of an operation on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// One model of this role.
@@ -19,7 +19,7 @@ pub enum Workload {
 /// Declares each operation once. The enum, the list of all operations, their names and workloads follow from it.
 macro_rules! operations {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $workload:expr;)+) => {
-        /// What a device toggle decides about.
+        /// An operation with its own device toggle.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize,
         )]
@@ -32,7 +32,7 @@ macro_rules! operations {
             /// Every operation, in the order of reports.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// The name in responses, settings, metric labels and logs.
+            /// Returns the name in responses, settings, metric labels and logs.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+

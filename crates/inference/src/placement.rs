@@ -1,99 +1,86 @@
-//! Where a model can run: a provider, and one of its devices.
+//! Device placements: a provider and one of its devices.
 
 use std::fmt;
 
 use crate::accelerator::Accelerator;
 use facescan_imaging::precision::NumericPrecision;
 
-/// What computes: ONNX Runtime's execution providers, and libtorch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Provider {
+/// Declares each execution provider once, with its name and the runtime's name for it. The enum and the list of all
+/// providers follow from it.
+macro_rules! providers {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $runtime_name:literal;)+) => {
+        /// An execution provider of ONNX Runtime, libtorch, or a remote server.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Provider {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Provider {
+            const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// Returns the name in settings and responses.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// Returns the runtime's name of the provider, as in its report of a session's nodes.
+            pub fn runtime_name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $runtime_name,)+
+                }
+            }
+        }
+    };
+}
+
+providers! {
     /// The runtime's own kernels.
-    Cpu,
+    Cpu = "cpu", "CPUExecutionProvider";
     /// NVIDIA CUDA.
-    Cuda,
+    Cuda = "cuda", "CUDAExecutionProvider";
     /// NVIDIA TensorRT, with CUDA for the nodes that it does not support.
-    Tensorrt,
+    Tensorrt = "tensorrt", "TensorrtExecutionProvider";
     /// AMD MIGraphX, the successor of the ROCm provider.
-    Migraphx,
+    Migraphx = "migraphx", "MIGraphXExecutionProvider";
     /// Apple CoreML.
-    Coreml,
+    Coreml = "coreml", "CoreMLExecutionProvider";
     /// Intel's GPUs through OpenVINO, a plugin library.
-    Openvino,
+    Openvino = "openvino", "OpenVINOExecutionProvider";
     /// The CPU through OpenVINO.
-    OpenvinoCpu,
+    OpenvinoCpu = "openvino-cpu", "OpenVINOExecutionProvider";
     /// WebGPU, a plugin library.
-    Webgpu,
+    Webgpu = "webgpu", "WebGpuExecutionProvider";
     /// libtorch on NVIDIA's GPUs.
-    TorchCuda,
+    TorchCuda = "torch-cuda", "libtorch";
     /// libtorch on Apple's GPUs.
-    TorchMps,
+    TorchMps = "torch-mps", "libtorch";
     /// libtorch on the CPU.
-    TorchCpu,
+    TorchCpu = "torch-cpu", "libtorch";
     /// A remote server, named by a model's entry in the registry. No setting selects it.
-    Kserve,
+    Kserve = "kserve", "remote";
 }
 
 impl Provider {
-    /// Every provider that a machine can have.
-    pub const ALL: [Self; 11] = [
-        Self::Cpu,
-        Self::Cuda,
-        Self::Tensorrt,
-        Self::Migraphx,
-        Self::Coreml,
-        Self::Openvino,
-        Self::OpenvinoCpu,
-        Self::Webgpu,
-        Self::TorchCuda,
-        Self::TorchMps,
-        Self::TorchCpu,
-    ];
-
-    /// The name in settings and responses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-            Self::Tensorrt => "tensorrt",
-            Self::Migraphx => "migraphx",
-            Self::Coreml => "coreml",
-            Self::Openvino => "openvino",
-            Self::OpenvinoCpu => "openvino-cpu",
-            Self::Webgpu => "webgpu",
-            Self::TorchCuda => "torch-cuda",
-            Self::TorchMps => "torch-mps",
-            Self::TorchCpu => "torch-cpu",
-            Self::Kserve => "kserve",
-        }
+    /// Returns every provider that a machine can have.
+    pub fn local() -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .filter(|provider| *provider != Self::Kserve)
     }
 
-    /// The runtime's name of the provider, as in its report of a session's nodes.
-    pub fn runtime_name(self) -> &'static str {
-        match self {
-            Self::Cpu => "CPUExecutionProvider",
-            Self::Cuda => "CUDAExecutionProvider",
-            Self::Tensorrt => "TensorrtExecutionProvider",
-            Self::Migraphx => "MIGraphXExecutionProvider",
-            Self::Coreml => "CoreMLExecutionProvider",
-            Self::Openvino | Self::OpenvinoCpu => "OpenVINOExecutionProvider",
-            Self::Webgpu => "WebGpuExecutionProvider",
-            Self::TorchCuda | Self::TorchMps | Self::TorchCpu => "libtorch",
-            Self::Kserve => "remote",
-        }
-    }
-
-    /// Whether the runtime is libtorch and not ONNX Runtime.
+    /// Returns whether the runtime is libtorch and not ONNX Runtime.
     pub fn is_torch(self) -> bool {
         matches!(self, Self::TorchCuda | Self::TorchMps | Self::TorchCpu)
     }
 
-    /// Whether it computes on the CPU.
+    /// Returns whether it computes on the CPU.
     pub fn is_on_cpu(self) -> bool {
         matches!(self, Self::Cpu | Self::OpenvinoCpu | Self::TorchCpu)
     }
 
-    /// The providers to try, in this order, if the settings ask for `accelerator`. `auto` does not try TensorRT,
+    /// Returns the providers to try, in this order, if the settings name `accelerator`. `auto` does not try TensorRT,
     /// because it builds an engine for minutes.
     pub fn candidates(accelerator: Accelerator) -> &'static [Self] {
         match accelerator {
@@ -161,7 +148,7 @@ impl DevicePlacement {
         precision: Precision::Full,
     };
 
-    /// The numeric precision there. `None` for a remote server, which does not report it.
+    /// Returns the numeric precision of the placement, or `None` for a remote server, which does not report it.
     ///
     /// CUDA's reduced precision is TF32. It rounds the factors of a product to 11 significant bits, as f16 does, so it
     /// counts as f16.
@@ -238,7 +225,7 @@ mod tests {
             };
             placement.numeric_precision()
         };
-        for provider in Provider::ALL {
+        for provider in Provider::local() {
             assert_eq!(at(provider, Precision::Full), Some(F32), "{provider}");
         }
         assert_eq!(at(Provider::Cpu, Precision::Reduced), Some(F32));

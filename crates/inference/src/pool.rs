@@ -17,7 +17,7 @@ use tracing::Span;
 
 mod drive;
 
-/// Why a job gave no result.
+/// The reason why a job returned no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// The job panicked. The pool keeps running.
@@ -28,8 +28,8 @@ pub enum PoolError {
     Closed,
 }
 
-/// How far along a job's work is. Later stages run first: finishing work frees its memory and answers a caller, while
-/// starting more work does neither.
+/// The progress of a job's work. Later stages run first, because finishing work frees memory and answers a caller.
+/// Starting more work does neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Work between a model's outputs and the next model or the response.
@@ -53,8 +53,8 @@ thread_local! {
 
 /// A fixed number of threads. The queue is unbounded: admission bounds how many jobs can wait.
 ///
-/// A job whose caller leaves before it starts is skipped. A job runs in the tracing span of its caller. Dropping the pool
-/// closes it and waits for the running jobs.
+/// A job whose caller leaves before it starts is skipped. A job runs in the tracing span of its caller. Dropping the
+/// pool closes it and waits for the running jobs.
 pub struct CpuPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -159,7 +159,7 @@ impl CpuPool {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// When the operating system cannot start a thread.
+    /// Returns an error if the operating system cannot start a thread.
     pub fn new(threads: NonZeroUsize) -> std::io::Result<Self> {
         let mut pool = Self {
             shared: Arc::default(),
@@ -216,29 +216,29 @@ impl CpuPool {
         self.shared.push(stage, caught(job));
     }
 
-    /// Like [`spawn`](Self::spawn), but when a job of this pool calls it, the same thread runs `job` next. This wakes no
-    /// other thread and the data is still in the core's caches. A second call from the same job queues its `job`.
+    /// Like [`spawn`](Self::spawn), but when a job of this pool calls it, the same thread runs `job` next. This wakes
+    /// no other thread and the data is still in the core's caches. A second call from the same job queues its `job`.
     pub fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
         self.shared.push_next(stage, caught(job));
     }
 
-    /// Whether no job waits and at most one thread is busy. When a job asks, that thread is its own.
+    /// Returns whether no job waits and at most one thread is busy. If a job calls this, that thread is its own.
     pub fn is_quiet(&self) -> bool {
         let queue = self.shared.queue();
         queue.busy <= 1 && queue.is_empty()
     }
 
-    /// How many jobs were skipped because their callers had left.
+    /// Returns the number of jobs that were skipped because their callers had left.
     pub fn skipped(&self) -> u64 {
         self.shared.skipped.load(Ordering::Relaxed)
     }
 
-    /// How many jobs wait for a thread.
+    /// Returns the number of jobs that wait for a thread.
     pub fn queued(&self) -> usize {
         self.shared.queue().load().waiting
     }
 
-    /// Returns a function that tells how busy the pool is. It does not keep the pool alive.
+    /// Returns a function that reports how busy the pool is. It does not keep the pool alive.
     pub fn load(&self) -> impl Fn() -> PoolLoad + Send + Sync + use<> {
         let shared = Arc::downgrade(&self.shared);
         move || {
@@ -248,13 +248,13 @@ impl CpuPool {
         }
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Refuses new jobs and drops the jobs that have not started: all of them give [`PoolError::Closed`]. Running jobs
-    /// finish and give their results.
+    /// Refuses new jobs and drops the jobs that have not started. Both resolve to [`PoolError::Closed`]. Running jobs
+    /// finish and return their results.
     pub fn shutdown(&self) {
         let mut queue = self.shared.queue();
         queue.closed = true;

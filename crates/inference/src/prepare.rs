@@ -2,7 +2,7 @@
 //!
 //! The default models have blockwise int8 weights and fixed shapes. A [`Recipe`] rewrites the graph: weights become f32
 //! (`fold`), batch and size become dynamic (`shapes`), PRelu becomes cheaper operations (`prelu`), and unused parts are
-//! removed (`prune`). The same input gives the same bytes, so the registry can record their sha256.
+//! removed (`prune`). The same input returns the same bytes, so the registry can record their sha256.
 
 mod fold;
 mod initializer;
@@ -24,7 +24,7 @@ use super::{
     registry::{FileState, ModelSpec, PrepareSpec, Recipe, digest},
 };
 
-/// Why a model could not be prepared.
+/// The reason why a model could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The registry entry has no `prepare` section: its file is used as it is.
@@ -60,7 +60,7 @@ pub enum PrepareError {
     },
     /// The rewritten file is not the one in the registry.
     #[error(
-        "model `{model}`: field `sha256`: preparing gave {found}, the registry says {expected}"
+        "model `{model}`: field `sha256`: the prepared file has {found}, but the registry has {expected}"
     )]
     PreparedHash {
         /// The registry id.
@@ -185,7 +185,8 @@ fn read_shipped(
 /// Applies a recipe to the bytes of a shipped model. The result depends only on the bytes.
 ///
 /// # Errors
-/// When the bytes are not an ONNX model, would lose fields, or the graph is not what the recipe expects.
+/// Returns an error if the bytes are not an ONNX model, if they would lose fields, or if the graph does not match the
+/// recipe.
 pub fn rewrite(bytes: &[u8], recipe: Recipe) -> Result<Vec<u8>, PrepareError> {
     let mut model = onnx::decode(bytes)?;
     let graph = model

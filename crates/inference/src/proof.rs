@@ -1,5 +1,5 @@
-//! Self-tests: whether a placement computes what the CPU computes. No placement is used before it has passed. A device
-//! that goes down must pass again before it is used.
+//! Self-tests: check that a placement computes the same as the CPU. No placement is used before it has passed one. A
+//! device that goes down must pass again before it is used.
 
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
@@ -18,7 +18,7 @@ pub(super) use graph::expected_outputs;
 
 mod graph;
 
-/// How far a device's outputs may be from the CPU's.
+/// The allowed difference between a device's outputs and the CPU's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Lowest cosine between an output and the CPU's.
@@ -28,7 +28,7 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The tolerance for arithmetic of a precision.
+    /// Returns the tolerance for arithmetic of a precision.
     pub fn of(precision: Precision) -> Self {
         match precision {
             Precision::Full => Self {
@@ -57,7 +57,7 @@ pub struct SelfTest {
 pub struct Proof {
     /// The lowest cosine between the device's outputs and the CPU's.
     pub cosine: f64,
-    /// How many of the graph's nodes each provider runs, as the runtime reports.
+    /// The number of the graph's nodes on each provider, as the runtime reports.
     #[schema(value_type = BTreeMap<String, usize>)]
     pub nodes: BTreeMap<String, usize>,
     /// Milliseconds of the first run, compilation included.
@@ -79,7 +79,7 @@ fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
         .collect()
 }
 
-/// An image of such values.
+/// Returns an image of such values.
 pub fn picture(width: u32, height: u32) -> RgbImage {
     let values = pattern(&[3, width as usize], height as usize);
     let mut values = values.into_iter().map(|value| value as u8);
@@ -91,7 +91,7 @@ impl SelfTest {
     /// Computes the expected outputs of `rows` rows on the CPU.
     ///
     /// # Errors
-    /// When the CPU cannot run the model, or its outputs are not finite.
+    /// Returns an error if the CPU cannot run the model, or its outputs are not finite.
     pub fn record(
         cpu: &mut dyn Session,
         row_shape: &[usize],
@@ -113,7 +113,7 @@ impl SelfTest {
         Ok(probe)
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn batch(&self) -> Batch<'_> {
         Batch {
             row_shape: &self.row_shape,
@@ -125,18 +125,18 @@ impl SelfTest {
     /// Compares outputs with the CPU's. Returns the lowest cosine.
     ///
     /// # Errors
-    /// How they differ.
+    /// A description of the difference.
     pub fn check(&self, outputs: &[Tensor]) -> Result<f64, String> {
         agree(outputs, &self.expected, self.tolerance)
     }
 
-    /// The tolerance of the comparison.
+    /// Returns the tolerance of the comparison.
     pub fn tolerance(&self) -> Tolerance {
         self.tolerance
     }
 }
 
-/// Whether all values are finite.
+/// Returns whether all values are finite.
 pub fn all_finite(outputs: &[Tensor]) -> bool {
     outputs
         .iter()
@@ -146,11 +146,11 @@ pub fn all_finite(outputs: &[Tensor]) -> bool {
 /// Compares outputs with correct outputs, row by row. Returns the lowest cosine.
 ///
 /// # Errors
-/// How they differ.
+/// A description of the difference.
 pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result<f64, String> {
     if given.len() != right.len() {
         return Err(format!(
-            "it gives {} outputs, and the cpu {}",
+            "it returns {} outputs, but the cpu returns {}",
             given.len(),
             right.len()
         ));
@@ -183,7 +183,7 @@ pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result
     Ok(least)
 }
 
-/// Whether each value differs from its counterpart by at most `limit`. NaN is not within any limit.
+/// Returns whether each value differs from its counterpart by at most `limit`. NaN is not within any limit.
 pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
     given
         .iter()
@@ -191,10 +191,11 @@ pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
         .all(|(given, right)| (given - right).abs() <= limit)
 }
 
-/// The cosine of a device's image and the CPU's.
+/// Returns the cosine of a device's image and the CPU's.
 ///
 /// # Errors
-/// How far samples differ, if by more than one level: a device may fuse a product and a sum.
+/// The difference of the samples, if it is more than one level. A device may fuse a product and a sum, so one level is
+/// allowed.
 pub fn same_picture(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
     const LEVELS: u8 = 1;
     let pairs = given.as_raw().iter().zip(right.as_raw());
@@ -210,12 +211,12 @@ pub fn same_picture(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
     Ok(cosine(&floats(given), &floats(right)))
 }
 
-/// The cosine of two vectors.
+/// Returns the cosine of two vectors.
 pub fn cosine(given: &[f32], right: &[f32]) -> f64 {
     compare(given, right).0
 }
 
-/// The cosine of two vectors, and how much their lengths differ relative to the second's.
+/// Returns the cosine of two vectors, and how much their lengths differ relative to the second's.
 fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         a.iter()
@@ -236,7 +237,7 @@ fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
 /// Runs a small graph with known outputs at a placement.
 ///
 /// # Errors
-/// What is missing, or how the outputs are wrong.
+/// A description of what is missing, or of the difference.
 pub fn prove_placement(
     backend: &dyn Backend,
     placement: DevicePlacement,
@@ -258,7 +259,7 @@ pub fn prove_placement(
 /// Runs a model's self-test on a session.
 ///
 /// # Errors
-/// The failure of the run, or how its outputs differ.
+/// The failure of the run, or a description of the difference.
 pub fn prove(
     session: &mut dyn Session,
     probe: &SelfTest,

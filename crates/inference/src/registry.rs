@@ -1,4 +1,4 @@
-//! The known models: what each one takes and gives, and whether its file is the right one.
+//! The known models: their inputs and outputs, and the checks of their files.
 //!
 //! The built-in registry is `configs/models.yaml`. A file of the same form adds models to it, or replaces built-in
 //! models by id. Everything about a model is checked before it is used: the entry when it is read, the file's sha256
@@ -35,7 +35,7 @@ pub struct Registry {
     models: Vec<ModelSpec>,
 }
 
-/// Whether a model's file exists and is the one in the registry.
+/// The state of a model's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// The file has the registry's sha256.
@@ -44,7 +44,7 @@ pub enum FileState {
     Remote,
     /// The file is missing.
     Missing,
-    /// The file is another one.
+    /// The file has another sha256.
     Different {
         /// Its sha256, lower-case hex.
         found: String,
@@ -52,7 +52,7 @@ pub enum FileState {
 }
 
 impl Registry {
-    /// The built-in registry.
+    /// Returns the built-in registry.
     ///
     /// # Errors
     /// Only when `configs/models.yaml` was invalid at build time, which a test rules out.
@@ -61,11 +61,11 @@ impl Registry {
         Ok(Self { models })
     }
 
-    /// The built-in registry with the entries of `file`, if it is given. An entry with a known id replaces the built-in
-    /// entry as a whole; another entry is added. Encoders without a resize of their own use `defaults`.
+    /// Returns the built-in registry with the entries of `file`, if there is one. An entry with a known id replaces the
+    /// built-in entry as a whole; another entry is added. Encoders without a resize of their own use `defaults`.
     ///
     /// # Errors
-    /// When the file cannot be read, or an entry is not valid; the error names the model and the field.
+    /// Returns an error if the file cannot be read or an entry is not valid. The error names the model and the field.
     pub fn load(file: Option<&Path>, defaults: &ResizeDefaults) -> Result<Self, RegistryError> {
         let mut registry = Self::embedded()?;
         if let Some(path) = file {
@@ -88,10 +88,10 @@ impl Registry {
         Ok(registry)
     }
 
-    /// The model with this id.
+    /// Returns the model with this id.
     ///
     /// # Errors
-    /// When there is none. The error lists the known ids.
+    /// Returns an error if there is no such model. The error lists the known ids.
     pub fn get(&self, id: &str) -> Result<&ModelSpec, RegistryError> {
         self.models
             .iter()
@@ -102,14 +102,14 @@ impl Registry {
             })
     }
 
-    /// All models.
+    /// Returns all models.
     pub fn iter(&self) -> impl Iterator<Item = &ModelSpec> {
         self.models.iter()
     }
 }
 
 impl ModelSpec {
-    /// The path of the model's file: `file` if it is absolute, otherwise inside `models_dir`.
+    /// Returns the path of the model's file: `file` if it is absolute, otherwise inside `models_dir`.
     pub fn path(&self, models_dir: &Path) -> PathBuf {
         models_dir.join(&self.file)
     }
@@ -117,7 +117,7 @@ impl ModelSpec {
     /// Reads the model's file completely and compares its sha256 with the registry's.
     ///
     /// # Errors
-    /// When the file exists but cannot be read.
+    /// Returns an error if the file exists but cannot be read.
     pub fn file_state(&self, models_dir: &Path) -> io::Result<FileState> {
         if self.remote.is_some() {
             return Ok(FileState::Remote);
@@ -133,7 +133,7 @@ impl ModelSpec {
     /// Makes sure that the model's file exists and is the one in the registry.
     ///
     /// # Errors
-    /// When the file is missing, unreadable or another one. The text says what to do.
+    /// Returns an error if the file is missing, is unreadable, or has another sha256. The message says what to do.
     pub fn verify_file(&self, models_dir: &Path) -> Result<(), RegistryError> {
         let path = self.path(models_dir);
         match self.file_state(models_dir) {

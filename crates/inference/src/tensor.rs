@@ -12,7 +12,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The values of one row of the batch. Empty if the row does not exist.
+    /// Returns the values of one row of the batch. Empty if the row does not exist.
     pub fn row(&self, row: usize) -> &[f32] {
         let len: usize = self.shape.iter().skip(1).product();
         self.data.get(row * len..(row + 1) * len).unwrap_or(&[])
@@ -42,8 +42,8 @@ pub struct Port {
 impl Tensor {
     /// Reshapes an output of `rows` rows to batch-first.
     ///
-    /// Some graphs merge the batch into the next dimension (SCRFD gives `[cells, k]` for a batch of one), so the split
-    /// uses the number of values and not the declared shape.
+    /// Some graphs merge the batch into the next dimension (SCRFD returns `[cells, k]` for a batch of one), so the
+    /// split uses the number of values and not the declared shape.
     pub fn into_rows(mut self, rows: usize) -> Self {
         if self.shape.first() != Some(&rows) {
             if let Some(first) = self.shape.first_mut() {

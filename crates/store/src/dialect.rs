@@ -16,7 +16,7 @@ pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
     /// Begins a transaction that changes rows.
     const BEGIN_WRITE: &'static str;
 
-    /// The migrations that make the tables.
+    /// Returns the migrations that make the tables.
     fn migrator() -> Migrator;
 }
 
@@ -55,7 +55,7 @@ pub(super) trait Statements: Send {
     ) -> impl Future<Output = Result<Option<R>, sqlx::Error>> + Send;
 }
 
-/// The most parameters of one statement.
+/// The maximum number of parameters of one statement.
 ///
 /// Both databases allow more: SQLite 32,766 and Postgres 65,535. But SQLite searches its list of parameter names once
 /// for each parameter, so 32,000 parameters take seconds.

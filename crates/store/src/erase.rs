@@ -62,7 +62,7 @@ pub(super) async fn delete_face(
     Ok(true)
 }
 
-/// Whether `other` is `face`, or the same face in another scan.
+/// Returns whether `other` is `face`, or the same face in another scan.
 ///
 /// Faces of one scan are always different, even if their boxes overlap: non-maximum suppression kept both.
 fn is_same_face(face: &StoredFace, other: &StoredFace) -> bool {

@@ -1,4 +1,4 @@
-//! Why a call to the store failed.
+//! The reason why a call to the store failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 
-/// Why a call to the store failed.
+/// The reason why a call to the store failed.
 ///
-/// The message says what to do. The source says what the database or the driver answered. Neither text contains the
-/// user or the password of the database URL.
+/// The message says what to do. The source has the error of the database or the driver. Neither text contains the user
+/// or the password of the database URL.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database is away, overloaded or full.
@@ -41,7 +41,7 @@ pub enum StoreError {
     Directory {
         /// The directory.
         directory: PathBuf,
-        /// What the operating system answered.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -60,12 +60,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same call may succeed later without a repair.
+    /// Returns whether the same call may succeed later without a repair.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::NotMigrated(_))
     }
 
-    /// A stored value that cannot be read; `detail` names it.
+    /// Returns a stored value that cannot be read; `detail` names it.
     pub(super) fn corrupt(detail: String) -> Self {
         Self::Corrupt(sqlx::Error::Decode(detail.into()))
     }
@@ -130,7 +130,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an error that the database itself answered.
+    /// Returns the kind of an error that the database itself answered.
     fn of_answer(error: &dyn DatabaseError) -> Self {
         let code = error.code().unwrap_or_default();
         let is_postgres = error

@@ -1,6 +1,6 @@
 //! Stored results: images, scans, faces and embeddings, in Postgres or SQLite.
 //!
-//! [`connect`] opens the database that a URL names. The scheme of the URL decides which of the two it is.
+//! [`open`] opens the database that a URL names. The scheme of the URL decides which of the two it is.
 //!
 //! The logic is written once, over `dialect::Statements`, and the SQL text is the same for both databases. They differ
 //! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
@@ -9,6 +9,7 @@ mod dialect;
 mod erase;
 mod error;
 mod migrations;
+mod observed;
 mod postgres;
 mod read;
 mod record;
@@ -28,26 +29,40 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 pub use error::StoreError;
+pub use observed::{ObservedStore, StoreMetrics};
 pub use records::{
     CachedScan, Embedder, Embedding, ImageFilter, ImageSummary, Model, ModelFile, NewFace,
     NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage, StoredScan,
 };
 
-/// How to reach the database.
+/// The settings of the database connection.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
     /// `postgres://…`, `postgresql://…`, `sqlite://path?mode=rwc` or `sqlite::memory:`.
     pub url: SecretString,
-    /// The most connections that are open at once, at least 1. SQLite has one more, for writing.
+    /// The maximum number of connections that are open at once, at least 1. SQLite has one more, for writing.
     pub max_connections: u32,
     /// How long a call waits for a connection before it returns [`StoreError::Unavailable`]. The wait includes the time
     /// to connect to a server that does not answer.
     pub acquire_timeout: Duration,
 }
 
+/// The number of connections to the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Connections that are open, idle ones included.
+    pub open: usize,
+    /// Connections that no call uses.
+    pub idle: usize,
+}
+
 /// The stored results of one database.
 ///
 /// Every row belongs to a tenant. A call for one tenant neither sees nor changes the rows of another.
+///
+/// # Cached scans
+///
+/// A scan answers requests if it was saved with `answers_cache` and has lost no face since.
 ///
 /// # Transactions
 ///
@@ -56,9 +71,13 @@ pub struct StoreSettings {
 ///
 /// # Errors
 ///
-/// Every method returns [`StoreError::Unavailable`] when the database is away, and [`StoreError::NotMigrated`] when its
-/// tables do not exist. Both may pass: the next call connects again. Methods that read return
-/// [`StoreError::Corrupt`] when a stored value cannot be read. Each method lists what else it returns.
+/// Every method returns [`StoreError::Unavailable`] if the database is unavailable, and [`StoreError::NotMigrated`] if its
+/// tables do not exist. Both can be temporary. The next call tries again. Methods that read return [`StoreError::Corrupt`]
+/// if a stored value cannot be read. Each method lists what else it returns.
+///
+/// # Adding a method
+///
+/// Add it to this trait, to `SqlStore` and to [`ObservedStore`]. Its queries belong in `read.rs`, `save.rs` or `erase.rs`.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Creates the tables, or upgrades them to this version of the program.
@@ -71,19 +90,11 @@ pub trait Store: Send + Sync {
     async fn migrate(&self) -> Result<(), StoreError>;
 
     /// Checks that the database answers and has its tables.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Records the models whose results are stored from now on.
     ///
     /// A model that is recorded already keeps its row and its first time.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn register_models(
         &self,
         models: &[Model],
@@ -94,8 +105,8 @@ pub trait Store: Send + Sync {
     ///
     /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
     ///
-    /// If that image already has a scan with the same key, what happens depends on the older scan. A scan that may
-    /// answer requests is kept and returned, and the new scan is not written. A scan that may not is replaced.
+    /// If that image already has a scan with this key and the scan answers requests, the call returns that scan and writes
+    /// nothing. Otherwise the new scan replaces it.
     ///
     /// Calls for the same image wait for each other. When two calls save the same scan at once, one writes it and the
     /// other returns it.
@@ -105,11 +116,7 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Invalid`] when a value cannot be stored. The message names the field.
     async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError>;
 
-    /// Returns the scan with this key of the image with this SHA-256, if that scan may answer requests.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
+    /// Returns the scan with this key of the image with this SHA-256, if that scan answers requests.
     async fn find_scan(
         &self,
         tenant: &str,
@@ -132,27 +139,15 @@ pub trait Store: Send + Sync {
     ) -> Result<bool, StoreError>;
 
     /// Returns an image with its sources and scans.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError>;
 
     /// Returns a face with its embedding.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError>;
 
     /// Returns one page of the tenant's images, newest first.
     ///
     /// The order is that of the ids, which begin with a time. To get the next page, pass the last id of this one. Pages
     /// neither repeat nor skip an image while other images are added and deleted.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn list_images(
         &self,
         tenant: &str,
@@ -163,10 +158,6 @@ pub trait Store: Send + Sync {
     /// Deletes an image and everything that was derived from it.
     ///
     /// Returns false if the tenant has no such image.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
 
     /// Deletes a face and its embedding, in every scan of the image.
@@ -176,11 +167,10 @@ pub trait Store: Send + Sync {
     /// a new scan.
     ///
     /// Returns false if the tenant has no such face.
-    ///
-    /// # Errors
-    ///
-    /// Those of every method.
     async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
+
+    /// Returns the number of connections now.
+    fn connections(&self) -> ConnectionCounts;
 
     /// Waits for the calls in progress and closes every connection.
     ///
@@ -190,13 +180,13 @@ pub trait Store: Send + Sync {
 
 /// Opens the database that the settings name.
 ///
-/// This makes no connection, so it succeeds while a Postgres server is away. It creates the directory of a SQLite file.
+/// This does not connect, so it succeeds while a Postgres server is unavailable. It creates the directory of a SQLite file.
 ///
 /// # Errors
 ///
 /// [`StoreError::Invalid`] when the URL has an unknown scheme, [`StoreError::Url`] when it cannot be read, and
 /// [`StoreError::Directory`] when the directory cannot be created. No message contains the user or the password.
-pub async fn connect(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
     let url = settings.url.expose_secret();
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {

@@ -30,14 +30,15 @@ macro_rules! step {
 const STEPS: &[Step] = &[
     step!(1, "initial", "0001_initial.sql"),
     step!(2, "embedding_precision", "0002_embedding_precision.sql"),
+    step!(3, "scan_devices", "0003_scan_devices.sql"),
 ];
 
-/// The migrations of Postgres.
+/// Returns the migrations of Postgres.
 pub(super) fn postgres() -> Migrator {
     migrator(|step| step.postgres)
 }
 
-/// The migrations of SQLite.
+/// Returns the migrations of SQLite.
 pub(super) fn sqlite() -> Migrator {
     migrator(|step| step.sqlite)
 }
@@ -61,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// The names and contents of the files in `migrations/<dialect>`, in order.
+    /// Returns the names and contents of the files in `migrations/<dialect>`, in order.
     fn files(dialect: &str) -> Vec<(String, String)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../migrations")

@@ -18,7 +18,7 @@ pub(super) fn open(url: &str, settings: &StoreSettings) -> Result<SqlStore<Postg
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
         .connect_lazy_with(options);
-    Ok(SqlStore::new(pool.clone(), pool))
+    Ok(SqlStore::new(pool, None))
 }
 
 impl Dialect for Postgres {

@@ -1,4 +1,4 @@
-//! Reading scans, images and faces. Run these functions in a transaction that sees one state of the rows.
+//! Reading scans, images and faces. A function that runs several queries needs a transaction that sees one state of the rows.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ macro_rules! sql {
     };
     (scans) => {
         "SELECT s.id, s.image_id, s.scan_key, s.operation, s.detector_id, s.detector_sha256, \
-         s.embedder_id, s.embedder_contract, s.picture_quality, s.answers_cache, s.created_at \
+         s.embedder_id, s.embedder_contract, s.picture_quality, s.devices, s.answers_cache, s.created_at \
          FROM scans s "
     };
     (faces) => {

@@ -67,6 +67,8 @@ pub struct NewScan {
     pub embedder: Option<Embedder>,
     /// The quality of the whole image, if requested.
     pub picture_quality: Option<Value>,
+    /// The device that ran each operation, by the name of the operation.
+    pub devices: Option<Value>,
     /// Whether the scan may answer later requests.
     pub answers_cache: bool,
     /// When the scan was made.
@@ -99,7 +101,7 @@ pub struct NewImage {
 /// Where an image was seen. An empty text is the same as `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
-    /// The name that the caller gave the source, at most 1024 bytes.
+    /// The caller's name for the source, at most 1024 bytes.
     pub id: Option<String>,
     /// The URL of the image.
     pub url: Option<String>,
@@ -116,7 +118,7 @@ pub struct NewFace {
     pub bbox: BBox,
     /// The detection score, 0 to 1; `None` if the image was an aligned crop.
     pub score: Option<f32>,
-    /// The five landmarks; `None` if the detector gives none.
+    /// The five landmarks; `None` if the detector has none.
     pub landmarks: Option<Landmarks>,
     /// The quality of the face, if requested.
     pub quality: Option<Value>,
@@ -150,7 +152,7 @@ pub enum SavedScan {
 }
 
 impl SavedScan {
-    /// The id of the image in the database.
+    /// Returns the id of the image in the database.
     pub fn image_id(&self) -> Uuid {
         match self {
             Self::Written { image_id } => *image_id,
@@ -210,6 +212,8 @@ pub struct StoredScan {
     pub embedder: Option<Embedder>,
     /// The quality of the whole image, if requested.
     pub picture_quality: Option<Value>,
+    /// The device that ran each operation, by the name of the operation.
+    pub devices: Option<Value>,
     /// Whether it may answer requests. It may not after one of its faces was deleted.
     pub answers_cache: bool,
     /// When it was made.
@@ -242,7 +246,7 @@ pub struct StoredFace {
     pub bbox: BBox,
     /// The detection score, 0 to 1; `None` if the image was an aligned crop.
     pub score: Option<f32>,
-    /// The five landmarks; `None` if the detector gives none.
+    /// The five landmarks; `None` if the detector has none.
     pub landmarks: Option<Landmarks>,
     /// The quality of the face, if requested.
     pub quality: Option<Value>,
@@ -250,7 +254,7 @@ pub struct StoredFace {
     pub embedding: Option<Embedding>,
 }
 
-/// Which images to list.
+/// The images to list.
 #[derive(Clone, Debug, Default)]
 pub struct ImageFilter {
     /// Only images that were seen at the source with this id.
@@ -262,6 +266,6 @@ pub struct ImageFilter {
 pub struct PageRequest {
     /// The last id of the previous page; `None` for the first page.
     pub after: Option<Uuid>,
-    /// The most entries to return.
+    /// The maximum number of entries to return.
     pub limit: u32,
 }

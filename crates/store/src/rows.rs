@@ -81,6 +81,7 @@ record! {
         embedder_id: Option<String>,
         embedder_contract: Option<String>,
         picture_quality: Option<JsonValue>,
+        devices: Option<JsonValue>,
         pub(super) answers_cache: bool,
         created_at: OffsetDateTime,
     }
@@ -89,7 +90,7 @@ record! {
 impl ScanRow {
     pub(super) const INSERT: &'static str = "INSERT INTO scans (id, image_id, scan_key, operation, \
          detector_id, detector_sha256, embedder_id, embedder_contract, picture_quality, \
-         answers_cache, created_at)";
+         devices, answers_cache, created_at)";
 
     pub(super) fn new(image_id: Uuid, scan: &NewScan) -> Self {
         let detector = scan.detector.as_ref();
@@ -104,13 +105,14 @@ impl ScanRow {
             embedder_id: embedder.map(|embedder| embedder.id.clone()),
             embedder_contract: embedder.map(|embedder| embedder.contract.clone()),
             picture_quality: scan.picture_quality.clone(),
+            devices: scan.devices.clone(),
             answers_cache: scan.answers_cache,
             created_at: to_the_microsecond(scan.created_at),
         }
     }
 
-    /// The values for [`Self::INSERT`].
-    pub(super) fn values(&self) -> [&dyn Value; 11] {
+    /// Returns the values for [`Self::INSERT`].
+    pub(super) fn values(&self) -> [&dyn Value; 12] {
         [
             &self.id,
             &self.image_id,
@@ -121,6 +123,7 @@ impl ScanRow {
             &self.embedder_id,
             &self.embedder_contract,
             &self.picture_quality,
+            &self.devices,
             &self.answers_cache,
             &self.created_at,
         ]
@@ -140,6 +143,7 @@ impl ScanRow {
             }),
             embedder: embedder.map(|(id, contract)| Embedder { id, contract }),
             picture_quality: self.picture_quality,
+            devices: self.devices,
             answers_cache: self.answers_cache,
             created_at: self.created_at,
             faces,
@@ -208,7 +212,7 @@ impl FaceRow {
         }
     }
 
-    /// The values for [`Self::INSERT`].
+    /// Returns the values for [`Self::INSERT`].
     pub(super) fn values(&self) -> [&dyn Value; 11] {
         [
             &self.id,
@@ -225,7 +229,7 @@ impl FaceRow {
         ]
     }
 
-    /// The values for [`Self::INSERT_EMBEDDING`], if the face has an embedding.
+    /// Returns the values for [`Self::INSERT_EMBEDDING`], if the face has an embedding.
     pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
         let EmbeddingRow {
             contract,

@@ -128,7 +128,7 @@ async fn add_source(
     Ok(())
 }
 
-/// A digest of both parts. The length of the id separates them.
+/// Returns a digest of both parts. The length of the id separates them.
 fn source_key(id: Option<&str>, url: Option<&str>) -> Digest {
     let id = id.unwrap_or_default();
     let mut hasher = Sha256::new();
@@ -201,7 +201,7 @@ pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The same as [`check_scan`], for a source.
+/// Checks a source in the same way as [`check_scan`].
 pub(super) fn check_source(source: &Source) -> Result<(), StoreError> {
     let id = source.id.as_deref().unwrap_or_default();
     check_text("source id", id)?;

@@ -1,4 +1,7 @@
-//! The [`Store`] over either database. Each method is one transaction.
+//! The [`Store`] over either database.
+//!
+//! A method that writes rows or runs several queries uses one transaction. A method with one query uses a connection. The
+//! migrator handles its own transactions.
 
 use async_trait::async_trait;
 use sqlx::{Pool, Transaction};
@@ -10,18 +13,23 @@ use super::records::{
     CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
     StoredFace, StoredImage,
 };
-use super::{Store, StoreError, erase, read, save};
+use super::{ConnectionCounts, Store, StoreError, erase, read, save};
 
 /// A store in a database of type `DB`.
 pub(super) struct SqlStore<DB: Dialect> {
     reads: Pool<DB>,
-    writes: Pool<DB>,
+    /// The pool for writes. `None` if writes use the pool for reads.
+    writes: Option<Pool<DB>>,
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// A store that reads through one pool and writes through the other. They may be the same pool.
-    pub(super) fn new(reads: Pool<DB>, writes: Pool<DB>) -> Self {
+    /// Creates a store that reads through `reads`, and writes through `writes` if that is another pool.
+    pub(super) fn new(reads: Pool<DB>, writes: Option<Pool<DB>>) -> Self {
         Self { reads, writes }
+    }
+
+    fn writes(&self) -> &Pool<DB> {
+        self.writes.as_ref().unwrap_or(&self.reads)
     }
 
     async fn read(&self) -> Result<Transaction<'static, DB>, StoreError> {
@@ -29,7 +37,7 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     async fn write(&self) -> Result<Transaction<'static, DB>, StoreError> {
-        Ok(self.writes.begin_with(DB::BEGIN_WRITE).await?)
+        Ok(self.writes().begin_with(DB::BEGIN_WRITE).await?)
     }
 }
 
@@ -37,10 +45,10 @@ impl<DB: Dialect> SqlStore<DB> {
 impl<DB: Dialect> Store for SqlStore<DB> {
     async fn migrate(&self) -> Result<(), StoreError> {
         let migrator = DB::migrator();
-        match migrator.run(&self.writes).await.map_err(StoreError::from) {
-            // SQLite takes no lock around all migrations. If two processes migrate at once, the second one fails because
-            // the table exists. When it runs again, it finds the migration applied.
-            Err(StoreError::Refused(_)) => Ok(migrator.run(&self.writes).await?),
+        match migrator.run(self.writes()).await.map_err(StoreError::from) {
+            // SQLite takes no lock around all migrations. If two processes migrate at once, the second one fails
+            // because the table exists. When it runs again, it finds the migration applied.
+            Err(StoreError::Refused(_)) => Ok(migrator.run(self.writes()).await?),
             done => done,
         }
     }
@@ -133,8 +141,22 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         Ok(found)
     }
 
+    fn connections(&self) -> ConnectionCounts {
+        let pools = || {
+            [Some(&self.reads), self.writes.as_ref()]
+                .into_iter()
+                .flatten()
+        };
+        ConnectionCounts {
+            open: pools().map(|pool| pool.size() as usize).sum(),
+            idle: pools().map(Pool::num_idle).sum(),
+        }
+    }
+
     async fn close(&self) {
         self.reads.close().await;
-        self.writes.close().await;
+        if let Some(writes) = &self.writes {
+            writes.close().await;
+        }
     }
 }

@@ -43,13 +43,13 @@ pub(super) async fn open(
             .idle_timeout(None)
             .max_lifetime(None);
         let writes = writer.connect_lazy_with(options);
-        return Ok(SqlStore::new(writes.clone(), writes));
+        return Ok(SqlStore::new(writes, None));
     }
     create_directory(options.get_filename()).await?;
     let reads = pool.max_connections(settings.max_connections.max(1));
     Ok(SqlStore::new(
         reads.connect_lazy_with(options.clone()),
-        writer.connect_lazy_with(options),
+        Some(writer.connect_lazy_with(options)),
     ))
 }
 

@@ -1,4 +1,4 @@
-//! The sessions on the CPU, and the provider that they run on.
+//! Creates the sessions on the CPU and chooses their execution provider.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -13,18 +13,18 @@ use facescan_inference::{
     registry::ModelSpec,
 };
 
-/// Maximum number of sessions of one model on the CPU.
+/// The maximum number of sessions of one model on the CPU.
 const MOST_SESSIONS: usize = 16;
 
-/// How many times as fast as the runtime's own kernels a provider must be to replace them on the CPU.
+/// The speed-up over the runtime's own kernels that another provider needs to replace them on the CPU.
 const WORTH_IT: f64 = 1.25;
 
-/// How often the two are timed again.
+/// The number of times that both are timed again.
 const ROUNDS: usize = 3;
 
 impl Loader<'_> {
-    /// One session with one thread for each thread of the pool, and one over all cores. With many cores, fewer sessions
-    /// have several threads each, because every session takes memory.
+    /// Opens one session with one thread for each thread of the pool, and one session over all cores. With many cores,
+    /// it opens fewer sessions with several threads each, because every session takes memory.
     pub(super) fn on_cpu(&self, subject: &Subject, spec: &ModelSpec) -> anyhow::Result<OnCpu> {
         let threads = self.pool.threads();
         let count = threads.min(MOST_SESSIONS);
@@ -71,8 +71,8 @@ impl Loader<'_> {
         })
     }
 
-    /// What runs a model on the CPU: the runtime's own kernels, unless another provider gives correct outputs and is
-    /// faster.
+    /// Chooses the provider that runs a model on the CPU. It is the runtime's own kernels, unless another provider
+    /// returns correct outputs and is faster.
     fn choose_for_cpu(
         &self,
         subject: &Subject,
@@ -93,7 +93,7 @@ impl Loader<'_> {
             match self.compare_on_cpu(subject, own, placement, threads) {
                 Ok((theirs, ours)) => {
                     detail = format!(
-                        "{precision}: cosine {:.5}, {:.1} ms a row against {:.1} ms",
+                        "{precision}: cosine {:.5}, {:.1} ms per row, own kernels {:.1} ms",
                         theirs.cosine, theirs.row_ms, ours.row_ms
                     );
                     let used =
@@ -121,7 +121,7 @@ impl Loader<'_> {
         )
     }
 
-    /// Compares a provider with the runtime's own kernels, on one row.
+    /// Compares a provider with the runtime's own kernels on one row.
     fn compare_on_cpu(
         &self,
         subject: &Subject,
@@ -143,7 +143,7 @@ impl Loader<'_> {
         let clock = self.clock.as_ref();
         let mut found = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
         let mut ours = proof::prove(own, &self_test, clock).map_err(text)?;
-        // Timed in turn, and the best of several counts, because other processes may use the cores.
+        // The two are timed in turn and the fastest of several runs counts, because other processes may use the cores.
         for _ in 0..ROUNDS {
             let again = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
             found.row_ms = found.row_ms.min(again.row_ms);

@@ -1,9 +1,9 @@
-//! Tests a device with the operation's own model.
+//! Tests a device with the model of the operation.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, Subject, no_session};
-use crate::pipeline::preprocess::Filling;
+use crate::pipeline::preprocess::RowJob;
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
     breaker::BreakerSettings,
@@ -16,12 +16,12 @@ use facescan_inference::{
     registry::Role,
 };
 
-/// Rows in the self-test of a device: more than one, so that exchanged rows are noticed.
+/// The number of rows in the self-test of a device. Two or more rows reveal rows that are exchanged.
 const PROOF_ROWS: usize = 2;
 
 impl Loader<'_> {
-    /// The first placement among the candidates that gives the CPU's outputs, the fastest precision first; or why none
-    /// does. `prove` tests a placement that has passed the self-test graph.
+    /// Returns the first placement among the candidates whose outputs match the CPU, the fastest precision first.
+    /// Returns the reasons if no placement matches. `prove` tests a placement that has passed the self-test graph.
     pub(super) fn on_device<T>(
         &self,
         name: &str,
@@ -56,7 +56,7 @@ impl Loader<'_> {
         Err(reason)
     }
 
-    /// A model at a placement, if its outputs there equal those on the CPU.
+    /// Loads a model at a placement and checks that its outputs match those on the CPU.
     pub(super) fn model_at(
         &self,
         subject: &Subject,
@@ -100,7 +100,7 @@ impl Loader<'_> {
         Ok((parts, proof))
     }
 
-    /// Refuses a placement whose provider left the whole graph to others, if the runtime reports that.
+    /// Returns an error if the runtime reports that the provider took no node of the graph.
     pub(super) fn check_nodes(
         &self,
         placement: DevicePlacement,
@@ -116,7 +116,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The health of a device that is up and runs at most `most_rows` rows at once.
+    /// Creates the health record of a working device that runs at most `most_rows` rows at once.
     pub(super) fn health(&self, most_rows: usize) -> Arc<Health> {
         let (cool_down, max_cool_down) = self.config.devices.breaker_cooldowns();
         let settings = BreakerSettings {
@@ -127,7 +127,7 @@ impl Loader<'_> {
         Arc::new(Health::new(settings, most_rows))
     }
 
-    /// Runs the self-test graph at a placement, once.
+    /// Runs the self-test graph once at a placement and remembers the result.
     pub(super) fn prove_placement(&self, placement: DevicePlacement) -> Result<(), String> {
         if let Some(known) = self.placements.borrow().known.get(&placement) {
             return known.clone();
@@ -155,7 +155,7 @@ impl Loader<'_> {
         outcome
     }
 
-    /// Whether whole images are embedded on this machine.
+    /// Returns whether this machine embeds whole images itself.
     fn has_encoder_here(&self) -> bool {
         let encoder = self.config.models.encoder.as_ref();
         encoder
@@ -163,10 +163,11 @@ impl Loader<'_> {
             .is_some_and(|spec| spec.remote.is_none())
     }
 
-    /// Each session's share of the memory limit: the runtime bounds the arena of each session, not of all together.
+    /// Returns the share of the memory limit for each session. The runtime limits the arena of each session, not their
+    /// sum.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
-        // One for each model, and one for each graph.
+        // One session for each model and for each graph.
         let sessions_of = |operation: Operation| match operation.workload() {
             Workload::Model(Role::Encoder) if !self.has_encoder_here() => 0,
             Workload::Model(Role::Detector | Role::Embedder | Role::Encoder) => 1,
@@ -178,7 +179,7 @@ impl Loader<'_> {
             .map(sessions_of)
             .sum();
         let preprocessing = match self.asked_for_preprocessing() {
-            Some(_) => Filling::of_every_graph().count(),
+            Some(_) => RowJob::probes().count(),
             None => 0,
         };
         let sessions = models + preprocessing;

@@ -1,11 +1,11 @@
-//! Tests a device for work on whole images.
+//! Tests a device with work on whole images.
 
 use std::sync::Arc;
 
 use super::Loader;
 use crate::{
     config::Platform,
-    pipeline::preprocess::{Filling, Preprocessing},
+    pipeline::preprocess::{Preprocessing, RowJob},
 };
 use facescan_inference::{
     accelerator::Accelerator,
@@ -18,7 +18,8 @@ use facescan_inference::{
 };
 
 impl Loader<'_> {
-    /// The executor of an operation on whole images, on the device that the settings ask for if it passes the probe.
+    /// Creates the executor of an operation on whole images. It uses the selected device if the device passes the
+    /// probe.
     pub fn load_pictures(
         &self,
         operation: Operation,
@@ -45,7 +46,7 @@ impl Loader<'_> {
         (executor, assignment)
     }
 
-    /// The device that the settings ask for in preprocessing. `None` is the CPU.
+    /// Returns the device that the settings select for preprocessing. `None` is the CPU.
     pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let (backend, index) = devices.accelerator(Operation::ImageProcessing);
@@ -57,19 +58,19 @@ impl Loader<'_> {
         }
     }
 
-    /// The executor of preprocessing, which has a setting of its own.
+    /// Creates the executor of preprocessing, which has its own setting.
     ///
     /// # Errors
-    /// When `preprocess.strict` is set and the platform is missing.
+    /// Returns an error if `preprocess.strict` is set and the platform is missing.
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let operation = Operation::ImageProcessing;
         let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
-        let probe = image_executor::health_probe(Filling::of_every_graph());
+        let probe = image_executor::health_probe(RowJob::probes());
         let (executor, mut assignment) = self.load_pictures_on(operation, asked, probe);
         let refused = match settings.asked() {
-            Platform::Tpu => Some("no backend of this server drives a tpu"),
+            Platform::Tpu => Some("this server has no backend for a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
             _ => None,
         };
@@ -86,11 +87,11 @@ impl Loader<'_> {
                 requested = state.requested,
                 active = state.active,
                 reason,
-                "preprocessing falls back"
+                "preprocessing falls back to the cpu"
             );
             anyhow::ensure!(
                 !settings.strict,
-                "preprocess.platform: {} is not there: {reason}; set preprocess.strict to false to use the cpu",
+                "preprocess.platform: {} is not available: {reason}; set preprocess.strict to false to use the cpu",
                 state.requested
             );
         }

@@ -1,5 +1,5 @@
-//! A model on a remote server. Its rows go through an engine like those of any other model, but there is no CPU to fall
-//! back to.
+//! A model on a remote server. Its rows go through an engine like the rows of any other model, but it has no CPU
+//! fallback.
 
 use std::{
     num::NonZeroUsize,
@@ -27,13 +27,13 @@ use facescan_inference::{
     tensor::{Signature, Tensor},
 };
 
-/// How many rows the outputs are remembered of, to check later whether the server still runs the same model.
+/// The number of rows whose outputs are stored, to check later that the server still runs the same model.
 const KNOWN_ROWS: usize = 2;
 
-/// How much longer than its own time limit a run may take. That limit ends it first.
+/// The extra time that a run may take beyond its own time limit. Normally the limit ends the run first.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Replaces the CPU sessions that other models have.
+/// Stands in for the CPU sessions, which a remote model does not have.
 struct Away {
     signature: Signature,
 }
@@ -45,12 +45,12 @@ impl Session for Away {
 
     fn run(&mut self, _batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
         Err(BackendError::Unavailable {
-            detail: "the remote model server is away".to_owned(),
+            detail: "the remote model server is unavailable".to_owned(),
         })
     }
 }
 
-/// Writes the server's message and address only to the log, because every caller sees a device's faults.
+/// Logs the server's message and address and hides them from callers, because every caller sees a device's faults.
 struct Discreet(Box<dyn Session>);
 
 impl Discreet {
@@ -68,7 +68,7 @@ impl Session for Discreet {
         let rows = batch.rows();
         self.0.run(batch).map_err(|error| {
             tracing::warn!(%error, rows, "a run of the remote model failed");
-            let detail = "the model server failed; the log says how".to_owned();
+            let detail = "the model server failed; see the log for the reason".to_owned();
             match error {
                 BackendError::OutOfMemory { .. } => BackendError::OutOfMemory { detail },
                 _ => BackendError::Run { detail },
@@ -77,7 +77,7 @@ impl Session for Discreet {
     }
 }
 
-/// A remote model that has passed its self-test.
+/// A remote model that passed its self-test.
 pub(in crate::app) struct Connected {
     kserve: Kserve,
     session: Box<dyn Session>,
@@ -87,7 +87,8 @@ pub(in crate::app) struct Connected {
 }
 
 impl Connected {
-    /// Connects to the server of an entry, if it names one. Checks that it has the model in the registry, and runs it.
+    /// Connects to the server of an entry, if the entry names one. Checks that the server has the registry's model and
+    /// runs it.
     pub async fn of(
         spec: &ModelSpec,
         metrics: &Metrics,
@@ -120,7 +121,7 @@ impl Connected {
         let mut session = kserve.session();
         let (row_shape, clock) = (spec.input.row_shape(), Arc::clone(clock));
         let rows = spec.batch.fixed().map_or(KNOWN_ROWS, NonZeroUsize::get);
-        // Runs block, and the async runtime has to send and receive meanwhile.
+        // Runs block this thread, and the async runtime must send and receive at the same time.
         let proving = move || -> Result<_, BackendError> {
             let tolerance = Tolerance::of(Precision::Full);
             let self_test = SelfTest::record(session.as_mut(), &row_shape, rows, tolerance)?;
@@ -170,7 +171,7 @@ impl Loader<'_> {
             health: self.health(grouping.max_rows.get()),
             self_test: Arc::new(connected.self_test),
             run_timeout: connected.run_timeout,
-            // There is no CPU session to repeat a row on.
+            // A remote model has no CPU session to repeat a row on.
             check_every: None,
             must_be_finite: false,
         };

@@ -1,8 +1,8 @@
-//! `facescan bench devices`: what each operation's toggle changes on this machine.
+//! `facescan bench devices`: measures what each operation's toggle changes on this machine.
 //!
-//! Two applications of the same settings are measured in this process one after the other, without HTTP and without a
-//! database: one with every toggle off, one with every toggle on. A batch's time ends when all its results are in the
-//! host's memory, so nothing is still running on a device when the clock is read.
+//! This process measures two applications with the same settings, one after the other, without HTTP and without a
+//! database. The first has every toggle off, the second has every toggle on. The time of a batch ends when all its
+//! results are in the host's memory, so no work is left on a device when the clock is read.
 
 use std::{fmt, num::NonZeroUsize, path::PathBuf, process::ExitCode};
 
@@ -30,17 +30,16 @@ mod material;
 mod render;
 mod session;
 
-/// The most pictures in a batch.
+/// The maximum number of images in a batch.
 const MOST_PICTURES: usize = 1024;
 
-/// What is measured, and how often.
+/// The subject and the length of the measurement.
 #[derive(Debug, Args, Serialize)]
 pub struct DevicesArgs {
-    /// An operation to measure; can be given several times. All of them where nothing is said.
+    /// An operation to measure; can be given several times [default: all operations]
     #[arg(long = "operation", value_name = "OPERATION", value_delimiter = ',', value_parser = operation_parser())]
     operations: Vec<Operation>,
-    /// The long side of the pictures: 320, 1024 or 2560 pixels; can be given several times. All of them where nothing
-    /// is said.
+    /// The long side of the images: 320, 1024 or 2560 pixels; can be given several times [default: all sizes]
     #[arg(
         long = "image-size",
         value_name = "SIZE",
@@ -48,22 +47,22 @@ pub struct DevicesArgs {
         value_enum
     )]
     image_sizes: Vec<Size>,
-    /// Measure with the toggles on only, which leaves nothing to compare with.
+    /// Measure only with the toggles on. The report then has no comparison.
     #[arg(long, conflicts_with = "no_gpu")]
     gpu: bool,
-    /// Measure with the toggles off only.
+    /// Measure only with the toggles off.
     #[arg(long)]
     no_gpu: bool,
-    /// How many pictures, or faces, are sent at the same time.
+    /// The number of images, or faces, that are processed at the same time.
     #[arg(long, default_value = "8", value_name = "COUNT", value_parser = batch_size)]
     batch_size: NonZeroUsize,
-    /// How many batches are timed.
+    /// The number of timed batches.
     #[arg(long, default_value = "20", value_name = "COUNT")]
     iterations: NonZeroUsize,
-    /// How many batches are run before, and reported apart.
+    /// The number of batches that run first and are reported separately.
     #[arg(long, default_value = "3", value_name = "COUNT")]
     warm_up: NonZeroUsize,
-    /// Pictures, or folders of them, with faces. They are resized before anything is timed.
+    /// Images, or folders of images, with faces. They are resized before the measurement.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
     pictures: Vec<PathBuf>,
     /// Write report.json, report.md and plots to this folder.
@@ -77,7 +76,7 @@ fn operation_parser() -> impl TypedValueParser<Value = Operation> {
         Operation::ALL
             .into_iter()
             .find(|operation| operation.name() == text)
-            .ok_or("is no operation")
+            .ok_or("is not an operation")
     })
 }
 
@@ -85,22 +84,22 @@ fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
     text.parse()
         .ok()
         .filter(|size: &NonZeroUsize| size.get() <= MOST_PICTURES)
-        .ok_or_else(|| format!("is a whole number from 1 to {MOST_PICTURES}"))
+        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_PICTURES}"))
 }
 
 impl fmt::Display for DevicesArgs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} batches of {} each after {}",
+            "{} batches of {} each after {} warm-up batches",
             self.iterations, self.batch_size, self.warm_up
         )
     }
 }
 
 impl DevicesArgs {
-    /// The operations that are measured: without an encoder, whole pictures are embedded only where that is asked for,
-    /// and refused.
+    /// Returns the operations to measure. Without an encoder, embedding of whole images is included only if the command
+    /// line names it, and then fails.
     fn operations(&self, has_encoder: bool) -> Vec<Operation> {
         let mut operations = distinct(&self.operations, &Operation::ALL);
         operations.retain(|operation| {
@@ -122,16 +121,16 @@ impl DevicesArgs {
     }
 }
 
-/// Those of `all` that were asked for, in the order of `all`; all of them where none was.
+/// Returns the items of `all` that are in `asked`, in the order of `all`. Returns all items if `asked` is empty.
 fn distinct<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
     let is_asked = |one: &&T| asked.is_empty() || asked.contains(one);
     all.iter().filter(is_asked).copied().collect()
 }
 
-/// Measures what was asked for and prints the table.
+/// Runs the measurement and prints the table.
 ///
 /// # Errors
-/// When the pictures have no faces, an application does not start, or the report cannot be written.
+/// Returns an error if the images have no faces, an application does not start, or the report cannot be written.
 pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let pictures = load_pictures(&args.pictures)?;
     let figures = run_to_end(measure(config, args, &pictures))?;
@@ -157,14 +156,14 @@ async fn measure(
             .await
             .with_context(|| format!("starting with {}", toggle.name()))?;
         if materials.is_empty() {
-            // Both applications work on the same pixels, which the first one's detector has found the faces in.
+            // Both applications work on the same pixels. The detector of the first one has found the faces.
             materials = session.materials(pictures, &args.sizes()).await?;
         }
         for material in &materials {
             for operation in args.operations(config.models.encoder.is_some()) {
                 let cell = session.measure(operation, material).await?;
                 eprintln!(
-                    "{} {} {}: {} a batch on {}",
+                    "{} {} {}: {} per batch on {}",
                     toggle.name(),
                     operation.name(),
                     material.size.name(),
@@ -185,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_comes_once_and_in_order() {
+    fn requested_items_are_distinct_and_in_order() {
         assert_eq!(
             distinct(&[Size::Large, Size::Small, Size::Large], &Size::ALL),
             [Size::Small, Size::Large]

@@ -1,4 +1,4 @@
-//! The pictures that are measured with.
+//! The images of a measurement.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,29 +9,29 @@ use http::HeaderValue;
 use crate::cli::scan::files;
 use facescan_imaging::format::{Sniffed, sniff};
 
-/// A picture that is sent or worked on, again and again.
+/// An image that is used repeatedly.
 pub struct Picture {
-    /// Its file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its encoded bytes, shared by every request.
+    /// The encoded bytes. All requests share them.
     pub bytes: Bytes,
     /// The media type of these bytes.
     pub media_type: HeaderValue,
 }
 
-/// Reads the pictures among files and folders.
+/// Reads the images from files and folders.
 ///
 /// # Errors
-/// When a file cannot be read or is no picture that is decoded here, or there is none.
+/// Returns an error if a file cannot be read, its format is not supported, or there are no images.
 pub fn load_pictures(paths: &[PathBuf]) -> anyhow::Result<Arc<[Picture]>> {
     let pictures = files::pictures(paths)
         .map(|found| {
             let path = found.path;
             let bytes = std::fs::read(&path)
-                .with_context(|| format!("reading the picture {}", path.display()))?;
+                .with_context(|| format!("reading the image {}", path.display()))?;
             let Sniffed::Accepted(format) = sniff(&bytes) else {
                 anyhow::bail!(
-                    "{} is no picture that can be measured with; leave it out of --pictures",
+                    "{} is not an image in a supported format; remove it from --pictures",
                     path.display()
                 );
             };
@@ -44,7 +44,7 @@ pub fn load_pictures(paths: &[PathBuf]) -> anyhow::Result<Arc<[Picture]>> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     anyhow::ensure!(
         !pictures.is_empty(),
-        "there is no picture to measure with; name some with --pictures"
+        "there are no images to measure with; name some with --pictures"
     );
     Ok(pictures.into())
 }

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Reads some processes as one.
+/// Reads the sum over some processes.
 pub struct Processes {
     system: System,
     pids: Vec<Pid>,
 }
 
-/// What processes have used until a moment.
+/// The resources that the processes have used so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// CPU time since they started, user and system.
+    /// The user and system CPU time since their start.
     pub cpu: Duration,
     /// Resident memory in MiB.
     pub rss: f64,
 }
 
 impl Processes {
-    /// The processes with these numbers.
+    /// Creates a reader for the processes with these ids.
     pub fn new(pids: &[u32]) -> Self {
         Self {
             system: System::new(),
@@ -28,12 +28,12 @@ impl Processes {
         }
     }
 
-    /// Their resident memory now, in MiB; `None` when there are none, or one has gone.
+    /// Returns the resident memory in MiB. Returns `None` if there are no processes, or one has ended.
     pub fn memory(&mut self) -> Option<f64> {
         self.sample().map(|sample| sample.rss)
     }
 
-    /// What they have used until now; `None` when there are none, or one has gone.
+    /// Returns the resources used so far. Returns `None` if there are no processes, or one has ended.
     pub fn sample(&mut self) -> Option<Sample> {
         self.system.refresh_processes_specifics(
             ProcessesToUpdate::Some(&self.pids),

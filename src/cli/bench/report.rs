@@ -1,4 +1,4 @@
-//! What a measurement leaves behind: a table, and files that say where it was made.
+//! The report of a measurement: a table, and files that also describe the machine.
 
 use std::{
     fmt, fs,
@@ -16,22 +16,22 @@ use device::Device;
 mod device;
 pub mod maths;
 
-/// Figures that can be shown.
+/// Figures that can be rendered.
 pub trait Render {
-    /// Whether their fields stand in `report.json` beside the machine's, and not below `figures`.
+    /// Whether the fields are at the top level of `report.json` and not below `figures`.
     const AT_TOP: bool = false;
 
-    /// As Markdown tables.
+    /// Renders the figures as Markdown tables.
     fn markdown(&self) -> String;
 
-    /// Draws plots of them as SVG files.
+    /// Draws plots of the figures as SVG files.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// Returns an error if a file cannot be written.
     fn draw(&self, folder: &Path) -> anyhow::Result<()>;
 }
 
-/// Figures with all that is needed to make them again.
+/// Figures with everything that is needed to measure them again.
 #[derive(Serialize)]
 struct Report<'a, W, T> {
     command_line: Vec<String>,
@@ -42,10 +42,10 @@ struct Report<'a, W, T> {
     figures: &'a T,
 }
 
-/// Prints the figures, and writes them to `folder` with their plots.
+/// Prints the figures. If `folder` is `Some`, also writes the report and the plots to it.
 ///
 /// # Errors
-/// When they cannot be written.
+/// Returns an error if a file cannot be written.
 pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
     workload: &W,
     figures: &T,
@@ -70,7 +70,7 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
         return Ok(());
     };
     fs::create_dir_all(folder)
-        .with_context(|| format!("making the folder {}", folder.display()))?;
+        .with_context(|| format!("creating the folder {}", folder.display()))?;
     let mut json = serde_json::to_value(&report)?;
     if T::AT_TOP
         && let Some(fields) = json.as_object_mut()
@@ -111,7 +111,7 @@ impl<W: fmt::Display, T: Render> Report<'_, W, T> {
 pub struct Table(comfy_table::Table);
 
 impl Table {
-    /// One with this header.
+    /// Creates a table with this header.
     pub fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(ASCII_MARKDOWN).set_header(header);
@@ -120,7 +120,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: &[&dyn fmt::Display]) {
-        // A bar would end the cell.
+        // An unescaped bar would end the cell.
         self.0.add_row(
             cells
                 .iter()
@@ -135,7 +135,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with three or so digits.
+/// Formats a number with about three digits.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
@@ -145,17 +145,17 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Milliseconds.
+/// Formats milliseconds.
 pub fn millis(value: f64) -> String {
     format!("{} ms", figure(value))
 }
 
-/// A share.
+/// Formats a share as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// What there may not be.
+/// Formats a value, or returns a dash if there is none.
 pub fn or_dash(value: Option<f64>, written: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), written)
 }

@@ -1,4 +1,4 @@
-//! The files that vectors are written to.
+//! The output files of vectors.
 
 use std::{
     fs::File,
@@ -19,22 +19,22 @@ use parquet::ParquetFile;
 
 mod parquet;
 
-/// What kind of file is written, by the ending of its name.
+/// The type of an output file. The end of its name decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A matrix of f32, with a file beside it that says what each row is of.
+    /// A matrix of f32. An index file describes each row.
     Npy,
-    /// A table.
+    /// A Parquet table.
     Parquet,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Jsonl,
 }
 
 impl Ending {
-    /// The ending of a file's name.
+    /// Returns the type by the name of a file.
     ///
     /// # Errors
-    /// When it is another one.
+    /// Returns an error if the name has another ending.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Self::Npy),
@@ -48,7 +48,7 @@ impl Ending {
     }
 }
 
-/// A file of vectors that is being written.
+/// An open output file of vectors.
 pub enum VectorFile {
     /// [`Ending::Npy`].
     Npy(NpyFile),
@@ -65,7 +65,7 @@ pub struct Lines {
     vectors: usize,
 }
 
-/// A matrix, and the lines beside it.
+/// A matrix, and its index file.
 pub struct NpyFile {
     matrix: BufWriter<File>,
     index: Lines,
@@ -76,20 +76,20 @@ pub struct NpyFile {
 #[derive(Serialize)]
 struct Line<'a> {
     path: &'a str,
-    /// The row of the matrix.
+    /// The index of the row in the matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<usize>,
     #[serde(flatten)]
     face: Option<&'a FacePlace>,
-    /// The vector's length before normalisation.
+    /// The length of the vector before normalisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_norm: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<&'a [f32]>,
-    /// What the vector may be compared with.
+    /// The contract of the vector. Only vectors with the same contract can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<&'a str>,
-    /// The precision in which the model computed the vector.
+    /// The precision that the model used for the vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<NumericPrecision>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,10 +97,10 @@ struct Line<'a> {
 }
 
 impl VectorFile {
-    /// Creates a file; without one the lines go to standard output.
+    /// Creates a file. Without a path, the lines go to standard output.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// Returns an error if the file cannot be created.
     pub fn create(
         out: Option<(&Path, Ending)>,
         contract: &str,
@@ -135,7 +135,7 @@ impl VectorFile {
     /// Writes one line.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
         match self {
             Self::Jsonl(lines) => lines.write(&record, true),
@@ -151,10 +151,10 @@ impl VectorFile {
         }
     }
 
-    /// Writes what is left and gives the number of vectors.
+    /// Writes the remaining rows and returns the number of vectors.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn finish(self) -> anyhow::Result<usize> {
         match self {
             Self::Jsonl(lines) => lines.finish(),
@@ -165,7 +165,7 @@ impl VectorFile {
             }) => {
                 let rows = index.finish()?;
                 let head = npy::header_of_len(npy::Kind::F32, &[rows, dim], HEAD)
-                    .context("the head of the file does not fit")?;
+                    .context("the header is longer than the space that is reserved for it")?;
                 matrix.seek(SeekFrom::Start(0))?;
                 matrix.write_all(&head)?;
                 matrix.flush()?;

@@ -1,4 +1,4 @@
-//! What is written of a picture.
+//! The records that are written for an image.
 
 use std::path::Path;
 
@@ -6,29 +6,29 @@ use serde::Serialize;
 
 use crate::pipeline::{answer::ErrorEntry, embed::Embedding, scan::Face};
 
-/// A vector, and what it is of.
+/// A vector and its subject.
 #[derive(Debug, PartialEq)]
 pub struct Vector {
-    /// The face, where it is not of the whole picture.
+    /// The face. It is `None` if the vector is of the whole image.
     pub face: Option<FacePlace>,
     /// The vector.
     pub embedding: Embedding,
 }
 
-/// Which of a picture's faces.
+/// A face of an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FacePlace {
-    /// Its number in the picture, the largest first.
+    /// The index of the face in its image, the largest face first.
     pub face: usize,
-    /// `[x1, y1, x2, y2]` in pixels of the upright picture.
+    /// `[x1, y1, x2, y2]` in pixels of the upright image.
     pub bbox: [f32; 4],
-    /// The detection score; absent for aligned crops.
+    /// The detection score. It is `None` for aligned crops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f32>,
 }
 
 impl Vector {
-    /// A face's vector; `None` for a face that cannot be aligned and has none.
+    /// Returns the vector of a face, or `None` if the face has none because it cannot be aligned.
     pub fn of_face((number, face): (usize, Face)) -> Option<Self> {
         Some(Self {
             face: Some(FacePlace {
@@ -40,7 +40,7 @@ impl Vector {
         })
     }
 
-    /// A whole picture's vector.
+    /// Returns the vector of a whole image.
     pub fn of_picture(embedding: Embedding) -> Self {
         Self {
             face: None,
@@ -49,18 +49,18 @@ impl Vector {
     }
 }
 
-/// One line: a vector, a picture that has none as it has no face, or one that failed.
+/// One line: a vector, an image without a face, or a failed image.
 pub struct Record {
-    /// The picture's file.
+    /// The path of the image.
     pub path: String,
     /// The vector.
     pub vector: Option<Vector>,
-    /// Why there is none.
+    /// The error, if the image failed.
     pub error: Option<ErrorEntry>,
 }
 
 impl Record {
-    /// The lines of one picture, at least one.
+    /// Creates the lines of one image, at least one.
     pub fn of(path: &Path, vectors: Result<Vec<Vector>, ErrorEntry>) -> Vec<Self> {
         let path = path.display().to_string();
         let without = |error| Self {

@@ -1,4 +1,4 @@
-//! Differences of samples, counted in fine steps so that any number of pictures takes no more memory.
+//! Counts differences of samples in fine steps, so that the memory does not depend on the number of images.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 use super::Pair;
 use crate::cli::plot;
 
-/// Steps of a level that differences are counted in.
+/// The number of steps per level.
 const STEPS: usize = 1000;
 /// The largest difference in levels.
 const LEVELS: usize = 255;
 
-/// Levels that [−1, 1] spans, halved.
+/// The number of levels per unit: half of the levels that [−1, 1] spans.
 const LEVELS_A_UNIT: f64 = 127.5;
 
-/// How often each difference occurs.
+/// The number of occurrences of each difference.
 pub struct Differences {
     counts: Vec<u64>,
     values: u64,
@@ -24,22 +24,22 @@ pub struct Differences {
     max: f64,
 }
 
-/// What is told of differences.
+/// A summary of the differences.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Values that were compared.
+    /// The number of values that were compared.
     pub values: u64,
-    /// The largest, in levels.
+    /// The largest difference in levels.
     pub max_levels: f64,
-    /// The mean, in levels.
+    /// The mean in levels.
     pub mean_levels: f64,
-    /// The median, in levels, to a thousandth.
+    /// The median in levels, with a resolution of 0.001.
     pub median_levels: f64,
-    /// The share of values that are equal to a thousandth of a level.
+    /// The share of values that are equal within 0.001 levels.
     pub equal_share: f64,
-    /// The largest, in units of samples in [−1, 1].
+    /// The largest difference in units of samples in [−1, 1].
     pub max_units: f64,
-    /// The mean in these units.
+    /// The mean in the same units.
     pub mean_units: f64,
 }
 
@@ -56,7 +56,7 @@ impl Default for Differences {
 }
 
 impl Differences {
-    /// Counts the differences of two lists of levels.
+    /// Counts the differences between two lists of levels.
     pub fn add(&mut self, first: &[f32], second: &[f32]) {
         for (a, b) in first.iter().zip(second) {
             let apart = f64::from((a - b).abs());
@@ -69,7 +69,7 @@ impl Differences {
         }
     }
 
-    /// What is told of them.
+    /// Summarises the differences.
     pub fn summary(&self) -> Summary {
         let values = self.values.max(1) as f64;
         let mut seen = 0;
@@ -90,7 +90,7 @@ impl Differences {
         }
     }
 
-    /// The share of values by whole levels apart, up to the largest.
+    /// Returns the share of values for each difference in whole levels, up to the largest.
     fn histogram(&self) -> Vec<f64> {
         let values = self.values.max(1) as f64;
         let levels = self.max.ceil() as usize;
@@ -105,12 +105,13 @@ impl Differences {
     }
 }
 
-/// Draws how often each difference occurs: levels across, shares of the values up, by powers of ten.
+/// Draws a histogram of the differences: levels on the horizontal axis, shares of the values on the vertical axis in
+/// powers of ten.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn plot(path: &Path, pairs: &[Pair]) -> anyhow::Result<()> {
-    // A share of zero has no logarithm; this is less than the logarithm of any other share.
+    // Stands for the logarithm of a share of zero. It is less than the logarithm of any other share.
     const LEAST: f64 = -7.0;
     let line = |pair: &Pair| plot::Line {
         name: format!("{} and {}", pair.first, pair.second),
@@ -123,8 +124,8 @@ pub fn plot(path: &Path, pairs: &[Pair]) -> anyhow::Result<()> {
     };
     let lines: Vec<plot::Line> = pairs.iter().map(line).collect();
     let axes = plot::Axes {
-        title: "Differences of samples: share of the values, power of ten",
-        x_title: "levels apart",
+        title: "Differences of samples: share of the values in powers of ten",
+        x_title: "difference in levels",
         y_range: Some(LEAST..0.0),
         ..plot::Axes::default()
     };
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_summed_up_in_both_units() {
+    fn differences_are_summarised_in_both_units() {
         let mut differences = Differences::default();
         differences.add(&[0.0, 10.0, 20.0, 255.0], &[0.0, 11.0, 17.5, 0.0]);
         let summary = differences.summary();

@@ -1,4 +1,4 @@
-//! Copies of pictures with their faces drawn in.
+//! Draws faces on copies of images.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use facescan_imaging::{
 };
 use facescan_inference::pool::Stage;
 
-/// Where the drawing of a picture goes: the same path below `folder`, as a JPEG. A path below one of several folders
-/// has that folder's name in front.
+/// Returns the path of the drawing of an image: the same relative path below `folder`, as a JPEG. With several input
+/// folders, the path begins with the name of the input folder.
 pub fn target(folder: &Path, relative: &Path) -> PathBuf {
-    // The ending is added, not replaced, so that a.png and a.jpg do not meet.
+    // The extension is appended and not replaced, so that the results of a.png and a.jpg differ.
     let mut name = folder.join(relative).into_os_string();
     name.push(".faces.jpg");
     name.into()
@@ -27,7 +27,7 @@ pub fn target(folder: &Path, relative: &Path) -> PathBuf {
 /// Draws the faces and writes the file.
 ///
 /// # Errors
-/// [`ApiError::Internal`] when the file cannot be written.
+/// Returns [`ApiError::Internal`] if the file cannot be written.
 pub async fn write(
     pipeline: &Pipeline,
     bytes: Bytes,

@@ -1,4 +1,4 @@
-//! Which files are scanned, and which URLs.
+//! Finds the files and URLs to scan.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,30 +6,30 @@ use walkdir::WalkDir;
 
 use crate::{pipeline::answer::ErrorEntry, preprocessor::Source};
 
-/// Endings of the accepted formats.
+/// The file extensions of the accepted formats.
 const ENDINGS: [&str; 10] = [
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff",
 ];
 
-/// A file to scan, or a URL.
+/// A file or a URL to scan.
 #[derive(Debug, PartialEq)]
 pub struct Found {
-    /// Where it is.
+    /// The path of the file, or the URL.
     pub path: PathBuf,
-    /// The URL that it is, where it is one.
+    /// The URL, if the argument is a URL.
     pub url: Option<String>,
-    /// Where it is below the folder that was named, its own name for a file that was; the whole path, from its first
-    /// named folder on, when several were named, so that no two are the same.
+    /// The path relative to the named folder, or the file name of a named file. If the command line names several
+    /// paths, it is the whole path without the root, so that all relative paths differ.
     pub relative: PathBuf,
-    /// Why it cannot be read, where looking for it already failed.
+    /// The reason why the file cannot be read, if the search failed.
     pub unreadable: Option<String>,
 }
 
 impl Found {
-    /// Where its bytes are.
+    /// Returns the source of the bytes.
     ///
     /// # Errors
-    /// Why it cannot be read, where looking for it already failed.
+    /// Returns the reason why the file cannot be read, if the search failed.
     pub fn source(&self) -> Result<Source, ErrorEntry> {
         match (&self.unreadable, &self.url) {
             (Some(reason), _) => Err(ErrorEntry::unreadable(reason)),
@@ -39,10 +39,10 @@ impl Found {
     }
 }
 
-/// Refuses paths that are not there before anything is started. What begins like a URL is no path.
+/// Checks that every path exists, before the application starts. A text that begins like a URL is not a path.
 ///
 /// # Errors
-/// Which one is not there.
+/// Names the path that does not exist.
 pub fn check(paths: &[PathBuf]) -> anyhow::Result<()> {
     for path in paths {
         let is_there = url_of(path).is_some() || path.exists();
@@ -51,7 +51,7 @@ pub fn check(paths: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The URL that a path is.
+/// Returns the URL if the path is a URL.
 fn url_of(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let (scheme, _) = text.split_once("://")?;
@@ -66,14 +66,14 @@ fn found_url(text: &str) -> Found {
     Found {
         path: text.into(),
         url: Some(text.to_owned()),
-        // The host is the folder.
+        // The host becomes the first folder.
         relative: named_part(Path::new(below)),
         unreadable: None,
     }
 }
 
-/// The named files whatever their ending, the named URLs, and the pictures in the named folders, by name. Found
-/// as they are asked for, so that any number of files takes no memory.
+/// Returns the named files of any extension, the named URLs, and the images in the named folders in the order of their
+/// names. The search is lazy, so any number of files needs little memory.
 pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
     let several = paths.len() > 1;
     paths.iter().flat_map(move |root| {
@@ -83,7 +83,7 @@ pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
     })
 }
 
-/// The pictures in a folder, or a file.
+/// Returns the images in a folder, or the one named file.
 fn below(root: &Path, several: bool) -> impl Iterator<Item = Found> {
     WalkDir::new(root)
         .sort_by_file_name()
@@ -123,7 +123,7 @@ fn relative(root: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// The path without its root and its steps up.
+/// Returns the path without its root and its `..` components.
 fn named_part(path: &Path) -> PathBuf {
     path.components()
         .filter(|part| matches!(part, Component::Normal(_)))
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_give_their_pictures_in_order_and_files_are_taken_as_named() {
+    fn folders_list_their_images_in_order_and_named_files_need_no_extension() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         for name in ["b.JPG", "a.png", "notes.txt", "sub/c.webp"] {
@@ -152,27 +152,27 @@ mod tests {
             [PathBuf::from("notes.txt")]
         );
 
-        // Of several, each keeps its folder.
+        // With several arguments, each keeps its folder.
         let both = relative(&[folder.path().join("sub"), file]);
         let below = |name: &str| folder.path().strip_prefix("/").unwrap().join(name);
         assert_eq!(both, [below("sub/c.webp"), below("notes.txt")]);
     }
 
     #[test]
-    fn a_url_is_taken_as_it_is_and_named_by_its_host() {
+    fn a_url_stays_unchanged_and_its_host_becomes_a_folder() {
         let url = "https://example.com/a/../b.jpg?size=2";
         let found: Vec<_> = pictures(&[url.into()]).collect();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].url.as_deref(), Some(url));
         assert_eq!(found[0].path.to_str(), Some(url));
-        // Nothing is drawn outside the folder that drawings go to.
+        // No drawing is written outside the output folder.
         assert_eq!(found[0].relative, Path::new("example.com/a/b.jpg?size=2"));
         assert!(check(&["HTTP://example.com".into()]).is_ok());
         assert!(check(&["ftp://example.com".into()]).is_err());
     }
 
     #[test]
-    fn a_folder_that_is_gone_is_a_result_with_its_reason() {
+    fn a_missing_folder_is_a_result_with_an_error() {
         let found: Vec<_> = pictures(&["/no/such/folder".into()]).collect();
         assert_eq!(found.len(), 1);
         assert!(found[0].unreadable.is_some());

@@ -1,4 +1,4 @@
-//! Results for people: one row a face.
+//! Prints results as a table for people: one row per face.
 
 use std::{
     io::{self, Write},
@@ -7,8 +7,7 @@ use std::{
 
 use crate::pipeline::answer::{FaceAnswer, ImageResult, Outcome, ScanResult};
 
-/// Prints rows of fixed columns as they come: a table that is drawn at the end would have to hold
-/// every row.
+/// Prints rows with fixed column widths as they arrive. A table that adapts its widths would have to hold every row.
 #[derive(Debug, Default)]
 pub struct Table {
     pictures: usize,
@@ -17,7 +16,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Prints the rows of one picture.
+    /// Prints the rows of one image.
     pub fn print(
         &mut self,
         out: &mut impl Write,
@@ -27,7 +26,7 @@ impl Table {
         if self.pictures == 0 {
             writeln!(
                 out,
-                "{:>7} {:>7} {:>7} {:>7}  {:>5}  {:>7}  PICTURE",
+                "{:>7} {:>7} {:>7} {:>7}  {:>5}  {:>7}  IMAGE",
                 "X1", "Y1", "X2", "Y2", "SCORE", "QUALITY"
             )?;
         }
@@ -50,11 +49,11 @@ impl Table {
         }
     }
 
-    /// Prints the sum.
+    /// Prints the totals.
     pub fn finish(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
-            "{} pictures, {} faces, {} failed",
+            "{} images, {} faces, {} failed",
             self.pictures, self.faces, self.failed
         )
     }

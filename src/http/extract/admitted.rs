@@ -1,4 +1,4 @@
-//! Letting a request in: its body before it is read, its images before they are worked on.
+//! Admits requests: the body before it is read, and the images before they are processed.
 
 use axum::{
     body::Body,
@@ -11,30 +11,31 @@ use axum::{
 use futures::StreamExt;
 
 use crate::{
-    admission::{BodyTicket, Full, ImageTicket, Priority},
+    admission::{AdmissionError, AdmissionPermit, BodyPermit, Priority},
     http::AppState,
     http::error::ApiError,
 };
 
-/// The body of a refused request is read over up to this size, so that its connection can be used again.
-const READ_OVER: usize = 1 << 20;
+/// The server drains the body of a refused request up to this size, so that the connection can be reused.
+const MAX_DRAINED_BYTES: usize = 1 << 20;
 
-/// Held as long as a request is in the server.
-pub struct Ticket {
-    _body: BodyTicket,
-    _images: ImageTicket,
+/// The permits that a request holds until its answer is complete.
+pub struct RequestPermits {
+    _body: BodyPermit,
+    _images: AdmissionPermit,
 }
 
 /// A request whose body may be read.
 pub struct Admitted {
-    body: BodyTicket,
+    body: BodyPermit,
 }
 
 impl Admitted {
-    /// Lets a request's body in; `priority` is the one its images will wait in, where that is known before it is read.
+    /// Admits the body of a request. `priority` is the priority of its images, if it is known before the body is read.
     ///
     /// # Errors
-    /// [`ApiError::Overloaded`] when there is no room for it or for any image; [`ApiError::BodyTooLarge`] when it says so itself.
+    /// [`ApiError::Overloaded`] if the byte budget has no reservation for the body, or if no image of the priority can
+    /// be admitted. [`ApiError::BodyTooLarge`] if the stated length is too large.
     pub async fn body(
         request: Request,
         state: &AppState,
@@ -47,38 +48,39 @@ impl Admitted {
         }
         let admission = &state.admission;
         let admitted = admission
-            .has_room(priority)
-            .and_then(|()| admission.body(stated.unwrap_or(limit)));
+            .check_capacity(priority)
+            .and_then(|()| admission.try_reserve_body(stated.unwrap_or(limit)));
         match admitted {
             Ok(body) => Ok((Self { body }, request)),
             Err(full) => Err(refuse(request, stated, full).await),
         }
     }
 
-    /// Lets the request's images in, and says at which priority; many of them are bulk, and those that have to be fetched, unless the request says
-    /// otherwise.
+    /// Admits the images of the request. Returns the permits and the priority. By default, many images are bulk, and so
+    /// are images that must be fetched.
     ///
     /// # Errors
-    /// [`ApiError::Overloaded`].
+    /// [`ApiError::Overloaded`] if too many images wait.
     pub fn images(
         self,
         state: &AppState,
         named: Option<Priority>,
         images: usize,
         are_fetched: bool,
-    ) -> Result<(Ticket, Priority), ApiError> {
-        // Hosts that do not answer keep images here for seconds, which would leave no room for those with bytes.
+    ) -> Result<(RequestPermits, Priority), ApiError> {
+        // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have
+        // bytes.
         let named = named.or(are_fetched.then_some(Priority::Bulk));
         let priority = priority_of(state, named, images);
-        let ticket = Ticket {
-            _images: state.admission.images(priority, images)?,
+        let permits = RequestPermits {
+            _images: state.admission.try_admit(priority, images)?,
             _body: self.body,
         };
-        Ok((ticket, priority))
+        Ok((permits, priority))
     }
 }
 
-/// The priority of a request: the one it names, or by the number of its images.
+/// Returns the priority of a request: the one it names, or the one for its number of images.
 pub fn priority_of(state: &AppState, named: Option<Priority>, images: usize) -> Priority {
     let is_bulk = images >= state.config.admission.bulk_min_images;
     named.unwrap_or(if is_bulk {
@@ -88,14 +90,14 @@ pub fn priority_of(state: &AppState, named: Option<Priority>, images: usize) -> 
     })
 }
 
-/// How long a request says its body is.
+/// Returns the length of the body that the headers state.
 pub(super) fn stated_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reads a small body over before the answer. One that waits to be asked for is not.
-async fn refuse(request: Request, stated: Option<usize>, full: Full) -> ApiError {
-    let is_small = stated.is_some_and(|stated| stated <= READ_OVER);
+/// Drains a small body, then returns the error. Does not drain a body that the client sends only after `100 Continue`.
+async fn refuse(request: Request, stated: Option<usize>, full: AdmissionError) -> ApiError {
+    let is_small = stated.is_some_and(|stated| stated <= MAX_DRAINED_BYTES);
     if is_small && !request.headers().contains_key(EXPECT) {
         drain(request.into_body()).await;
     }

@@ -1,4 +1,4 @@
-//! JSON and msgpack bodies, read without building more than a request may hold: a small body can describe a huge tree.
+//! JSON and msgpack bodies. The reader limits what it builds, because a small body can describe a huge tree.
 
 use std::{cell::Cell, fmt};
 
@@ -10,34 +10,34 @@ use serde_json::{Map, Value};
 
 use crate::{config::MOST_IMAGES, ingest::source::ImageEntry};
 
-/// More options than this no operation has, nor more values on one level of one.
+/// The maximum number of options, and of values on one level of an option.
 const MOST_OPTIONS: usize = 64;
 
-/// Levels of options: the options themselves, lists, what is in them, and lists of numbers there.
+/// The maximum depth of options: the options, a list, its items, and lists of numbers in them.
 const DEEPEST: usize = 4;
 
-/// Values that are kept of all options together.
+/// The maximum number of values in all options.
 const MOST_VALUES: usize = 1024;
 
 /// A JSON or msgpack body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Body {
-    /// The images; one more than [`MOST_IMAGES`] stands for any number above it.
+    /// The images. One more than [`MOST_IMAGES`] means any larger number.
     #[serde(deserialize_with = "images")]
     pub images: Vec<ImageEntry>,
-    /// The masks of the images; bounded as they are.
+    /// The masks of the images, with the same limit.
     #[serde(default, deserialize_with = "images")]
     pub masks: Vec<ImageEntry>,
-    /// The options, still by name.
+    /// The options by name.
     #[serde(default)]
     pub options: Option<Options>,
 }
 
-/// Numbers up to this are whole in both forms.
+/// The largest number up to which all integers are exact in a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A number; to JSON Schema `91.0` is as whole as `91`.
+/// Converts a number. JSON Schema treats `91.0` as the integer `91`.
 pub fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() <= EXACT {
         Value::from(value as i64)
@@ -46,7 +46,7 @@ pub fn number(value: f64) -> Value {
     }
 }
 
-/// Options by name: plain values, or lists and objects of a few. What lies deeper stands there empty.
+/// Options by name: plain values, and small lists and objects. Deeper values are replaced by empty ones.
 pub struct Options(pub Value);
 
 fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>, D::Error> {
@@ -84,16 +84,16 @@ impl<'de> Deserialize<'de> for Options {
     }
 }
 
-/// Reads a tree of `depth` levels. What lies deeper is read over, so that the typed options can refuse it by name.
+/// Reads a tree of `depth` levels. Skips deeper values, so that the typed options can refuse them by name.
 #[derive(Clone, Copy)]
 struct Tree<'a> {
     depth: usize,
-    /// How many values may still be kept.
+    /// The number of values that may still be kept.
     left: &'a Cell<usize>,
 }
 
 impl Tree<'_> {
-    /// What is one level deeper; `None` where nothing is kept any more.
+    /// Returns the reader of the next level, or `None` at the maximum depth.
     fn deeper(self) -> Option<Self> {
         Some(Self {
             depth: self.depth.checked_sub(1)?,
@@ -101,14 +101,14 @@ impl Tree<'_> {
         })
     }
 
-    /// Counts a value that is to be kept on a level that holds `kept` of them.
+    /// Counts a value of a level that already has `kept` values.
     fn count<E: Error>(self, kept: usize) -> Result<(), E> {
         match self.left.get().checked_sub(1) {
             Some(left) if kept < MOST_OPTIONS => {
                 self.left.set(left);
                 Ok(())
             }
-            _ => Err(E::custom("more options than there are")),
+            _ => Err(E::custom("there are too many options or values")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A body in one piece.
+//! Reads whole bodies.
 
 use std::error::Error as _;
 
@@ -10,11 +10,11 @@ use hyper::body::Body as _;
 use super::admitted::stated_length;
 use crate::{http::AppState, http::error::ApiError};
 
-/// Reads a body that is let in. What has come is copied to its place at once, while it is in the caches; a body that
-/// comes in one piece is not copied.
+/// Reads the body of an admitted request. Copies each part at once, because it is still in the CPU's caches. Does not
+/// copy a body that arrives in one part.
 ///
 /// # Errors
-/// [`ApiError::BodyTooLarge`]; [`ApiError::InvalidBody`] when the connection breaks off.
+/// [`ApiError::BodyTooLarge`] if the body is too large, or [`ApiError::InvalidBody`] if the connection closes early.
 pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, ApiError> {
     let limit = state.config.server.max_body_bytes;
     let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
@@ -25,10 +25,10 @@ pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Ap
             if is_of_length(&error) {
                 ApiError::BodyTooLarge { limit }
             } else {
-                ApiError::InvalidBody("the connection broke off".to_owned())
+                ApiError::InvalidBody("the connection closed before the end of the body".to_owned())
             }
         })?;
-        // Trailers say nothing of a picture.
+        // Trailers are not part of the body.
         let Ok(part) = frame.into_data() else {
             continue;
         };

@@ -5,9 +5,11 @@ use axum::{Json, extract::State};
 use crate::http::{AppState, openapi::failures::ServiceFailures};
 use facescan_inference::device::DevicesReport;
 
-/// The providers with their proof or the reason against them, the devices with their memory now, and each operation's
-/// toggle, device and faults.
-#[utoipa::path(get, path = "/devices", operation_id = "list_devices", tag = "service", responses((status = 200, description = "What is known of the devices", body = DevicesReport), ServiceFailures))]
+/// Describes the execution providers, the devices and the device placement of each operation.
+///
+/// A provider has its proof or the reason why it cannot be used. A device has its current memory. An operation has its
+/// setting, its device placement and its faults.
+#[utoipa::path(get, path = "/devices", operation_id = "list_devices", tag = "service", responses((status = 200, description = "The devices", body = DevicesReport), ServiceFailures))]
 pub async fn list(State(state): State<AppState>) -> Json<DevicesReport> {
     Json(state.pipeline.devices.report())
 }

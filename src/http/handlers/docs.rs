@@ -1,4 +1,4 @@
-//! `/openapi.json`, and its user interface, served from the binary.
+//! Serves `/openapi.json` and its user interface from the binary.
 
 use axum::Router;
 use utoipa::openapi::OpenApi;
@@ -6,7 +6,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use crate::http::AppState;
 
-/// The document and its user interface.
+/// Returns the routes of the document and its user interface.
 pub fn routes(document: OpenApi) -> Router<AppState> {
     SwaggerUi::new("/docs")
         .url("/openapi.json", document)

@@ -1,29 +1,21 @@
-//! `POST /embed?kind=image`: vectors of whole pictures.
+//! `POST /embed?kind=image`: vectors of whole images.
 
-use axum::{
-    http::HeaderMap,
-    response::{AppendHeaders, IntoResponse, Response},
-};
+use axum::{http::HeaderMap, response::Response};
 
-use super::fan_out;
+use super::run::{Responder, run_images};
 use crate::{
-    http::error::ApiError,
-    http::{
-        AppState,
-        extract::ImageRequest,
-        respond::{Accepted, respond, respond_small},
-    },
-    ingest::intake::Loaded,
+    http::{AppState, error::ApiError, extract::ImageRequest, respond::Accepted},
     pipeline::{
-        encode::{EncodePlan, EncodeResult, Encoded, OPERATIONS},
+        encode::{EncodePlan, EncodeResult},
+        fan_out::ImageOperation,
         options::ScanRequest,
     },
 };
 
-/// Answers with more vectors are written on the CPU pool.
+/// The CPU pool serialises answers with more vectors than this.
 const FEW_VECTORS: usize = 8;
 
-/// Embeds every picture of a request as a whole.
+/// Embeds every image of a request as a whole.
 pub(super) async fn encode(
     state: &AppState,
     headers: &HeaderMap,
@@ -33,30 +25,21 @@ pub(super) async fn encode(
         context,
         images,
         options,
-        ticket: _ticket,
+        // Holds the reservations until the answer is written.
+        permits: _permits,
         ..
     } = request;
     let plan = EncodePlan::resolve(options, &state.config)?;
-    let pipeline = &state.pipeline;
-    pipeline.encoder()?;
-    pipeline.check_strict(plan.strict_device, &OPERATIONS)?;
-    pipeline.check_platform(plan.strict_device)?;
-    let one = async |image: Loaded| {
-        let encoded = pipeline.encode(&context, image.bytes, &plan).await?;
-        let timings = encoded.timings.after_fetch(image.fetch_ms);
-        let encoded = Encoded { timings, ..encoded };
-        Ok((EncodeResult::new(encoded, &plan), timings))
+    let results = run_images(state, &context, images, &plan)
+        .await?
+        .map(|encoded| EncodeResult::new(encoded, &plan));
+    let is_small = results.entries.len() <= FEW_VECTORS;
+    let responder = Responder {
+        state,
+        context: &context,
+        accepted: Accepted::structured(headers),
+        operation: "embed",
+        operations: plan.operations(),
     };
-    let answered = fan_out::run(&state.intake, &context, images, one).await?;
-    let times = answered.times();
-    let mut answer = answered.into_answer(&context, "embed", pipeline, &OPERATIONS);
-    let resized_on = pipeline.preprocessing.assignment.state();
-    answer.devices.insert("preprocessing", resized_on);
-    let accepted = Accepted::structured(headers);
-    let response = if answer.results.len() <= FEW_VECTORS {
-        respond_small(accepted, &answer)?
-    } else {
-        respond(accepted, &pipeline.pool, answer).await?
-    };
-    Ok((AppendHeaders(times), response).into_response())
+    responder.respond(results, is_small).await
 }

@@ -6,32 +6,35 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use super::{fan_out, single_image};
+use super::{
+    run::{Responder, run_images},
+    single_image,
+};
 use crate::{
     http::error::ApiError,
     http::{
         AppState,
         extract::ImageRequest,
         openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
-        respond::{Accepted, respond},
+        respond::Accepted,
     },
     pipeline::{
-        answer::{ImageResult, Outcome},
         enhance::{EnhanceRequest, EnhanceResult},
+        fan_out::ImageOperation,
     },
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
 
-/// Makes poor pictures better for detection.
+/// Enhances images of low quality for detection.
 ///
-/// With `Accept: image/*` the answer is the picture itself; `x-facescan-scale` and
-/// `x-facescan-steps` then say what was done.
+/// With `Accept: image/*` the answer is the image itself. The header `x-facescan-scale` then has the scale, and
+/// `x-facescan-steps` has the applied steps.
 #[utoipa::path(
     post, path = "/enhance", operation_id = "enhance", tag = "scan", params(EnhanceRequest),
     request_body = EnhanceBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content(
+        (status = 200, description = "One result for each image, in order", content(
             (EnhanceAnswer = "application/json"), (EnhanceAnswer = "application/msgpack"), (Bytes = "image/*")
         )),
         ImageFailures,
@@ -47,48 +50,36 @@ pub async fn enhance(
         context,
         images,
         mut options,
-        ticket: _ticket,
+        // Holds the reservations until the answer is written.
+        permits: _permits,
         ..
     } = request;
-    let is_alone = single_image::is_asked_for(accepted, images.len())?;
+    let is_single = single_image::is_requested(accepted, images.len())?;
     if let Accepted::Picture(format) = accepted {
         options.format = options.format.or(format);
     }
-    let plan = options.resolve(&state.config, &state.pipeline.detector.spec.thresholds)?;
-    let operations = plan.operations();
-    let pipeline = &state.pipeline;
-    pipeline.check_strict(plan.strict_device, &operations)?;
-    let answered = fan_out::run(&state.intake, &context, images, |image| {
-        let (context, plan) = (&context, &plan);
-        async move {
-            let mut enhanced = pipeline.enhance(context, image.bytes, plan).await?;
-            let timings = enhanced.timings.after_fetch(image.fetch_ms);
-            enhanced.result.timings_ms = enhanced.result.timings_ms.map(|_| timings);
-            Ok((enhanced.result, timings))
-        }
-    })
-    .await?;
-    let times = answered.times();
-    if is_alone
-        && let [
-            ImageResult {
-                outcome: Outcome::Ok(result),
-                ..
-            },
-        ] = answered.results.as_slice()
-    {
-        return Ok((AppendHeaders(times), picture(result)).into_response());
+    let thresholds = &state.pipeline.detector.spec.thresholds;
+    let plan = options.resolve(&state.config, thresholds)?;
+    let results = run_images(&state, &context, images, &plan).await?;
+    if is_single && let Some(result) = results.succeeded().next() {
+        return Ok((AppendHeaders(results.times()), image(result)).into_response());
     }
-    let answer = answered.into_answer(&context, "enhance", pipeline, &operations);
-    let response = respond(accepted, &pipeline.pool, answer).await?;
-    Ok((AppendHeaders(times), response).into_response())
+    let responder = Responder {
+        state: &state,
+        context: &context,
+        accepted,
+        operation: "enhance",
+        operations: plan.operations(),
+    };
+    responder.respond(results, false).await
 }
 
-fn picture(result: &EnhanceResult) -> Response {
+/// Returns the image as the whole answer.
+fn image(result: &EnhanceResult) -> Response {
     let enhanced = &result.enhanced;
     let scale = HeaderValue::from_str(&enhanced.scale.to_string());
     let scale = [(SCALE, scale.unwrap_or(HeaderValue::from_static("")))];
     let media_type = enhanced.format.media_type();
-    let picture = single_image::picture(media_type, &enhanced.steps, enhanced.data.clone());
+    let picture = single_image::response(media_type, &enhanced.steps, enhanced.data.clone());
     (scale, picture).into_response()
 }

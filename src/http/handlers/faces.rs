@@ -1,29 +1,13 @@
 //! `GET` and `DELETE /faces/{id}`.
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::Response,
-};
-use uuid::Uuid;
+use axum::{http::StatusCode, response::Response};
 
 use super::images::StoredFaceAnswer;
-use crate::{
-    context::RequestContext,
-    http::error::ApiError,
-    http::{
-        AppState,
-        extract::stored_id::StoredId,
-        openapi::failures::StoredFailures,
-        respond::{Accepted, respond},
-    },
+use crate::http::{
+    error::ApiError, extract::stored_request::StoredRequest, openapi::failures::StoredFailures,
 };
 
-fn missing(id: Uuid) -> ApiError {
-    ApiError::NotFound(format!("there is no face {id}, or it was erased"))
-}
-
-/// A stored face with its vector.
+/// Reads a stored face with its vector.
 #[utoipa::path(
     get, path = "/faces/{id}", operation_id = "read_face", tag = "store",
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
@@ -32,23 +16,15 @@ fn missing(id: Uuid) -> ApiError {
         StoredFailures,
     )
 )]
-pub async fn read(
-    State(state): State<AppState>,
-    context: RequestContext,
-    headers: HeaderMap,
-    StoredId(id): StoredId,
-) -> Result<Response, ApiError> {
-    let pipeline = &state.pipeline;
-    let face = state
-        .store
-        .face(&context.principal.tenant, id)
-        .await?
-        .ok_or_else(|| missing(id))?;
-    let answer = StoredFaceAnswer::from(face);
-    respond(Accepted::structured(&headers), &pipeline.pool, answer).await
+pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+    let StoredRequest { tenant, id, .. } = &request;
+    let face = request.state.store.face(tenant, *id).await?;
+    request.respond::<StoredFaceAnswer>("face", face).await
 }
 
-/// Erases a face and its vector, and the same face where other scans of the picture found it.
+/// Erases a face and its vector.
+///
+/// Also erases the same face in other scans of the image.
 #[utoipa::path(
     delete, path = "/faces/{id}", operation_id = "erase_face", tag = "store",
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
@@ -57,18 +33,8 @@ pub async fn read(
         StoredFailures,
     )
 )]
-pub async fn erase(
-    State(state): State<AppState>,
-    context: RequestContext,
-    StoredId(id): StoredId,
-) -> Result<StatusCode, ApiError> {
-    if state
-        .store
-        .delete_face(&context.principal.tenant, id)
-        .await?
-    {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(missing(id))
-    }
+pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {
+    let StoredRequest { tenant, id, .. } = &request;
+    let is_erased = request.state.store.delete_face(tenant, *id).await?;
+    request.erasure_status("face", is_erased)
 }

@@ -13,29 +13,31 @@ use crate::{
 use facescan_inference::device::DeviceState;
 use facescan_store::StoreError;
 
-/// Whether the server can take work.
+/// Whether the server can serve requests.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Readiness {
-    /// Whether nothing holds it back.
+    /// Whether there is no reason against it.
     ready: bool,
-    /// What holds it back; empty when ready.
+    /// The reasons why the server is not ready. Empty if it is ready.
     reasons: Vec<String>,
-    /// The device of each operation.
+    /// The device placement of each operation.
     #[schema(value_type = BTreeMap<String, DeviceState>)]
     devices: BTreeMap<&'static str, DeviceState>,
 }
 
-/// Whether the process answers.
-#[utoipa::path(get, path = "/livez", operation_id = "check_liveness", tag = "service", responses((status = 200, description = "It does", body = String, content_type = "text/plain"), ServiceFailures))]
+/// Checks that the process responds.
+#[utoipa::path(get, path = "/livez", operation_id = "check_liveness", tag = "service", responses((status = 200, description = "The process responds", body = String, content_type = "text/plain"), ServiceFailures))]
 pub async fn livez() -> &'static str {
     "ok"
 }
 
-/// Whether the server can take work: its models are loaded before it listens, so what can hold it
-/// back is the database, where results are stored by default, and a shutdown under way.
+/// Checks that the server can serve requests.
+///
+/// The models are loaded before the server listens. It is not ready if it stores results by default and cannot use the
+/// database, or if it is shutting down.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "check_readiness", tag = "service",
-    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "Held back, and by what", body = Readiness), ServiceFailures)
+    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "Not ready, with the reasons", body = Readiness), ServiceFailures)
 )]
 pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let mut reasons = Vec::new();

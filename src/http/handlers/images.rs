@@ -16,7 +16,7 @@ use crate::{
     http::error::ApiError,
     http::{
         AppState,
-        extract::stored_id::StoredId,
+        extract::stored_request::StoredRequest,
         openapi::failures::{ListFailures, StoredFailures},
         respond::{Accepted, respond},
     },
@@ -25,21 +25,21 @@ use crate::{
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan};
 
-/// Images on a page when the request does not say.
+/// The default number of images on a page.
 const PAGE: u32 = 50;
-/// Images on a page at most.
+/// The maximum number of images on a page.
 const LARGEST_PAGE: u32 = 500;
 
-/// Which images to list.
+/// The images to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Only images that were seen at this source.
+    /// Only images that have this source.
     source: Option<String>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     after: Option<Uuid>,
-    /// Images on the page, 1 to 500.
+    /// The number of images on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -49,7 +49,7 @@ pub struct ListQuery {
 pub struct ImagePage {
     /// The images.
     images: Vec<ImageSummaryAnswer>,
-    /// Pass it as `after` for the next page; absent on the last one.
+    /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Uuid>,
 }
@@ -61,48 +61,48 @@ pub struct ImageSummaryAnswer {
     image_id: Uuid,
     /// The sha256 of the bytes, in hex.
     sha256: String,
-    /// Length of the bytes.
+    /// The number of bytes.
     byte_size: u64,
-    /// Width of the upright picture, in pixels.
+    /// Width of the upright image, in pixels.
     width: u32,
-    /// Height of the upright picture, in pixels.
+    /// Height of the upright image, in pixels.
     height: u32,
-    /// The format found from the bytes.
+    /// The format, detected from the bytes.
     format: String,
-    /// The EXIF orientation found, 1 to 8.
+    /// The EXIF orientation, 1 to 8.
     orientation: u8,
-    /// A hint for near-duplicates, 16 hex digits; absent for flat pictures.
+    /// A hash for finding near-duplicates, 16 hex digits. Absent for flat images.
     #[serde(skip_serializing_if = "Option::is_none")]
     perceptual_hash: Option<String>,
-    /// When the bytes were first stored.
+    /// The time when the bytes were stored first.
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 
-/// A stored image with everything derived from it.
+/// A stored image with all results.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredImage)]
 pub struct ImageAnswer {
     #[serde(flatten)]
     summary: ImageSummaryAnswer,
-    /// Where it was seen.
+    /// The sources of the image.
     sources: Vec<SourceAnswer>,
-    /// Its scans, oldest first.
+    /// The scans of the image, oldest first.
     scans: Vec<StoredScanAnswer>,
 }
 
-/// Where an image was seen.
+/// A source of an image.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageSighting)]
 pub struct SourceAnswer {
-    /// The caller's name for it.
+    /// The caller's name for the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    /// The address.
+    /// The address where the image was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_url: Option<String>,
-    /// The last time.
+    /// The time when the image was last sent with this source.
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     seen_at: OffsetDateTime,
@@ -115,17 +115,21 @@ pub struct StoredScanAnswer {
     scan_id: Uuid,
     /// `detect`, `embed` or `quality`.
     operation: String,
-    /// The detector's id; absent for aligned crops.
+    /// The id of the detector. Absent for aligned crops.
     #[serde(skip_serializing_if = "Option::is_none")]
     detector: Option<String>,
-    /// The embedder's id.
+    /// The id of the embedder.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedder: Option<String>,
-    /// The whole picture's quality.
+    /// The quality of the whole image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     picture_quality: Option<Value>,
-    /// When it was made.
+    /// The device of each operation. Absent for scans of an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    devices: Option<Value>,
+    /// The time of the scan.
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
@@ -140,29 +144,29 @@ pub struct StoredFaceAnswer {
     face_id: Uuid,
     image_id: Uuid,
     scan_id: Uuid,
-    /// `[x1, y1, x2, y2]` in pixels of the upright picture.
+    /// `[x1, y1, x2, y2]` in pixels of the upright image.
     bbox: [f32; 4],
-    /// The detection score; absent for aligned crops.
+    /// The detection score. Absent for aligned crops.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f32>,
-    /// The five points.
+    /// The five landmarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<[f32; 2]>>)]
     landmarks: Option<Landmarks>,
-    /// How good the face is.
+    /// The quality of the face.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     quality: Option<Value>,
     /// The L2-normalised vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<Vec<f32>>,
-    /// The vector's length before normalisation.
+    /// The length of the vector before normalisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_norm: Option<f32>,
-    /// What the vector may be compared with.
+    /// The contract of the vector. Only vectors with the same contract can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<String>,
-    /// The precision in which the model computed the vector.
+    /// The precision that the model used for the vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<NumericPrecision>,
 }
@@ -210,6 +214,7 @@ impl From<StoredScan> for StoredScanAnswer {
             detector: scan.detector.map(|model| model.id),
             embedder: scan.embedder.map(|model| model.id),
             picture_quality: scan.picture_quality,
+            devices: scan.devices,
             created_at: scan.created_at,
             faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
         }
@@ -243,11 +248,7 @@ impl From<StoredFace> for StoredFaceAnswer {
     }
 }
 
-fn missing(id: Uuid) -> ApiError {
-    ApiError::NotFound(format!("there is no image {id}, or it was erased"))
-}
-
-/// Stored images, newest first.
+/// Lists stored images, newest first.
 #[utoipa::path(
     get, path = "/images", operation_id = "list_images", tag = "store", params(ListQuery),
     responses(
@@ -270,7 +271,7 @@ pub async fn list(
         ));
     }
     let pipeline = &state.pipeline;
-    // One more than asked for tells whether there is a next page.
+    // One more image than requested shows whether there is a next page.
     let page = PageRequest {
         after: query.after,
         limit: limit + 1,
@@ -292,7 +293,7 @@ pub async fn list(
     respond(Accepted::structured(&headers), &pipeline.pool, answer).await
 }
 
-/// A stored image with its sources, scans, faces and vectors.
+/// Reads a stored image with its sources, scans, faces and vectors.
 #[utoipa::path(
     get, path = "/images/{id}", operation_id = "read_image", tag = "store",
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
@@ -301,23 +302,13 @@ pub async fn list(
         StoredFailures,
     )
 )]
-pub async fn read(
-    State(state): State<AppState>,
-    context: RequestContext,
-    headers: HeaderMap,
-    StoredId(id): StoredId,
-) -> Result<Response, ApiError> {
-    let pipeline = &state.pipeline;
-    let image = state
-        .store
-        .image(&context.principal.tenant, id)
-        .await?
-        .ok_or_else(|| missing(id))?;
-    let answer = ImageAnswer::from(image);
-    respond(Accepted::structured(&headers), &pipeline.pool, answer).await
+pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+    let StoredRequest { tenant, id, .. } = &request;
+    let image = request.state.store.image(tenant, *id).await?;
+    request.respond::<ImageAnswer>("image", image).await
 }
 
-/// Erases an image with everything derived from it.
+/// Erases an image with all its results.
 #[utoipa::path(
     delete, path = "/images/{id}", operation_id = "erase_image", tag = "store",
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
@@ -326,18 +317,8 @@ pub async fn read(
         StoredFailures,
     )
 )]
-pub async fn erase(
-    State(state): State<AppState>,
-    context: RequestContext,
-    StoredId(id): StoredId,
-) -> Result<StatusCode, ApiError> {
-    if state
-        .store
-        .delete_image(&context.principal.tenant, id)
-        .await?
-    {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(missing(id))
-    }
+pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {
+    let StoredRequest { tenant, id, .. } = &request;
+    let is_erased = request.state.store.delete_image(tenant, *id).await?;
+    request.erasure_status("image", is_erased)
 }

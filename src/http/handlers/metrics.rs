@@ -9,10 +9,10 @@ use axum::{
 use crate::http::openapi::failures::ServiceFailures;
 use crate::{http::AppState, http::error::ApiError};
 
-/// What a scraper reads.
+/// The media type of OpenMetrics.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The server's metrics, in Prometheus' text form.
+/// Returns the metrics of the server in the text format of OpenMetrics.
 #[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"), ServiceFailures))]
 pub async fn read(State(state): State<AppState>) -> Result<Response, ApiError> {
     let text = state

@@ -9,33 +9,33 @@ use crate::http::{AppState, openapi::failures::ServiceFailures};
 /// A model of the registry.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ModelEntry {
-    /// The registry's id.
+    /// The id in the registry.
     id: String,
     /// `detector`, `embedder` or `encoder`.
     #[schema(example = "detector")]
     role: String,
-    /// How its inputs and outputs are laid out.
+    /// The model family. It decides the layout of the inputs and outputs.
     #[schema(example = "yunet")]
     family: String,
-    /// The file's sha256.
+    /// The sha256 of the model file.
     sha256: String,
-    /// The weights' licence.
+    /// The licence of the weights.
     licence: String,
     /// Whether the licence allows commercial use.
     commercial_use: bool,
-    /// Where the weights come from.
+    /// The origin of the weights.
     source: String,
-    /// Length of an embedder's or encoder's vectors.
+    /// The length of the vectors of an embedder or encoder.
     #[serde(skip_serializing_if = "Option::is_none")]
     dim: Option<usize>,
-    /// What these vectors can be compared with: those of the same contract.
+    /// The contract of the vectors. Only vectors with the same contract can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     contract: Option<String>,
-    /// Whether this server runs it.
+    /// Whether this server has loaded the model.
     loaded: bool,
 }
 
-/// The models this server knows.
+/// Lists the models of the registry.
 #[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>), ServiceFailures))]
 pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
     let pipeline = &state.pipeline;

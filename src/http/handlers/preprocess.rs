@@ -13,19 +13,21 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::fan_out::{self, Answered};
+use super::run::{ImageResults, run_images};
 use crate::{
     config::Dtype,
     http::error::ApiError,
     http::{
         AppState,
-        extract::{ImageRequest, admitted::Ticket},
+        extract::{ImageRequest, admitted::RequestPermits},
         openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
         respond::{Accepted, respond},
     },
     pipeline::{
-        answer::{ErrorEntry, ImageResult, Outcome, Timings},
-        preprocess::{PreprocessPlan, PreprocessRequest, Row},
+        Pipeline,
+        answer::{ErrorEntry, Outcome, Timings},
+        preprocess::{PREPROCESSING, PreprocessPlan, PreprocessRequest, Row},
+        run::DevicesUsed,
     },
 };
 use facescan_imaging::{
@@ -39,37 +41,40 @@ const ERRORS: HeaderName = HeaderName::from_static("x-facescan-errors");
 const PROFILE: HeaderName = HeaderName::from_static("x-facescan-profile");
 const DEVICE: HeaderName = HeaderName::from_static("x-facescan-device");
 
-/// The answer of `/preprocess` as a tree.
+/// The answer of `/preprocess` in JSON or msgpack.
 #[derive(Serialize, ToSchema)]
 pub struct PreprocessAnswer {
-    /// The request's id.
+    /// The id of the request.
     request_id: String,
     /// `preprocess`.
     operation: &'static str,
-    /// What was asked for and what is in use.
+    /// The requested device and the device that made all or most of the rows.
     device: DeviceState,
-    /// Milliseconds that the device's graphs took to be ready at start.
+    /// The milliseconds that the device's graphs needed for the warm-up at start.
     #[serde(skip_serializing_if = "Option::is_none")]
     warm_up_ms: Option<f64>,
-    /// Whose resize was matched.
+    /// The library whose resize was reproduced.
     profile: Profile,
-    /// How pictures were fitted.
+    /// How images with another aspect ratio were fitted.
     mode: Mode,
-    /// Whether the channels come first.
+    /// Whether the channels are the first dimension.
     data_format: Layout,
-    /// The type of the values, little-endian.
+    /// The data type of the values, little-endian.
     dtype: Dtype,
-    /// The tensor's shape: rows, then a row's.
+    /// The shape of the tensor: the number of rows, then the shape of a row.
     shape: [usize; 4],
-    /// For each row, which of the request's pictures it is.
+    /// For each row, the index of its image in the request.
     index: Vec<usize>,
-    /// The pictures that have no row.
+    /// For each row, the device that made it. Absent if `device` made all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Vec<DeviceState>>,
+    /// The images without a row.
     errors: Vec<FailedImage>,
-    /// The values, base64.
+    /// The values, in base64.
     #[serde(serialize_with = "as_base64")]
     #[schema(value_type = String)]
     tensor: Vec<Vec<u8>>,
-    /// Milliseconds by stage, one for each row; with `timings=true`.
+    /// Milliseconds by stage, one entry for each row. Present with `timings=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     timings_ms: Option<Vec<Timings>>,
 }
@@ -78,23 +83,23 @@ fn as_base64<S: serde::Serializer>(rows: &[Vec<u8>], serializer: S) -> Result<S:
     serializer.serialize_str(&BASE64_STANDARD.encode(rows.concat()))
 }
 
-/// A picture that has no row.
+/// An image without a row.
 #[derive(Serialize, ToSchema)]
 struct FailedImage {
-    /// Which of the request's pictures it is.
+    /// The index of the image in the request.
     index: usize,
-    /// The caller's id for it.
+    /// The caller's id of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// What is wrong with it.
+    /// The error of the image.
     error: ErrorEntry,
 }
 
-/// Makes a tensor of pictures: resized, normalised, in one batch.
+/// Makes a tensor of images: resized, normalised, in one batch.
 ///
-/// Without an `Accept` header the answer is the batch as a NumPy file; `x-facescan-index` then lists which picture each row
-/// is, `x-facescan-errors` the others as `index:code`. JSON and msgpack have the same as a tree, `multipart/mixed` a NumPy
-/// file or a problem for each picture.
+/// Without an `Accept` header the answer is a NumPy file. The header `x-facescan-index` then has the index of the image
+/// of each row, and `x-facescan-errors` has the failed images as `index:code`. JSON and msgpack answers contain the
+/// same data. A `multipart/mixed` answer has a NumPy file or an error for each image.
 #[utoipa::path(
     post, path = "/preprocess", operation_id = "preprocess", tag = "process", params(PreprocessRequest),
     request_body = PreprocessBody,
@@ -115,39 +120,30 @@ pub async fn preprocess(
         context,
         images,
         options,
-        ticket,
+        permits,
         ..
     } = request;
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
-    pipeline.check_platform(plan.strict_device)?;
-    let answered = fan_out::run(&state.intake, &context, images, |image| {
-        let (context, plan) = (&context, &plan);
-        async move {
-            let mut row = pipeline.preprocess(context, image.bytes, plan).await?;
-            let timings = row.timings.after_fetch(image.fetch_ms);
-            row.timings = timings;
-            Ok((row, timings))
-        }
-    })
-    .await?;
+    let answered = run_images(&state, &context, images, &plan).await?;
     let times = answered.times();
     let batch = Batch::of(answered);
-    let device = pipeline.preprocessing.assignment.state();
+    let device = batch.device(pipeline);
     let names = [
         (
             PROFILE,
             HeaderValue::from_static(plan.preprocess.profile.name()),
         ),
-        (DEVICE, text(&device.active)?),
+        (DEVICE, text(&batch.device_names(&device))?),
         (VARY, HeaderValue::from_static("accept")),
     ];
     let response = match Accepted::tensors(&headers) {
-        Accepted::Parts => batch.parts(&plan, ticket),
+        Accepted::Parts => batch.parts(&plan, permits),
         accepted @ (Accepted::Json | Accepted::Msgpack) => {
             let answer = PreprocessAnswer {
                 request_id: context.id.to_string(),
                 operation: "preprocess",
+                devices: batch.row_devices(&device),
                 device,
                 warm_up_ms: pipeline.preprocessing.warm_up_ms,
                 profile: plan.preprocess.profile,
@@ -155,16 +151,16 @@ pub async fn preprocess(
                 data_format: plan.preprocess.layout,
                 dtype: plan.dtype,
                 shape: batch.shape(&plan)?,
-                index: batch.rows.iter().map(|(index, _)| *index).collect(),
+                index: batch.rows.iter().map(|row| row.index).collect(),
                 timings_ms: plan
                     .timings
-                    .then(|| batch.rows.iter().map(|(_, row)| row.timings).collect()),
-                tensor: batch.rows.into_iter().map(|(_, row)| row.values).collect(),
+                    .then(|| batch.rows.iter().map(|row| row.timings).collect()),
+                tensor: batch.rows.into_iter().map(|row| row.row.values).collect(),
                 errors: batch.failed,
             };
             respond(accepted, &pipeline.pool, answer).await?
         }
-        Accepted::Npy | Accepted::Picture(_) => batch.file(&plan, ticket)?,
+        Accepted::Npy | Accepted::Picture(_) => batch.file(&plan, permits)?,
     };
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
 }
@@ -173,28 +169,72 @@ fn text(value: &str) -> Result<HeaderValue, ApiError> {
     HeaderValue::from_str(value).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
-/// The rows, each with which picture it is, and the pictures that have none.
+/// A row of the tensor.
+struct BatchRow {
+    /// The index of its image in the request.
+    index: usize,
+    row: Row,
+    /// The device that made the row, if it differs from the device of most rows.
+    device: Option<DeviceState>,
+    timings: Timings,
+}
+
+/// The rows, and the images without a row.
 struct Batch {
-    rows: Vec<(usize, Row)>,
+    rows: Vec<BatchRow>,
     failed: Vec<FailedImage>,
+    /// The device that made most of the rows.
+    device: Option<DeviceState>,
 }
 
 impl Batch {
-    fn of(answered: Answered<Row>) -> Self {
+    fn of(answered: ImageResults<Row>) -> Self {
+        let device_of = |mut devices: DevicesUsed| devices.remove(PREPROCESSING);
         let mut batch = Self {
             rows: Vec::new(),
             failed: Vec::new(),
+            device: device_of(answered.devices),
         };
-        for ImageResult { index, id, outcome } in answered.results {
-            match outcome {
-                Outcome::Ok(row) => batch.rows.push((index, row)),
+        for result in answered.entries {
+            let (index, id) = (result.index, result.id);
+            match result.outcome {
+                Outcome::Ok(row) => batch.rows.push(BatchRow {
+                    index,
+                    row,
+                    device: result.devices.and_then(device_of),
+                    timings: result.timings_ms.unwrap_or_default(),
+                }),
                 Outcome::Error { error } => batch.failed.push(FailedImage { index, id, error }),
             }
         }
         batch
     }
 
-    /// The tensor's shape, of no rows too.
+    /// Returns the device that made most of the rows. Returns the active device if there are no rows.
+    fn device(&self, pipeline: &Pipeline) -> DeviceState {
+        let in_use = || pipeline.preprocessing.assignment.state();
+        self.device.clone().unwrap_or_else(in_use)
+    }
+
+    /// Returns the device of each row, or `None` if `common` made all of them.
+    fn row_devices(&self, common: &DeviceState) -> Option<Vec<DeviceState>> {
+        let differs = self.rows.iter().any(|row| row.device.is_some());
+        let device = |row: &BatchRow| row.device.as_ref().unwrap_or(common).clone();
+        differs.then(|| self.rows.iter().map(device).collect())
+    }
+
+    /// Returns the name of the device, or one name for each row if they differ.
+    fn device_names(&self, common: &DeviceState) -> String {
+        match self.row_devices(common) {
+            None => common.active.clone(),
+            Some(devices) => {
+                let names: Vec<_> = devices.into_iter().map(|device| device.active).collect();
+                names.join(",")
+            }
+        }
+    }
+
+    /// Returns the shape of the tensor, even if it has no rows.
     fn shape(&self, plan: &PreprocessPlan) -> Result<[usize; 4], ApiError> {
         let (w, h) = (
             plan.preprocess.width as usize,
@@ -204,26 +244,21 @@ impl Batch {
             Layout::Nchw => [3, h, w],
             Layout::Nhwc => [h, w, 3],
         };
-        let [a, b, c] = self.rows.first().map_or(usual, |(_, row)| row.shape);
-        if self.rows.iter().any(|(_, row)| row.shape != [a, b, c]) {
+        let [a, b, c] = self.rows.first().map_or(usual, |row| row.row.shape);
+        if self.rows.iter().any(|row| row.row.shape != [a, b, c]) {
             return Err(ApiError::invalid_option(
                 "mode",
-                "short_side gives pictures of other aspects other shapes: ask for multipart/mixed",
+                "short_side gives images of different aspect ratios different shapes; accept multipart/mixed, or use another mode",
             ));
         }
         Ok([self.rows.len(), a, b, c])
     }
 
-    /// One NumPy file.
-    fn file(self, plan: &PreprocessPlan, ticket: Ticket) -> Result<Response, ApiError> {
+    /// Returns one NumPy file.
+    fn file(self, plan: &PreprocessPlan, permits: RequestPermits) -> Result<Response, ApiError> {
         let head = npy::header(plan.dtype.npy(), &self.shape(plan)?);
         let list = |items: Vec<String>| text(&items.join(","));
-        let index = list(
-            self.rows
-                .iter()
-                .map(|(index, _)| index.to_string())
-                .collect(),
-        )?;
+        let index = list(self.rows.iter().map(|row| row.index.to_string()).collect())?;
         let failed = |failed: &FailedImage| format!("{}:{}", failed.index, failed.error.code);
         let errors = list(self.failed.iter().map(failed).collect())?;
         let headers = [
@@ -231,17 +266,17 @@ impl Batch {
             (INDEX, index),
             (ERRORS, errors),
         ];
-        // Row by row, so that the batch is not held twice.
-        let rows = self.rows.into_iter().map(|(_, row)| row.values);
-        let body = streamed(std::iter::once(head).chain(rows), ticket);
+        // Row by row, so that the batch is not in memory twice.
+        let rows = self.rows.into_iter().map(|row| row.row.values);
+        let body = stream_body(std::iter::once(head).chain(rows), permits);
         Ok((headers, body).into_response())
     }
 
-    /// A part for each picture, in order (RFC 2046, 5.1.3).
-    fn parts(self, plan: &PreprocessPlan, ticket: Ticket) -> Response {
+    /// Returns one part for each image, in order (RFC 2046, 5.1.3).
+    fn parts(self, plan: &PreprocessPlan, permits: RequestPermits) -> Response {
         const BOUNDARY: &str = "facescan-part-8b1e2f7a4c";
         let mut parts: Vec<(usize, [Vec<u8>; 3])> = Vec::new();
-        for (index, row) in self.rows {
+        for BatchRow { index, row, .. } in self.rows {
             let mut head = format!(
                 "--{BOUNDARY}\r\ncontent-type: application/x-npy\r\nx-facescan-index: {index}\r\n\r\n"
             )
@@ -261,14 +296,17 @@ impl Batch {
         let end = format!("--{BOUNDARY}--\r\n").into_bytes();
         let parts = parts.into_iter().flat_map(|(_, part)| part).chain([end]);
         let media_type = format!("multipart/mixed; boundary={BOUNDARY}");
-        ([(CONTENT_TYPE, media_type)], streamed(parts, ticket)).into_response()
+        ([(CONTENT_TYPE, media_type)], stream_body(parts, permits)).into_response()
     }
 }
 
-/// A body of pieces. The request counts as in the server until the last of them is gone.
-fn streamed(pieces: impl Iterator<Item = Vec<u8>> + Send + 'static, ticket: Ticket) -> Body {
+/// Returns a body that holds the permits until its last piece is sent.
+fn stream_body(
+    pieces: impl Iterator<Item = Vec<u8>> + Send + 'static,
+    permits: RequestPermits,
+) -> Body {
     let pieces = pieces.map(move |piece| {
-        let _held = &ticket;
+        let _permits = &permits;
         Ok::<_, std::io::Error>(piece)
     });
     Body::from_stream(futures::stream::iter(pieces))

@@ -6,7 +6,10 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use super::{fan_out, single_image};
+use super::{
+    run::{Responder, run_images},
+    single_image,
+};
 use crate::{
     config::EnhancedFormat,
     context::RequestContext,
@@ -15,24 +18,25 @@ use crate::{
         AppState,
         extract::ImageRequest,
         openapi::{Bytes, answers::ProcessAnswer, bodies::ProcessBody, failures::ProcessFailures},
-        respond::{Accepted, respond},
+        respond::Accepted,
     },
     ingest::source::ImageInput,
     pipeline::{
-        answer::{ImageResult, Outcome},
+        fan_out::ImageOperation,
         process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
     },
 };
 
-/// Does a list of operations on pictures: crops, resizes, blurs, turns, anonymises.
+/// Applies a list of operations to images, such as crop, resize, blur, rotate and anonymize.
 ///
-/// With `Accept: image/*` or `application/x-npy` the answer is the picture itself; `x-facescan-steps` then says what was
-/// done. Masks come as parts named `mask`, or as `masks` in a body, and belong to all of the request's pictures.
+/// With `Accept: image/*` or `application/x-npy` the answer is the image itself. The header `x-facescan-steps` then has
+/// the reports of the operations. Masks are parts named `mask`, or `masks` in a body. They apply to all images of the
+/// request.
 #[utoipa::path(
     post, path = "/process", operation_id = "process", tag = "process", params(ProcessRequest),
     request_body = ProcessBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content(
+        (status = 200, description = "One result for each image, in order", content(
             (ProcessAnswer = "application/json"), (ProcessAnswer = "application/msgpack"),
             (Bytes = "image/*"), (Bytes = "application/x-npy")
         )),
@@ -50,44 +54,31 @@ pub async fn process(
         images,
         masks,
         mut options,
-        ticket: _ticket,
+        // Holds the reservations until the answer is written.
+        permits: _permits,
     } = request;
-    let is_alone = single_image::is_asked_for(accepted, images.len())?;
+    let is_single = single_image::is_requested(accepted, images.len())?;
     options.format = options.format.or(format_of(accepted));
-    let pipeline = &state.pipeline;
-    let thresholds = &pipeline.detector.spec.thresholds;
+    let thresholds = &state.pipeline.detector.spec.thresholds;
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
-    let operations = plan.operations();
-    pipeline.check_strict(plan.strict_device, &operations)?;
-    let plan = masked(&state, &context, plan, masks).await?;
-    let answered = fan_out::run(&state.intake, &context, images, |image| {
-        let (context, plan) = (&context, &plan);
-        async move {
-            let mut processed = pipeline.process(context, image.bytes, plan).await?;
-            let timings = processed.timings.after_fetch(image.fetch_ms);
-            processed.result.timings_ms = processed.result.timings_ms.map(|_| timings);
-            Ok((processed.result, timings))
-        }
-    })
-    .await?;
-    let times = answered.times();
-    if is_alone
-        && let [
-            ImageResult {
-                outcome: Outcome::Ok(result),
-                ..
-            },
-        ] = answered.results.as_slice()
-    {
-        return Ok((AppendHeaders(times), picture(result)?).into_response());
+    plan.check(&state.pipeline)?;
+    let plan = load_masks(&state, &context, plan, masks).await?;
+    let results = run_images(&state, &context, images, &plan).await?;
+    if is_single && let Some(result) = results.succeeded().next() {
+        return Ok((AppendHeaders(results.times()), image(result)?).into_response());
     }
-    let answer = answered.into_answer(&context, "process", pipeline, &operations);
-    let response = respond(accepted, &pipeline.pool, answer).await?;
-    Ok((AppendHeaders(times), response).into_response())
+    let responder = Responder {
+        state: &state,
+        context: &context,
+        accepted,
+        operation: "process",
+        operations: plan.operations(),
+    };
+    responder.respond(results, false).await
 }
 
-/// The plan with its masks, which are all held until they are decoded.
-async fn masked(
+/// Returns the plan with its masks. All masks are in memory until they are decoded.
+async fn load_masks(
     state: &AppState,
     context: &RequestContext,
     plan: ProcessPlan,
@@ -95,13 +86,19 @@ async fn masked(
 ) -> Result<ProcessPlan, ApiError> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(state.intake.load_at_once(mask, context.priority).await?);
+        loaded.push(
+            state
+                .fan_out
+                .intake
+                .try_load(mask, context.priority)
+                .await?,
+        );
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
-    Ok(state.pipeline.masked(context, plan, bytes).await?)
+    Ok(state.pipeline.load_masks(context, plan, bytes).await?)
 }
 
-/// The format that an accepted type names.
+/// Returns the format for an accepted type.
 fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
     Some(match accepted {
         Accepted::Npy => ProcessedFormat::Npy,
@@ -115,19 +112,19 @@ fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
     })
 }
 
-/// The one picture that there is.
-fn picture(result: &ProcessResult) -> Result<Response, ApiError> {
+/// Returns the only image of the result as the whole answer.
+fn image(result: &ProcessResult) -> Result<Response, ApiError> {
     let [picture] = result.processed.as_slice() else {
         return Err(ApiError::invalid_option(
             "operations",
             format!(
-                "they made {} pictures: ask for application/json to get them",
+                "they made {} images; accept application/json to get them",
                 result.processed.len()
             ),
         ));
     };
     let media_type = picture.format.media_type();
-    Ok(single_image::picture(
+    Ok(single_image::response(
         media_type,
         &result.steps,
         picture.data.clone(),

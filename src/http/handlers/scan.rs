@@ -1,13 +1,8 @@
 //! `POST /detect`, `/embed` and `/quality`.
 
-use axum::{
-    extract::State,
-    http::HeaderMap,
-    response::{AppendHeaders, IntoResponse, Response},
-};
+use axum::{extract::State, http::HeaderMap, response::Response};
 
 use crate::{
-    context::RequestContext,
     http::error::ApiError,
     http::{
         AppState,
@@ -17,24 +12,30 @@ use crate::{
             bodies::ScanBody,
             failures::ImageFailures,
         },
-        respond::{Accepted, respond, respond_small},
+        respond::Accepted,
     },
-    ingest::intake::Loaded,
     pipeline::{
-        answer::{ImageResult, Outcome, ScanResult, Timings},
+        answer::ScanResult,
         encode::EmbedKind,
-        options::{ScanKind, ScanOptions, ScanRequest},
+        fan_out::ImageOperation,
+        options::{ScanKind, ScanRequest},
     },
 };
 
-use super::{encode::encode, fan_out};
+use super::{
+    encode::encode,
+    run::{Responder, run_images},
+};
 
-/// Finds the faces of pictures.
+/// The handler itself serialises an answer with at most this many faces and no crops.
+const FEW_FACES: usize = 16;
+
+/// Finds the faces of images.
 #[utoipa::path(
     post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
     request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
+        (status = 200, description = "One result for each image, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
         ImageFailures,
     )
 )]
@@ -46,12 +47,14 @@ pub async fn detect(
     scan(&state, ScanKind::Detect, &headers, request).await
 }
 
-/// Finds the faces of pictures and turns each into a vector; with `kind=image` turns whole pictures into vectors.
+/// Finds the faces of images and computes the vector of each.
+///
+/// With `kind=image` it computes the vectors of whole images instead.
 #[utoipa::path(
     post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
     request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content((EmbedAnswer = "application/json"), (EmbedAnswer = "application/msgpack"))),
+        (status = 200, description = "One result for each image, in order", content((EmbedAnswer = "application/json"), (EmbedAnswer = "application/msgpack"))),
         ImageFailures,
     )
 )]
@@ -66,12 +69,12 @@ pub async fn embed(
     scan(&state, ScanKind::Embed, &headers, request).await
 }
 
-/// Measures pictures and their faces.
+/// Measures the quality of images and their faces.
 #[utoipa::path(
     post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
     request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each picture, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
+        (status = 200, description = "One result for each image, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
         ImageFailures,
     )
 )]
@@ -93,50 +96,23 @@ async fn scan(
         context,
         images,
         options,
-        ticket: _ticket,
+        // Holds the reservations until the answer is written.
+        permits: _permits,
         ..
     } = request;
-    let options = options.resolve(
-        kind,
-        &state.config,
-        &state.pipeline.detector.spec.thresholds,
-    )?;
-    let operations = options.operations();
-    let pipeline = &state.pipeline;
-    pipeline.check_strict(options.strict_device, &operations)?;
-    let one = |image| one(state, &context, image, &options);
-    let answered = fan_out::run(&state.intake, &context, images, one).await?;
-    let times = answered.times();
-    let answer = answered.into_answer(&context, kind.name(), pipeline, &operations);
-    let accepted = Accepted::structured(headers);
-    let faces: usize = answer.results.iter().map(faces_of).sum();
-    let response = if faces <= FEW_FACES && !options.crops {
-        respond_small(accepted, &answer)?
-    } else {
-        respond(accepted, &pipeline.pool, answer).await?
+    let thresholds = &state.pipeline.detector.spec.thresholds;
+    let options = options.resolve(kind, &state.config, thresholds)?;
+    let results = run_images(state, &context, images, &options)
+        .await?
+        .map(|scan| ScanResult::new(scan, &options));
+    let faces: usize = results.succeeded().map(|result| result.faces.len()).sum();
+    let responder = Responder {
+        state,
+        context: &context,
+        accepted: Accepted::structured(headers),
+        operation: kind.name(),
+        operations: options.operations(),
     };
-    Ok((AppendHeaders(times), response).into_response())
-}
-
-/// Answers with more faces are written on the CPU pool.
-const FEW_FACES: usize = 16;
-
-fn faces_of(result: &ImageResult<ScanResult>) -> usize {
-    match &result.outcome {
-        Outcome::Ok(result) => result.faces.len(),
-        Outcome::Error { .. } => 0,
-    }
-}
-
-async fn one(
-    state: &AppState,
-    context: &RequestContext,
-    image: Loaded,
-    options: &ScanOptions,
-) -> Result<(ScanResult, Timings), ApiError> {
-    let options = options.for_image(image.source, image.source_url, image.url)?;
-    let mut scan = state.scans.scan(context, image.bytes, &options).await?;
-    let timings = scan.timings.after_fetch(image.fetch_ms);
-    scan.timings = timings;
-    Ok((ScanResult::new(scan, &options), timings))
+    let is_small = faces <= FEW_FACES && !options.crops;
+    responder.respond(results, is_small).await
 }

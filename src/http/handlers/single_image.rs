@@ -1,4 +1,4 @@
-//! A picture that is the whole answer, for callers that accept it and no tree.
+//! Answers that are one image, for callers that accept only an image.
 
 use axum::{
     http::{
@@ -14,22 +14,22 @@ use crate::{http::error::ApiError, http::respond::Accepted};
 
 const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
-/// Whether the answer to `images` pictures is to be the picture itself.
+/// Returns whether the caller wants the image itself as the answer.
 ///
 /// # Errors
-/// [`ApiError::InvalidBody`] where there are several.
-pub fn is_asked_for(accepted: Accepted, images: usize) -> Result<bool, ApiError> {
-    let is_asked_for = matches!(accepted, Accepted::Picture(_) | Accepted::Npy);
-    if is_asked_for && images > 1 {
+/// [`ApiError::InvalidBody`] if the request has several images.
+pub fn is_requested(accepted: Accepted, images: usize) -> Result<bool, ApiError> {
+    let is_requested = matches!(accepted, Accepted::Picture(_) | Accepted::Npy);
+    if is_requested && images > 1 {
         return Err(ApiError::InvalidBody(
-            "with `Accept: image/*` one picture at a time; ask for application/json to send several".to_owned(),
+            "a request that accepts only an image can have one image; accept application/json to send several".to_owned(),
         ));
     }
-    Ok(is_asked_for)
+    Ok(is_requested)
 }
 
-/// The picture, with what was done to it in a header.
-pub fn picture(media_type: &'static str, steps: &impl Serialize, data: Bytes) -> Response {
+/// Returns the image as the answer, with the steps in a header.
+pub fn response(media_type: &'static str, steps: &impl Serialize, data: Bytes) -> Response {
     let steps = serde_json::to_string(steps).unwrap_or_default();
     let headers = [
         (VARY, HeaderValue::from_static("accept")),

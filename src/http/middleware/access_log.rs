@@ -1,4 +1,4 @@
-//! One line a request. Never a body, a query value or a credential.
+//! Writes one log line per request. It never has a body, a query value or a credential.
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -9,10 +9,10 @@ use axum::{
 
 use crate::http::{AppState, respond::milliseconds};
 
-/// Time from a request's head to its answer, in milliseconds.
+/// The time from the request head to the answer, in milliseconds.
 const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
 
-/// Counts, times and logs the request when its answer is ready.
+/// Counts, measures and logs a request when its answer is ready.
 pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request

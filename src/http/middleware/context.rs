@@ -1,4 +1,4 @@
-//! The first middleware: it opens the context of a request, and the span of its log lines.
+//! Opens the context of a request and the span of its log lines. This middleware runs first.
 
 use axum::{
     extract::{FromRequestParts, Request, State},
@@ -13,10 +13,10 @@ use crate::{
     http::{AppState, error::ApiError},
 };
 
-/// The header that carries the identifier, in and out.
+/// The request and response header with the request id.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest identifier that is accepted from a caller, in bytes.
+/// The maximum length of an id from a caller, in bytes.
 const MAX_LENGTH: usize = 128;
 
 impl<S: Sync> FromRequestParts<S> for RequestContext {
@@ -28,10 +28,10 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
 }
 
 impl RequestContext {
-    /// The context of a request that has passed [`open`].
+    /// Returns the context of a request.
     ///
     /// # Errors
-    /// [`ApiError::Internal`] when it has not.
+    /// [`ApiError::Internal`] if the request did not pass [`open`].
     pub fn of(request: &Request) -> Result<Self, ApiError> {
         context(request.extensions())
     }
@@ -44,7 +44,7 @@ fn context(extensions: &Extensions) -> Result<RequestContext, ApiError> {
         .ok_or_else(|| ApiError::Internal("the request has no context".to_owned()))
 }
 
-/// Opens the context, runs the request inside its span, and gives the response the request's identifier.
+/// Opens the context, runs the request in its span, and adds the request id to the response.
 pub async fn open(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let sent = request
         .headers()
@@ -66,7 +66,7 @@ pub async fn open(State(state): State<AppState>, mut request: Request, next: Nex
     response
 }
 
-/// Identifiers end up in logs, so they are short and have no character that could forge a line.
+/// Returns whether an id is safe in logs: it must be short and have no character that could forge a line.
 fn is_safe(id: &str) -> bool {
     !id.is_empty() && id.len() <= MAX_LENGTH && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_that_could_forge_a_log_line_are_refused() {
+    fn ids_that_could_forge_a_log_line_are_rejected() {
         assert!(is_safe("crawler-7/abc.1"));
         for id in ["", "a b", "a\tb", "é", &"x".repeat(129)] {
             assert!(!is_safe(id), "{id:?}");

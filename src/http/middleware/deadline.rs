@@ -1,4 +1,4 @@
-//! No request takes longer than the settings allow.
+//! Limits the time of a request.
 
 use std::{
     pin::Pin,
@@ -25,15 +25,15 @@ use crate::{
     http::{AppState, error::ApiError},
 };
 
-/// The header by which a client makes its own deadline earlier, in milliseconds.
+/// The header with which a client sets an earlier deadline, in milliseconds.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 
-/// Drops the handler at the deadline, between any two of its stages; work of it that is queued is then skipped.
+/// Drops the handler at the deadline. Queued work of the request is then skipped.
 pub async fn enforce(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
-    let limit_ms = match asked(request.headers()) {
-        Ok(asked) => {
+    let limit_ms = match requested_limit_ms(request.headers()) {
+        Ok(requested) => {
             let limit = state.config.server.request_timeout_ms;
-            asked.map_or(limit, |asked| asked.min(limit))
+            requested.map_or(limit, |requested| requested.min(limit))
         }
         Err(error) => return error.into_response(),
     };
@@ -45,7 +45,7 @@ pub async fn enforce(State(state): State<AppState>, mut request: Request, next: 
     let request = request.map(|body| watch(body, &is_arriving));
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
-        // The client has not sent all of its body, so the server did not make it wait.
+        // The client did not send all of its body, so the delay is not caused by the server.
         Err(_) if is_arriving.load(Ordering::Relaxed) => {
             ApiError::RequestTimeout { limit_ms }.into_response()
         }
@@ -53,7 +53,7 @@ pub async fn enforce(State(state): State<AppState>, mut request: Request, next: 
     }
 }
 
-fn asked(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+fn requested_limit_ms(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get(HEADER) else {
         return Ok(None);
     };
@@ -73,7 +73,7 @@ fn watch(body: Body, is_arriving: &Arc<AtomicBool>) -> Body {
     })
 }
 
-/// A request's body that tells whether the handler waits for more of it.
+/// The body of a request. It records whether the handler waits for more data.
 struct WatchedBody {
     body: Body,
     is_arriving: Arc<AtomicBool>,

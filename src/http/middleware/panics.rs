@@ -1,4 +1,4 @@
-//! A panic in a handler is that request's 500, not a dropped connection.
+//! Turns a panic in a handler into a response with status 500, so that the connection stays open.
 
 use std::any::Any;
 

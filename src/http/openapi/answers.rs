@@ -1,9 +1,9 @@
-//! The answers of the routes that take images, under the names that generated clients show.
+//! The answers of the routes that take images. Generated clients use the names of these types.
 //!
-//! Serde flattens a result into its entry. Here each kind of entry is a plain object, because generators drop a schema
+//! Serde flattens a result into its entry. Here each kind of entry is a plain object, because generators lose a schema
 //! that combines an object with a choice of objects.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 use utoipa::{
@@ -11,8 +11,10 @@ use utoipa::{
     openapi::{RefOr, schema::Schema},
 };
 
+use facescan_inference::device::DeviceState;
+
 use crate::pipeline::{
-    answer::{Answer, ErrorEntry, ScanResult},
+    answer::{Answer, ErrorEntry, ScanResult, Timings},
     encode::EncodeResult,
     enhance::EnhanceResult,
     process::ProcessResult,
@@ -63,45 +65,45 @@ answer!(
     ProcessOutcome
 );
 
-/// What became of one image.
+/// The result or the error of one image.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum ScanOutcome {
-    /// Its faces.
+    /// The faces of the image.
     Scanned(Box<ScannedImage>),
-    /// Its error.
+    /// The error.
     Failed(ImageError),
 }
 
-/// What became of one image.
+/// The result or the error of one image.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum EmbedOutcome {
-    /// Its faces and their vectors.
+    /// The faces of the image and their vectors.
     Scanned(Box<ScannedImage>),
     /// The vector of the whole image, with `kind=image`.
     Encoded(Box<EncodedImage>),
-    /// Its error.
+    /// The error.
     Failed(ImageError),
 }
 
-/// What became of one image.
+/// The result or the error of one image.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum EnhanceOutcome {
     /// The enhanced image.
     Enhanced(Box<EnhancedImage>),
-    /// Its error.
+    /// The error.
     Failed(ImageError),
 }
 
-/// What became of one image.
+/// The result or the error of one image.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum ProcessOutcome {
-    /// What the operations made of it.
+    /// The result of the operations.
     Processed(Box<ProcessedImage>),
-    /// Its error.
+    /// The error.
     Failed(ImageError),
 }
 
@@ -109,7 +111,7 @@ pub enum ProcessOutcome {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Success {
-    /// There is a result.
+    /// The image has a result.
     Ok,
 }
 
@@ -117,7 +119,7 @@ pub enum Success {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Failed {
-    /// There is an error.
+    /// The image has an error.
     Error,
 }
 
@@ -126,51 +128,57 @@ macro_rules! entry {
         $(#[$doc])*
         #[derive(Serialize, ToSchema)]
         pub struct $name {
-            /// The place of the image in the request, from 0.
+            /// The index of the image in the request, from 0.
             index: usize,
             /// The caller's id: the multipart filename or the JSON `id`.
             #[serde(skip_serializing_if = "Option::is_none")]
             id: Option<String>,
-            // A description here would combine the text with an object.
+            // Without a description, which would combine the text with an object.
             #[schema(inline)]
             status: Success,
             /// The result.
             #[serde(flatten)]
             result: $result,
+            /// The devices of this result, if they differ from the answer's `devices`.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            devices: Option<BTreeMap<String, DeviceState>>,
+            /// Milliseconds by stage. Present with `timings=true`.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            timings_ms: Option<Timings>,
         }
     };
 }
 
 entry!(
-    /// An image that was scanned.
+    /// An image with the results of a scan.
     ScannedImage,
     ScanResult
 );
 entry!(
-    /// An image that was embedded as a whole.
+    /// An image with the vector of the whole image.
     EncodedImage,
     EncodeResult
 );
 entry!(
-    /// An image that was enhanced.
+    /// An image with its enhanced version.
     EnhancedImage,
     EnhanceResult
 );
 entry!(
-    /// An image that was processed.
+    /// An image with the results of the operations.
     ProcessedImage,
     ProcessResult
 );
 
-/// An image that failed. The other images of the request have their results.
+/// An image that failed. The other images of the request are not affected.
 #[derive(Serialize, ToSchema)]
 pub struct ImageError {
-    /// The place of the image in the request, from 0.
+    /// The index of the image in the request, from 0.
     index: usize,
     /// The caller's id: the multipart filename or the JSON `id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    // As above.
+    // Without a description, as above.
     #[schema(inline)]
     status: Failed,
     /// What is wrong with the image.

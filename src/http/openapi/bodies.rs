@@ -1,7 +1,7 @@
 //! The JSON bodies of the routes that take images.
 //!
-//! A handler names one of them. [`complete`](super::complete()) adds the other forms that carry the same images and options:
-//! msgpack, a multipart form, and the bytes of one image.
+//! A handler names one of these types. [`complete`](super::complete()) adds the other forms for the same images and
+//! options: msgpack, a multipart form, and the bytes of one image.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,10 +15,10 @@ use crate::pipeline::{
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScanBody {
-    /// The images; `server.max_images_per_request` says how many are accepted.
+    /// The images. `server.max_images_per_request` limits their number.
     #[schema(min_items = 1)]
     images: Vec<ImageSource>,
-    /// The options. The settings have the default of each.
+    /// The options. The settings have the defaults.
     options: Option<ScanRequest>,
 }
 
@@ -26,10 +26,10 @@ pub struct ScanBody {
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnhanceBody {
-    /// The images; `server.max_images_per_request` says how many are accepted.
+    /// The images. `server.max_images_per_request` limits their number.
     #[schema(min_items = 1)]
     images: Vec<ImageSource>,
-    /// The options. The settings have the default of each.
+    /// The options. The settings have the defaults.
     options: Option<EnhanceRequest>,
 }
 
@@ -37,10 +37,10 @@ pub struct EnhanceBody {
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreprocessBody {
-    /// The images; `server.max_images_per_request` says how many are accepted.
+    /// The images. `server.max_images_per_request` limits their number.
     #[schema(min_items = 1)]
     images: Vec<ImageSource>,
-    /// The options. The settings have the default of each.
+    /// The options. The settings have the defaults.
     options: Option<PreprocessRequest>,
 }
 
@@ -48,13 +48,13 @@ pub struct PreprocessBody {
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessBody {
-    /// The images; `server.max_images_per_request` says how many are accepted.
+    /// The images. `server.max_images_per_request` limits their number.
     #[schema(min_items = 1)]
     images: Vec<ImageSource>,
     /// The masks of the images.
     #[schema(nullable = false)]
     masks: Option<Vec<ImageSource>>,
-    /// The options. `operations` has to stand here or in the query.
+    /// The options. `operations` must be here or in the query.
     options: Option<ProcessRequest>,
 }
 
@@ -72,28 +72,28 @@ pub enum ImageSource {
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InlineImage {
-    /// The caller's id for it.
+    /// The caller's id of the image.
     id: Option<String>,
     /// The bytes: base64 text, with or without a `data:` prefix, or binary in msgpack.
     #[schema(format = Byte, min_length = 1)]
     data: String,
-    /// The caller's name for where it came from, at most 512 bytes.
+    /// The caller's name for the source of the image, at most 512 bytes.
     source: Option<String>,
-    /// The address it was found at, at most 4096 bytes.
+    /// The address where the image was found, at most 4096 bytes.
     source_url: Option<String>,
 }
 
-/// An image that the server fetches, where its settings allow that (`urls.enabled`).
+/// An image that the server fetches, if its settings allow it (`urls.enabled`).
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkedImage {
-    /// The caller's id for it.
+    /// The caller's id of the image.
     id: Option<String>,
     /// The address to fetch it from.
     #[schema(format = "uri")]
     url: String,
-    /// The caller's name for where it came from, at most 512 bytes.
+    /// The caller's name for the source of the image, at most 512 bytes.
     source: Option<String>,
-    /// The address it was found at, at most 4096 bytes; `url` if absent.
+    /// The address where the image was found, at most 4096 bytes. The default is `url`.
     source_url: Option<String>,
 }

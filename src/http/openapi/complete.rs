@@ -1,4 +1,4 @@
-//! Adds to the document what follows from the annotations, so that a handler states each thing once.
+//! Completes the OpenAPI document with everything that can be derived from the annotations.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use utoipa::{
 
 use super::Bytes;
 
-/// Where an answer has the id of something stored: operation, operation that takes the id, place in the answer.
+/// The ids in answers: the operation that returns the id, the operation that takes it, and its path in the answer.
 const LINKS: [(&str, &str, &str); 9] = [
     ("detect_faces", "read_image", "/results/0/image_id"),
     ("detect_faces", "read_face", "/results/0/faces/0/face_id"),
@@ -30,8 +30,8 @@ const LINKS: [(&str, &str, &str); 9] = [
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
-/// The document with the other forms of each body, the ranges of the query's options, and links from answers to what
-/// they name.
+/// Returns the document with all forms of each body, with ranges for the options in the query, and with links from
+/// answers to other operations.
 pub fn complete(mut document: OpenApi) -> OpenApi {
     let Some(components) = &mut document.components else {
         return document;
@@ -39,7 +39,7 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     let schemas = &mut components.schemas;
     while flatten(schemas) {}
     close(schemas, "ProcessStep");
-    // Otherwise it would also describe an image with faces.
+    // Otherwise the schema would also accept an image with faces.
     close(schemas, "EncodedImage");
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.delete];
@@ -51,8 +51,8 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     prune(document)
 }
 
-/// Makes one object of each schema that combines objects, which generators understand better. Returns whether there was
-/// one: its parts may have been combined themselves.
+/// Merges each schema that combines objects into one object, because generators handle that better. Returns whether it
+/// merged one. Call it again in that case, because parts can be combined themselves.
 fn flatten(schemas: &mut Schemas) -> bool {
     let parts = schemas.clone();
     let mut is_changed = false;
@@ -66,7 +66,7 @@ fn flatten(schemas: &mut Schemas) -> bool {
         let mut merged = Object::new();
         merged.schema_type = Type::Object.into();
         merged.description = all.description.take();
-        // The entry's own fields stand before those of its result.
+        // The fields of the entry come before the fields of its result.
         for part in objects.into_iter().rev() {
             merged.properties.extend(part.properties.clone());
             merged.required.extend(part.required.clone());
@@ -77,7 +77,7 @@ fn flatten(schemas: &mut Schemas) -> bool {
     is_changed
 }
 
-/// Drops the schemas that nothing refers to any more, which were parts of a flattened one.
+/// Removes the schemas that nothing refers to. They were parts of merged schemas.
 fn prune(mut document: OpenApi) -> OpenApi {
     let text = serde_json::to_string(&document);
     if let (Ok(text), Some(components)) = (text, &mut document.components) {
@@ -87,7 +87,7 @@ fn prune(mut document: OpenApi) -> OpenApi {
     document
 }
 
-/// The object that a schema is or refers to.
+/// Returns the object that a schema is or refers to.
 fn object<'a>(schemas: &'a Schemas, schema: &'a RefOr<Schema>) -> Option<&'a Object> {
     match schema {
         RefOr::Ref(to) => object(schemas, schemas.get(name_of(to))?),
@@ -96,12 +96,12 @@ fn object<'a>(schemas: &'a Schemas, schema: &'a RefOr<Schema>) -> Option<&'a Obj
     }
 }
 
-/// The name of the component that is referred to.
+/// Returns the name of the component that a reference points to.
 fn name_of(to: &Ref) -> &str {
     to.ref_location.rsplit('/').next().unwrap_or_default()
 }
 
-/// Says that an object, or each object of a choice, has no other properties.
+/// Forbids other properties in an object, or in each object of a choice.
 fn close(schemas: &mut Schemas, name: &str) {
     let objects = match schemas.get_mut(name) {
         Some(RefOr::T(Schema::OneOf(choice))) => choice.items.as_mut_slice(),
@@ -115,7 +115,7 @@ fn close(schemas: &mut Schemas, name: &str) {
     }
 }
 
-/// Adds to a JSON body the msgpack, multipart and raw form of the same, and to the query the options of the body.
+/// Adds the msgpack, multipart and raw forms of a JSON body, and the options of the body to the query.
 fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     let Some(RefOr::T(body)) = &mut operation.request_body else {
         return;
@@ -168,7 +168,7 @@ fn part(media_type: &str) -> EncodingBuilder {
     EncodingBuilder::new().content_type(Some(media_type))
 }
 
-/// The parts of a form that carries what a JSON body does.
+/// Returns the schema of a multipart form with the content of a JSON body.
 fn multipart_form(options: Option<RefOr<Schema>>, body: &Object, has_masks: bool) -> Object {
     let files = || {
         let file = Ref::from_schema_name(Bytes::name());
@@ -176,11 +176,11 @@ fn multipart_form(options: Option<RefOr<Schema>>, body: &Object, has_masks: bool
     };
     let mut form = ObjectBuilder::new()
         .description(Some(
-            "The parts of a form. An option may also be a part of its own, named as in the query.",
+            "The parts of a form. An option can also be a separate part with the name that it has in the query.",
         ))
         .property(
             "image",
-            files().description(Some("One part for each image; its filename is the id.")),
+            files().description(Some("One part for each image. Its filename is the id.")),
         )
         .required("image");
     if has_masks {
@@ -199,7 +199,7 @@ fn multipart_form(options: Option<RefOr<Schema>>, body: &Object, has_masks: bool
         .build()
 }
 
-/// Gives the query's options the ranges that they have in a body. Lists are text in a query, and stay as they are.
+/// Gives the options in the query the ranges of the body. Lists are text in a query, so they do not change.
 fn constrain(parameters: &mut [RefOr<Parameter>], options: &Object) {
     for parameter in parameters {
         let RefOr::T(parameter) = parameter else {
@@ -218,7 +218,7 @@ fn constrain(parameters: &mut [RefOr<Parameter>], options: &Object) {
     }
 }
 
-/// A schema that takes no `null`: a query and a form cannot send one.
+/// Returns a schema without `null`, which a query and a form cannot express.
 fn without_null(schema: &RefOr<Schema>) -> RefOr<Schema> {
     let is_null = |schema: &RefOr<Schema>| matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null));
     let mut schema = schema.clone();
@@ -249,7 +249,7 @@ fn without_null(schema: &RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
-/// Links the answer of an operation to what it names.
+/// Links the answer of an operation to the operations that take its ids.
 fn add_links(operation: &mut Operation) {
     let id = operation.operation_id.as_deref().unwrap_or_default();
     let links = LINKS.iter().filter(|(from, _, _)| *from == id);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_to_a_schema_and_no_name_is_composed() {
+    fn every_reference_has_a_schema_and_no_name_is_composed() {
         let document = document();
         let schemas = document["components"]["schemas"].as_object().unwrap();
         let text = document.to_string();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_an_id_of_its_own_and_links_lead_to_operations() {
+    fn operation_ids_are_unique_and_links_point_to_operations() {
         let document = document();
         let operations = operations(&document);
         let ids: BTreeSet<&str> = operations

@@ -16,10 +16,10 @@ use crate::http::{
     problem::Problem,
 };
 
-/// An error and what its `detail` may say.
+/// A kind of error, and an example of its `detail`.
 type Example = (ErrorKind, &'static str);
 
-/// Errors of every route.
+/// The errors of every route.
 const OF_EVERY_ROUTE: [Example; 3] = [
     (
         table::INVALID_OPTION,
@@ -35,13 +35,13 @@ const OF_EVERY_ROUTE: [Example; 3] = [
     ),
 ];
 
-/// Errors of the routes that use the database.
+/// The errors of the routes that use the database.
 const OF_THE_STORE: [Example; 1] = [(
     table::STORE_UNAVAILABLE,
     "the database cannot be used now; try again later, or send store=false",
 )];
 
-/// Errors of the routes that take images.
+/// The errors of the routes that take images.
 const OF_IMAGES: [Example; 17] = [
     (
         table::INVALID_BODY,
@@ -53,7 +53,7 @@ const OF_IMAGES: [Example; 17] = [
     ),
     (
         table::URL_FORBIDDEN,
-        "this server fetches no urls; send the bytes",
+        "urls are not fetched here: send the image's bytes, or set `urls.enabled` on the server",
     ),
     (
         table::REQUEST_TIMEOUT,
@@ -84,11 +84,17 @@ const OF_IMAGES: [Example; 17] = [
         "option `det_size`: 100 is not a multiple of 32 from 64 to 4096",
     ),
     (table::IMAGE_CORRUPT, "the image cannot be decoded"),
-    (table::IMAGE_TRUNCATED, "the image ends early"),
-    (table::URL_FAILED, "the url answered with status 404"),
+    (
+        table::IMAGE_TRUNCATED,
+        "the jpeg file is truncated; send the complete file",
+    ),
+    (
+        table::URL_FAILED,
+        "the url answered with the status 404 and not 200: check the url",
+    ),
     (
         table::OVERLOADED,
-        "the server holds as many interactive images as it admits; try again after the time in retry-after",
+        "the server has reached its limit of interactive images; try again after the time in retry-after",
     ),
     (
         table::DEVICE_UNAVAILABLE,
@@ -98,16 +104,16 @@ const OF_IMAGES: [Example; 17] = [
     OF_EVERY_ROUTE[1],
 ];
 
-/// Errors of the routes that read or erase one stored thing.
+/// The errors of the routes that read or erase a stored image or face.
 const OF_ONE_STORED: [Example; 1] = [(
     table::NOT_FOUND,
     "there is no image 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
 )];
 
-/// Errors of `/process` alone.
+/// The errors of `/process` only.
 const OF_PROCESS: [Example; 1] = [(
     table::ANONYMIZATION_FAILED,
-    "faces are still found after 4 searches; send a higher min_score, or method fill with a larger margin",
+    "faces are still found after 5 searches; send a higher min_score, or method fill with a larger margin",
 )];
 
 macro_rules! failures {
@@ -124,19 +130,19 @@ macro_rules! failures {
 }
 
 failures! {
-    /// What a route that takes images answers when it fails.
+    /// The error responses of a route that takes images.
     ImageFailures: OF_IMAGES, OF_EVERY_ROUTE;
-    /// What `/process` answers when it fails.
+    /// The error responses of `/process`.
     ProcessFailures: OF_IMAGES, OF_PROCESS, OF_EVERY_ROUTE;
-    /// What a route that lists stored things answers when it fails.
+    /// The error responses of a route that lists stored images.
     ListFailures: OF_THE_STORE, OF_EVERY_ROUTE;
-    /// What a route about one stored thing answers when it fails.
+    /// The error responses of a route for one stored image or face.
     StoredFailures: OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// What a route about the server itself answers when it fails.
+    /// The error responses of a route about the server.
     ServiceFailures: OF_EVERY_ROUTE;
 }
 
-/// One response for each status, with one example for each code.
+/// Returns one response for each status, with one example for each code.
 fn responses(examples: Vec<Example>) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status: BTreeMap<u16, Vec<Example>> = BTreeMap::new();
     for example in examples {

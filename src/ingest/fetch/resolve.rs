@@ -1,4 +1,4 @@
-//! Names to addresses, each judged before it is connected to.
+//! Resolves host names and checks every address before a connection to it.
 
 use std::{
     io,
@@ -11,17 +11,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::ingest::guard::Guard;
 
-/// Looks names up.
+/// Resolves host names.
 #[async_trait]
 pub trait Lookup: Send + Sync {
-    /// All addresses of a host.
+    /// Returns all addresses of a host.
     ///
     /// # Errors
-    /// When it has none.
+    /// Returns an error if the host has no address.
     async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The system's own way of looking names up.
+/// The resolver of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemLookup;
 
@@ -33,8 +33,8 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// What the HTTP client connects by: a name is looked up once, and only the addresses that were judged are connected to.
-/// There is no second look-up whose answer could be another.
+/// The resolver of the HTTP client. It resolves a name once and checks every address, and the client connects only to
+/// these addresses. No second look-up can return another address.
 pub(super) struct Guarded {
     pub(super) lookup: Arc<dyn Lookup>,
     pub(super) guard: Arc<Guard>,
@@ -48,11 +48,11 @@ impl Resolve for Guarded {
             if found.is_empty() {
                 return Err(io::Error::from(io::ErrorKind::NotFound).into());
             }
-            // One that is refused refuses the name: no honest public host has such an address beside its others.
+            // One refused address refuses the name. An honest public host has no such address among its addresses.
             for address in &found {
                 guard.check_address(*address)?;
             }
-            // The client puts the URL's port in.
+            // The client replaces port 0 with the port of the URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
         })

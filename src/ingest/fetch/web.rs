@@ -1,4 +1,4 @@
-//! Fetching over the network, within the rules of the [`Guard`].
+//! Fetches over the network within the rules of the [`Guard`].
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
 use facescan_outbound::tls;
 use facescan_outbound::{self, Unread, causes};
 
-/// The formats that are decoded. Servers that choose a format by this header would choose AVIF for `image/*`.
+/// The accepted formats. For `image/*`, some servers would send AVIF, which is not supported.
 const FORMATS: HeaderValue = HeaderValue::from_static(
     "image/jpeg, image/png, image/webp, image/gif, image/bmp, image/tiff, */*;q=0.1",
 );
 
-/// Fetches over HTTP and HTTPS.
+/// Fetches URLs over HTTP and HTTPS.
 pub struct WebFetcher {
     client: Client,
     guard: Arc<Guard>,
@@ -34,10 +34,10 @@ pub struct WebFetcher {
 }
 
 impl WebFetcher {
-    /// A fetcher with the rules and limits of the settings. Connects to nothing yet.
+    /// Creates a fetcher with the rules and limits of the settings. It connects to nothing yet.
     ///
     /// # Errors
-    /// When TLS cannot be set up.
+    /// Returns an error if TLS cannot be set up.
     pub fn new(urls: &Urls, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
         let guard = Arc::new(Guard::new(urls));
         let resolver = Guarded {
@@ -46,13 +46,13 @@ impl WebFetcher {
         };
         let headers = [
             (ACCEPT, FORMATS),
-            // What is sent is as large as what is kept, so that a limit on one is a limit on the other.
+            // Forbids compression, so that one limit bounds both the bytes that are sent and the bytes that are kept.
             (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         ];
-        // Redirects are followed here, each judged as the first URL was.
+        // This type follows redirects itself and checks each target like the first URL.
         let client = facescan_outbound::client(tls::client_config()?)
             .dns_resolver(Arc::new(resolver))
-            // Callers choose the hosts, so connections that are kept would have no bound.
+            // Callers choose the hosts, so the number of idle connections would have no bound.
             .pool_max_idle_per_host(0)
             .connect_timeout(urls.connect_timeout())
             .user_agent(&urls.user_agent)
@@ -74,7 +74,7 @@ impl WebFetcher {
             let Some(next) = target(&response)? else {
                 return read(response, limit).await;
             };
-            // Why it is refused would say where it leads.
+            // The reason would reveal the target of the redirect.
             self.guard.check(&next).map_err(|_| Refused::Redirect)?;
             response = self.ask(&next).await.map_err(|error| match error {
                 FetchError::Refused(_) => Refused::Redirect.into(),
@@ -93,8 +93,8 @@ impl WebFetcher {
         let answered = self.client.get(url.clone()).send().await;
         answered.map_err(|error| {
             let reason = reason(&error);
-            // The rest of a URL may hold a key.
-            tracing::debug!(host = url.host_str(), error = ?error.without_url(), "a url was not fetched");
+            // The path and query of a URL may contain a key, so the log has only the host.
+            tracing::debug!(host = url.host_str(), error = ?error.without_url(), "fetching a url failed");
             reason
         })
     }
@@ -110,7 +110,7 @@ impl Fetcher for WebFetcher {
     }
 }
 
-/// What an error of the client means.
+/// Maps an error of the client to the reason.
 fn reason(error: &reqwest::Error) -> FetchError {
     if let Some(refused) = cause::<Refused>(error) {
         (*refused).into()
@@ -123,7 +123,7 @@ fn reason(error: &reqwest::Error) -> FetchError {
     }
 }
 
-/// Where an answer redirects to, if it does.
+/// Returns the target if the response is a redirect.
 fn target(response: &Response) -> Result<Option<Url>, FetchError> {
     let redirects = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     if !redirects {
@@ -135,7 +135,7 @@ fn target(response: &Response) -> Result<Option<Url>, FetchError> {
     next.map(Some).ok_or(FetchError::BadRedirect)
 }
 
-/// Reads a picture up to the limit.
+/// Reads the body up to the limit.
 async fn read(response: Response, limit: u64) -> Result<Bytes, FetchError> {
     if response.status() != StatusCode::OK {
         return Err(FetchError::Status(response.status().as_u16()));
@@ -151,7 +151,7 @@ async fn read(response: Response, limit: u64) -> Result<Bytes, FetchError> {
     })
 }
 
-/// The cause of a type somewhere below an error.
+/// Finds a cause of type `T` in the chain of an error.
 fn cause<T: StdError + 'static>(error: &reqwest::Error) -> Option<&T> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }

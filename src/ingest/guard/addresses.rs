@@ -1,38 +1,38 @@
-//! What an IP address reaches, by the registries of special-purpose addresses (RFC 6890 and its successors).
+//! Classifies IP addresses by the registries of special-purpose addresses (RFC 6890 and its successors).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where an address is.
+/// The reach of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// On the internet.
+    /// The internet.
     Public,
-    /// In a network of somebody's own, or on this machine.
+    /// A private network, or this machine.
     Private,
-    /// Nowhere that a picture would be.
+    /// An address that no image may be fetched from.
     Never,
 }
 
-/// Networks of IPv4 that are not public: the first address, the length of the prefix, and what they are.
+/// The IPv4 networks that are not public: the first address, the length of the prefix, and the reach.
 const V4: [(Ipv4Addr, u32, Reach); 19] = [
-    // This network; connecting to 0.0.0.0 is connecting to this machine.
+    // This network. A connection to 0.0.0.0 reaches this machine.
     (Ipv4Addr::new(0, 0, 0, 0), 8, Reach::Never),
     (Ipv4Addr::new(10, 0, 0, 0), 8, Reach::Private),
-    // The metadata of Alibaba's cloud, within what is below.
+    // The metadata service of Alibaba Cloud, inside the next network.
     (Ipv4Addr::new(100, 100, 100, 200), 32, Reach::Never),
-    // Carriers' own.
+    // Carrier-grade NAT.
     (Ipv4Addr::new(100, 64, 0, 0), 10, Reach::Private),
     (Ipv4Addr::new(127, 0, 0, 0), 8, Reach::Private),
-    // Azure's host, which has a public address and gives credentials to the machines on it.
+    // The host service of Azure. It has a public address and gives credentials to virtual machines.
     (Ipv4Addr::new(168, 63, 129, 16), 32, Reach::Never),
-    // Link-local, and the metadata of clouds.
+    // Link-local addresses, with the metadata services of clouds.
     (Ipv4Addr::new(169, 254, 0, 0), 16, Reach::Never),
     (Ipv4Addr::new(172, 16, 0, 0), 12, Reach::Private),
     // Protocol assignments.
     (Ipv4Addr::new(192, 0, 0, 0), 24, Reach::Never),
-    // Documentation, this and two below.
+    // Documentation. Two more entries below are for documentation.
     (Ipv4Addr::new(192, 0, 2, 0), 24, Reach::Never),
-    // Relays from IPv6, no longer in use.
+    // 6to4 relays, which are no longer in use.
     (Ipv4Addr::new(192, 88, 99, 0), 24, Reach::Never),
     (Ipv4Addr::new(192, 168, 0, 0), 16, Reach::Private),
     // Benchmarks.
@@ -41,29 +41,29 @@ const V4: [(Ipv4Addr, u32, Reach); 19] = [
     (Ipv4Addr::new(203, 0, 113, 0), 24, Reach::Never),
     // Multicast.
     (Ipv4Addr::new(224, 0, 0, 0), 4, Reach::Never),
-    // Reserved, and broadcast at its end.
+    // Reserved addresses. The last one is broadcast.
     (Ipv4Addr::new(240, 0, 0, 0), 4, Reach::Never),
-    // Sink holes of reverse lookups.
+    // AS112 servers for reverse look-ups.
     (Ipv4Addr::new(192, 31, 196, 0), 24, Reach::Never),
     (Ipv4Addr::new(192, 175, 48, 0), 24, Reach::Never),
 ];
 
-/// Parts of 2000::/3, where the public addresses of IPv6 are, that are not public.
+/// The parts of 2000::/3 that are not public. 2000::/3 holds the public IPv6 addresses.
 const V6: [(Ipv6Addr, u32); 3] = [
-    // Protocol assignments; Teredo, whose addresses have those of others in them, is one.
+    // Protocol assignments. Teredo is one of them; its addresses contain other addresses.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     // Documentation.
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// The metadata of clouds on addresses of IPv6 that are otherwise somebody's own: Amazon's and Google's.
+/// The metadata services of clouds on otherwise private IPv6 addresses: Amazon's and Google's.
 const METADATA: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// Where an address is.
+/// Returns the reach of an address.
 pub(super) fn reach(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(address) => reach_v4(address),
@@ -82,7 +82,7 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
 
 fn reach_v6(address: Ipv6Addr) -> Reach {
     let [a, b, c, d, e, f, g, h] = address.segments();
-    // An address that has one of IPv4 in it is where that one is.
+    // An IPv6 address that contains an IPv4 address has the reach of the IPv4 address.
     match [a, b, c, d, e, f] {
         [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => return reach_v4(embedded(g, h)),
         [0x2002, ..] => return reach_v4(embedded(b, c)),
@@ -100,7 +100,7 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
     let is_special = V6
         .iter()
         .any(|(network, length)| is_within(*network, *length));
-    // Everything else is unspecified, link-local, multicast, local NAT64, IPv4 in a form of old, or not given out.
+    // All other addresses are unspecified, link-local, multicast, local NAT64, an old form of IPv4, or unassigned.
     if a >> 13 == 1 && !is_special {
         Reach::Public
     } else {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_public_up_to_the_edges_of_what_is_not() {
+    fn addresses_next_to_special_networks_are_public() {
         assert_all(
             Reach::Public,
             &[
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_known_in_all_their_forms() {
+    fn private_addresses_are_recognised_in_every_form() {
         assert_all(
             Reach::Private,
             &[
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_picture_is_at_is_never_connected_to() {
+    fn forbidden_addresses_are_recognised() {
         assert_all(
             Reach::Never,
             &[

@@ -6,11 +6,11 @@ use super::*;
 use crate::config::Sources;
 use facescan_clock::SystemClock;
 
-/// Answers every URL with as many bytes as its path says, when it is let.
+/// Answers every URL with as many bytes as its path says. The semaphore, if any, holds the answers back.
 #[derive(Default)]
 struct Fake {
     running: std::sync::atomic::AtomicUsize,
-    gate: Option<Semaphore>,
+    permits: Option<Semaphore>,
 }
 
 #[async_trait]
@@ -18,8 +18,8 @@ impl Fetcher for Fake {
     async fn fetch(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.running.fetch_add(1, Relaxed);
-        if let Some(gate) = &self.gate {
-            gate.acquire().await.unwrap().forget();
+        if let Some(permits) = &self.permits {
+            permits.acquire().await.unwrap().forget();
         }
         self.running.fetch_sub(1, Relaxed);
         let length: u64 = url.path()[1..]
@@ -52,7 +52,7 @@ fn image(url: &str) -> ImageInput {
 const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
 
 #[tokio::test]
-async fn no_url_is_fetched_unless_the_settings_say_so() {
+async fn no_url_is_fetched_unless_the_settings_allow_it() {
     let intake = intake(Arc::default(), &[]);
     let error = intake
         .load(image("https://a.test/5"), Priority::Interactive)
@@ -72,7 +72,7 @@ async fn no_url_is_fetched_unless_the_settings_say_so() {
 }
 
 #[tokio::test]
-async fn a_url_becomes_bytes_and_keeps_its_address() {
+async fn a_url_is_loaded_and_keeps_its_address() {
     let intake = intake(Arc::default(), &[ENABLED]);
     let loaded = intake
         .load(image("https://A.test/5?b=%00#part"), Priority::Interactive)
@@ -100,10 +100,10 @@ async fn a_url_becomes_bytes_and_keeps_its_address() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_is_not_asked_for() {
+async fn an_invalid_url_is_not_fetched() {
     let intake = intake(Arc::default(), &[ENABLED]);
     let long = format!("https://a.test/{}", "a".repeat(4096));
-    // Longer only when it is written as URLs are.
+    // This text exceeds the limit only after percent-encoding.
     let grows = format!("https://a.test/{}", "é".repeat(1000));
     for text in [
         "",
@@ -125,7 +125,7 @@ async fn what_is_no_url_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn the_lower_of_the_two_limits_holds() {
+async fn the_lower_of_the_two_limits_applies() {
     for settings in [
         [
             ENABLED,
@@ -157,9 +157,9 @@ async fn the_lower_of_the_two_limits_holds() {
 }
 
 #[tokio::test]
-async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
+async fn the_number_of_concurrent_fetches_is_limited() {
     let fetcher = Arc::new(Fake {
-        gate: Some(Semaphore::new(0)),
+        permits: Some(Semaphore::new(0)),
         ..Fake::default()
     });
     let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
@@ -173,14 +173,17 @@ async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
         })));
     assert!((&mut all).now_or_never().is_none());
     assert_eq!(running(), 2);
-    // A mask does not wait behind them, and it is refused before it is asked for.
+    // A mask does not wait behind the images. It is refused before it is fetched.
     let mask = intake
-        .load_at_once(image("https://a.test/9"), Priority::Interactive)
+        .try_load(image("https://a.test/9"), Priority::Interactive)
         .await;
-    assert!(matches!(mask, Err(IngestError::Full(Full::Fetches))));
+    assert!(matches!(
+        mask,
+        Err(IngestError::Full(AdmissionError::Fetches))
+    ));
     assert_eq!(running(), 2);
-    // Those that are there keep the room of what they are, so that the others come though none is answered yet.
-    fetcher.gate.as_ref().unwrap().add_permits(5);
+    // Finished fetches keep only their actual size, so the other fetches can run before any image is answered.
+    fetcher.permits.as_ref().unwrap().add_permits(5);
     let loaded = all.await;
     assert!(
         loaded
@@ -190,9 +193,9 @@ async fn only_so_many_are_fetched_at_a_time_and_others_wait() {
 }
 
 #[tokio::test]
-async fn an_interactive_picture_is_fetched_while_bulk_ones_wait() {
+async fn an_interactive_image_is_fetched_while_bulk_images_wait() {
     let fetcher = Arc::new(Fake {
-        gate: Some(Semaphore::new(0)),
+        permits: Some(Semaphore::new(0)),
         ..Fake::default()
     });
     let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
@@ -206,15 +209,15 @@ async fn an_interactive_picture_is_fetched_while_bulk_ones_wait() {
     assert_eq!(running(), 3);
     let mut alone = Box::pin(intake.load(image("https://a.test/9"), Priority::Interactive));
     assert!((&mut alone).now_or_never().is_none());
-    assert_eq!(running(), 4, "it is asked for at once");
-    fetcher.gate.as_ref().unwrap().add_permits(65);
+    assert_eq!(running(), 4, "the interactive image is fetched at once");
+    fetcher.permits.as_ref().unwrap().add_permits(65);
     assert!(bulk.await.iter().all(Result::is_ok) && alone.await.is_ok());
 }
 
 #[tokio::test]
-async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
+async fn an_abandoned_fetch_releases_its_reservation() {
     let fetcher = Arc::new(Fake {
-        gate: Some(Semaphore::new(0)),
+        permits: Some(Semaphore::new(0)),
         ..Fake::default()
     });
     let intake = intake(
@@ -227,10 +230,10 @@ async fn a_fetch_that_nobody_waits_for_gives_its_room_back() {
     let text = intake.metrics.text().unwrap();
     let abandoned = "facescan_fetches_total{outcome=\"abandoned\"} 1";
     assert!(text.contains(abandoned), "{text}");
-    fetcher.gate.as_ref().unwrap().add_permits(1);
+    fetcher.permits.as_ref().unwrap().add_permits(1);
     assert!(
         intake
-            .load_at_once(image("https://a.test/9"), Priority::Interactive)
+            .try_load(image("https://a.test/9"), Priority::Interactive)
             .await
             .is_ok()
     );

@@ -1,4 +1,4 @@
-//! Whether the best face is still the same person after enhancement.
+//! Compares the best face before and after an enhancement.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::{
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        answer::Timings,
         detect::{DetectedFace, Pixels},
         embed::{Embedding, cosine},
         options::DetectOptions,
+        run::ImageRun,
         scan::millis,
     },
 };
@@ -25,13 +25,12 @@ impl Pipeline {
         before: &Arc<PooledImage>,
         after: &Arc<RgbImage>,
         check: &IdentityCheck,
-        timings: &mut Timings,
+        run: &mut ImageRun,
     ) -> Result<Identity, PipelineError> {
         let began = self.clock.monotonic();
-        // Which face is the best one is decided before; after, it is the face in the same place.
+        // The best face is chosen in the original image. In the enhanced image, the face at the same position is used.
         let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
-        let strict = check.strict_device;
-        let found = self.faces_of(before, &check.detect, strict).await?;
+        let found = self.faces_of(before, &check.detect, run).await?;
         let first = found.into_iter().max_by(by_score);
         let scale = after.width() as f32 / before.width() as f32;
         let scaled = DetectOptions {
@@ -40,9 +39,9 @@ impl Pipeline {
         };
         let second = match &first {
             Some(first) => {
-                let place = first.bbox.scaled(scale);
-                let overlap = |face: &DetectedFace| face.bbox.iou(&place);
-                let found = self.faces_of(after, &scaled, strict).await?;
+                let expected = first.bbox.scaled(scale);
+                let overlap = |face: &DetectedFace| face.bbox.iou(&expected);
+                let found = self.faces_of(after, &scaled, run).await?;
                 found
                     .into_iter()
                     .filter(|face| overlap(face) > 0.0)
@@ -50,18 +49,18 @@ impl Pipeline {
             }
             None => None,
         };
-        timings.detect = millis(self.clock.monotonic().saturating_sub(began));
+        run.timings.detect = millis(self.clock.monotonic().saturating_sub(began));
         let embedding = self.clock.monotonic();
         let cosine = match (&first, &second) {
             (Some(first), Some(second)) => {
-                let first = self.vector_of(before, first, strict).await?;
-                let second = self.vector_of(after, second, strict).await?;
+                let first = self.vector_of(before, first, run).await?;
+                let second = self.vector_of(after, second, run).await?;
                 first.zip(second).map(|(a, b)| cosine(&a.vector, &b.vector))
             }
             _ => None,
         };
-        timings.embed = millis(self.clock.monotonic().saturating_sub(embedding));
-        // A face that enhancement brought to light has nothing to drift from.
+        run.timings.embed = millis(self.clock.monotonic().saturating_sub(embedding));
+        // A face that only the enhanced image has cannot drift.
         let identity_drift = match cosine {
             Some(cosine) => cosine < check.threshold,
             None => first.is_some(),
@@ -77,14 +76,14 @@ impl Pipeline {
         &self,
         picture: &Arc<P>,
         options: &DetectOptions,
-        strict: bool,
+        run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
         let (detector, executor) = (&self.detector, &self.processing);
         let submitted = detector.submit_through(executor, picture, options).await;
-        self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
+        self.record(run, Operation::ImageProcessing, submitted.processed)?;
         let size = picture.as_ref().borrow().dimensions();
         let detected = self.detector.finish(submitted).await?;
-        self.check_rows(strict, Operation::FaceDetection, detected.fallback)?;
+        self.record(run, Operation::FaceDetection, detected.run)?;
         self.detector.faces(&detected, size, options)
     }
 
@@ -92,13 +91,13 @@ impl Pipeline {
         &self,
         picture: &RgbImage,
         face: &DetectedFace,
-        strict: bool,
+        run: &mut ImageRun,
     ) -> Result<Option<Embedding>, PipelineError> {
         let points = face.landmarks.ok_or_else(|| {
             PipelineError::invalid_option(
                 "identity",
                 format!(
-                    "the detector {} gives no landmarks, so faces cannot be aligned and compared",
+                    "the detector {} returns no landmarks, so faces cannot be aligned and compared",
                     self.detector.spec.id
                 ),
             )
@@ -106,7 +105,9 @@ impl Pipeline {
         let crop = align_face(picture, &points);
         let row = crop.map(|crop| self.embedder.submit(&crop, true));
         let embeddings = self.embedder.finish(row.into_iter().collect()).await?;
-        self.check_rows(strict, Operation::FaceEmbedding, embeddings.fallback)?;
+        if let Some(device_run) = embeddings.run {
+            self.record(run, Operation::FaceEmbedding, device_run)?;
+        }
         Ok(embeddings.rows.into_iter().next().flatten())
     }
 }

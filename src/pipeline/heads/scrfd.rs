@@ -1,9 +1,9 @@
-//! SCRFD: two anchors a cell, distances from the cell's corner in strides.
+//! SCRFD: two anchors per cell, and distances from the cell's corner in strides.
 //!
-//! Formulas: Guo et al., "Sample and Computation Redistribution for Efficient Face Detection" (2021), and the
-//! decoding of InsightFace. Outputs are told by shape, as their names differ from file to file.
+//! Formulas: Guo et al., "Sample and Computation Redistribution for Efficient Face Detection" (2021), and the decoding
+//! of InsightFace. The shape identifies an output, because the names differ between files.
 
-use super::{Candidate, HeadError, Size, five, missing, row_of};
+use super::{Candidate, HeadError, Size, five, missing_output, row_of};
 use facescan_imaging::geometry::BBox;
 use facescan_inference::tensor::Tensor;
 
@@ -55,8 +55,8 @@ pub fn decode(
     Ok(candidates)
 }
 
-/// One row of the output with `anchors` lines of `each` values: `[N, anchors, each]`, or `[anchors, each]` from the
-/// stock files, whose batch is one.
+/// Finds one row of the output with `anchors` lines of `each` values. The shape is `[N, anchors, each]`, or `[anchors,
+/// each]` in the original files, which have one row.
 fn find(outputs: &[Tensor], row: usize, anchors: usize, each: usize) -> Result<&[f32], HeadError> {
     for output in outputs {
         match *output.shape.as_slice() {
@@ -72,7 +72,10 @@ fn find(outputs: &[Tensor], row: usize, anchors: usize, each: usize) -> Result<&
             _ => {}
         }
     }
-    Err(missing(format!("of shape [{anchors}, {each}]"), outputs))
+    Err(missing_output(
+        format!("of shape [{anchors}, {each}]"),
+        outputs,
+    ))
 }
 
 #[cfg(test)]
@@ -80,7 +83,7 @@ mod tests {
     use super::super::Head;
     use super::*;
 
-    /// All zeros, at 96×64, in the order of stock files: scores, then boxes, then points.
+    /// The outputs at 96×64, all zeros, in the order of the original files: scores, boxes, landmarks.
     fn outputs(batch: Option<usize>, kinds: &[usize]) -> Vec<Tensor> {
         let mut outputs = Vec::new();
         for each in kinds {
@@ -97,13 +100,13 @@ mod tests {
         outputs
     }
 
-    /// Sets the values of an anchor at stride 16 (the middle output of each kind).
+    /// Sets the values of an anchor at stride 16, which is the middle output of each kind.
     fn set(outputs: &mut [Tensor], kind: usize, line: usize, values: &[f32]) {
         let at = line * values.len();
         outputs[kind * 3 + 1].data[at..at + values.len()].copy_from_slice(values);
     }
 
-    // Stride 16 has 6 columns and 24 cells: anchor 17 is the second of cell 8, column 2, row 1, at (32, 16).
+    // Stride 16 has 6 columns and 24 cells. Anchor 17 is the second anchor of cell 8 (column 2, row 1), at (32, 16).
     const POINTS: [f32; 10] = [0.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0, 1.0, 1.0, -1.0];
 
     fn expected(landmarks: bool) -> Candidate {
@@ -129,7 +132,7 @@ mod tests {
         set(&mut outputs, 2, 17, &POINTS);
         let found = Head::Scrfd.decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(found, Ok(vec![expected(true)]));
-        // The order of the outputs is not what tells them apart.
+        // The order of the outputs must not matter.
         outputs.reverse();
         let found = Head::Scrfd.decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(found, Ok(vec![expected(true)]));
@@ -156,7 +159,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("the detector gave no output of shape [128, 1]")
+                .starts_with("the detector returned no output of shape [128, 1]")
         );
     }
 }

@@ -1,9 +1,8 @@
-//! YuNet: one candidate a cell, from twelve outputs told by name.
+//! YuNet: one candidate per cell, from twelve outputs that are identified by name.
 //!
-//! Formulas: Wu, Peng, Yu, "YuNet: A Tiny Millisecond-level Face Detector" (2023), as OpenCV's FaceDetectorYN
-//! decodes it.
+//! Formulas: Wu, Peng, Yu, "YuNet: A Tiny Millisecond-level Face Detector" (2023), as in OpenCV's FaceDetectorYN.
 
-use super::{Candidate, HeadError, Size, five, missing, row_of};
+use super::{Candidate, HeadError, Size, five, missing_output, row_of};
 use facescan_imaging::geometry::BBox;
 use facescan_inference::tensor::Tensor;
 
@@ -23,7 +22,7 @@ pub fn decode(
             let output = outputs
                 .iter()
                 .find(|output| output.name == name)
-                .ok_or_else(|| missing(format!("`{name}`"), outputs))?;
+                .ok_or_else(|| missing_output(format!("`{name}`"), outputs))?;
             row_of(output, row, &[columns * rows, each])
         };
         let (class, object) = (values("cls", 1)?, values("obj", 1)?);
@@ -64,7 +63,7 @@ mod tests {
     use super::super::Head;
     use super::*;
 
-    /// Two rows at 96×64; every value of row 0 is zero but those of one cell a test sets.
+    /// The outputs of two rows at 96×64. All values of row 0 are zero, except in the cells that a test sets.
     fn outputs() -> Vec<Tensor> {
         let mut outputs = Vec::new();
         for (kind, each) in [("cls", 1), ("obj", 1), ("bbox", 4), ("kps", 10)] {
@@ -90,7 +89,7 @@ mod tests {
     #[test]
     fn a_cell_becomes_a_box_with_points() {
         let mut outputs = outputs();
-        // Stride 16 has 6 columns: cell 8 is column 2, row 1. The class score is over 1 and gets clamped.
+        // Stride 16 has 6 columns: cell 8 is column 2, row 1. The class score is above 1 and is clamped.
         set(&mut outputs, "cls_16", 1, 8, &[1.5]);
         set(&mut outputs, "obj_16", 1, 8, &[0.64]);
         set(&mut outputs, "bbox_16", 1, 8, &[0.5, -0.5, 2f32.ln(), 0.0]);
@@ -99,7 +98,7 @@ mod tests {
         let found = Head::Yunet.decode(&outputs, 1, (96, 64), 0.6).unwrap();
         assert_eq!(found.len(), 1);
         assert!((found[0].score - 0.8).abs() < 1e-6);
-        // Centre (2.5, 0.5)·16, 32 wide, 16 high.
+        // The centre is (2.5, 0.5)·16, the width is 32, and the height is 16.
         assert_eq!(found[0].bbox, [24.0, 0.0, 56.0, 16.0].into());
         let points = [
             [32.0, 16.0],
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_that_are_no_number_and_boxes_without_end_are_dropped() {
+    fn candidates_with_non_finite_values_are_dropped() {
         let mut outputs = outputs();
         set(&mut outputs, "cls_8", 0, 0, &[f32::NAN]);
         set(&mut outputs, "obj_8", 0, 0, &[1.0]);
@@ -137,7 +136,7 @@ mod tests {
         let gone = Head::Yunet.decode(&outputs, 0, (96, 64), 0.6).unwrap_err();
         assert!(
             gone.to_string()
-                .starts_with("the detector gave no output `kps_32`")
+                .starts_with("the detector returned no output `kps_32`")
         );
     }
 }

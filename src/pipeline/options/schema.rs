@@ -1,4 +1,4 @@
-//! Schemas of options that a type alone does not describe.
+//! Schemas of options that the type alone does not describe.
 
 use utoipa::openapi::{
     Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
@@ -22,7 +22,7 @@ fn three(item: ObjectBuilder) -> ArrayBuilder {
         .max_items(Some(3))
 }
 
-/// The means of red, green and blue.
+/// Returns the schema of the means of red, green and blue.
 pub fn means() -> Array {
     three(number().minimum(Some(0)).maximum(Some(1)))
         .schema_type(or_null(Type::Array))
@@ -30,7 +30,7 @@ pub fn means() -> Array {
         .build()
 }
 
-/// The standard deviations of red, green and blue.
+/// Returns the schema of the standard deviations of red, green and blue.
 pub fn deviations() -> Array {
     three(number().exclusive_minimum(Some(0)))
         .schema_type(or_null(Type::Array))
@@ -38,7 +38,7 @@ pub fn deviations() -> Array {
         .build()
 }
 
-/// A colour.
+/// Returns the schema of a colour.
 pub fn colour() -> Array {
     let level = ObjectBuilder::new().schema_type(Type::Integer);
     three(level.minimum(Some(0)).maximum(Some(255)))
@@ -46,16 +46,16 @@ pub fn colour() -> Array {
         .build()
 }
 
-/// The exponent that brightens or darkens an image.
+/// Returns the schema of the exponent that brightens or darkens an image.
 pub fn gamma() -> Schema {
     let auto = ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(["auto"]))
-        .description(Some("Brighten dark images only."));
+        .description(Some("Brighten only dark images."));
     let value = number()
         .minimum(Some(0.1))
         .maximum(Some(10))
-        .description(Some("Below 1 brightens, above 1 darkens."));
+        .description(Some("A value below 1 brightens, a value above 1 darkens."));
     let choice = OneOfBuilder::new()
         .item(auto)
         .item(value)

@@ -1,4 +1,4 @@
-//! Making faces unrecognisable, and looking again until none is found.
+//! Hides faces, and searches again until the detector finds none.
 
 use std::sync::Arc;
 
@@ -6,39 +6,39 @@ use image::RgbImage;
 
 use super::{
     Method, ProcessPlan,
-    canvas::{around_all, owned},
+    canvas::{around_all, into_owned},
 };
 use crate::{
     pipeline::error::PipelineError,
-    pipeline::{Pipeline, options::DetectOptions},
+    pipeline::{Pipeline, options::DetectOptions, run::ImageRun},
 };
 use facescan_imaging::{
     blur::{Gaussian, fill, pixelate},
     crop::Region,
 };
 
-/// Blocks along a face's longer side after each search: too few to tell who it is, and fewer where a face is still found.
-/// After the last of them a face is filled, which leaves nothing of it.
+/// The number of blocks along a face's longer side after each search. Eight blocks hide who it is. A face that is found
+/// again gets fewer blocks, and after the last number it is filled with one colour.
 const BLOCKS: [u32; 3] = [8, 4, 2];
 
-/// How often faces are looked for, the last time to see that there is none.
+/// The maximum number of searches. The last search must find no face.
 const MOST_SEARCHES: u32 = 5;
 
-/// How faces are hidden.
-pub(super) struct Hiding {
+/// The options for hiding faces.
+pub(super) struct HideOptions {
     pub method: Method,
-    /// Added on each side, as a share of the face's box.
+    /// The margin on each side, as a share of the face's box.
     pub margin: f32,
-    /// Of `fill`.
+    /// The colour of the method `fill`.
     pub colour: [u8; 3],
 }
 
-/// A picture in which no face is found.
-pub(super) struct Hidden {
+/// An image in which the detector finds no face.
+pub(super) struct HiddenFaces {
     pub pixels: RgbImage,
-    /// Faces that were found at first.
+    /// The number of faces in the first search.
     pub faces: usize,
-    /// How often faces were looked for, the last time in vain.
+    /// The number of searches. The last one found no face.
     pub searches: u32,
 }
 
@@ -46,19 +46,21 @@ impl Pipeline {
     /// Hides every face that the detector finds.
     ///
     /// # Errors
-    /// [`PipelineError::AnonymizationFailed`] when faces are still found after all; a fault of ours.
+    /// [`PipelineError::AnonymizationFailed`] if the last search still finds faces, or an error of the model or the
+    /// server.
     pub(super) async fn hide_faces(
         &self,
         pixels: RgbImage,
-        hiding: &Hiding,
+        options: &HideOptions,
         plan: &ProcessPlan,
-    ) -> Result<Hidden, PipelineError> {
-        let mut hidden = Hidden {
+        run: &mut ImageRun,
+    ) -> Result<HiddenFaces, PipelineError> {
+        let mut hidden = HiddenFaces {
             pixels,
             faces: 0,
             searches: 0,
         };
-        // No face is too small or one too many to be hidden.
+        // Every face must be hidden, so the limits on size and number do not apply.
         let every = DetectOptions {
             max_faces: None,
             min_face_size: 0.0,
@@ -66,8 +68,8 @@ impl Pipeline {
         };
         while hidden.searches < MOST_SEARCHES {
             let picture = Arc::new(std::mem::take(&mut hidden.pixels));
-            let found = self.faces_in(&picture, plan, &every).await?;
-            hidden.pixels = owned(picture);
+            let found = self.faces_in(&picture, &every, run).await?;
+            hidden.pixels = into_owned(picture);
             hidden.searches += 1;
             if found.is_empty() {
                 return Ok(hidden);
@@ -76,18 +78,18 @@ impl Pipeline {
                 hidden.faces = found.len();
             }
             let size = hidden.pixels.dimensions();
-            for region in around_all(&found, size, hiding.margin) {
+            for region in around_all(&found, size, options.margin) {
                 match BLOCKS.get(hidden.searches as usize - 1) {
                     Some(&blocks) => {
-                        let (pixels, strict) = (&mut hidden.pixels, plan.strict_device);
-                        hiding.hide(pixels, region, blocks);
-                        if let Some(gaussian) = hiding.softening(region, blocks) {
-                            self.blur(pixels, region, &gaussian, strict).await?;
+                        let pixels = &mut hidden.pixels;
+                        options.hide(pixels, region, blocks);
+                        if let Some(gaussian) = options.smoothing_kernel(region, blocks) {
+                            self.blur(pixels, region, &gaussian, run).await?;
                         }
                     }
-                    None => fill(&mut hidden.pixels, region, hiding.colour),
+                    None => fill(&mut hidden.pixels, region, options.colour),
                 }
-                // Between two faces, so that a caller that has left is noticed.
+                // Between two faces, so that a cancelled request stops here.
                 tokio::task::yield_now().await;
             }
         }
@@ -97,7 +99,7 @@ impl Pipeline {
     }
 }
 
-impl Hiding {
+impl HideOptions {
     fn hide(&self, pixels: &mut RgbImage, region: Region, blocks: u32) {
         match self.method {
             Method::Fill => fill(pixels, region, self.colour),
@@ -105,8 +107,8 @@ impl Hiding {
         }
     }
 
-    /// What takes the blocks' edges away where a face is to look blurred: a kernel of two blocks.
-    fn softening(&self, region: Region, blocks: u32) -> Option<Gaussian> {
+    /// Returns the kernel that smooths the edges of the blocks: two blocks wide. Only the method `blur` has one.
+    fn smoothing_kernel(&self, region: Region, blocks: u32) -> Option<Gaussian> {
         if self.method != Method::Blur {
             return None;
         }

@@ -1,10 +1,13 @@
-//! The pictures of one request on their way through the operations.
+//! The images that the operations of one request work on.
 
 use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport};
+use super::{
+    ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport,
+    anonymize::HideOptions,
+};
 use crate::{
     pipeline::error::PipelineError,
     pipeline::{
@@ -12,6 +15,7 @@ use crate::{
         answer::ImageInfo,
         detect::{DetectedFace, Pixels},
         options::DetectOptions,
+        run::ImageRun,
     },
 };
 use facescan_imaging::{
@@ -23,30 +27,31 @@ use facescan_imaging::{
 };
 use facescan_inference::operation::Operation;
 
-/// The pictures so far, and what was done.
+/// The current images, and the reports of the operations so far.
 pub(super) struct Canvas<'a> {
     pipeline: &'a Pipeline,
     plan: &'a ProcessPlan,
     info: ImageInfo,
-    pictures: Vec<Piece>,
+    frames: Vec<Frame>,
     floats: Option<Floats>,
     steps: Vec<StepReport>,
+    run: &'a mut ImageRun,
 }
 
-/// A picture, and what it was cut out of the one before.
-struct Piece {
+/// An image, and the region that the last cut took from the image before it.
+struct Frame {
     pixels: RgbImage,
     region: Option<[u32; 4]>,
 }
 
-/// How samples become floats at the end.
+/// The options that convert samples to floats at the end.
 struct Floats {
     mean: [f32; 3],
     std: [f32; 3],
     layout: Layout,
 }
 
-/// The whole pixels that a face's box touches, with a margin as a share of its sides.
+/// Returns the smallest region of whole pixels around a face's box. `margin` is a share of its sides.
 pub(super) fn around(face: &DetectedFace, size: (u32, u32), margin: f32) -> Region {
     let inside = face.bbox.clipped(size.0, size.1);
     let region = Region {
@@ -58,17 +63,18 @@ pub(super) fn around(face: &DetectedFace, size: (u32, u32), margin: f32) -> Regi
     padded(size, region, margin)
 }
 
-/// The same of all faces. Those that together have many times the picture's area become the one region around them: low
-/// thresholds find thousands of faces in the same place, each of which would be worked on.
+/// Returns the regions around all faces. If their total area is many times the area of the image, this returns one
+/// region around all of them. With low thresholds, the detector finds thousands of overlapping faces, and each would
+/// cost time.
 pub(super) fn around_all(faces: &[DetectedFace], size: (u32, u32), margin: f32) -> Vec<Region> {
-    const MOST_PICTURES: u64 = 4;
+    const MAX_AREA_RATIO: u64 = 4;
     let area = |region: &Region| u64::from(region.width()) * u64::from(region.height());
     let regions: Vec<Region> = faces
         .iter()
         .map(|face| around(face, size, margin))
         .collect();
     let sum: u64 = regions.iter().map(area).sum();
-    if sum <= MOST_PICTURES * area(&Region::full(size)) {
+    if sum <= MAX_AREA_RATIO * area(&Region::full(size)) {
         return regions;
     }
     regions
@@ -82,24 +88,26 @@ impl<'a> Canvas<'a> {
     pub fn new(
         pipeline: &'a Pipeline,
         plan: &'a ProcessPlan,
-        held: &PooledImage,
+        image: &PooledImage,
         info: ImageInfo,
+        run: &'a mut ImageRun,
     ) -> Self {
         Self {
             pipeline,
             plan,
             info,
-            pictures: vec![Piece {
-                pixels: RgbImage::clone(held),
+            frames: vec![Frame {
+                pixels: RgbImage::clone(image),
                 region: None,
             }],
             floats: None,
             steps: Vec::new(),
+            run,
         }
     }
 
-    /// Does one operation on every picture.
-    pub async fn take(&mut self, step: &Step) -> Result<(), PipelineError> {
+    /// Applies one operation to every image.
+    pub async fn apply(&mut self, step: &Step) -> Result<(), PipelineError> {
         let mut report = StepReport {
             op: step.name(),
             ..StepReport::default()
@@ -117,112 +125,128 @@ impl<'a> Canvas<'a> {
                 r#box: Some(sides),
                 margin,
                 ..
-            } => {
-                self.each(|piece| {
-                    let size = piece.pixels.dimensions();
-                    let region = Region::from(*sides).clipped(size);
-                    if region.is_empty() {
-                        return Err(outside("crop", size));
-                    }
-                    piece.cut(padded(size, region, *margin));
-                    Ok(())
-                })?;
-            }
+            } => self.cut_box(*sides, *margin)?,
             Step::Crop { margin, .. } => self.cut_faces(*margin, &mut report).await?,
             Step::Resize {
                 profile, antialias, ..
             } => {
-                // Told otherwise, it is no library's resize any more.
+                // With another antialiasing than the profile's, the result matches no library.
                 report.profile = antialias.is_none().then_some(*profile);
                 self.resize(step).await?;
             }
-            Step::GaussianBlur {
-                kernel,
-                sigma,
-                region,
-                faces,
-            } => {
-                let gaussian = Gaussian::new(*kernel, *sigma)
-                    .ok_or_else(|| PipelineError::invalid_option("operations", "gaussian_blur"))?;
-                let mut found = 0;
-                for piece in &mut self.pictures {
-                    let size = piece.pixels.dimensions();
-                    let regions = match (region, faces) {
-                        (_, true) => {
-                            let faces = faces_of(self.pipeline, self.plan, piece).await?;
-                            found += faces.len();
-                            around_all(&faces, size, 0.0)
-                        }
-                        (Some(sides), _) => vec![Region::from(*sides).clipped(size)],
-                        (None, _) => vec![Region::full(size)],
-                    };
-                    for region in regions {
-                        let strict = self.plan.strict_device;
-                        let pixels = &mut piece.pixels;
-                        self.pipeline
-                            .blur(pixels, region, &gaussian, strict)
-                            .await?;
-                        tokio::task::yield_now().await;
-                    }
-                }
-                report.faces = faces.then_some(found);
-            }
+            Step::GaussianBlur { .. } => self.blur(step, &mut report).await?,
             Step::Normalize { mean, std, layout } => {
-                let usual = Preprocess::default();
+                let defaults = Preprocess::default();
                 self.floats = Some(Floats {
-                    mean: mean.unwrap_or(usual.mean),
-                    std: std.unwrap_or(usual.std),
+                    mean: mean.unwrap_or(defaults.mean),
+                    std: std.unwrap_or(defaults.std),
                     layout: *layout,
                 });
             }
             Step::Rotate {
                 degrees,
                 background,
-            } => self.each(|piece| {
-                piece.pixels = orientation::rotate(&piece.pixels, *degrees, *background);
-                Ok(())
-            })?,
-            Step::Flip { axis } => self.each(|piece| {
-                piece.pixels = orientation::flip(&piece.pixels, *axis);
-                Ok(())
-            })?,
-            Step::Grayscale {} => self.each(|piece| {
-                piece.pixels = luma::grayscale(&piece.pixels);
-                Ok(())
-            })?,
+            } => self.map_pixels(|pixels| orientation::rotate(pixels, *degrees, *background)),
+            Step::Flip { axis } => self.map_pixels(|pixels| orientation::flip(pixels, *axis)),
+            Step::Grayscale {} => self.map_pixels(luma::grayscale),
             Step::Anonymize {
                 method,
                 margin,
                 colour,
             } => {
-                let hiding = super::anonymize::Hiding {
+                let options = HideOptions {
                     method: *method,
                     margin: *margin,
                     colour: *colour,
                 };
-                let (mut faces, mut searches) = (0, 0);
-                for piece in &mut self.pictures {
-                    let pixels = std::mem::take(&mut piece.pixels);
-                    let hidden = self.pipeline.hide_faces(pixels, &hiding, self.plan).await?;
-                    piece.pixels = hidden.pixels;
-                    faces += hidden.faces;
-                    searches = searches.max(hidden.searches);
-                }
-                report.faces = Some(faces);
-                report.searches = Some(searches);
+                self.hide_faces(&options, &mut report).await?;
             }
         }
         self.steps.push(report);
-        // Between two operations, so that a caller that has left is noticed.
+        // A cancelled request stops here.
         tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    fn map_pixels(&mut self, change: impl Fn(&RgbImage) -> RgbImage) {
+        for frame in &mut self.frames {
+            frame.pixels = change(&frame.pixels);
+        }
+    }
+
+    fn cut_box(&mut self, sides: [u32; 4], margin: f32) -> Result<(), PipelineError> {
+        self.each(|frame| {
+            let size = frame.pixels.dimensions();
+            let region = Region::from(sides).clipped(size);
+            if region.is_empty() {
+                return Err(outside("crop", size));
+            }
+            frame.cut(padded(size, region, margin));
+            Ok(())
+        })
+    }
+
+    async fn blur(&mut self, step: &Step, report: &mut StepReport) -> Result<(), PipelineError> {
+        let Step::GaussianBlur {
+            kernel,
+            sigma,
+            region,
+            faces,
+        } = step
+        else {
+            return Ok(());
+        };
+        let gaussian = Gaussian::new(*kernel, *sigma)
+            .ok_or_else(|| PipelineError::invalid_option("operations", "gaussian_blur"))?;
+        let mut found = 0;
+        for frame in &mut self.frames {
+            let size = frame.pixels.dimensions();
+            let regions = match (region, faces) {
+                (_, true) => {
+                    let faces = frame.faces(self.pipeline, self.plan, self.run).await?;
+                    found += faces.len();
+                    around_all(&faces, size, 0.0)
+                }
+                (Some(sides), _) => vec![Region::from(*sides).clipped(size)],
+                (None, _) => vec![Region::full(size)],
+            };
+            for region in regions {
+                self.pipeline
+                    .blur(&mut frame.pixels, region, &gaussian, self.run)
+                    .await?;
+                tokio::task::yield_now().await;
+            }
+        }
+        report.faces = faces.then_some(found);
+        Ok(())
+    }
+
+    async fn hide_faces(
+        &mut self,
+        options: &HideOptions,
+        report: &mut StepReport,
+    ) -> Result<(), PipelineError> {
+        let (mut faces, mut searches) = (0, 0);
+        for frame in &mut self.frames {
+            let pixels = std::mem::take(&mut frame.pixels);
+            let hidden = self
+                .pipeline
+                .hide_faces(pixels, options, self.plan, self.run)
+                .await?;
+            frame.pixels = hidden.pixels;
+            faces += hidden.faces;
+            searches = searches.max(hidden.searches);
+        }
+        report.faces = Some(faces);
+        report.searches = Some(searches);
         Ok(())
     }
 
     fn each(
         &mut self,
-        change: impl FnMut(&mut Piece) -> Result<(), PipelineError>,
+        change: impl FnMut(&mut Frame) -> Result<(), PipelineError>,
     ) -> Result<(), PipelineError> {
-        self.pictures.iter_mut().try_for_each(change)
+        self.frames.iter_mut().try_for_each(change)
     }
 
     fn cut_by_masks(
@@ -238,16 +262,16 @@ impl<'a> Canvas<'a> {
             return Ok(());
         };
         let found = mask_crop(mask.size, tight, options);
-        self.each(|piece| {
-            let size = piece.pixels.dimensions();
+        self.each(|frame| {
+            let size = frame.pixels.dimensions();
             if size != mask.size {
                 let ((w, h), (mask_w, mask_h)) = (size, mask.size);
                 return Err(PipelineError::invalid_option(
                     "mask",
-                    format!("the masks are {mask_w}×{mask_h}, and the picture is {w}×{h}"),
+                    format!("the masks are {mask_w}×{mask_h}, but the image is {w}×{h}"),
                 ));
             }
-            piece.cut(found.region);
+            frame.cut(found.region);
             Ok(())
         })?;
         report.unmet = Some(found.unmet);
@@ -262,19 +286,19 @@ impl<'a> Canvas<'a> {
     ) -> Result<(), PipelineError> {
         let mut cut = Vec::new();
         let mut pixels = 0;
-        for piece in &mut self.pictures {
-            for face in faces_of(self.pipeline, self.plan, piece).await? {
-                let region = around(&face, piece.pixels.dimensions(), margin);
+        for frame in &mut self.frames {
+            for face in frame.faces(self.pipeline, self.plan, self.run).await? {
+                let region = around(&face, frame.pixels.dimensions(), margin);
                 pixels += u64::from(region.width()) * u64::from(region.height());
                 self.plan.check_pixels(pixels)?;
-                cut.push(Piece {
-                    pixels: crop::crop(&piece.pixels, region),
+                cut.push(Frame {
+                    pixels: crop::crop(&frame.pixels, region),
                     region: Some(region.into()),
                 });
             }
         }
         report.faces = Some(cut.len());
-        self.pictures = cut;
+        self.frames = cut;
         Ok(())
     }
 
@@ -293,8 +317,8 @@ impl<'a> Canvas<'a> {
         };
         let mut pixels = 0;
         let plan = self.plan;
-        for piece in &mut self.pictures {
-            let size = piece.pixels.dimensions();
+        for frame in &mut self.frames {
+            let size = frame.pixels.dimensions();
             let (width, height) = match (width, height) {
                 _ if bounded => crop::bounded_size(size, &super::step::bounds()),
                 (Some(width), Some(height)) => (width, height),
@@ -305,7 +329,8 @@ impl<'a> Canvas<'a> {
             let fitting = Preprocess {
                 width,
                 height,
-                // What is rounded to a picture is Pillow's, whose filter the others have too.
+                // The result has whole levels. All antialiasing profiles use Pillow's filter, and Pillow's profile
+                // rounds.
                 profile: match antialias.unwrap_or(profile != Profile::Opencv) {
                     true => Profile::Pil,
                     false => Profile::Opencv,
@@ -314,27 +339,25 @@ impl<'a> Canvas<'a> {
                 pad,
                 ..Preprocess::default()
             };
-            // A long, thin picture is scaled to far more than what is kept of it.
+            // A long, thin image is scaled to many more pixels than the output has.
             let placed = fitting.placement(size);
             let area = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
             plan.check_pixels(area(placed.scaled))?;
             pixels += area(placed.output);
             plan.check_pixels(pixels)?;
-            let pixels = &mut piece.pixels;
-            self.pipeline
-                .fit(pixels, &fitting, plan.strict_device)
-                .await?;
+            let pixels = &mut frame.pixels;
+            self.pipeline.fit(pixels, &fitting, self.run).await?;
         }
         Ok(())
     }
 
-    /// The result, encoded.
+    /// Encodes the images and returns the result.
     pub fn finish(self) -> Result<ProcessResult, PipelineError> {
         let (plan, floats) = (self.plan, self.floats);
-        let processed = self.pictures.into_iter().map(|piece| {
-            let (width, height) = piece.pixels.dimensions();
+        let processed = self.frames.into_iter().map(|frame| {
+            let (width, height) = frame.pixels.dimensions();
             let samples = 3 * u64::from(width) * u64::from(height);
-            // As they are, and once more as they are answered.
+            // Counts the samples before and after encoding.
             let size = if floats.is_some() { 8 } else { 2 };
             let surcharge = match plan.format {
                 ProcessedFormat::Npy => 0,
@@ -342,20 +365,20 @@ impl<'a> Canvas<'a> {
             };
             plan.budget.take(samples * size + samples / 3 * surcharge)?;
             let data = match (plan.format, &floats) {
-                (ProcessedFormat::Npy, Some(floats)) => floats.npy(&piece.pixels),
+                (ProcessedFormat::Npy, Some(floats)) => floats.npy(&frame.pixels),
                 (ProcessedFormat::Npy, None) => {
                     let shape = [height as usize, width as usize, 3];
                     let mut file = npy::header(npy::Kind::U8, &shape);
-                    file.extend_from_slice(piece.pixels.as_raw());
+                    file.extend_from_slice(frame.pixels.as_raw());
                     file
                 }
-                _ => encode(&piece.pixels, plan.output)?,
+                _ => encode(&frame.pixels, plan.output)?,
             };
             Ok(ProcessedPicture {
                 format: plan.format,
                 width,
                 height,
-                region: piece.region,
+                region: frame.region,
                 data: data.into(),
             })
         });
@@ -363,12 +386,11 @@ impl<'a> Canvas<'a> {
             image: self.info,
             processed: processed.collect::<Result<_, PipelineError>>()?,
             steps: self.steps,
-            timings_ms: None,
         })
     }
 }
 
-/// The side that keeps the aspect when `with` becomes `to`.
+/// Returns the length that keeps the aspect ratio of `side` and `with` when `with` becomes `to`.
 fn follow(side: u32, with: u32, to: u32) -> u32 {
     let scaled = f64::from(side) * f64::from(to) / f64::from(with.max(1));
     (scaled.round() as u32).max(1)
@@ -377,11 +399,24 @@ fn follow(side: u32, with: u32, to: u32) -> u32 {
 fn outside(step: &str, (width, height): (u32, u32)) -> PipelineError {
     PipelineError::invalid_option(
         "operations",
-        format!("{step}: the box lies outside of the picture, which is {width}×{height}"),
+        format!("{step}: the box is outside the image, which is {width}×{height}"),
     )
 }
 
-impl Piece {
+impl Frame {
+    /// Returns the faces of the image, largest first.
+    async fn faces(
+        &mut self,
+        pipeline: &Pipeline,
+        plan: &ProcessPlan,
+        run: &mut ImageRun,
+    ) -> Result<Vec<DetectedFace>, PipelineError> {
+        let pixels = Arc::new(std::mem::take(&mut self.pixels));
+        let faces = pipeline.faces_in(&pixels, &plan.detect, run).await;
+        self.pixels = into_owned(pixels);
+        faces
+    }
+
     fn cut(&mut self, region: Region) {
         self.pixels = crop::crop(&self.pixels, region);
         self.region = Some(region.into());
@@ -412,46 +447,33 @@ impl Floats {
     }
 }
 
-/// A picture that work was done on. The thread of a device may hold on to it when it hangs.
-pub(super) fn owned(picture: Arc<RgbImage>) -> RgbImage {
+/// Returns the image after a job. Clones it if the thread of a hanging device still holds it.
+pub(super) fn into_owned(picture: Arc<RgbImage>) -> RgbImage {
     Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture))
 }
 
-/// The faces of a picture, largest first.
-async fn faces_of(
-    pipeline: &Pipeline,
-    plan: &ProcessPlan,
-    piece: &mut Piece,
-) -> Result<Vec<DetectedFace>, PipelineError> {
-    let pixels = Arc::new(std::mem::take(&mut piece.pixels));
-    let faces = pipeline.faces_in(&pixels, plan, &plan.detect).await;
-    piece.pixels = owned(pixels);
-    faces
-}
-
 impl Pipeline {
-    /// The faces of a picture, as the plan asks for them.
+    /// Returns the faces of an image, largest first.
     pub(super) async fn faces_in<P: Pixels>(
         &self,
         picture: &Arc<P>,
-        plan: &ProcessPlan,
         detect: &DetectOptions,
+        run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
         let submitted = self
             .detector
             .submit_through(&self.processing, picture, detect)
             .await;
-        let strict = plan.strict_device;
-        self.check_rows(strict, Operation::ImageProcessing, submitted.unprocessed)?;
+        self.record(run, Operation::ImageProcessing, submitted.processed)?;
         let detected = self.detector.finish(submitted).await?;
-        self.check_rows(strict, Operation::FaceDetection, detected.fallback)?;
+        self.record(run, Operation::FaceDetection, detected.run)?;
         let size = picture.as_ref().borrow().dimensions();
         self.detector.faces(&detected, size, detect)
     }
 }
 
 impl ProcessPlan {
-    /// Bounds what one image becomes, in pixels.
+    /// Checks the total number of pixels that one image becomes.
     fn check_pixels(&self, pixels: u64) -> Result<(), PipelineError> {
         if pixels <= self.max_pixels {
             return Ok(());

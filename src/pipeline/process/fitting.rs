@@ -1,30 +1,31 @@
-//! Resizing as `/process` has it, which a device may do.
+//! The resizes of `/process`, on a device or on the CPU.
 
 use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::canvas::owned;
+use super::canvas::into_owned;
 use crate::{
     pipeline::error::PipelineError,
-    pipeline::{Pipeline, preprocess::Filling},
+    pipeline::{Pipeline, preprocess::RowJob, run::ImageRun},
 };
 use facescan_imaging::{
     preprocess::{Layout, Placement, Preprocess, Profile},
     resize::{Filter, resize},
 };
-use facescan_inference::operation::Operation;
+use facescan_inference::{device::DeviceRun, operation::Operation};
 
 impl Pipeline {
-    /// Scales a picture and puts it where it belongs: by Pillow's filter, or by OpenCV's where the profile is that.
+    /// Resizes an image and places it in the output. Uses OpenCV's filter for its profile, and Pillow's filter
+    /// otherwise.
     ///
     /// # Errors
-    /// When the CPU had to do it for a device that is down or failed, and `strict` says that it must not.
+    /// [`PipelineError::DeviceUnavailable`] if the run is strict and the CPU did the work of a device that failed.
     pub(super) async fn fit(
         &self,
         pixels: &mut RgbImage,
         fitting: &Preprocess,
-        strict: bool,
+        run: &mut ImageRun,
     ) -> Result<(), PipelineError> {
         let size = pixels.dimensions();
         let placed = fitting.placement(size);
@@ -40,27 +41,27 @@ impl Pipeline {
                 ..fitting.clone()
             };
             let picture = Arc::new(std::mem::take(pixels));
-            let filling = Filling::new(&picture, &levels);
-            if filling.has_graph() {
-                let done = self.processing.run(Arc::new(filling)).await;
+            let job = RowJob::new(&picture, &levels);
+            if job.has_graph() {
+                let done = self.processing.run(Arc::new(job)).await;
                 let samples = done.output.into_iter();
                 let samples = samples.map(|level| level.round_ties_even() as u8).collect();
                 *pixels = RgbImage::from_raw(width, height, samples).ok_or_else(|| {
                     PipelineError::UnexpectedOutput(format!(
-                        "a resize gave no {width} × {height} pixels"
+                        "a resize did not return {width} × {height} pixels"
                     ))
                 })?;
-                return self.check_rows(strict, Operation::ImageProcessing, done.fallback);
+                return self.record(run, Operation::ImageProcessing, done.run);
             }
-            drop(filling);
-            *pixels = owned(picture);
+            drop(job);
+            *pixels = into_owned(picture);
         }
-        *pixels = fitted(pixels, &placed, fitting);
-        Ok(())
+        *pixels = fit_on_cpu(pixels, &placed, fitting);
+        self.record(run, Operation::ImageProcessing, DeviceRun::CPU)
     }
 }
 
-fn fitted(picture: &RgbImage, placed: &Placement, fitting: &Preprocess) -> RgbImage {
+fn fit_on_cpu(picture: &RgbImage, placed: &Placement, fitting: &Preprocess) -> RgbImage {
     let filter = match fitting.profile {
         Profile::Opencv => Filter::BilinearTwoTap,
         Profile::Torchvision | Profile::Jax | Profile::Pil => Filter::Bilinear,

@@ -1,4 +1,4 @@
-//! The operations of `/process`, as they are sent.
+//! The operations of `/process`, as requests name them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,25 +11,25 @@ use facescan_imaging::{
     preprocess::{Layout, Mode, Profile},
 };
 
-/// Operations of one request at most.
+/// The maximum number of operations in one request.
 pub const MOST_STEPS: usize = 16;
 
-/// One operation. They are done in the order that they are sent.
+/// One operation. Operations run in the order of the list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 #[schema(as = ProcessStep)]
 pub enum Step {
-    /// Cuts out what the masks cover, padded, grown to a least size and a bounded aspect, with even sides.
+    /// Cuts out the region of the masks, with padding, a minimum size, a maximum aspect ratio and even sides.
     MaskCrop {
-        /// Padding as a share of each side of the masks' box; 0.5.
+        /// The padding on each side, as a share of the masks' box. The default is 0.5.
         #[serde(default)]
         #[schema(minimum = 0, maximum = 10)]
         padding_ratio: Option<f32>,
-        /// Least width and height; 512 and 512.
+        /// The minimum width and height. The default is 512 and 512.
         #[serde(default)]
         #[schema(min_items = 2, max_items = 2)]
         min_size: Option<[u32; 2]>,
-        /// Most that one side is of the other; 2.
+        /// The maximum ratio of the longer to the shorter side. The default is 2.
         #[serde(default)]
         #[schema(minimum = 1, maximum = 1000)]
         max_aspect: Option<f32>,
@@ -40,77 +40,77 @@ pub enum Step {
         #[serde(default)]
         #[schema(min_items = 4, max_items = 4)]
         r#box: Option<[u32; 4]>,
-        /// Each face, the largest first, in a picture of its own.
+        /// Whether to cut each face into an image of its own, the largest first.
         #[serde(default)]
         faces: bool,
-        /// How much is added on each side, as a share of the box's; 0.
+        /// The margin on each side, as a share of the box. The default is 0.
         #[serde(default)]
         #[schema(minimum = 0, maximum = 10)]
         margin: f32,
     },
-    /// Scales. With one side given the other follows the aspect.
+    /// Resizes. If only one side is given, the aspect ratio stays.
     Resize {
-        /// Width in pixels.
+        /// The width in pixels.
         #[serde(default)]
         #[schema(minimum = 1, maximum = 65535)]
         width: Option<u32>,
-        /// Height in pixels.
+        /// The height in pixels.
         #[serde(default)]
         #[schema(minimum = 1, maximum = 65535)]
         height: Option<u32>,
-        /// Whose resize is matched.
+        /// The library whose resize is reproduced.
         #[serde(default)]
         profile: Profile,
-        /// How a picture of another aspect is fitted.
+        /// How to fit an image with another aspect ratio.
         #[serde(default)]
         mode: Mode,
-        /// Whether what is shrunk is smoothed; absent for what the profile does.
+        /// Whether to antialias when the image shrinks. By default, the profile decides.
         #[serde(default)]
         antialias: Option<bool>,
-        /// In the place of a size: shrinks so that the shorter side is at most 640 and the longer one at most 1280, both
-        /// multiples of 16.
+        /// Whether to shrink to bounds instead of a size. The shorter side is then at most 640, the longer at most
+        /// 1280, and both are multiples of 16.
         #[serde(default)]
         bounded: bool,
-        /// The colour of a letterbox's bars: red, green, blue.
+        /// The colour of the letterbox bars: red, green, blue.
         #[serde(default)]
         #[schema(schema_with = schema::colour)]
         pad: [u8; 3],
     },
-    /// Blurs everything, a region, or the faces.
+    /// Blurs the whole image, a region, or the faces.
     GaussianBlur {
-        /// Side of the kernel in pixels, odd, up to 255; 7.
-        #[serde(default = "seven")]
+        /// The side of the kernel in pixels, odd, at most 255. The default is 7.
+        #[serde(default = "default_kernel")]
         #[schema(minimum = 1, maximum = 255)]
         kernel: u32,
-        /// Standard deviation in pixels; 1.5.
-        #[serde(default = "one_and_a_half")]
+        /// The standard deviation in pixels. The default is 1.5.
+        #[serde(default = "default_sigma")]
         #[schema(exclusive_minimum = 0)]
         sigma: f32,
         /// The region: x1, y1, x2, y2 in whole pixels, half-open.
         #[serde(default)]
         #[schema(min_items = 4, max_items = 4)]
         region: Option<[u32; 4]>,
-        /// Each face's box.
+        /// Whether to blur the box of each face.
         #[serde(default)]
         faces: bool,
     },
-    /// Turns the samples into `(x / 255 − mean) / std`; the last operation, answered as npy.
+    /// Converts the samples to `(x / 255 − mean) / std`. It must be the last operation, and the format must be npy.
     Normalize {
-        /// Means of red, green and blue, in 0 to 1; ImageNet's.
+        /// The means of red, green and blue, 0 to 1. The default is ImageNet's.
         #[serde(default)]
         #[schema(schema_with = schema::means)]
         mean: Option<[f32; 3]>,
-        /// Standard deviations; ImageNet's.
+        /// The standard deviations. The default is ImageNet's.
         #[serde(default)]
         #[schema(schema_with = schema::deviations)]
         std: Option<[f32; 3]>,
-        /// Whether the channels come first.
+        /// Whether the channels are the first dimension.
         #[serde(default)]
         layout: Layout,
     },
-    /// Turns clockwise. Quarters swap the sides; other angles keep them and fill the corners.
+    /// Rotates clockwise. Multiples of 90 degrees swap the sides. Other angles keep the size and fill the corners.
     Rotate {
-        /// Degrees, −360 to 360.
+        /// The angle in degrees, −360 to 360.
         #[schema(minimum = -360, maximum = 360)]
         degrees: f32,
         /// The colour of the corners: red, green, blue.
@@ -118,20 +118,20 @@ pub enum Step {
         #[schema(schema_with = schema::colour)]
         background: [u8; 3],
     },
-    /// Mirrors.
+    /// Mirrors the image.
     Flip {
-        /// Whether left and right change places, or top and bottom.
+        /// The axis: swaps left and right, or top and bottom.
         axis: Axis,
     },
-    /// Makes all three channels the luma (BT.601).
+    /// Sets all three channels to the luma (BT.601).
     Grayscale {},
-    /// Makes every face that is found unrecognisable, and looks again until none is found.
+    /// Hides every face, and searches again until the detector finds none.
     Anonymize {
-        /// What is done to a face.
+        /// How to hide a face.
         #[serde(default)]
         method: Method,
-        /// How much is added on each side, as a share of the face's box; 0.2.
-        #[serde(default = "a_fifth")]
+        /// The margin on each side, as a share of the face's box. The default is 0.2.
+        #[serde(default = "default_margin")]
         #[schema(minimum = 0, maximum = 10)]
         margin: f32,
         /// The colour of `fill`: red, green, blue.
@@ -141,30 +141,30 @@ pub enum Step {
     },
 }
 
-/// How a face is made unrecognisable.
+/// The method that hides a face.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Eight blocks along its longer side, smoothed; fewer where a face is still found.
+    /// Eight blocks along the longer side, smoothed. A face that is found again gets fewer blocks.
     #[default]
     Blur,
-    /// Eight blocks along its longer side; fewer where a face is still found.
+    /// Eight blocks along the longer side. A face that is found again gets fewer blocks.
     Pixelate,
     /// One colour.
     Fill,
 }
 
-fn seven() -> u32 {
+fn default_kernel() -> u32 {
     7
 }
 
-fn one_and_a_half() -> f32 {
+fn default_sigma() -> f32 {
     1.5
 }
 
-fn a_fifth() -> f32 {
+fn default_margin() -> f32 {
     0.2
 }
 
@@ -179,30 +179,41 @@ fn check(holds: bool, step: &str, detail: &str) -> Result<(), PipelineError> {
     }
 }
 
-/// Checks the whole list. `masks` is how many masks came with it, `most_side` the longest side that a picture may have.
+/// Returns whether a margin is in the allowed range.
+fn is_share(value: f32) -> bool {
+    (0.0..=10.0).contains(&value)
+}
+
+/// Returns whether a half-open box has pixels.
+fn is_box(&[x1, y1, x2, y2]: &[u32; 4]) -> bool {
+    x1 < x2 && y1 < y2
+}
+
+/// Checks the whole list. `masks` is the number of masks in the request. `longest_side` is the maximum side of an
+/// image.
 ///
 /// # Errors
-/// [`PipelineError::InvalidOption`] naming the operation.
-pub fn check_all(steps: &[Step], masks: usize, most_side: u32) -> Result<(), PipelineError> {
+/// [`PipelineError::InvalidOption`] with the name of the operation.
+pub fn check_all(steps: &[Step], masks: usize, longest_side: u32) -> Result<(), PipelineError> {
     check(
         (1..=MOST_STEPS).contains(&steps.len()),
         "the list",
         "needs 1 to 16 operations",
     )?;
     for (at, step) in steps.iter().enumerate() {
-        step.check(masks, most_side)?;
+        step.check(masks, longest_side)?;
         let is_last = at + 1 == steps.len();
         check(
             is_last || !matches!(step, Step::Normalize { .. }),
             "normalize",
-            "must be the last, as what follows works on whole levels",
+            "must be the last operation, because the others need whole levels",
         )?;
     }
     Ok(())
 }
 
 impl Step {
-    /// The name that it is sent by.
+    /// Returns the name in requests.
     pub fn name(&self) -> &'static str {
         match self {
             Self::MaskCrop { .. } => "mask_crop",
@@ -217,133 +228,117 @@ impl Step {
         }
     }
 
-    /// Whether it needs the faces of the picture.
+    /// Returns whether the operation needs the faces of the image.
     pub fn finds_faces(&self) -> bool {
         match self {
             Self::Crop { faces, .. } | Self::GaussianBlur { faces, .. } => *faces,
             Self::Anonymize { .. } => true,
-            _ => false,
+            Self::MaskCrop { .. }
+            | Self::Resize { .. }
+            | Self::Normalize { .. }
+            | Self::Rotate { .. }
+            | Self::Flip { .. }
+            | Self::Grayscale {} => false,
         }
     }
 
-    fn check(&self, masks: usize, most_side: u32) -> Result<(), PipelineError> {
+    fn check(&self, masks: usize, longest_side: u32) -> Result<(), PipelineError> {
         let name = self.name();
-        let share = |value: f32| (0.0..=10.0).contains(&value);
-        let is_box = |&[x1, y1, x2, y2]: &[u32; 4]| x1 < x2 && y1 < y2;
         match self {
-            Self::MaskCrop {
-                padding_ratio,
-                min_size,
-                max_aspect,
-            } => {
-                check(
-                    masks > 0,
-                    name,
-                    "needs parts named `mask`, or `masks` in a body",
-                )?;
-                check(
-                    padding_ratio.is_none_or(share),
-                    name,
-                    "padding_ratio must be 0 to 10",
-                )?;
-                let sides = min_size.unwrap_or_default();
-                check(
-                    sides.iter().all(|side| *side <= most_side),
-                    name,
-                    "min_size is larger than pictures may be",
-                )?;
-                check(
-                    max_aspect.is_none_or(|aspect| (1.0..=1000.0).contains(&aspect)),
-                    name,
-                    "max_aspect must be 1 to 1000",
-                )
-            }
+            Self::MaskCrop { .. } => self.check_mask_crop(masks, longest_side),
             Self::Crop {
                 r#box,
                 faces,
                 margin,
             } => {
-                check(
-                    r#box.is_some() != *faces,
-                    name,
-                    "needs either `box` or `faces`",
-                )?;
+                let detail = "needs either `box` or `faces`";
+                check(r#box.is_some() != *faces, name, detail)?;
                 check(r#box.as_ref().is_none_or(is_box), name, "the box is empty")?;
-                check(share(*margin), name, "margin must be 0 to 10")
+                check(is_share(*margin), name, "margin must be from 0 to 10")
             }
-            Self::Resize {
-                width,
-                height,
-                bounded,
-                mode,
-                ..
-            } => {
-                let sized = width.is_some() || height.is_some();
-                check(
-                    sized != *bounded,
-                    name,
-                    "needs a size, or `bounded` without one",
-                )?;
-                let fits = |side: &u32| (1..=most_side).contains(side);
-                check(
-                    width.iter().chain(height).all(fits),
-                    name,
-                    "a side must be 1 up to the longest that pictures may have",
-                )?;
-                let both = width.is_some() && height.is_some();
-                check(
-                    both || *mode == Mode::Stretch,
-                    name,
-                    "this mode needs width and height",
-                )
-            }
+            Self::Resize { .. } => self.check_resize(longest_side),
             Self::GaussianBlur {
                 kernel,
                 sigma,
                 region,
                 faces,
             } => {
-                check(
-                    Gaussian::new(*kernel, *sigma).is_some(),
-                    name,
-                    "kernel must be odd, 1 to 255, and sigma above 0",
-                )?;
-                check(
-                    region.as_ref().is_none_or(is_box),
-                    name,
-                    "the region is empty",
-                )?;
-                check(
-                    region.is_none() || !faces,
-                    name,
-                    "takes `region` or `faces`",
-                )
+                let is_gaussian = Gaussian::new(*kernel, *sigma).is_some();
+                let detail = "kernel must be odd and from 1 to 255, and sigma must be above 0";
+                check(is_gaussian, name, detail)?;
+                let has_pixels = region.as_ref().is_none_or(is_box);
+                check(has_pixels, name, "the region is empty")?;
+                let is_one = region.is_none() || !faces;
+                check(is_one, name, "accepts `region` or `faces`, not both")
             }
             Self::Normalize { mean, std, .. } => {
-                let is_share = |value: &f32| (0.0..=1.0).contains(value);
+                let is_mean = |value: &f32| (0.0..=1.0).contains(value);
                 let is_spread = |value: &f32| *value > 0.0 && value.is_finite();
-                check(
-                    mean.is_none_or(|mean| mean.iter().all(is_share)),
-                    name,
-                    "mean must be 0 to 1",
-                )?;
-                check(
-                    std.is_none_or(|std| std.iter().all(is_spread)),
-                    name,
-                    "std must be above 0",
-                )
+                let means = mean.is_none_or(|mean| mean.iter().all(is_mean));
+                check(means, name, "mean must be from 0 to 1")?;
+                let spreads = std.is_none_or(|std| std.iter().all(is_spread));
+                check(spreads, name, "std must be above 0")
             }
-            Self::Rotate { degrees, .. } => check(
-                (-360.0..=360.0).contains(degrees),
-                name,
-                "degrees must be -360 to 360",
-            ),
+            Self::Rotate { degrees, .. } => {
+                let is_turn = (-360.0..=360.0).contains(degrees);
+                check(is_turn, name, "degrees must be from -360 to 360")
+            }
             Self::Flip { .. } | Self::Grayscale {} => Ok(()),
-            Self::Anonymize { margin, .. } => check(share(*margin), name, "margin must be 0 to 10"),
+            Self::Anonymize { margin, .. } => {
+                check(is_share(*margin), name, "margin must be from 0 to 10")
+            }
         }
     }
 
-    /// The options of a crop by masks.
+    fn check_mask_crop(&self, masks: usize, longest_side: u32) -> Result<(), PipelineError> {
+        let Self::MaskCrop {
+            padding_ratio,
+            min_size,
+            max_aspect,
+        } = self
+        else {
+            return Ok(());
+        };
+        let name = self.name();
+        let detail = "needs masks: send parts named `mask`, or `masks` in a JSON body";
+        check(masks > 0, name, detail)?;
+        let is_padding = padding_ratio.is_none_or(is_share);
+        check(is_padding, name, "padding_ratio must be from 0 to 10")?;
+        let sides = min_size.unwrap_or_default();
+        let fits = sides.iter().all(|side| *side <= longest_side);
+        check(
+            fits,
+            name,
+            "min_size is larger than the maximum side of an image",
+        )?;
+        let is_aspect = max_aspect.is_none_or(|aspect| (1.0..=1000.0).contains(&aspect));
+        check(is_aspect, name, "max_aspect must be from 1 to 1000")
+    }
+
+    fn check_resize(&self, longest_side: u32) -> Result<(), PipelineError> {
+        let Self::Resize {
+            width,
+            height,
+            bounded,
+            mode,
+            ..
+        } = self
+        else {
+            return Ok(());
+        };
+        let name = self.name();
+        let has_size = width.is_some() || height.is_some();
+        let detail = "needs either a size or `bounded`";
+        check(has_size != *bounded, name, detail)?;
+        let fits = |side: &u32| (1..=longest_side).contains(side);
+        let detail = "a side must be from 1 to the maximum side of an image";
+        check(width.iter().chain(height).all(fits), name, detail)?;
+        let has_both = width.is_some() && height.is_some();
+        let detail = "this mode needs both width and height";
+        check(has_both || *mode == Mode::Stretch, name, detail)
+    }
+
+    /// Returns the options of a crop by masks, with the defaults filled in.
     pub(super) fn mask_options(
         padding_ratio: Option<f32>,
         min_size: Option<[u32; 2]>,
@@ -358,7 +353,7 @@ impl Step {
     }
 }
 
-/// The bounds of a bounded resize.
+/// Returns the bounds of a bounded resize.
 pub(super) fn bounds() -> Bounds {
     Bounds::default()
 }

@@ -1,4 +1,4 @@
-//! The application with an encoder on a remote server: `/embed?kind=image`.
+//! The application with an encoder on a remote server, through `/embed?kind=image`.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// A registry with the encoder that Triton runs in the tests, at `url`.
+/// Writes a registry with the encoder of the Triton fixture at `url`.
 fn registry(folder: &TempDir, url: &str, more: &str) -> String {
     let entry = json!({
         "id": "remote", "role": "encoder", "family": "image", "sha256": "0".repeat(64), "licence": "none",
@@ -50,7 +50,7 @@ fn settings(registry: &str) -> [(&'static str, &str); 5] {
     ]
 }
 
-/// What the model answers to a run, as Triton writes it.
+/// Returns the model's response to an inference request, in Triton's format.
 fn computed(request: &[u8]) -> Vec<u8> {
     let head = request
         .windows(4)
@@ -88,13 +88,13 @@ fn computed(request: &[u8]) -> Vec<u8> {
     [head.into_bytes(), json.into_bytes(), vectors].concat()
 }
 
-/// What a server does now.
+/// How the server behaves at the moment.
 #[derive(Default)]
 struct Mood {
     is_away: AtomicBool,
-    /// Refuses more rows than one, as a server does whose `max_batch_size` is 1.
+    /// Refuses batches of several rows, like a server whose `max_batch_size` is 1.
     takes_one_row: AtomicBool,
-    /// Answers with what are no numbers.
+    /// Answers with non-finite values.
     is_confused: AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl Mood {
     }
 }
 
-/// A server of that model.
+/// Starts a server that runs the model.
 async fn server(mood: &Arc<Mood>) -> WireServer {
     let mood = Arc::clone(mood);
     let is = |mood: &AtomicBool| mood.load(Ordering::SeqCst);
@@ -132,7 +132,7 @@ async fn server(mood: &Arc<Mood>) -> WireServer {
     .await
 }
 
-/// The vector that the model makes of a picture.
+/// Returns the vector that the model computes for an image.
 fn expected(name: &str) -> Vec<f32> {
     let pixels = decode(&picture(name), &DecodeOptions::default())
         .unwrap()
@@ -162,7 +162,7 @@ fn assert_near(given: &Value, right: &[f32]) {
     );
 }
 
-/// Two pictures of one request, and what is said of where they ran.
+/// Embeds two images in one request, and checks their vectors and the reported device.
 async fn embed_two(app: &TestApp) {
     let (media_type, body) = multipart(&[
         ("image", Some("a"), &picture("t1.jpg")),
@@ -182,7 +182,7 @@ async fn embed_two(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn pictures_are_embedded_by_a_server_refused_while_it_is_away_and_embedded_again() {
+async fn requests_are_refused_while_the_remote_server_is_unavailable() {
     let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
     let server = server(&mood).await;
     let registry = registry(&folder, &server.url(), "");
@@ -200,7 +200,7 @@ async fn pictures_are_embedded_by_a_server_refused_while_it_is_away_and_embedded
     assert_discreet(&report, &server);
     let operation = &report.json()["operations"]["image_embedding"];
     assert_eq!(operation["active"], "none", "{operation}");
-    // Faces are found as before.
+    // Detection does not need the remote server.
     let faces = app.post("/detect", picture("t1.jpg")).await;
     assert_eq!(faces.status, StatusCode::OK);
     Mood::set(&mood.is_away, false);
@@ -212,12 +212,12 @@ async fn pictures_are_embedded_by_a_server_refused_while_it_is_away_and_embedded
         != StatusCode::OK
     {
         tries += 1;
-        assert!(tries < 1000, "it is not used again");
+        assert!(tries < 1000, "the remote server is not used again");
     }
     embed_two(&app).await;
 }
 
-/// Neither the server's address nor what it said is told.
+/// Checks that a response contains neither the address of the remote server nor its answer.
 fn assert_discreet(reply: &crate::support::app::Reply, server: &WireServer) {
     let text = String::from_utf8_lossy(&reply.body);
     assert!(
@@ -227,7 +227,7 @@ fn assert_discreet(reply: &crate::support::app::Reply, server: &WireServer) {
 }
 
 #[tokio::test]
-async fn a_batch_that_the_server_does_not_take_is_divided() {
+async fn a_batch_that_the_server_refuses_is_split() {
     let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
     let server = server(&mood).await;
     let registry = registry(&folder, &server.url(), "");
@@ -243,7 +243,10 @@ async fn a_batch_that_the_server_does_not_take_is_divided() {
     let right = expected("t1.jpg");
     for result in reply.json()["results"].as_array().unwrap() {
         assert_near(&result["embedding"], &right);
-        assert!(result.get("precision").is_none(), "a server does not tell");
+        assert!(
+            result.get("precision").is_none(),
+            "a remote server does not report a precision"
+        );
     }
     let report = app.get("/devices").await.json();
     let health = &report["operations"]["image_embedding"]["health"];
@@ -251,7 +254,7 @@ async fn a_batch_that_the_server_does_not_take_is_divided() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_number_is_its_pictures_own() {
+async fn a_non_finite_answer_affects_only_its_own_image() {
     let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
     let server = server(&mood).await;
     let registry = registry(&folder, &server.url(), "");
@@ -267,7 +270,7 @@ async fn an_answer_that_is_no_number_is_its_pictures_own() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_the_registrys_stops_the_start() {
+async fn a_model_that_differs_from_its_entry_stops_the_start() {
     let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
     let server = server(&mood).await;
     for (more, away, said) in [
@@ -290,9 +293,9 @@ async fn a_model_that_is_not_the_registrys_stops_the_start() {
     }
 }
 
-/// The same against Triton; `make test-triton` starts one.
+/// Runs the same test with a Triton server, which `make test-triton` starts.
 #[tokio::test]
-async fn triton_embeds_pictures() {
+async fn triton_embeds_images() {
     let Ok(url) = std::env::var("FACESCAN_TEST_TRITON") else {
         println!(
             "skipped: FACESCAN_TEST_TRITON is not set; `make test-triton` starts a server and sets it"

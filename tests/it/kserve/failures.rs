@@ -1,4 +1,4 @@
-//! Servers that fail in every way: what is repeated, and what is told.
+//! Failures of remote servers: which runs are retried, and which errors are reported.
 
 use facescan::telemetry::metrics::Metrics;
 use facescan_inference::backend::{
@@ -10,14 +10,14 @@ use super::{EXCHANGE, assert_right, context, recorded, recorded_answer, rig, rig
 use crate::support::wire::{Reply, WireServer, first_line};
 
 #[tokio::test]
-async fn a_server_or_a_model_that_is_not_ready_is_told() {
+async fn opening_fails_if_the_server_or_the_model_is_not_ready() {
     for (line, answer, says) in [
         (
             0,
             Reply::json("503 Service Unavailable", "", ""),
             "503 Service Unavailable",
         ),
-        // As Triton says it.
+        // The wording of Triton.
         (
             1,
             Reply::json(
@@ -70,7 +70,7 @@ async fn a_server_or_a_model_that_is_not_ready_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_starts_late_is_waited_for() {
+async fn opening_waits_for_a_server_that_starts_late() {
     let rig = rig_of("retries: 2", |request, number| {
         if first_line(request) == EXCHANGE[0].0 && number < 2 {
             return Reply::json("503 Service Unavailable", "", "");
@@ -82,7 +82,7 @@ async fn a_server_that_starts_late_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told() {
+async fn opening_fails_if_the_server_is_unreachable() {
     let gone = WireServer::start(|_, _| Reply::Silence).await;
     let spec = spec(&gone, "retries: 1");
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -105,7 +105,7 @@ async fn a_server_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_run_that_may_pass_is_repeated() {
+async fn a_temporary_failure_is_retried() {
     type Fails = fn() -> Reply;
     let failures: [(&str, Fails); 5] = [
         ("busy", || {
@@ -125,7 +125,10 @@ async fn a_run_that_may_pass_is_repeated() {
         assert_right(&rig.run().await.unwrap());
         let requests = rig.server.requests();
         assert_eq!(requests.len(), 5);
-        assert!(requests[3] == requests[4], "the same request, id and all");
+        assert!(
+            requests[3] == requests[4],
+            "the retry sends the same request with the same id"
+        );
         rig.assert_counted(&format!(
             r#"facescan_remote_retries_total{{model="encoder",reason="{reason}"}} 1"#
         ));
@@ -134,7 +137,7 @@ async fn a_run_that_may_pass_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_run_that_will_not_pass_is_not_repeated() {
+async fn a_permanent_failure_is_not_retried() {
     let answer = || recorded("infer.response");
     let replaced = |from: &str, to: &str| {
         let bytes = answer();
@@ -204,7 +207,7 @@ async fn a_run_that_will_not_pass_is_not_repeated() {
             "too_large",
             "larger than 1024 bytes",
         ),
-        // Nothing says beforehand how much it will be.
+        // The response has no content length.
         (
             Reply::Last(
                 [
@@ -232,12 +235,12 @@ async fn a_run_that_will_not_pass_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_run_without_an_answer_ends() {
+async fn a_run_without_an_answer_times_out() {
     let mut rig = rig("timeout_ms: 60000\nconnect_timeout_ms: 600000", |_| {
         Reply::Silence
     })
     .await;
-    // From here on time passes as soon as nothing else is to be done.
+    // The paused clock advances as soon as all tasks are idle.
     tokio::time::pause();
     let told = rig.run().await.unwrap_err();
     assert!(told.contains("no response within 60000 ms"), "{told}");

@@ -1,4 +1,4 @@
-//! What is erased is gone, with all that came from it.
+//! Erasing a row also erases everything that was derived from it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::support::database::Database;
 
 pub async fn erase_a_face(store: &Arc<dyn Store>) {
     let mut first = new_scan("erase", 1);
-    // The third overlaps the first by 0.54, in the same scan: another person, cheek to cheek.
+    // The third face overlaps the first with an IoU of 0.54 in the same scan, so it is another person.
     first.faces = vec![face_at(10.0), face_at(200.0), face_at(40.0)];
     let other_key = |key: u8| NewScan {
         id: Uuid::now_v7(),
@@ -18,7 +18,7 @@ pub async fn erase_a_face(store: &Arc<dyn Store>) {
         faces: vec![],
         ..first.clone()
     };
-    // The same face 20 px further on (IoU 0.67), and one that is merely near it (IoU 0.43).
+    // `second` has the same face 20 px further right (IoU 0.67). `third` has a face that is only close to it (IoU 0.43).
     let mut second = other_key(2);
     second.faces = vec![face_at(30.0), face_at(200.0)];
     let mut third = other_key(3);
@@ -39,12 +39,12 @@ pub async fn erase_a_face(store: &Arc<dyn Store>) {
     );
     assert_eq!(left(&image.scans[1].faces), [second.faces[1].id]);
     assert_eq!(left(&image.scans[2].faces), [third.faces[0].id]);
-    // What it was taken out of answers no more; what it was never in still does.
+    // Scans that lost the face no longer answer. The scan that never had it still answers.
     assert_eq!(find(store, &first).await, None);
     assert_eq!(find(store, &second).await, None);
     assert_eq!(find(store, &third).await.unwrap().id, third.id);
 
-    // A new scan takes the place of the one that no longer tells all.
+    // A new scan replaces the incomplete one.
     let mut anew = NewScan {
         id: Uuid::now_v7(),
         ..first.clone()

@@ -1,4 +1,4 @@
-//! Scans to save.
+//! Scans that the store tests save.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// A time with all the digits that are kept.
+/// Returns a time that uses every digit that the databases keep.
 pub fn noon() -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(1_748_779_200_123_456_000).unwrap()
 }
 
-/// The scan that may answer for this one.
+/// Returns the stored scan that answers for `scan`.
 pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> {
     let found = store
         .find_scan(&scan.tenant, &scan.image.sha256, &scan.scan_key)
@@ -26,7 +26,6 @@ pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> 
     Some(found.scan)
 }
 
-/// A source.
 pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {
     Source {
         id: Some(id.into()),
@@ -35,7 +34,7 @@ pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {
     }
 }
 
-/// A scan without faces of the tenant's image `number`.
+/// Returns a scan without faces, of image `number` of the tenant.
 pub fn new_scan(tenant: &str, number: u8) -> NewScan {
     NewScan {
         tenant: tenant.into(),
@@ -62,13 +61,14 @@ pub fn new_scan(tenant: &str, number: u8) -> NewScan {
             contract: "c1".into(),
         }),
         picture_quality: Some(json!({"brightness": 0.25})),
+        devices: Some(json!({"face_detection": {"requested": "cpu", "active": "cpu"}})),
         answers_cache: true,
         created_at: noon(),
         faces: vec![],
     }
 }
 
-/// A face of 100 × 100 px.
+/// Returns a face of 100 × 100 px at `x`.
 pub fn face_at(x: f32) -> NewFace {
     NewFace {
         id: Uuid::now_v7(),

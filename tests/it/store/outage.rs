@@ -1,10 +1,10 @@
-//! Databases that are away, damaged or not what they should be.
+//! Databases that are unreachable, damaged or misconfigured.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{NewScan, StoreError, StoreSettings, connect};
+use facescan_store::{NewScan, StoreError, StoreSettings, open};
 use sqlx::ConnectOptions;
 use uuid::Uuid;
 
@@ -13,20 +13,20 @@ use crate::support::chaos_proxy::ChaosProxy;
 use crate::support::database::{Database, execute, on_postgres, settings};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
+async fn an_unreachable_database_is_unavailable_until_it_returns() {
     on_postgres(|database| async move {
         let Database::Postgres { options } = &database else {
             unreachable!()
         };
         let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
         proxy.cut().await;
-        // Away at the start: opening succeeds, and the tables are made later.
-        let store = connect(&settings(&database.url_through(proxy.address())))
+        // The database is unreachable at the start. Opening succeeds, and the tables are created later.
+        let store = open(&settings(&database.url_through(proxy.address())))
             .await
             .unwrap();
         assert_unavailable(store.migrate().await);
         proxy.restore();
-        // Back, but the tables are not made yet.
+        // The database is reachable, but has no tables yet.
         let scan = new_scan("away", 1);
         let error = store.save_scan(scan.clone()).await.unwrap_err();
         assert!(matches!(error, StoreError::NotMigrated(_)), "{error}");
@@ -47,7 +47,7 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         store.ping().await.unwrap();
         assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
 
-        // Cut in the middle of saving: it waits for the image, which another holds.
+        // Cut the connection while a save waits for a lock on the image, which `holder` has.
         let mut holder = options.connect().await.unwrap();
         execute(&mut holder, "BEGIN").await;
         execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
@@ -63,14 +63,14 @@ async fn a_server_that_is_away_is_unavailable_until_it_is_back() {
         let waiting = "SELECT count(*) FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while database.count(waiting).await == 0 {
-            assert!(!saving.is_finished(), "nothing held the image");
+            assert!(!saving.is_finished(), "the save did not wait for the lock");
         }
         proxy.cut().await;
         assert_unavailable(saving.await.unwrap());
         execute(&mut holder, "ROLLBACK").await;
         proxy.restore();
         assert_eq!(find(&store, &half).await, None);
-        // The lock went with the connection, so the same call now succeeds.
+        // The aborted save left no lock, so the same call now succeeds.
         store.save_scan(half.clone()).await.unwrap();
         assert_eq!(find(&store, &half).await.unwrap().id, half.id);
     })
@@ -85,15 +85,15 @@ fn assert_unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) {
 }
 
 #[tokio::test]
-async fn no_message_tells_the_password() {
+async fn no_error_message_contains_the_password() {
     let fast = |url: &str| StoreSettings {
         acquire_timeout: Duration::from_millis(100),
         ..settings(url)
     };
     for url in ["mysql://u:hunter2@db/x", "hunter2"] {
-        let error = connect(&fast(url)).await.err().unwrap();
+        let error = open(&fast(url)).await.err().unwrap();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
-        assert_tells_no_password(&error);
+        assert_contains_no_password(&error);
     }
     for url in [
         "postgres://u:hunter2@db:port/x",
@@ -101,22 +101,22 @@ async fn no_message_tells_the_password() {
         "postgres://u:hunter2%ff@db/x",
         "sqlite://file?password=hunter2",
     ] {
-        let error = connect(&fast(url)).await.err().unwrap();
+        let error = open(&fast(url)).await.err().unwrap();
         assert!(matches!(error, StoreError::Url(_)), "{url}: {error}");
         assert!(error.source().is_some(), "{url}");
-        assert_tells_no_password(&error);
+        assert_contains_no_password(&error);
     }
     // No server listens on port 1.
     let settings = fast("postgres://u:hunter2@127.0.0.1:1/x");
-    let store = connect(&settings).await.unwrap();
+    let store = open(&settings).await.unwrap();
     let error = store.ping().await.unwrap_err();
     assert!(error.is_unavailable());
-    assert_tells_no_password(&error);
+    assert_contains_no_password(&error);
     assert!(!format!("{settings:?}").contains("hunter2"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_of_a_server_tells_the_password() {
+async fn no_error_of_the_database_server_contains_the_password() {
     on_postgres(|database| async move {
         let Database::Postgres { options } = &database else {
             unreachable!()
@@ -126,7 +126,7 @@ async fn no_answer_of_a_server_tells_the_password() {
             .clone()
             .password("hunter2")
             .database("missing");
-        let store = connect(&settings(missing.to_url_lossy().as_str()))
+        let store = open(&settings(missing.to_url_lossy().as_str()))
             .await
             .unwrap();
         let error = store.ping().await.unwrap_err();
@@ -134,13 +134,13 @@ async fn no_answer_of_a_server_tells_the_password() {
             error.is_unavailable() && error.source().is_some(),
             "{error:?}"
         );
-        assert_tells_no_password(&error);
+        assert_contains_no_password(&error);
     })
     .await;
 }
 
-/// Checks the messages of an error and of all its sources, and how they look when debugged.
-fn assert_tells_no_password(error: &StoreError) {
+/// Checks the display and debug texts of an error and of all its sources.
+fn assert_contains_no_password(error: &StoreError) {
     let mut next: Option<&dyn Error> = Some(error);
     while let Some(error) = next {
         let text = format!("{error} {error:?}");
@@ -150,33 +150,29 @@ fn assert_tells_no_password(error: &StoreError) {
 }
 
 #[tokio::test]
-async fn a_store_in_memory_lives_as_long_as_the_store() {
-    let store = connect(&settings("sqlite::memory:")).await.unwrap();
+async fn an_in_memory_database_lives_as_long_as_its_store() {
+    let store = open(&settings("sqlite::memory:")).await.unwrap();
     store.migrate().await.unwrap();
     let scan = new_scan("memory", 1);
     store.save_scan(scan.clone()).await.unwrap();
     assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
-    let other = connect(&settings("sqlite::memory:")).await.unwrap();
+    let other = open(&settings("sqlite::memory:")).await.unwrap();
     other.migrate().await.unwrap();
     assert_eq!(find(&other, &scan).await, None);
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_named_as_such() {
+async fn a_file_that_is_not_a_database_is_reported_as_corrupt() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("notes.txt");
-    std::fs::write(
-        &file,
-        "no database, but long enough to be one. ".repeat(100),
-    )
-    .unwrap();
-    let store = connect(&settings(&format!("sqlite://{}", file.display())))
+    std::fs::write(&file, "not a database, but as long as one. ".repeat(100)).unwrap();
+    let store = open(&settings(&format!("sqlite://{}", file.display())))
         .await
         .unwrap();
     let error = store.migrate().await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
-    // Nor is a file a directory.
+    // A file cannot be the parent directory of a database.
     let below = format!("sqlite://{}/below/facescan.sqlite?mode=rwc", file.display());
-    let error = connect(&settings(&below)).await.err().unwrap();
+    let error = open(&settings(&below)).await.err().unwrap();
     assert!(matches!(error, StoreError::Directory { .. }), "{error}");
 }

@@ -1,4 +1,4 @@
-//! A database that an older version of the program made.
+//! A database that an older version of the program created.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -74,7 +74,7 @@ async fn read_embeddings_of_the_first_version(database: Database) {
     };
     assert_eq!(face.embedding, Some(expected));
 
-    // Later scans of the same image are stored beside it.
+    // A later scan of the same image is stored next to the old scan.
     let mut scan = new_scan("old", 0x2a);
     scan.faces = vec![face_at(10.0)];
     let embedding = scan.faces[0].embedding.as_mut().unwrap();
@@ -86,7 +86,7 @@ async fn read_embeddings_of_the_first_version(database: Database) {
     store.close().await;
 }
 
-/// Makes the tables of the first migration and writes the rows.
+/// Creates the tables of the first migration and inserts the rows.
 async fn make_the_first_version(database: &Database) {
     match database {
         Database::Sqlite { url } => {

@@ -1,4 +1,4 @@
-//! The real application in-process: real models, a SQLite file of its own, the router driven directly.
+//! The real application in the test process, with real models and its own SQLite file. Tests call the router directly.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// Where `scripts/setup` put the runtime, the models and the pictures.
+/// Returns the folder of the runtime, the models and the images that `scripts/setup` fetched.
 pub fn runtime_dir() -> PathBuf {
     match std::env::var_os("FACESCAN_RUNTIME") {
         Some(path) => path.into(),
@@ -37,7 +37,7 @@ pub fn runtime_dir() -> PathBuf {
     }
 }
 
-/// Where the models are; they are made from the shipped files when they are not there yet.
+/// Returns the folder of the models, and prepares those that are missing.
 pub fn models_dir() -> &'static Path {
     static MODELS: OnceLock<PathBuf> = OnceLock::new();
     MODELS.get_or_init(|| {
@@ -50,7 +50,7 @@ pub fn models_dir() -> &'static Path {
     })
 }
 
-/// A picture that `scripts/setup --tests` fetched.
+/// Reads an image that `scripts/setup --tests` fetched.
 pub fn picture(name: &str) -> Bytes {
     let path = runtime_dir().join("pictures").join(name);
     let bytes = std::fs::read(&path)
@@ -58,7 +58,7 @@ pub fn picture(name: &str) -> Bytes {
     bytes.into()
 }
 
-/// The accuracy and torture data, when it is at hand. A test without it says so and ends.
+/// Returns a folder of the accuracy and robustness data. Without `FACESCAN_TESTDATA` it prints that the test is skipped.
 pub fn testdata(folder: &str) -> Option<PathBuf> {
     let path = std::env::var_os("FACESCAN_TESTDATA").map(|root| PathBuf::from(root).join(folder));
     if path.is_none() {
@@ -67,7 +67,7 @@ pub fn testdata(folder: &str) -> Option<PathBuf> {
     path
 }
 
-/// Every file below a folder, by name; there is at least one.
+/// Returns every file below a folder, sorted by name. Panics if there is none.
 pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
     let files: Vec<PathBuf> = walkdir::WalkDir::new(folder)
         .sort_by_file_name()
@@ -80,7 +80,7 @@ pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
     files
 }
 
-/// The runtime is loaded once for the whole test binary.
+/// Returns the backend, which is loaded once for the whole test binary.
 fn backend() -> Arc<dyn Backend> {
     static BACKEND: OnceLock<Arc<CombinedBackend>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
@@ -96,14 +96,14 @@ fn backend() -> Arc<dyn Backend> {
     Arc::clone(backend) as Arc<dyn Backend>
 }
 
-/// The environment of a test: its own data folder, the fetched models, and some settings.
+/// Returns the environment of a test: its data folder, the models, and `settings`.
 pub fn settings_for(data: &Path, settings: &[(&str, &str)]) -> BTreeMap<String, String> {
     let data_dir = data.display().to_string();
     let models_dir = models_dir().display().to_string();
     [
         ("FACESCAN__DATA_DIR", data_dir.as_str()),
         ("FACESCAN__MODELS__DIR", models_dir.as_str()),
-        // Reference values are those of 32-bit arithmetic, whatever this machine is faster with.
+        // The reference values need 32-bit arithmetic, also on machines that are faster in bf16.
         ("FACESCAN__CPU__PROVIDER", "default"),
     ]
     .iter()
@@ -120,22 +120,32 @@ pub struct TestApp {
 }
 
 impl TestApp {
-    /// With the default settings.
+    /// Starts an application with the default settings.
     pub async fn start() -> Self {
         Self::with(&[]).await
     }
 
-    /// With some settings given as environment variables.
+    /// Starts an application with settings from environment variables.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         let (data, config) = Self::configured(settings);
         Self::over(data, Self::try_start(config).await.unwrap()).await
     }
 
-    /// The same with outbound HTTP of the test's own.
+    /// Starts an application that fetches URLs through `fetcher`.
     pub async fn fetching(settings: &[(&str, &str)], fetcher: Arc<dyn Fetcher>) -> Self {
         let (data, config) = Self::configured(settings);
         let clock = Arc::new(SystemClock::start());
         let app = App::builder(config, backend(), clock).fetcher(fetcher);
+        Self::over(data, app.build().await.unwrap()).await
+    }
+
+    /// Starts an application on another backend, made from the usual one.
+    pub async fn on(
+        settings: &[(&str, &str)],
+        wrap: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>,
+    ) -> Self {
+        let (data, config) = Self::configured(settings);
+        let app = App::builder(config, wrap(backend()), Arc::new(SystemClock::start()));
         Self::over(data, app.build().await.unwrap()).await
     }
 
@@ -159,14 +169,14 @@ impl TestApp {
         }
     }
 
-    /// The application alone, or why it does not start.
+    /// Starts an application without a router, or returns why it does not start.
     pub async fn try_start(config: Config) -> anyhow::Result<App> {
         App::builder(config, backend(), Arc::new(SystemClock::start()))
             .build()
             .await
     }
 
-    /// Sends a request and reads its whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request<Body>) -> Reply {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -177,7 +187,7 @@ impl TestApp {
         }
     }
 
-    /// Posts one picture as a raw body.
+    /// Posts one image as a raw body.
     pub async fn post(&self, uri: &str, picture: Bytes) -> Reply {
         self.post_as(uri, "application/octet-stream", picture).await
     }
@@ -202,7 +212,7 @@ impl TestApp {
     }
 }
 
-/// A whole answer.
+/// A response with its whole body.
 #[derive(Debug)]
 pub struct Reply {
     pub status: StatusCode,
@@ -216,19 +226,19 @@ impl Reply {
             .unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// The result of the only image; the answer must be a 200.
+    /// Returns the result of the first image. The status must be 200.
     pub fn result(&self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{:?}", self.body);
         self.json()["results"][0].clone()
     }
 
-    /// The error's code.
+    /// Returns the code of an error.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// A list of numbers in an answer.
+/// Returns a JSON list of numbers as floats.
 pub fn numbers(value: &Value) -> Vec<f32> {
     value
         .as_array()

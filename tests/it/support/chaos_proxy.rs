@@ -1,4 +1,4 @@
-//! A TCP proxy that can be cut: the server behind it is then away.
+//! A TCP proxy that can be cut, which makes the server behind it unreachable.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Forwards connections while it is whole, and drops them all while it is cut.
+/// Forwards connections, or drops all of them while it is cut.
 pub struct ChaosProxy {
     address: SocketAddr,
     whole: watch::Sender<bool>,
@@ -32,7 +32,7 @@ impl ChaosProxy {
                 let (mut watching, count) = (watching.clone(), count.clone());
                 tokio::spawn(async move {
                     tokio::select! {
-                        // First: what is accepted while the proxy is cut forwards not a byte.
+                        // Check the cut first, so that a connection forwards no byte while the proxy is cut.
                         biased;
                         _ = watching.wait_for(|whole| !whole) => {}
                         () = forward(client, upstream) => {}
@@ -49,12 +49,12 @@ impl ChaosProxy {
         }
     }
 
-    /// Where the proxy listens.
+    /// Returns the address that the proxy listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Drops every connection, and every new one. Returns when none is left.
+    /// Drops all connections, also new ones. Returns when no connection is left.
     pub async fn cut(&mut self) {
         self.whole.send_replace(false);
         self.open.wait_for(|open| *open == 0).await.unwrap();
@@ -72,7 +72,7 @@ impl Drop for ChaosProxy {
     }
 }
 
-/// Carries bytes both ways until either side is done; how it ended is the two sides' affair.
+/// Copies bytes in both directions until either side closes. Errors are ignored, because both sides see them.
 async fn forward(mut client: TcpStream, upstream: SocketAddr) {
     if let Ok(mut server) = TcpStream::connect(upstream).await {
         let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;

@@ -1,10 +1,10 @@
-//! The built binary, with the fetched runtime and models and no settings of the machine's own.
+//! The built binary, with the fetched runtime and models. It ignores the settings of the machine.
 
 use std::{ffi::OsStr, process::Command};
 
 use super::app::{models_dir, runtime_dir};
 
-/// A command of the binary in an empty environment; its working directory has no `.env`.
+/// Returns a command of the binary with an empty environment, in a working directory without `.env`.
 pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_facescan"));
     let library = format!(

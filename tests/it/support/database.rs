@@ -1,4 +1,4 @@
-//! Fresh databases for tests.
+//! Empty databases for tests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{Store, StoreSettings, connect};
+use facescan_store::{Store, StoreSettings, open};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection};
 use uuid::Uuid;
 
-/// A database of one test's own, empty at first.
+/// A database of one test. It is empty at first.
 #[derive(Clone)]
 pub enum Database {
     /// A SQLite file in a temporary directory.
@@ -21,13 +21,13 @@ pub enum Database {
     },
     /// A database on the server of TEST_DATABASE_URL.
     Postgres {
-        /// The options to reach it.
+        /// The connection options.
         options: Box<PgConnectOptions>,
     },
 }
 
 impl Database {
-    /// The URL that the store is given.
+    /// Returns the URL for the store.
     pub fn url(&self) -> String {
         match self {
             Self::Sqlite { url } => url.clone(),
@@ -35,10 +35,10 @@ impl Database {
         }
     }
 
-    /// The URL by way of a proxy that listens at `address`.
+    /// Returns the URL through a proxy that listens on `address`.
     pub fn url_through(&self, address: SocketAddr) -> String {
         match self {
-            Self::Sqlite { .. } => panic!("a file is not reached through a proxy"),
+            Self::Sqlite { .. } => panic!("a SQLite file has no proxy"),
             Self::Postgres { options } => {
                 let options = options
                     .as_ref()
@@ -50,14 +50,14 @@ impl Database {
         }
     }
 
-    /// A store over this database, its tables made.
+    /// Opens a store on this database and creates its tables.
     pub async fn open(&self) -> Arc<dyn Store> {
-        let store = connect(&settings(&self.url())).await.unwrap();
+        let store = open(&settings(&self.url())).await.unwrap();
         store.migrate().await.unwrap();
         store
     }
 
-    /// The number a `SELECT count(*)` gives.
+    /// Returns the result of a `SELECT count(*)`.
     pub async fn count(&self, query: &str) -> i64 {
         let query = AssertSqlSafe(query);
         match self {
@@ -79,7 +79,7 @@ impl Database {
     }
 }
 
-/// Settings of a small store.
+/// Returns the settings of a small store.
 pub fn settings(url: &str) -> StoreSettings {
     StoreSettings {
         url: url.into(),
@@ -88,30 +88,31 @@ pub fn settings(url: &str) -> StoreSettings {
     }
 }
 
-/// Runs a test on a SQLite file, which is gone afterwards.
+/// Runs a test on a SQLite file and deletes the file.
 pub async fn on_sqlite<F: Future<Output = ()>>(test: impl FnOnce(Database) -> F) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory
         .path()
-        .join("made on the way")
+        .join("missing folder")
         .join("facescan.sqlite");
     let url = format!("sqlite://{}?mode=rwc", file.display());
     test(Database::Sqlite { url }).await;
 }
 
-/// Runs a test on a new Postgres database, which is dropped afterwards, however the test ends.
+/// Runs a test on a new Postgres database and drops the database, also if the test fails.
 pub async fn on_postgres<F>(test: impl FnOnce(Database) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let url = std::env::var("TEST_DATABASE_URL")
-        .expect("no Postgres to test with: run `make test`, or set TEST_DATABASE_URL");
-    let server = PgConnectOptions::from_str(&url).expect("TEST_DATABASE_URL is no Postgres URL");
+    let url = std::env::var("TEST_DATABASE_URL").expect(
+        "there is no Postgres server for the test: run `make test`, or set TEST_DATABASE_URL",
+    );
+    let server = PgConnectOptions::from_str(&url).expect("TEST_DATABASE_URL is not a Postgres URL");
     let name = format!("facescan_test_{}", Uuid::now_v7().simple());
     let mut admin = server
         .connect()
         .await
-        .expect("the server of TEST_DATABASE_URL is away");
+        .expect("cannot connect to the server of TEST_DATABASE_URL");
     execute(&mut admin, &format!("CREATE DATABASE {name}")).await;
     let options = Box::new(server.database(&name));
     let outcome = tokio::spawn(test(Database::Postgres { options })).await;
@@ -121,7 +122,7 @@ where
     }
 }
 
-/// Runs a statement of the test's own.
+/// Executes a statement.
 pub async fn execute(connection: &mut PgConnection, statement: &str) {
     sqlx::query(AssertSqlSafe(statement))
         .execute(connection)

@@ -1,4 +1,4 @@
-//! An HTTP server that answers with the bytes it is given, also with such as no library for HTTP would send.
+//! An HTTP server that answers with given bytes, which may break the protocol.
 
 use std::{
     io::{Read, Write},
@@ -12,18 +12,18 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// What is done with a request.
+/// How the server answers a request.
 pub enum Reply {
-    /// These bytes, and the connection stays open.
+    /// Sends these bytes and keeps the connection open.
     Bytes(Vec<u8>),
-    /// These bytes, none too, and the connection ends.
+    /// Sends these bytes, if any, and closes the connection.
     Last(Vec<u8>),
-    /// Nothing, for ever.
+    /// Never answers.
     Silence,
 }
 
 impl Reply {
-    /// An answer with a body of JSON.
+    /// Returns a response with a JSON body.
     pub fn json(status: &str, more: &str, json: &str) -> Self {
         let length = json.len();
         Self::Bytes(
@@ -32,7 +32,7 @@ impl Reply {
     }
 }
 
-/// The server. It ends with its connections when it is dropped.
+/// The server. Dropping it closes its connections.
 pub struct WireServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -40,8 +40,8 @@ pub struct WireServer {
 }
 
 impl WireServer {
-    /// Listens on a free loopback port. `reply` gets a whole request, and how many of its kind there were before: kinds
-    /// are told by their first lines.
+    /// Listens on a free loopback port. `reply` gets a whole request, and the number of earlier requests with the same
+    /// first line.
     pub async fn start(reply: impl Fn(&[u8], usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -70,12 +70,12 @@ impl WireServer {
         }
     }
 
-    /// The server's base address.
+    /// Returns the base URL of the server.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far.
+    /// Returns all requests that the server has received.
     pub fn requests(&self) -> Vec<Vec<u8>> {
         self.requests.lock().unwrap().clone()
     }
@@ -115,13 +115,13 @@ async fn serve(mut stream: TcpStream, reply: impl Fn(Vec<u8>) -> Reply) {
     }
 }
 
-/// The first line of a message: the method and the path of a request.
+/// Returns the first line of a message. In a request it has the method and the path.
 pub fn first_line(message: &[u8]) -> &str {
     let end = message.iter().position(|byte| *byte == b'\r').unwrap();
     std::str::from_utf8(&message[..end]).unwrap()
 }
 
-/// How long a message with a content length is, once its head is there and its body too.
+/// Returns the length of a message once its head and its body are complete.
 fn message_len(bytes: &[u8]) -> Option<usize> {
     let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&bytes[..head]).unwrap();
@@ -136,14 +136,14 @@ fn message_len(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= head + body).then_some(head + body)
 }
 
-/// Asks another server; it blocks.
+/// Sends a request to another server and returns its response. Blocks the thread.
 pub fn forward(address: &str, request: &[u8]) -> Vec<u8> {
     let mut stream = Upstream::connect(address).unwrap();
     stream.write_all(request).unwrap();
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     while message_len(&answer).is_none() {
         let read = stream.read(&mut part).unwrap();
-        assert!(read > 0, "{address} ended the connection");
+        assert!(read > 0, "{address} closed the connection");
         answer.extend_from_slice(&part[..read]);
     }
     stream.shutdown(Shutdown::Both).ok();

@@ -1,4 +1,4 @@
-//! Images over HTTPS, fetched by the built binary: it takes its authorities from the environment as anyone's does.
+//! The built binary fetches images over HTTPS. It reads its trusted certificates from the environment.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -11,14 +11,14 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::support::{app::picture, cli::facescan};
 
-/// A server of one picture on the loopback, with a certificate that itself has signed.
+/// A server of one image on the loopback interface, with a self-signed certificate.
 struct Server {
     url: String,
     certificate: String,
 }
 
 impl Server {
-    /// One that can prove to be `host`, whatever its address is.
+    /// Starts a server whose certificate names `host`.
     async fn of(host: &str) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed([host.to_owned()]).unwrap();
@@ -55,7 +55,7 @@ impl Listener for Encrypted {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = self.listener.accept().await.unwrap();
-            // A client that does not trust the certificate leaves before there is a connection.
+            // A client that does not trust the certificate closes the connection during the handshake.
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, address);
             }
@@ -68,7 +68,7 @@ impl Listener for Encrypted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_host_whose_certificate_is_trusted_and_its_own_is_fetched_from() {
+async fn only_hosts_with_a_trusted_and_matching_certificate_are_fetched_from() {
     let trusted = Server::of("127.0.0.1").await;
     let unknown = Server::of("127.0.0.1").await;
     let elsewhere = Server::of("pictures.test").await;

@@ -1,4 +1,4 @@
-//! This server below and far above what it can take.
+//! Measures this server below and far above its capacity.
 
 use facescan::cli::bench::report::{Table, figure, millis, or_dash, percent};
 use serde::Serialize;
@@ -6,25 +6,25 @@ use serde::Serialize;
 use super::Bench;
 use crate::load::{LoadFigures, generator::Pace};
 
-/// The part of the capacity that a server should bear without a long tail.
+/// The part of the capacity that a server should handle without a long tail.
 const BELOW: f64 = 0.8;
 
-/// So many times the capacity.
+/// The multiple of the capacity that overloads the server.
 const ABOVE: f64 = 10.0;
 
-/// One server, measured three times.
+/// Three measurements of one server.
 #[derive(Debug, Serialize)]
 pub struct Overload {
-    /// As much as the clients get out of it.
+    /// The capacity: the load that the clients achieve.
     pub capacity: LoadFigures,
-    /// An open loop at 0.8 of that.
+    /// An open loop at 0.8 times the capacity.
     pub below: LoadFigures,
-    /// An open loop at ten times that.
+    /// An open loop at ten times the capacity.
     pub above: LoadFigures,
 }
 
 impl Bench<'_> {
-    /// Measures the capacity, then an open loop below and one far above it, all on one server.
+    /// Measures the capacity, then an open loop below it and one far above it, on the same server.
     pub async fn overload(&self) -> anyhow::Result<Overload> {
         let (_own, subject) = self.own_server().await?;
         eprintln!("measuring the capacity");
@@ -32,10 +32,10 @@ impl Bench<'_> {
         let rate = capacity.totals.throughput;
         anyhow::ensure!(
             rate > 0.0,
-            "the server answered nothing within --seconds; measure for longer"
+            "the server answered nothing within --seconds; increase --seconds"
         );
         eprintln!(
-            "measuring at {BELOW} and {ABOVE} times {} a second",
+            "measuring at {BELOW} and {ABOVE} times {} requests per second",
             figure(rate)
         );
         Ok(Overload {
@@ -55,7 +55,7 @@ impl Overload {
         ]
     }
 
-    /// One row a load.
+    /// Renders one row per load.
     pub fn table(&self) -> String {
         let mut table = Table::new([
             "load",
@@ -88,7 +88,7 @@ impl Overload {
         table.to_string()
     }
 
-    /// The memory of each load.
+    /// Returns the memory curve of each load.
     pub fn memory(&self) -> Vec<(String, Vec<f64>)> {
         self.parts()
             .into_iter()

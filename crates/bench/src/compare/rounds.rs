@@ -1,4 +1,4 @@
-//! One round: each server once, right after each other.
+//! Rounds. Each round measures every server once, one directly after the other.
 
 use std::{collections::BTreeMap, num::NonZeroUsize};
 
@@ -13,29 +13,29 @@ use crate::{
     own_server::OwnServer,
 };
 
-/// Another server, and how it is tried.
+/// Another server, and the numbers of clients to try.
 pub struct Peer {
-    /// Its name in the report.
+    /// The name in the report.
     pub name: String,
-    /// Where it is.
+    /// The server to measure.
     pub subject: Subject,
-    /// With how many clients.
+    /// The numbers of clients to try.
     pub clients: Vec<usize>,
 }
 
-/// What a round found.
+/// The result of a round.
 #[derive(Debug, Serialize)]
 pub struct Round {
     /// The models alone.
     pub floor: FloorFigures,
     /// This server.
     pub ours: LoadFigures,
-    /// Each peer by its name, with the number of clients that it does best with.
+    /// Each peer by its name, with its best number of clients.
     pub peers: BTreeMap<String, LoadFigures>,
 }
 
 impl Bench<'_> {
-    /// Measures everything once in each round.
+    /// Runs the rounds. Each round measures everything once.
     pub async fn rounds(
         &self,
         count: NonZeroUsize,
@@ -72,14 +72,14 @@ impl Bench<'_> {
         Ok((ours, best))
     }
 
-    /// A new server of our own, gone when the first of the two is dropped.
+    /// Starts a server for the measurement. Dropping the first of the two values stops it.
     pub async fn own_server(&self) -> anyhow::Result<(OwnServer, Subject)> {
         let own = OwnServer::start(self.settings).await?;
         let subject = Subject::own(&own, self.workload, QUERY)?;
         Ok((own, subject))
     }
 
-    /// Puts a server under load for the time of the workload.
+    /// Measures a server under load for the time of the workload.
     pub async fn load(&self, subject: &Subject, pace: Pace) -> anyhow::Result<LoadFigures> {
         measure(
             subject,
@@ -103,18 +103,19 @@ impl Bench<'_> {
                 best = Some(figures);
             }
         }
-        let best = best.context("--peer-clients names no number")?;
+        let best = best.context("--peer-clients must contain a number")?;
         expect_answers(&peer.name, &best)?;
         Ok(best)
     }
 }
 
-/// A server that answers nothing has no median; what it said instead is worth more than a zero.
+/// Returns an error if no request succeeded. The error contains the answers, because a throughput of zero would hide
+/// the cause.
 fn expect_answers(name: &str, figures: &LoadFigures) -> anyhow::Result<()> {
     let counts = &figures.totals.counts;
     anyhow::ensure!(
         figures.totals.answers(StatusCode::OK) > 0,
-        "{name} answered no picture with 200: {:?}, {}; check its address and the pictures",
+        "{name} answered no image with 200: {:?}, {}; check its address and the images",
         counts.answers,
         counts
             .first_failure

@@ -1,4 +1,4 @@
-//! What this server adds to decoding and inference when it has one client.
+//! Measures what this server adds to decoding and inference with one client.
 
 use std::time::{Duration, Instant};
 
@@ -20,25 +20,25 @@ use crate::{
     workload::Sequence,
 };
 
-/// Requests that are asked for their timings.
+/// The number of requests with timings.
 const SAMPLES: usize = 100;
 
-/// One client's latency, and where it goes.
+/// The latency of one client and its parts.
 #[derive(Debug, Serialize)]
 pub struct Single {
-    /// One client without timings.
+    /// The load of one client without timings.
     pub load: LoadFigures,
-    /// Decoding in the sampled requests, as the server tells it.
+    /// The decoding time of the sampled requests, as the server reports it.
     pub decode_ms: Option<Percentiles>,
-    /// Cutting faces out in the sampled requests, as the server tells it.
+    /// The time for aligning faces in the sampled requests, as the server reports it.
     pub align_ms: Option<Percentiles>,
-    /// Inference in the sampled requests, as the server tells it.
+    /// The inference time of the sampled requests, as the server reports it.
     pub inference_ms: Option<Percentiles>,
-    /// The rest of each sampled request's latency.
+    /// The rest of the latency of each sampled request.
     pub overhead_ms: Option<Percentiles>,
 }
 
-/// The part of an answer that is read.
+/// The part of an answer that this module reads.
 #[derive(Deserialize)]
 struct Answer {
     results: Vec<Scanned>,
@@ -70,7 +70,7 @@ impl Bench<'_> {
         let target = Subject::own(&own, self.workload, &query)?.target;
         let requests = requests(&target, self.pictures)?;
         let sequence = self.workload.sequence(requests.len());
-        // On a thread of its own, so that no time goes by between the client's threads.
+        // Sampling has its own thread, so no time is lost when the client moves between threads.
         let sampling = spawn_blocking(move || {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sample(&target, &requests, &sequence))
@@ -87,7 +87,7 @@ impl Bench<'_> {
     }
 }
 
-/// Sends requests one by one: the times of decoding, aligning and inference, and the rest of each.
+/// Sends requests one by one. Returns the times of decoding, aligning and inference, and the rest of each latency.
 async fn sample(
     target: &Target,
     requests: &[Reusable],
@@ -107,7 +107,7 @@ async fn sample(
         let took = sent.elapsed();
         anyhow::ensure!(
             whole.status == StatusCode::OK,
-            "a request for timings was answered with {}",
+            "a sampled request was answered with {}",
             whole.status
         );
         let answer: Answer =
@@ -115,7 +115,7 @@ async fn sample(
         let stages = &answer
             .results
             .first()
-            .context("an answer has no result")?
+            .context("the answer contains no result")?
             .timings_ms;
         let decode = from_millis(stages.decode);
         let align = from_millis(stages.align);
@@ -129,20 +129,20 @@ async fn sample(
     Ok(parts)
 }
 
-/// A nonsensical number of milliseconds counts as none.
+/// Converts milliseconds. A negative or non-finite number counts as zero.
 fn from_millis(millis: f64) -> Duration {
     Duration::try_from_secs_f64(millis / 1e3).unwrap_or_default()
 }
 
 impl Single {
-    /// One row a part.
+    /// Renders one row per part.
     pub fn table(&self) -> String {
         let mut table = Table::new(["one client", "p50", "p99"]);
         for (name, percentiles) in [
             ("total", self.load.totals.latency_ms),
-            ("decode, as the server tells", self.decode_ms),
-            ("aligning, as the server tells", self.align_ms),
-            ("inference, as the server tells", self.inference_ms),
+            ("decoding, reported by the server", self.decode_ms),
+            ("aligning, reported by the server", self.align_ms),
+            ("inference, reported by the server", self.inference_ms),
             ("overhead: the rest of the same request", self.overhead_ms),
         ] {
             table.row(&[
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsensical_times_count_as_none() {
+    fn invalid_times_count_as_zero() {
         assert_eq!(from_millis(1.5), Duration::from_micros(1500));
         assert_eq!(from_millis(f64::NAN), Duration::ZERO);
     }

@@ -1,4 +1,4 @@
-//! The medians of all rounds, side by side.
+//! The medians of all rounds.
 
 use facescan::cli::bench::report::{Table, figure, millis, or_dash};
 use serde::Serialize;
@@ -18,23 +18,23 @@ const FLOOR: &str = "floor";
 /// The medians of one system.
 #[derive(Debug, Serialize)]
 pub struct System {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The clients of a server in the last round, or the threads of the floor.
+    /// The number of clients of a server in the last round, or the number of threads of the floor.
     pub clients: Option<usize>,
-    /// Pictures a second.
+    /// Images per second.
     pub throughput: f64,
-    /// Medians of the rounds' percentiles, in milliseconds.
+    /// The medians of the percentiles in the rounds, in milliseconds.
     pub latency_ms: Option<Percentiles>,
-    /// Busy cores, where its processes are known.
+    /// The number of busy cores, if the processes of the system are known.
     pub cores: Option<f64>,
-    /// The throughput of this server by that of the system: the median of the rounds' ratios.
+    /// The throughput of this server divided by that of the system: the median of the ratios in the rounds.
     pub ours_by_it: Option<f64>,
-    /// The p99 of the system by that of this server, likewise.
+    /// The p99 of the system divided by that of this server: the median of the ratios in the rounds.
     pub its_p99_by_ours: Option<f64>,
 }
 
-/// What one round found of one system.
+/// The result of one round for one system.
 struct Found {
     clients: Option<usize>,
     throughput: f64,
@@ -42,7 +42,7 @@ struct Found {
     cores: Option<f64>,
 }
 
-/// The medians of every system: the floor, this server, the peers by name.
+/// Returns the medians of every system: the floor, this server, then the peers by name.
 pub fn systems(rounds: &[Round]) -> Vec<System> {
     let Some(last) = rounds.last() else {
         return Vec::new();
@@ -101,7 +101,7 @@ fn system(name: &str, rounds: &[Round]) -> System {
     }
 }
 
-/// The median of each percentile, each by itself; the longest is the longest of all.
+/// Returns the median of each percentile. The maximum is the maximum of all rounds.
 fn medians(rounds: impl Iterator<Item = Percentiles>) -> Option<Percentiles> {
     let rounds: Vec<Percentiles> = rounds.collect();
     let of = |part: fn(&Percentiles) -> f64| median(rounds.iter().map(part));
@@ -115,12 +115,12 @@ fn medians(rounds: impl Iterator<Item = Percentiles>) -> Option<Percentiles> {
     })
 }
 
-/// One row a system.
+/// Renders one row per system.
 pub fn table(systems: &[System]) -> String {
     let mut table = Table::new([
         "system",
         "clients",
-        "pictures/s",
+        "images/s",
         "p50",
         "p99",
         "cores",
@@ -145,7 +145,7 @@ pub fn table(systems: &[System]) -> String {
     table.to_string()
 }
 
-/// The systems' medians, and this server's memory in the last round.
+/// Returns the plots of the medians, and of this server's memory in the last round.
 pub fn plots(systems: &[System], rounds: &[Round]) -> Plots {
     Plots {
         latency: systems
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn each_percentile_has_its_own_median_and_the_longest_stays() {
+    fn each_percentile_has_its_own_median_and_the_maximum_is_kept() {
         let rounds = [
             percentiles(5.0, 6.0),
             percentiles(50.0, 60.0),

@@ -1,4 +1,5 @@
-//! A model with nothing around it. This is the one file of the benchmarks that knows the backend's interface.
+//! A model without the rest of the server. This is the only file of the benchmarks that uses the interface of the
+//! backend.
 
 use std::{num::NonZeroUsize, path::Path};
 
@@ -20,10 +21,11 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Opens the model where the server runs it on the CPU, with `picture` at `side` × `side` as its one row.
+    /// Opens the model with the device placement that the server uses on the CPU. The batch has one row, `picture` at
+    /// `side` × `side`.
     ///
     /// # Errors
-    /// When the model cannot be loaded.
+    /// Returns an error if the model cannot be loaded.
     pub fn open(
         backend: &dyn Backend,
         (spec, placement): (&ModelSpec, DevicePlacement),
@@ -34,7 +36,7 @@ impl Bare {
         let width = side as usize;
         let mut row = vec![0.0; 3 * width * width];
         letterbox_into(picture, (side, side), &spec.input.normalisation(), &mut row);
-        // A graph of fixed rows takes no less.
+        // A graph with a fixed batch size needs all its rows.
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
         let path = spec.path(models);
         let mut sessions = backend.open(&Opening {
@@ -51,7 +53,7 @@ impl Bare {
     /// Runs the model once.
     ///
     /// # Errors
-    /// When the run fails.
+    /// Returns an error if the run fails.
     pub fn run(&mut self) -> anyhow::Result<()> {
         self.session.run(Batch {
             row_shape: &self.row_shape,

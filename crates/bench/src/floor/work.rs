@@ -1,4 +1,4 @@
-//! The threads that decode and run the models, and nothing else.
+//! The threads that only decode images and run the models.
 
 use std::{
     num::NonZeroUsize,
@@ -29,10 +29,10 @@ use facescan_imaging::{
 };
 use facescan_inference::{backend::Backend, operation::Operation};
 
-/// Memory of pictures that each thread keeps, in bytes.
+/// The bytes of decoded images that each thread keeps for reuse.
 const MEMORY: usize = 36 << 20;
 
-/// Threads ready to measure, with their sessions open.
+/// The threads and their open sessions.
 pub struct Floor {
     workers: Vec<Worker>,
     pictures: Arc<[Picture]>,
@@ -47,7 +47,7 @@ struct Worker {
     memory: PixelMemory,
 }
 
-/// What a thread did in the window.
+/// The results of one thread in the window.
 struct Part {
     pictures: Durations,
     within: u64,
@@ -57,10 +57,10 @@ struct Part {
 }
 
 impl Floor {
-    /// Opens the sessions and counts the faces that the embedder has to run for.
+    /// Opens the sessions, and counts the faces that the embedder has to process.
     ///
     /// # Errors
-    /// When a model or a picture cannot be used.
+    /// Returns an error if a model or an image cannot be used.
     pub async fn prepare(
         config: &Config,
         workload: &Workload,
@@ -69,7 +69,7 @@ impl Floor {
     ) -> anyhow::Result<Self> {
         let backend = backend(config)?;
         let mut config = config.clone();
-        // Nothing is kept, so no file may appear.
+        // Nothing is stored, so no database file may be created.
         config.database.url = Some("sqlite::memory:".to_owned().into());
         let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
             .build()
@@ -79,7 +79,7 @@ impl Floor {
             let found = faces_in(&app, picture, workload.operation).await;
             faces.push(found.with_context(|| format!("scanning {}", picture.path.display()))?);
         }
-        let first = pictures.first().context("there is no picture")?;
+        let first = pictures.first().context("there are no images")?;
         let decoding = app.pipeline.decoding;
         let row = decode(&first.bytes, &decoding)?.pixels;
         let threads = match threads {
@@ -97,10 +97,10 @@ impl Floor {
         })
     }
 
-    /// Works for the time of the workload.
+    /// Runs the threads for the time of the workload.
     ///
     /// # Errors
-    /// When a picture or a model fails.
+    /// Returns an error if an image or a model fails.
     pub async fn measure(&mut self, workload: &Workload) -> anyhow::Result<FloorFigures> {
         let work = Arc::new(Work {
             pictures: Arc::clone(&self.pictures),
@@ -139,7 +139,7 @@ impl Floor {
     }
 }
 
-/// How many faces the pipeline finds.
+/// Returns the number of faces that the pipeline finds.
 async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Result<usize> {
     let asked = ScanRequest {
         store: Some(false),
@@ -151,10 +151,10 @@ async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Resul
     let scan = app
         .pipeline
         .scan(&context, picture.bytes.clone(), None, &options);
-    Ok(scan.await?.faces.len())
+    Ok(scan.await?.result.faces.len())
 }
 
-/// What all threads share.
+/// The data that all threads share.
 struct Work {
     pictures: Arc<[Picture]>,
     faces: Arc<[usize]>,
@@ -204,7 +204,7 @@ impl Worker {
             let index = work.sequence.take();
             let picture = &work.pictures[index].bytes;
             let picture = decode_within(picture, &work.decoding, &self.memory)?;
-            // As the server does, whose memory of pictures is used again.
+            // The server also reuses the memory of decoded images.
             self.memory.keep(picture.pixels.into_raw());
             let decoded = Instant::now();
             self.detector.run()?;

@@ -1,4 +1,4 @@
-//! One HTTP/1 connection, and the exchange of a request for its answer.
+//! One HTTP/1 connection, and the exchange of requests and answers.
 
 use std::time::Duration;
 
@@ -16,40 +16,40 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::target::Target;
 
-/// Longest to wait for a connection: a server that accepts none is no measurement.
+/// The time limit for a connection. A server that accepts none cannot be measured.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A request that can be sent any number of times; its clones share the body.
+/// A request that can be sent any number of times. Its clones share the body.
 pub type Reusable = Request<Full<Bytes>>;
 
-/// A kept connection.
+/// A connection that is reused.
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
     used: bool,
 }
 
-/// An answer whose body was read and dropped.
+/// An answer without its body. The body was read and discarded.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// The length of its body.
+    /// The length of the body in bytes.
     pub bytes: u64,
 }
 
 /// An answer with its body.
 pub struct Whole {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects to the target.
     ///
     /// # Errors
-    /// When nobody answers there.
+    /// Returns an error if no server accepts the connection.
     pub async fn open(target: &Target) -> anyhow::Result<Self> {
         let connecting = TcpStream::connect(&target.address);
         let stream = timeout(CONNECT, connecting)
@@ -59,7 +59,7 @@ impl Connection {
             .with_context(|| format!("connecting to {}", target.address))?;
         stream.set_nodelay(true)?;
         let (sender, driver) = handshake(TokioIo::new(stream)).await?;
-        // What ends the connection is told to whoever sends on it.
+        // The next send on the connection reports the error that ended it.
         tokio::spawn(driver);
         Ok(Self {
             sender,
@@ -67,7 +67,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request; the answer's body is still to come.
+    /// Sends a request and returns the head of the answer. The body follows later.
     async fn send(&mut self, request: Reusable) -> hyper::Result<Response<Incoming>> {
         self.sender.ready().await?;
         self.used = true;
@@ -85,10 +85,10 @@ impl Connection {
         Ok(Answer { status, bytes })
     }
 
-    /// Sends a request and keeps the whole answer.
+    /// Sends a request and returns the whole answer.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// Returns an error if the connection fails.
     pub async fn fetch(&mut self, request: Reusable) -> anyhow::Result<Whole> {
         let (parts, body) = self.send(request).await?.into_parts();
         Ok(Whole {
@@ -98,13 +98,13 @@ impl Connection {
     }
 }
 
-/// Exchanges a request on the connection in `slot`, or on a new one that is kept there.
+/// Exchanges a request on the connection in `slot`, or on a new connection that is then stored there.
 ///
-/// A server may close a kept connection just when the next request is sent, which says nothing about the request: it is
-/// sent again on a new connection, once.
+/// A server may close an idle connection just when the next request is sent. This says nothing about the request, so it
+/// is sent once more, on a new connection.
 ///
 /// # Errors
-/// When it cannot connect or the connection breaks; then the slot is empty.
+/// Returns an error if it cannot connect or the connection fails. The slot is then empty.
 pub async fn exchange(
     target: &Target,
     slot: &mut Option<Connection>,
@@ -134,10 +134,10 @@ fn is_stale(error: &hyper::Error) -> bool {
     error.is_closed() || error.is_canceled() || error.is_incomplete_message()
 }
 
-/// Gets a path on a connection of its own.
+/// Sends a GET request on a new connection.
 ///
 /// # Errors
-/// When there is no answer.
+/// Returns an error if there is no answer.
 pub async fn get(target: &Target) -> anyhow::Result<(StatusCode, Bytes)> {
     let request = Request::get(target.path.as_str())
         .header(HOST, &target.host)

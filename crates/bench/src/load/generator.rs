@@ -1,4 +1,4 @@
-//! The two loops that send requests.
+//! The closed and the open loop that send requests.
 
 use std::{
     cell::RefCell,
@@ -29,26 +29,27 @@ use super::{
 };
 use crate::workload::{Sequence, Window};
 
-/// How long answers may come after the window before they count as missing.
+/// The time after the window in which answers still count as answers.
 const STRAGGLERS: Duration = Duration::from_secs(10);
 
-/// The pause of a client whose request failed: a server that refuses at once would be asked in a tight loop.
+/// The pause of a client after a failed request. Without it, a server that refuses at once would be called in a tight
+/// loop.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
-/// How requests are paced.
+/// The pace of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pace {
-    /// This number of clients; each sends its next request when the last is answered.
+    /// The number of clients. Each client sends its next request when the last one is answered.
     Clients(usize),
-    /// This number of requests a second, whether answers come or not.
+    /// The number of requests per second. They do not wait for answers.
     Rate(f64),
 }
 
-/// A request for each picture.
+/// Creates one request for each image.
 ///
 /// # Errors
-/// When a header cannot be made of the target.
+/// Returns an error if the target does not form a valid header.
 pub fn requests(target: &Target, pictures: &[Picture]) -> anyhow::Result<Vec<Reusable>> {
     pictures
         .iter()
@@ -62,31 +63,31 @@ pub fn requests(target: &Target, pictures: &[Picture]) -> anyhow::Result<Vec<Reu
         .collect()
 }
 
-/// Sends requests and counts their answers.
+/// Sends requests and counts the answers.
 pub struct Generator<'a> {
-    /// Where to.
+    /// The target of the requests.
     pub target: &'a Target,
-    /// One for each picture.
+    /// One request for each image.
     pub requests: &'a [Reusable],
-    /// Which one is next.
+    /// The order of the requests.
     pub sequence: Sequence,
-    /// When what is sent counts.
+    /// The time window in which requests count.
     pub window: Window,
-    /// The times of an open loop follow from it.
+    /// The seed of the arrival times of an open loop.
     pub seed: u64,
-    /// The most connections of an open loop.
+    /// The maximum number of connections of an open loop.
     pub most_connections: usize,
 }
 
 impl Generator<'_> {
-    /// Runs until the window ends and the stragglers are answered.
+    /// Sends requests until the window ends and the late answers have arrived.
     ///
     /// # Errors
-    /// When the thread that keeps an open loop's time cannot be started.
+    /// Returns an error if the timing thread of an open loop cannot start.
     pub async fn run(&self, pace: Pace) -> anyhow::Result<Totals> {
         let tally = RefCell::new(Tally::new(self.window)?);
         let give_up = (self.window.end + STRAGGLERS).into();
-        // What is cut off here is in the tally as unanswered.
+        // The tally counts requests that are cut off here as unanswered.
         match pace {
             Pace::Clients(clients) => timeout_at(give_up, self.closed(clients, &tally)).await.ok(),
             Pace::Rate(rate) => {
@@ -120,7 +121,8 @@ impl Generator<'_> {
         }
     }
 
-    /// A thread that tells when each request is due: the async runtime's own timers count in whole milliseconds.
+    /// Starts a thread that sends the due time of each request. The timers of the async runtime have a resolution of
+    /// only one millisecond.
     fn keep_time(&self, rate: f64) -> anyhow::Result<mpsc::UnboundedReceiver<Instant>> {
         let (sender, due) = mpsc::unbounded_channel();
         let (start, end) = (Instant::now(), self.window.end);
@@ -135,7 +137,7 @@ impl Generator<'_> {
                     }
                 }
             })
-            .context("starting the thread that keeps time")?;
+            .context("starting the timing thread")?;
         Ok(due)
     }
 
@@ -163,9 +165,9 @@ impl Generator<'_> {
     async fn arrival(&self, due: Instant, pool: &Pool, tally: &RefCell<Tally>) {
         let request = &self.requests[self.sequence.take()];
         tally.borrow_mut().begun(due, Instant::now());
-        // The semaphore is never closed, so that this always gives a permit.
+        // The semaphore is never closed, so this always returns a permit.
         let _room = pool.room.acquire().await;
-        // The one used last is the likeliest to be open still.
+        // The connection that was used last is the most likely to be open.
         let mut connection = pool.idle.borrow_mut().pop();
         let outcome = exchange(self.target, &mut connection, request).await;
         let length = body_length(request);

@@ -1,4 +1,4 @@
-//! What a server's processes use.
+//! The resources that a server's processes use.
 
 use std::time::{Duration, Instant};
 
@@ -7,34 +7,34 @@ use serde::Serialize;
 
 use crate::workload::Window;
 
-/// How often the memory is read.
+/// The interval between readings of the memory.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// CPU time and memory of a server in the window.
+/// The CPU time and memory of a server in the window.
 #[derive(Clone, Debug, Serialize)]
 pub struct Usage {
-    /// Seconds of CPU time, user and system.
+    /// The user and system CPU time in seconds.
     pub cpu_seconds: f64,
-    /// The same per second: how many cores were busy.
+    /// The CPU time per second: the number of busy cores.
     pub cores: f64,
     /// Resident memory.
     pub rss: Rss,
 }
 
-/// Resident memory in MiB, once a second.
+/// The resident memory in MiB, sampled once per second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rss {
-    /// At the start.
+    /// The first sample.
     pub first: f64,
-    /// The most.
+    /// The largest sample.
     pub peak: f64,
-    /// At the end.
+    /// The last sample.
     pub last: f64,
-    /// All of it.
+    /// All samples.
     pub curve: Vec<f64>,
 }
 
-/// Reads processes through the window; `None` when there are none, or one has gone.
+/// Samples the processes during the window. Returns `None` if there are no processes, or one has ended.
 pub async fn watch(mut processes: Processes, window: Window) -> Option<Usage> {
     let first = sample_at(&mut processes, window.start).await?;
     let mut curve = vec![first.rss];

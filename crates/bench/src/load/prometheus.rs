@@ -1,13 +1,13 @@
-//! The batch sizes that a server counted, out of its metrics.
+//! Reads the batch sizes from a server's metrics.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The histogram of the rows of each batch that was run, by the label `operation`.
+/// The histogram of the rows in each batch, with the label `operation`.
 const METRIC: &str = "facescan_batch_rows";
 
-/// A line of the Prometheus text format.
+/// One sample line of the Prometheus text format.
 #[derive(Debug, PartialEq)]
 struct Sample<'a> {
     name: &'a str,
@@ -21,36 +21,37 @@ pub struct Counters(BTreeMap<String, Counter>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Counter {
-    /// Upper bound, and how many batches were at most so large; by bound.
+    /// The cumulative buckets, sorted by bound: the upper bound, and the number of batches up to it.
     cumulative: Vec<(f64, f64)>,
     sum: f64,
     count: f64,
 }
 
-/// The batches of one operation that ran between two readings.
+/// The batches of one operation between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Batches {
-    /// How many.
+    /// The number of batches.
     pub batches: f64,
-    /// Rows in all of them.
+    /// The number of rows in all batches.
     pub rows: f64,
-    /// Rows in one, on average.
+    /// The mean number of rows per batch.
     pub mean_rows: f64,
-    /// How many there were of each size.
+    /// The number of batches of each size.
     pub sizes: Vec<Size>,
 }
 
-/// A bucket of the histogram.
+/// One bucket of the histogram.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Size {
-    /// The most rows of these batches, more than in the bucket before; `None` for any number.
+    /// The upper bound of the rows in these batches. The lower bound is that of the bucket before. `None` means no
+    /// upper bound.
     pub up_to: Option<f64>,
-    /// How many batches.
+    /// The number of batches.
     pub batches: f64,
 }
 
 impl Counters {
-    /// Reads the text of `GET /metrics`; `None` when it has no batch sizes. Lines that are not understood are passed by.
+    /// Reads the text of `GET /metrics`. Returns `None` if it has no batch sizes. Unknown lines are skipped.
     pub fn read(text: &str) -> Option<Self> {
         let mut counters = Self::default();
         for sample in text.lines().filter_map(parse_line) {
@@ -76,7 +77,7 @@ impl Counters {
         (!counters.0.is_empty()).then_some(counters)
     }
 
-    /// What was added since `before`, by operation; without those that ran no batch.
+    /// Returns the batches since `before`, by operation. Operations without batches are left out.
     pub fn since(&self, before: &Self) -> BTreeMap<String, Batches> {
         self.0
             .iter()
@@ -121,7 +122,7 @@ impl Counter {
     }
 }
 
-/// Reads `name{label="value",…} value [timestamp]`; `None` for comments and whatever else is there.
+/// Parses `name{label="value",…} value [timestamp]`. Returns `None` for comments and other lines.
 fn parse_line(line: &str) -> Option<Sample<'_>> {
     let line = line.trim();
     let end = line.find(|c: char| c == '{' || c.is_whitespace())?;
@@ -140,7 +141,7 @@ fn parse_line(line: &str) -> Option<Sample<'_>> {
     })
 }
 
-/// Reads up to the closing brace and returns what is behind it.
+/// Parses the labels up to the closing brace. Returns the labels and the rest of the line.
 fn parse_labels(mut rest: &str) -> Option<(BTreeMap<&str, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {
@@ -170,7 +171,7 @@ fn parse_quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// A number as the format writes it: Rust reads `+Inf` and `NaN` just so.
+/// Parses a number. Rust accepts `+Inf` and `NaN` as the format writes them.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok()
 }

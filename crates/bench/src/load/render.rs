@@ -1,4 +1,4 @@
-//! How the figures of a run are shown.
+//! Renders the figures of a run.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ impl LoadFigures {
         let counts = &totals.counts;
         match self.pace {
             Pace::Clients(clients) => table.row(&[&"clients", &clients]),
-            Pace::Rate(rate) => table.row(&[&"requests a second asked for", &figure(rate)]),
+            Pace::Rate(rate) => table.row(&[&"requested rate per second", &figure(rate)]),
         }
         table.row(&[&"requests", &counts.requests]);
         for (status, count) in &counts.answers {
@@ -24,7 +24,7 @@ impl LoadFigures {
             table.row(&[&"first failure", failure]);
         }
         table.row(&[&"unanswered", &counts.unanswered]);
-        table.row(&[&"200s a second", &figure(totals.throughput)]);
+        table.row(&[&"200s per second", &figure(totals.throughput)]);
     }
 
     fn add_times(&self, table: &mut Table) {
@@ -49,7 +49,7 @@ impl LoadFigures {
         table.row(&[&"bytes sent", &self.totals.counts.bytes_sent]);
         table.row(&[&"bytes received", &self.totals.counts.bytes_received]);
         table.row(&[
-            &"cores that the generator used",
+            &"cores used by the generator",
             &or_dash(self.generator_cores, figure),
         ]);
         if let Some(server) = &self.server {
@@ -77,7 +77,7 @@ impl LoadFigures {
                 })
                 .collect();
             table.row(&[
-                &format!("rows a batch, {operation}"),
+                &format!("rows per batch, {operation}"),
                 &format!("{} ({})", figure(batches.mean_rows), sizes.join(", ")),
             ]);
         }

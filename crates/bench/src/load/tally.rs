@@ -1,4 +1,4 @@
-//! What is counted while requests run.
+//! Counts requests and answers during a run.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -21,48 +21,48 @@ pub struct Tally {
     counts: Counts,
 }
 
-/// How many requests were made in the window, and what became of them.
+/// The number of requests in the window and their outcomes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counts {
-    /// Requests that were due in the window.
+    /// The number of requests that were due in the window.
     pub requests: u64,
-    /// Their answers by status, however late these came.
+    /// Their answers by status, including late ones.
     pub answers: BTreeMap<u16, u64>,
-    /// Those whose connection failed.
+    /// The number of requests whose connection failed.
     pub failed: u64,
-    /// What the first of these failed with.
+    /// The error of the first failure.
     pub first_failure: Option<String>,
-    /// Those that had no answer when the wait for stragglers ended.
+    /// The number of requests without an answer when the wait for late answers ended.
     pub unanswered: u64,
-    /// Bytes of their bodies that were sent and answered.
+    /// The bytes of the request bodies that were sent and answered.
     pub bytes_sent: u64,
-    /// Bytes of the answers' bodies.
+    /// The bytes of the answer bodies.
     pub bytes_received: u64,
 }
 
-/// What the counting came to.
+/// The totals of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Totals {
-    /// How many there were.
+    /// The counts.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Requests per second that were due.
+    /// The number of requests per second that were due.
     pub offered: f64,
-    /// Answers with 200 that came within the window, per second.
+    /// The number of answers with 200 per second that arrived within the window.
     pub throughput: f64,
-    /// Latency of the 200s, from when each request was due.
+    /// The latency of the answers with 200, measured from the due time of each request.
     pub latency_ms: Option<Percentiles>,
-    /// Latency of the 429s.
+    /// The latency of the answers with 429.
     pub rejected_ms: Option<Percentiles>,
-    /// How late the generator itself began a request of an open loop; contained in the latencies.
+    /// The delay of the generator before it sent a request of an open loop. The latencies contain it.
     pub lag_ms: Option<Percentiles>,
 }
 
 impl Tally {
-    /// Counts what is due in `window`.
+    /// Creates a tally of the requests that are due in `window`.
     ///
     /// # Errors
-    /// Never with the bounds used here.
+    /// Never fails with the bounds in this module.
     pub fn new(window: Window) -> anyhow::Result<Self> {
         Ok(Self {
             window,
@@ -74,21 +74,21 @@ impl Tally {
         })
     }
 
-    /// A request that is due.
+    /// Counts a request that is due.
     pub fn due(&mut self, due: Instant) {
         if self.window.contains(due) {
             self.counts.requests += 1;
         }
     }
 
-    /// The generator began with a request that was due then.
+    /// Records that the generator started a request at `begun`.
     pub fn begun(&mut self, due: Instant, begun: Instant) {
         if self.window.contains(due) {
             self.lag.add(begun.saturating_duration_since(due));
         }
     }
 
-    /// What became of a request with a body of `sent` bytes that was due then.
+    /// Records the outcome of a request with a body of `sent` bytes.
     pub fn done(
         &mut self,
         due: Instant,
@@ -97,7 +97,7 @@ impl Tally {
         outcome: Result<Answer, anyhow::Error>,
     ) {
         let is_ok = matches!(&outcome, Ok(answer) if answer.status == StatusCode::OK);
-        // Throughput is what came out in the time, also of requests sent during the warm-up.
+        // Throughput counts answers within the window, including answers to requests of the warm-up.
         if is_ok && self.window.contains(done) {
             self.ok_within += 1;
         }
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    /// Sums up.
+    /// Computes the totals.
     pub fn totals(mut self) -> Totals {
         let ended = self.counts.failed + self.counts.answers.values().sum::<u64>();
         self.counts.unanswered = self.counts.requests.saturating_sub(ended);
@@ -146,7 +146,7 @@ impl Tally {
 }
 
 impl Totals {
-    /// How many answers had this status.
+    /// Returns the number of answers with this status.
     pub fn answers(&self, status: StatusCode) -> u64 {
         self.counts
             .answers
@@ -155,7 +155,7 @@ impl Totals {
             .unwrap_or_default()
     }
 
-    /// The part of the requests that was answered with 429.
+    /// Returns the share of the requests that were answered with 429.
     pub fn rejected_share(&self) -> f64 {
         let rejected = self.answers(StatusCode::TOO_MANY_REQUESTS) as f64;
         rejected / (self.counts.requests.max(1)) as f64
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_count_by_when_they_were_due_and_throughput_by_when_they_were_done() {
+    fn requests_count_by_due_time_and_throughput_by_completion_time() {
         let start = Instant::now() + Duration::from_secs(1);
         let window = Window {
             start,

@@ -1,12 +1,12 @@
-//! Where requests go.
+//! The target of requests.
 
 use anyhow::Context;
 use http::{HeaderValue, Uri, uri::PathAndQuery};
 
-/// An address with the path that is asked for.
+/// An address and a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// What to connect to: `host:port`.
+    /// The address to connect to, `host:port`.
     pub address: String,
     /// The `host` header.
     pub host: HeaderValue,
@@ -15,19 +15,19 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an `http://` address. One without a path gets `default_path`; `query`, where there is one, is put behind
-    /// what the address has already.
+    /// Parses an `http://` address. If it has no path, `default_path` is used. If `query` is not empty, it is appended
+    /// to the query of the address.
     ///
     /// # Errors
-    /// Says what is wrong with the address.
+    /// Returns an error that describes the fault of the address.
     pub fn parse(url: &str, default_path: &str, query: &str) -> anyhow::Result<Self> {
         let uri: Uri = url.parse().with_context(|| {
-            format!("`{url}` is no address; write one such as http://127.0.0.1:8080")
+            format!("`{url}` is not an address; use one such as http://127.0.0.1:8080")
         })?;
         let plain = uri.scheme_str() == Some("http");
         let authority = uri.authority().filter(|_| plain).with_context(|| {
             format!(
-                "`{url}` cannot be measured; write an http:// address such as http://127.0.0.1:8080"
+                "`{url}` cannot be measured; use an http:// address such as http://127.0.0.1:8080"
             )
         })?;
         let path = match uri.path() {
@@ -47,13 +47,13 @@ impl Target {
                 None => format!("{authority}:80"),
             },
             host: HeaderValue::from_str(authority.as_str())?,
-            path: path
-                .parse()
-                .with_context(|| format!("`{path}` is no path and query; escape what is not"))?,
+            path: path.parse().with_context(|| {
+                format!("`{path}` is not a valid path and query; escape the special characters")
+            })?,
         })
     }
 
-    /// The same server, another path.
+    /// Returns the same server with another path.
     pub fn at(&self, path: &'static str) -> Self {
         Self {
             path: PathAndQuery::from_static(path),
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_path_gets_the_operation() {
+    fn an_address_without_a_path_uses_the_path_of_the_operation() {
         let target = Target::parse("http://localhost:9000/", "/embed", "store=false").unwrap();
         assert_eq!(target.address, "localhost:9000");
         assert_eq!(target.path, "/embed?store=false");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_said() {
+    fn an_unusable_address_is_reported() {
         for url in ["https://peer/", "peer", "", "http://"] {
             let error = Target::parse(url, "/detect", "").unwrap_err();
             assert!(error.to_string().contains("http://127.0.0.1:8080"), "{url}");

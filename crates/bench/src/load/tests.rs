@@ -26,7 +26,7 @@ fn workload() -> Workload {
     Options::parse_from(args).workload
 }
 
-/// One picture, which no server here looks at.
+/// Returns one image. The test servers ignore its content.
 fn pictures() -> Vec<Picture> {
     vec![Picture {
         path: "a.jpg".into(),
@@ -47,7 +47,7 @@ async fn measured(router: Router, pace: Pace) -> LoadFigures {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart_and_batches_are_read_from_the_metrics() {
+async fn refusals_are_counted_separately_and_batches_come_from_the_metrics() {
     let asked = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&asked);
     let router = Router::new()
@@ -90,7 +90,7 @@ async fn refusals_are_told_apart_and_batches_are_read_from_the_metrics() {
 }
 
 #[tokio::test]
-async fn a_server_that_closes_every_connection_is_measured_all_the_same() {
+async fn a_server_that_closes_every_connection_is_still_measured() {
     let router = Router::new().route(
         "/detect",
         post(|| async { ([(CONNECTION, "close")], "found") }),
@@ -103,10 +103,10 @@ async fn a_server_that_closes_every_connection_is_measured_all_the_same() {
     assert!(figures.batches.is_none());
 }
 
-/// A server that takes one request at a time and 50 ms for each is offered a hundred a second: its queue grows, and each
-/// answer is the later the longer the queue was, which a client that waits for answers would never see.
+/// The server handles one request at a time and takes 50 ms for each. The open loop offers a hundred per second, so the
+/// queue grows and each answer is later than the one before. A client that waits for answers would not see this.
 #[tokio::test]
-async fn an_open_loop_counts_the_wait_of_requests_that_are_due() {
+async fn an_open_loop_counts_the_waiting_time_of_due_requests() {
     let only = Arc::new(tokio::sync::Mutex::new(()));
     let router = Router::new().route(
         "/detect",

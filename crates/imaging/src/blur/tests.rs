@@ -56,7 +56,7 @@ fn a_flat_image_does_not_change() {
     assert_eq!(gaussian_blur(&empty, &gaussian(3, 1.0)), empty);
 }
 
-/// The reflection of `index` on a line of `length` samples, one step at a time.
+/// Returns the reflection of `index` on a line of `length` samples, one step at a time.
 fn reflect_by_steps(mut index: i64, length: u32) -> u32 {
     let last = i64::from(length) - 1;
     while last > 0 && !(0..=last).contains(&index) {

@@ -53,7 +53,8 @@ pub struct MaskCrop {
     pub padding_clipped: bool,
 }
 
-/// The tight box around the union of `masks`. Pixels above one half, from level 128 on, are inside. `None` when no pixel is inside.
+/// Returns the tight box around the union of `masks`. Pixels above one half, from level 128 on, are inside. Returns
+/// `None` if no pixel is inside.
 pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Region> {
     let rows = masks.into_iter().flat_map(|mask| {
         let width = mask.width().max(1) as usize;
@@ -63,9 +64,10 @@ pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Re
         .reduce(Region::union)
 }
 
-/// The box around the inside pixels of row `y`.
+/// Returns the box around the inside pixels of row `y`.
 fn row_box(y: u32, row: &[u8]) -> Option<Region> {
-    // Most rows have no inside pixel, and this test reads many samples at a time. Only levels from 128 on have the highest bit.
+    // Most rows have no inside pixel, and this test reads many samples at a time. Only levels from 128 on have the
+    // highest bit.
     if row.iter().fold(0, |bits, level| bits | level) <= MASK_HALF {
         return None;
     }
@@ -78,7 +80,7 @@ fn row_box(y: u32, row: &[u8]) -> Option<Region> {
     })
 }
 
-/// The crop around the masks' box `tight` in a frame of `frame` = (width, height).
+/// Returns the crop around the masks' box `tight` in a frame of `frame` = (width, height).
 ///
 /// 1. `tight` is padded by `padding_ratio` of each side, rounded down, and clipped to the frame.
 /// 2. A side below the minimum grows to it: half of the growth before, rounded down, and the rest after. Growth that does not fit
@@ -86,8 +88,8 @@ fn row_box(y: u32, row: &[u8]) -> Option<Region> {
 /// 3. A side below the other side divided by `max_aspect`, rounded down, grows to that length in the same way.
 /// 4. An odd side grows by one pixel after it, or before it if there is no room.
 ///
-/// The crop never leaves the frame; constraints that the frame does not allow are listed. The aspect ratio is checked before the
-/// last step, so that the additional pixel does not count.
+/// The crop never leaves the frame; constraints that the frame does not allow are listed. The aspect ratio is checked
+/// before the last step, so that the additional pixel does not count.
 pub fn mask_crop(frame: (u32, u32), tight: Region, options: &MaskCropOptions) -> MaskCrop {
     let [x, y] = tight.clipped(frame).spans();
     let (x, clipped_across) = x.padded(options.padding_ratio, frame.0);

@@ -20,7 +20,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The complete image of `width` × `height`.
+    /// Returns the complete image of `width` × `height`.
     pub fn full((width, height): (u32, u32)) -> Self {
         Self {
             x1: 0,
@@ -40,12 +40,12 @@ impl Region {
         self.y2.saturating_sub(self.y1)
     }
 
-    /// Whether the region has no pixels.
+    /// Returns whether the region has no pixels.
     pub fn is_empty(&self) -> bool {
         self.width() == 0 || self.height() == 0
     }
 
-    /// The part inside an image of `width` × `height`. A side whose end is before its start has no length.
+    /// Returns the part inside an image of `width` × `height`. A side whose end is before its start has no length.
     pub fn clipped(&self, (width, height): (u32, u32)) -> Self {
         let (x1, y1) = (self.x1.min(width), self.y1.min(height));
         Self {
@@ -56,7 +56,7 @@ impl Region {
         }
     }
 
-    /// The smallest region around both.
+    /// Returns the smallest region around both.
     pub fn union(self, other: Self) -> Self {
         Self {
             x1: self.x1.min(other.x1),
@@ -106,9 +106,10 @@ impl Span {
         self.end - self.start
     }
 
-    /// Both ends moved outwards by `ratio` of the length, rounded down and clipped to the frame, and whether it was clipped.
+    /// Both ends moved outwards by `ratio` of the length, rounded down and clipped to the frame, and whether it was
+    /// clipped.
     pub(super) fn padded(self, ratio: f32, frame: u32) -> (Self, bool) {
-        // The cast saturates, and gives 0 for negative values and NaN.
+        // The cast saturates, and returns 0 for negative values and NaN.
         let pad = (self.length() as f32 * ratio) as u32;
         let end = self.end.saturating_add(pad);
         let padded = Self {
@@ -118,8 +119,8 @@ impl Span {
         (padded, pad > self.start || end > frame)
     }
 
-    /// Grown to `length`, at most to the frame: half of the growth before, rounded down, and the rest after. Growth that does not
-    /// fit at one end goes to the other.
+    /// Grown to `length`, at most to the frame: half of the growth before, rounded down, and the rest after. Growth
+    /// that does not fit at one end goes to the other.
     pub(super) fn grown(self, length: u32, frame: u32) -> Self {
         let length = length.min(frame).max(self.length());
         let before = (length - self.length()) / 2;
@@ -137,7 +138,7 @@ impl Span {
     }
 }
 
-/// The samples of each row of a region inside the image.
+/// Returns the samples of each row of a region inside the image.
 pub(crate) fn rows(image: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
@@ -148,7 +149,7 @@ pub(crate) fn rows(image: &RgbImage, region: Region) -> impl Iterator<Item = &[u
         .map(move |row| &row[columns.clone()])
 }
 
-/// The samples of each row of a region inside the image, mutable.
+/// Returns the samples of each row of a region inside the image, mutable.
 pub(crate) fn rows_mut(image: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;

@@ -33,7 +33,8 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the fields that determine the length; `None` when the header is too short, which the decoder reports.
+    /// Reads the fields that determine the length. Returns `None` if the header is too short, which the decoder
+    /// reports.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         let long = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -59,7 +60,8 @@ impl Header {
         })
     }
 
-    /// The smallest length of an uncompressed file: all rows, the last one without padding. `None` for compressed files.
+    /// Returns the smallest length of an uncompressed file: all rows, the last one without padding. Returns `None` for
+    /// compressed files.
     fn min_length(&self) -> Option<u64> {
         // 0 is BI_RGB, 3 and 6 are bit fields; the others are run-length coded or embedded formats.
         if !matches!(self.compression, 0 | 3 | 6) {

@@ -3,8 +3,8 @@
 /// Tag 0x0112, Orientation, in IFD 0.
 const ORIENTATION: u16 = 0x0112;
 
-/// The orientation, 1..=8, in an EXIF block: a TIFF header and its IFD 0, with or without JPEG's prefix `Exif\0\0`. `None` when it
-/// is missing or malformed, because broken metadata must not fail an image.
+/// Returns the orientation, 1..=8, in an EXIF block: a TIFF header and its IFD 0, with or without JPEG's prefix
+/// `Exif\0\0`. Returns `None` if it is missing or malformed, because broken metadata must not fail an image.
 pub(super) fn orientation(block: &[u8]) -> Option<u8> {
     let block = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
     let reader = Reader {

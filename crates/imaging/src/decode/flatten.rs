@@ -4,8 +4,8 @@ use image::{DynamicImage, RgbImage};
 
 /// Composites an image on `background` and converts it to 8 bits.
 ///
-/// 16-bit samples are divided by 257 and rounded. Floating-point samples are clamped to 0..1, scaled and rounded. Compositing is
-/// `(c·a + background·(255 − a)) / 255`, rounded, on 8-bit values.
+/// 16-bit samples are divided by 257 and rounded. Floating-point samples are clamped to 0..1, scaled and rounded.
+/// Compositing is `(c·a + background·(255 − a)) / 255`, rounded, on 8-bit values.
 pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
     let (width, height) = (image.width(), image.height());
     let mix = |colour: [u8; 3], alpha: u8| blend(colour, alpha, background);
@@ -31,7 +31,8 @@ pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
 }
 
 fn collect<P>(pixels: impl Iterator<Item = P>, rgb: impl Fn(P) -> [u8; 3]) -> Vec<u8> {
-    // Exact capacity: a flat-mapped iterator does not know its length, and growing by doubling would take twice the memory.
+    // Exact capacity: a flat-mapped iterator does not know its length, and growing by doubling would take twice the
+    // memory.
     let mut samples = Vec::with_capacity(pixels.size_hint().0 * 3);
     pixels.for_each(|pixel| samples.extend_from_slice(&rgb(pixel)));
     samples

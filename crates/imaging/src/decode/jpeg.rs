@@ -1,11 +1,11 @@
 //! JPEG: grey, YCbCr, RGB, CMYK and YCCK; baseline and progressive.
 //!
-//! Four-channel files are read as inverted, with or without the Adobe marker, as Adobe writes them and Pillow reads them:
-//! R = C·K / 255 on the stored values.
+//! Four-channel files are read as inverted, with or without the Adobe marker, as Adobe writes them and Pillow reads
+//! them: R = C·K / 255 on the stored values.
 //!
 //! The decoder fills the missing part of a truncated file with grey and reports no error. So the markers are read first
-//! ([`walk`]). A file with an end marker is decoded strictly. A file without one is decoded several times, with different bytes
-//! appended: equal pixels mean that the scans are complete and only the marker is missing.
+//! ([`walk`]). A file with an end marker is decoded strictly. A file without one is decoded several times, with
+//! different bytes appended: equal pixels mean that the scans are complete and only the marker is missing.
 
 mod walk;
 
@@ -23,8 +23,8 @@ use crate::memory::PixelMemory;
 
 const END_OF_IMAGE: [u8; 2] = [0xFF, 0xD9];
 
-/// Bytes that replace missing scan data; in the first attempt the decoder itself inserts zeros. They begin with different codes,
-/// because the last code may belong to a part of the last block that is outside the image.
+/// Bytes that replace missing scan data; in the first attempt the decoder itself inserts zeros. They begin with
+/// different codes, because the last code may belong to a part of the last block that is outside the image.
 const OTHER_CONTINUATIONS: [[u8; 4]; 3] = [
     [0x6B, 0xD3, 0x94, 0x2E],
     [0xB5, 0x5A, 0xC9, 0x37],
@@ -84,11 +84,11 @@ fn without_end_marker(bytes: &[u8], len: usize) -> Result<Option<Vec<u8>>, Decod
     }
 }
 
-/// Decodes the samples into `buffer`; `None` when their number is not its length.
+/// Decodes the samples into `buffer`. Returns `None` if their number is not its length.
 ///
-/// The decoder does not write the part of the buffer that a damaged file has no data for, and reports no error. It writes from the
-/// top, so the last bytes of the buffer are set to a mark before. If they still have the mark, a second attempt with another mark
-/// tells whether the image ends with it by chance.
+/// The decoder does not write the part of the buffer that a damaged file has no data for, and reports no error. It
+/// writes from the top, so the last bytes of the buffer are set to a mark before. If they still have the mark, a second
+/// attempt with another mark shows whether the image ends with it by chance.
 fn samples(bytes: &[u8], mut buffer: Vec<u8>) -> Result<Option<Vec<u8>>, DecodeErrors> {
     for mark in [0x6B, 0x94] {
         let options = DecoderOptions::default()

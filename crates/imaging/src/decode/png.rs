@@ -57,8 +57,8 @@ fn pixels(bytes: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError
     read(decoder, Format::Png, options)
 }
 
-/// Iterates over the complete chunks up to the end chunk: type and data. Afterwards `at` is the start of the first incomplete
-/// chunk.
+/// Iterates over the complete chunks up to the end chunk: type and data. Afterwards `at` is the start of the first
+/// incomplete chunk.
 struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -86,7 +86,8 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// Checks the limits, and that the file is long enough for its pixels, so that a short file with a large header allocates nothing.
+/// Checks the limits, and that the file is long enough for its pixels, so that a short file with a large header
+/// allocates nothing.
 fn check_header(data: &[u8], file: u64, options: &DecodeOptions) -> Result<(), DecodeError> {
     let (Some(width), Some(height), Some(depth), Some(colour)) = (
         data.first_chunk::<4>(),

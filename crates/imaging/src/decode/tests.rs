@@ -15,7 +15,7 @@ fn error(bytes: &[u8]) -> DecodeError {
     plain(bytes).map(|p| p.pixels.dimensions()).unwrap_err()
 }
 
-/// The same image in every format.
+/// Returns the same image in every format.
 fn files(image: &RgbImage) -> Vec<(Format, Vec<u8>)> {
     let written = |write: &dyn Fn(&mut Cursor<Vec<u8>>)| {
         let mut file = Cursor::new(Vec::new());
@@ -52,14 +52,14 @@ fn png(image: &DynamicImage) -> Vec<u8> {
     file.into_inner()
 }
 
-/// An EXIF block with an orientation.
+/// Returns an EXIF block with an orientation.
 fn exif_block(orientation: u8) -> Vec<u8> {
     let mut block = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     block.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
     block
 }
 
-/// A JPEG with an additional segment after its start marker.
+/// Returns a JPEG with an additional segment after its start marker.
 fn with_segment(jpeg: &[u8], marker: u8, data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u16 + 2).to_be_bytes();
     [&jpeg[..2], &[0xFF, marker], &length, data, &jpeg[2..]].concat()
@@ -76,7 +76,7 @@ fn riff(chunks: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
     [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
 }
 
-/// The bitstream of a simple lossless WebP.
+/// Returns the bitstream of a simple lossless WebP.
 fn vp8l(image: &RgbImage) -> Vec<u8> {
     let file = encode(image, OutputFormat::Webp).unwrap();
     let at = file.windows(4).position(|w| w == b"VP8L").unwrap();
@@ -123,7 +123,7 @@ fn a_reused_buffer_shows_nothing_of_an_earlier_image() {
     }
 }
 
-/// A file that states 64 lines and has eight, with all markers.
+/// Returns a file that states 64 lines and has eight, with all markers.
 fn short_of_lines() -> Vec<u8> {
     let complete = encode(&synthetic(64, 8), OutputFormat::default()).unwrap();
     let frame = complete
@@ -307,7 +307,7 @@ fn orientation_is_applied_in_every_format_that_carries_it() {
     }
 }
 
-/// A little-endian, uncompressed, one-strip RGB TIFF.
+/// Returns a little-endian, uncompressed, one-strip RGB TIFF.
 fn tiff_with_orientation(image: &RgbImage, orientation: u8) -> Vec<u8> {
     let (w, h) = image.dimensions();
     let strip = image.as_raw().len() as u32;

@@ -29,7 +29,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         return Err(DecodeError::corrupt(Format::Webp, detail));
     }
     if decoder.has_animation() {
-        // Where the first frame does not cover the canvas, the canvas is transparent, or the background if there is no alpha.
+        // Where the first frame does not cover the canvas, the canvas is transparent, or the background if there is no
+        // alpha.
         let [r, g, b] = options.background;
         let colour = if decoder.color_type().has_alpha() {
             Rgba([0; 4])
@@ -95,7 +96,7 @@ impl File {
         Ok(file)
     }
 
-    /// The file without the flags of missing metadata. The decoder refuses such files; browsers do not.
+    /// Returns the file without the flags of missing metadata. The decoder refuses such files; browsers do not.
     fn repaired<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut broken = 0;
         if !self.has_exif {
@@ -140,7 +141,7 @@ impl Chunk<'_> {
         self.data.len() == self.length
     }
 
-    /// The size in the header of the bitstream.
+    /// Returns the size in the header of the bitstream.
     fn size(&self) -> Option<(u32, u32)> {
         match self.kind {
             b"VP8 " => {

@@ -55,8 +55,8 @@ struct Grid {
 impl Grid {
     fn over(plane: &[u8], width: usize, height: usize) -> Self {
         let tiles = CLAHE_TILES as usize;
-        // A side that is not a multiple of the tiles is extended by reflection. OpenCV then extends the other side too, by a
-        // complete step if it is a multiple.
+        // A side that is not a multiple of the tiles is extended by reflection. OpenCV then extends the other side too,
+        // by a complete step if it is a multiple.
         let (extended_width, extended_height) =
             if width.is_multiple_of(tiles) && height.is_multiple_of(tiles) {
                 (width, height)

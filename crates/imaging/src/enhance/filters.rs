@@ -9,8 +9,8 @@ use super::{
 
 const CHANNELS: usize = 3;
 
-/// Scales the difference of every sample from the smoothed image, (1 1 1 / 1 5 1 / 1 1 1) / 13, by `factor`. The outermost
-/// pixels are not smoothed, so they do not change.
+/// Scales the difference of every sample from the smoothed image, (1 1 1 / 1 5 1 / 1 1 1) / 13, by `factor`. The
+/// outermost pixels are not smoothed, so they do not change.
 pub(super) fn sharpness(image: &RgbImage, factor: f32) -> RgbImage {
     let (width, height) = (image.width() as usize, image.height() as usize);
     let source = image.as_raw();
@@ -51,8 +51,8 @@ pub(super) fn unsharp_mask(image: &RgbImage) -> RgbImage {
 
 /// Pillow's Gaussian of σ = 1: [`BLUR_PASSES`] passes of an extended box along rows, then as many along columns.
 ///
-/// Each pass has the variance σ²/3. That is a box that extends a quarter of a pixel beyond the centre pixel on both sides
-/// (Gwosdek et al. 2011), so the centre has the weight 1 / 1.5 and its neighbours share the rest.
+/// Each pass has the variance σ²/3. That is a box that extends a quarter of a pixel beyond the centre pixel on both
+/// sides (Gwosdek et al. 2011), so the centre has the weight 1 / 1.5 and its neighbours share the rest.
 fn blur(image: &mut RgbImage) {
     let (width, height) = (image.width() as usize, image.height() as usize);
     let samples: &mut [u8] = image.as_mut();

@@ -23,7 +23,7 @@ pub(super) fn contrast(image: &mut RgbImage, factor: f32) {
     look_up(image, &table);
 }
 
-/// The exponent; `None` when there is nothing to correct.
+/// Returns the exponent, or `None` if there is nothing to correct.
 pub(super) fn exponent(image: &RgbImage, gamma: Gamma) -> Option<f32> {
     match gamma {
         Gamma::Off => None,

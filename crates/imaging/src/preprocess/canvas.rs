@@ -16,7 +16,7 @@ pub(super) struct Canvas<'a> {
 
 impl<'a> Canvas<'a> {
     /// # Panics
-    /// When `row` does not hold three values a pixel.
+    /// Panics if `row` does not hold three values per pixel.
     pub(super) fn new(
         row: &'a mut [f32],
         (width, height): (u32, u32),

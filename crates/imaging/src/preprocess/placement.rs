@@ -7,15 +7,16 @@ use crate::resize::view::{Axis, View};
 
 /// The size and position of a scaled image in the output, in output pixels, x before y.
 ///
-/// When stretching, `scaled` equals `output` and `at` is 0. In a letterbox `scaled` is smaller than `output`. In a centre crop
-/// `scaled` is larger, and `at` is half the difference, negative.
+/// When stretching, `scaled` equals `output` and `at` is 0. In a letterbox `scaled` is smaller than `output`. In a
+/// centre crop `scaled` is larger, and `at` is half the difference, negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Width and height of the complete scaled image. Parts of it may lie outside the output.
     pub scaled: (u32, u32),
     /// Width and height of the output.
     pub output: (u32, u32),
-    /// The top left corner of the scaled image: positive where the output is padded, negative where the image is cropped.
+    /// The top left corner of the scaled image: positive where the output is padded, negative where the image is
+    /// cropped.
     pub at: (i64, i64),
 }
 
@@ -25,7 +26,7 @@ impl Placement {
         let [(w, h), (set_w, set_h)] = [size, set].map(|(w, h)| (w.max(1), h.max(1)));
         let by_width = (set_w, scaled_side(h, w, set_w));
         let by_height = (scaled_side(w, h, set_h), set_h);
-        // Which side limits the scale. Integers, because a rounded quotient may fall on either side of 1.
+        // Whether the width limits the scale. Integers, because a rounded quotient may fall on either side of 1.
         let wide = u64::from(w) * u64::from(set_h) >= u64::from(h) * u64::from(set_w);
         let set = (set_w, set_h);
         let (scaled, output) = match mode {
@@ -60,8 +61,8 @@ impl Placement {
         }
     }
 
-    /// The columns and the rows of the scaled image that the output covers, counted from its first. A range starts below 0, or
-    /// ends after the scaled image, where the output is padded.
+    /// Returns the columns and the rows of the scaled image that the output covers, counted from its first. A range
+    /// starts below 0, or ends after the scaled image, where the output is padded.
     pub fn covered(&self) -> [Range<i64>; 2] {
         let along = |output: u32, at: i64| -at..i64::from(output) - at;
         [
@@ -70,12 +71,12 @@ impl Placement {
         ]
     }
 
-    /// Whether the output has padding.
+    /// Returns whether the output has padding.
     pub(super) fn pads(&self) -> bool {
         self.scaled.0 < self.output.0 || self.scaled.1 < self.output.1
     }
 
-    /// The part of an image of `size` that lies in the output. The image must have pixels.
+    /// Returns the part of an image of `size` that lies in the output. The image must have pixels.
     pub(super) fn view(&self, size: (u32, u32)) -> View {
         let axis = |source, target, output, at| Axis {
             source,
@@ -88,7 +89,7 @@ impl Placement {
         }
     }
 
-    /// The output position (column, line) of the first pixel of the view.
+    /// Returns the output position (column, line) of the first pixel of the view.
     pub(super) fn corner(&self) -> (usize, usize) {
         let inside = |at: i64| usize::try_from(at).unwrap_or(0);
         (inside(self.at.0), inside(self.at.1))
@@ -102,7 +103,7 @@ fn scaled_side(side: u32, other: u32, target: u32) -> u32 {
     u32::try_from(scaled).unwrap_or(u32::MAX).max(1)
 }
 
-/// The pixels of a scaled side that lie in `0..output`, when the first one lies at `at`.
+/// Returns the pixels of a scaled side that lie in `0..output`, when the first one lies at `at`.
 fn visible(scaled: u32, output: u32, at: i64) -> Range<u32> {
     let within = |position: i64| position.clamp(0, i64::from(scaled)) as u32;
     within(-at)..within(i64::from(output) - at)

@@ -23,14 +23,14 @@ pub(super) fn to(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     }
 }
 
-/// The row of an image.
+/// Returns the row of an image.
 pub(super) fn row(preprocess: &Preprocess, image: &RgbImage) -> Vec<f32> {
     let mut row = vec![f32::NAN; preprocess.row_len(image.dimensions())];
     preprocess.write(image, &mut row);
     row
 }
 
-/// The pixels of a row in either layout.
+/// Returns the pixels of a row in either layout.
 fn pixels(preprocess: &Preprocess, image: &RgbImage) -> Vec<[f32; 3]> {
     let row = row(preprocess, image);
     match preprocess.layout {

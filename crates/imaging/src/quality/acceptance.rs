@@ -44,11 +44,12 @@ pub struct Thresholds {
 }
 
 impl Preset {
-    /// The thresholds of the preset.
+    /// Returns the thresholds of the preset.
     ///
-    /// Size, blur, angle and overall are part of the definition. The other thresholds leave a margin to the measures of 150 aligned
-    /// faces of LFW (1st to 99th percentile): brightness 59..=161, contrast from 29, SFace norm from 9.8. The norm is a weak
-    /// indicator: the same faces blurred with σ = 4 still have a median of 9.2, and good faces in crowds go down to 7.9.
+    /// Size, blur, angle and overall are part of the definition. The other thresholds leave a margin to the measures of
+    /// 150 aligned faces of LFW (1st to 99th percentile): brightness 59..=161, contrast from 29, SFace norm from 9.8.
+    /// The norm is a weak indicator: the same faces blurred with σ = 4 still have a median of 9.2, and good faces in
+    /// crowds go down to 7.9.
     pub fn thresholds(self) -> Thresholds {
         match self {
             Self::Ingest => Thresholds {
@@ -112,7 +113,7 @@ pub struct FaceMeasurements {
     pub overall: f32,
     /// The pose; `None` without landmarks.
     pub pose: Option<Pose>,
-    /// The norm of the embedding; `None` when no embedding was requested.
+    /// The norm of the embedding; `None` if no embedding was requested.
     pub embedding_norm: Option<f32>,
 }
 
@@ -140,7 +141,8 @@ pub enum Reason {
     LowOverall,
 }
 
-/// All reasons why the face is not acceptable; empty means acceptable. Measures that are missing are not checked. NaN fails.
+/// Returns all reasons why the face is not acceptable. If there are none, it is acceptable. Measures that are missing
+/// are not checked. NaN fails.
 pub fn judge(face: &FaceMeasurements, thresholds: &Thresholds) -> Vec<Reason> {
     let t = thresholds;
     let at_least = |value: f32, least: f32| value >= least;

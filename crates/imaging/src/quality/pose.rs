@@ -18,8 +18,9 @@ const NOSE_HEIGHT: f32 = 0.57;
 
 /// Estimated angles in degrees.
 ///
-/// The estimate was not compared with measured angles. Yaw is calibrated on two profile faces and separates them from frontal
-/// faces. Pitch is weak, because five landmarks hardly change when a head nods: a raised face with an open mouth measures 3°.
+/// The estimate was not compared with measured angles. Yaw is calibrated on two profile faces and separates them from
+/// frontal faces. Pitch is weak, because five landmarks hardly change when a head nods: a raised face with an open
+/// mouth measures 3°.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Pose {
     /// Positive: the face is turned to the image's right. −90..=90.
@@ -31,7 +32,7 @@ pub struct Pose {
 }
 
 impl Pose {
-    /// The larger of |yaw| and |pitch|. Roll does not count, because crops are aligned.
+    /// Returns the larger of |yaw| and |pitch|. Roll does not count, because crops are aligned.
     pub fn extreme(&self) -> f32 {
         self.yaw.abs().max(self.pitch.abs())
     }
@@ -39,9 +40,9 @@ impl Pose {
 
 /// Estimates the pose of a face.
 ///
-/// The model is a plane through eyes and mouth with the nose in front of it, in orthographic projection. Yaw moves the nose away
-/// from the centre line by depth · sin(yaw) and shortens the eye distance by cos(yaw). Pitch moves the nose along that line in the
-/// same way. Coinciding landmarks give angles of 0.
+/// The model is a plane through eyes and mouth with the nose in front of it, in orthographic projection. Yaw moves the
+/// nose away from the centre line by depth · sin(yaw) and shortens the eye distance by cos(yaw). Pitch moves the nose
+/// along that line in the same way. If landmarks coincide, the angles are 0.
 pub fn pose(points: &Landmarks) -> Pose {
     let [left_eye, right_eye, nose, left_mouth, right_mouth] = *points;
     let roll = (right_eye[1] - left_eye[1]).atan2(right_eye[0] - left_eye[0]);
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
     use crate::warp::Similarity;
 
-    /// The landmarks of a model face with the given angles, in pixels.
+    /// Returns the landmarks of a model face with the given angles, in pixels.
     fn face(yaw: f32, pitch: f32, roll: f32) -> Landmarks {
         let model = [
             [-0.5, 0.0, 0.0],

@@ -6,8 +6,8 @@ use super::{bicubic, triangle, two_tap, view::Axis, window};
 
 /// For each target position the same small number of source samples, with integer weights.
 ///
-/// Both tables are `[taps, positions]`: the first sample of every position, then the second sample of every position, and so
-/// on.
+/// Both tables are `[taps, positions]`: the first sample of every position, then the second sample of every position,
+/// and so on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taps {
     /// Samples per position.
@@ -20,13 +20,14 @@ pub struct Taps {
     pub weights: Vec<i32>,
 }
 
-/// OpenCV's `INTER_LINEAR` from `source` samples to `target` samples: two taps, weights of [`TWO_TAP_BITS`] fractional bits.
+/// OpenCV's `INTER_LINEAR` from `source` samples to `target` samples: two taps, weights of [`TWO_TAP_BITS`] fractional
+/// bits.
 ///
-/// `range` is the range of target positions in the output. It may start after 0 or end before `target`, where the output is
-/// cropped, and reach beyond either end, where the output is padded.
+/// `range` is the range of target positions in the output. It may start after 0 or end before `target`, where the
+/// output is cropped, and reach beyond either end, where the output is padded.
 ///
 /// # Panics
-/// When `source` or `target` is 0.
+/// Panics if `source` or `target` is 0.
 pub fn bilinear_two_tap(source: u32, target: u32, range: Range<i64>) -> Taps {
     assert!(source > 0 && target > 0, "an axis has samples");
     let clamp = |position: i64| position.clamp(0, i64::from(target));
@@ -45,10 +46,11 @@ pub fn bilinear_two_tap(source: u32, target: u32, range: Range<i64>) -> Taps {
     })
 }
 
-/// Pillow's `BICUBIC` from `source` samples to `target` samples: four taps, weights of [`BICUBIC_BITS`] fractional bits.
+/// Pillow's `BICUBIC` from `source` samples to `target` samples: four taps, weights of [`BICUBIC_BITS`] fractional
+/// bits.
 ///
 /// # Panics
-/// When `source` is 0 or `target` is smaller than it, because shrinking takes more taps.
+/// Panics if `source` is 0 or `target` is smaller than it, because shrinking takes more taps.
 pub fn bicubic(source: u32, target: u32) -> Taps {
     assert!(
         0 < source && source <= target,
@@ -61,7 +63,7 @@ pub fn bicubic(source: u32, target: u32) -> Taps {
     })
 }
 
-/// The tables of `tap(tap, position)`. Where that is `None`, the first sample with weight 0.
+/// Returns the tables of `tap(tap, position)`. If that is `None`, the tables have the first sample with weight 0.
 fn table(
     taps: usize,
     positions: usize,
@@ -80,14 +82,14 @@ fn table(
     }
 }
 
-/// The antialiased bilinear filter ([`Filter::Bilinear`](super::Filter::Bilinear)) from `source` samples to `target` samples,
-/// as a dense matrix: the weight of every sample in every position, `[positions, source]`, row-major.
+/// Returns the antialiased bilinear filter ([`Filter::Bilinear`](super::Filter::Bilinear)) from `source` samples to
+/// `target` samples, as a dense matrix: the weight of every sample in every position, `[positions, source]`, row-major.
 ///
-/// `range` is the range of target positions in the output, as for [`bilinear_two_tap`]. Rows of padding are 0. The other rows
-/// add up to 1, to within the rounding of f32.
+/// `range` is the range of target positions in the output, as for [`bilinear_two_tap`]. Rows of padding are 0. The
+/// other rows add up to 1, to within the rounding of f32.
 ///
 /// # Panics
-/// When `source` or `target` is 0.
+/// Panics if `source` or `target` is 0.
 pub fn bilinear(source: u32, target: u32, range: Range<i64>) -> Vec<f32> {
     assert!(source > 0 && target > 0, "an axis has samples");
     let columns = source as usize;
@@ -118,7 +120,7 @@ pub const BICUBIC_TAPS: usize = 4;
 mod tests {
     use super::*;
 
-    /// The sample and the weight of each tap of a position.
+    /// Returns the sample and the weight of each tap of a position.
     fn weights_of(taps: &Taps, position: usize) -> Vec<(i32, i32)> {
         (0..taps.taps)
             .map(|tap| tap * taps.positions + position)
@@ -169,8 +171,8 @@ mod tests {
 
     #[test]
     fn the_triangle_is_widened_and_normalised_at_the_edge() {
-        // Scale 2: the first centre is 1 and the support 2, so the weights are (1, 3, 3, 1) / 8 without the sample before the axis,
-        // divided by their sum.
+        // Scale 2: the first centre is 1 and the support 2, so the weights are (1, 3, 3, 1) / 8 without the sample
+        // before the axis, divided by their sum.
         let dense = bilinear(4, 2, 0..2);
         let expected = [3.0, 3.0, 1.0, 0.0, 0.0, 1.0, 3.0, 3.0].map(|w: f32| w / 7.0);
         for (ours, theirs) in dense.iter().zip(expected) {

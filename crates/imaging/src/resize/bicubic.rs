@@ -47,7 +47,7 @@ impl Window {
     }
 }
 
-/// The windows of all target positions.
+/// Returns the windows of all target positions.
 pub(super) fn windows(source: u32, target: u32) -> Vec<Window> {
     let fixed = |w: &f64| (w * f64::from(1 << WEIGHT_BITS)).round() as i32;
     let mut windows = Vec::with_capacity(target as usize);
@@ -65,7 +65,7 @@ pub(super) fn windows(source: u32, target: u32) -> Vec<Window> {
     windows
 }
 
-/// The cubic convolution kernel of Keys (1981) with a = −0.5.
+/// Returns the cubic convolution kernel of Keys (1981) with a = −0.5.
 fn keys_cubic(x: f64) -> f64 {
     const A: f64 = -0.5;
     let x = x.abs();

@@ -27,8 +27,8 @@ pub(super) struct Form {
     pub(super) ran: bool,
 }
 
-/// Asserts that every portable form ran, and every other form exactly where the CPU supports it. Lists them on standard error,
-/// where the test harness does not capture it.
+/// Asserts that every portable form ran, and that every other form ran exactly if the CPU supports it. Lists them on
+/// standard error, which the test harness does not capture.
 pub(super) fn assert_ran(forms: &[Form]) {
     let names = |ran: bool| -> Vec<&str> {
         let forms = forms.iter().filter(|form| form.ran == ran);

@@ -1,14 +1,14 @@
 //! The triangle filter: bilinear resampling that antialiases when it shrinks.
 //!
 //! # Definition
-//! An axis of `n` source samples becomes `m` target samples; the scale is `s = n / m`. Target sample `i` is the weighted mean
-//! of the source samples `x`. The weight of `x` is `max(0, 1 − |x + ½ − (i + ½)·s| / max(s, 1))`, and the weights of a target
-//! sample are divided by their sum. The filter is separable: an image is filtered along its columns and along its rows.
-//! [`mod@rounded`] rounds once, after both passes. [`mod@unrounded`] does not round.
+//! An axis of `n` source samples becomes `m` target samples; the scale is `s = n / m`. Target sample `i` is the
+//! weighted mean of the source samples `x`. The weight of `x` is `max(0, 1 − |x + ½ − (i + ½)·s| / max(s, 1))`, and the
+//! weights of a target sample are divided by their sum. The filter is separable: an image is filtered along its columns
+//! and along its rows. [`mod@rounded`] rounds once, after both passes. [`mod@unrounded`] does not round.
 //!
 //! # Kernels
-//! The vertical pass runs first, because samples with the same weight lie side by side in a row. Each kernel is one module;
-//! its note states the maths, the bound of its error, and the CPU features that it uses.
+//! The vertical pass runs first, because samples with the same weight lie side by side in a row. Each kernel is one
+//! module; its note states the maths, the bound of its error, and the CPU features that it uses.
 //!
 //! | kernel | pass | numbers | chosen |
 //! |---|---|---|---|
@@ -46,7 +46,7 @@ pub(crate) type Quad = [f32; 16];
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-/// The kernel of the filter, before it is widened.
+/// Returns the kernel of the filter, before it is widened.
 pub(super) fn triangle(x: f64) -> f64 {
     (1.0 - x.abs()).max(0.0)
 }

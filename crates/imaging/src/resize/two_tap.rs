@@ -1,21 +1,23 @@
-//! Bilinear interpolation with two taps an axis, in OpenCV's fixed point: `INTER_LINEAR` on 8-bit pixels (5.0.0), bit for bit.
+//! Bilinear interpolation with two taps per axis, in OpenCV's fixed point: `INTER_LINEAR` on 8-bit pixels (5.0.0), bit
+//! for bit.
 //!
 //! # Definition
-//! A target sample lies between two source samples on each axis, whatever the scale, so shrinking aliases. With the weights
-//! `w` of 11 fractional bits, which add up to 2¹¹:
+//! A target sample lies between two source samples on each axis, whatever the scale, so shrinking aliases. With the
+//! weights `w` of 11 fractional bits, which add up to 2¹¹:
 //!
 //! ```text
 //! across = (left · w₀ + right · w₁) >> 4                       7 fractional bits, at most 255 · 2⁷
 //! level  = ((upper · v₀ >> 16) + (lower · v₁ >> 16) + 2) >> 2
 //! ```
 //!
-//! Detectors are sensitive to the rounding: rounding to levels after each of the two passes moves boxes by half a pixel.
+//! Detectors are sensitive to the rounding: rounding to levels after each of the two passes moves boxes by half a
+//! pixel.
 //!
 //! # Kernels
-//! [`horizontal`] interpolates source rows along x; [`vertical`] interpolates between two of these rows. A row is interpolated
-//! along x once, even when two target rows need it. Both kernels have a portable and an AVX2 form, the
-//! horizontal one also an AVX-512 form. All
-//! are exact: integers, the same bits. The best form that the CPU can run is chosen; no axis is refused.
+//! [`horizontal`] interpolates source rows along x; [`vertical`] interpolates between two of these rows. A row is
+//! interpolated along x once, even when two target rows need it. Both kernels have a portable form and an AVX2 form.
+//! The horizontal kernel also has an AVX-512 form. All forms use integers and return the same bits. The best form that
+//! the CPU can run is chosen, and every axis is accepted.
 
 pub(crate) mod horizontal;
 pub(crate) mod vertical;
@@ -37,8 +39,8 @@ const ONE: f32 = (1 << WEIGHT_BITS) as f32;
 /// Pixels that are processed at a time.
 pub(crate) const BLOCK: usize = 16;
 
-/// Pixels interpolated along x, four values each: red, green, blue and an unused value. They have 7 fractional bits: at most
-/// 255 · 2⁷.
+/// Pixels interpolated along x, four values each: red, green, blue and an unused value. They have 7 fractional bits: at
+/// most 255 · 2⁷.
 pub(crate) type Block = [u16; 4 * BLOCK];
 
 /// The two samples that a target position lies between, and their weights, which add up to 2¹¹.
@@ -49,7 +51,7 @@ pub(super) struct Taps {
     pub(super) weights: [u16; 2],
 }
 
-/// The taps of the computed positions of an axis.
+/// Returns the taps of the computed positions of an axis.
 pub(super) fn taps(axis: &Axis) -> impl Iterator<Item = Taps> + use<> {
     let scale = axis.scale();
     let last = i64::from(axis.source) - 1;
@@ -100,7 +102,7 @@ pub(crate) struct RowPairs<'a> {
     lower: Row,
 }
 
-/// The rows of a view of `image`.
+/// Returns the rows of a view of `image`.
 pub(crate) fn row_pairs<'a>(image: &'a RgbImage, view: &View) -> RowPairs<'a> {
     let (width, _) = view.size();
     RowPairs {
@@ -114,12 +116,12 @@ pub(crate) fn row_pairs<'a>(image: &'a RgbImage, view: &View) -> RowPairs<'a> {
 }
 
 impl RowPairs<'_> {
-    /// A buffer for a row of pixels, as [`blend`] writes it.
+    /// Returns a buffer for a row of pixels, as [`blend`] writes it.
     pub(crate) fn pixel_buffer(&self) -> Vec<[Pixel; BLOCK]> {
         vec![[Pixel::default(); BLOCK]; self.upper.samples.len()]
     }
 
-    /// The next row; `None` after the last one.
+    /// Returns the next row, or `None` after the last one.
     pub(crate) fn next(&mut self) -> Option<RowPair<'_>> {
         let taps = self.rows.next()?;
         // The lower row of one target row is often the upper row of the next.
@@ -147,7 +149,7 @@ impl RowPairs<'_> {
     }
 }
 
-/// A view of `image`.
+/// Returns a view of `image`.
 pub(super) fn resize(image: &RgbImage, view: &View) -> RgbImage {
     let (width, height) = view.size();
     let mut rows = row_pairs(image, view);

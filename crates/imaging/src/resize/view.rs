@@ -1,4 +1,4 @@
-//! Which part of a resized image is computed.
+//! The part of a resized image that is computed.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis of which every target position is computed.
+    /// Returns an axis of which every target position is computed.
     pub(super) fn full(source: u32, target: u32) -> Self {
         Self {
             source,
@@ -28,7 +28,7 @@ impl Axis {
         f64::from(self.source) / f64::from(self.target)
     }
 
-    /// The start and the length of the computed range, in source samples.
+    /// Returns the start and the length of the computed range, in source samples.
     pub(super) fn source_span(&self) -> (f64, f64) {
         let source = f64::from(self.source);
         let edge = |position: u32| {
@@ -57,7 +57,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The complete resize from `source` to `target`, both (width, height).
+    /// Returns the complete resize from `source` to `target`, both (width, height).
     pub(crate) fn full(source: (u32, u32), target: (u32, u32)) -> Self {
         Self {
             columns: Axis::full(source.0, target.0),

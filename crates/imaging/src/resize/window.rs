@@ -2,8 +2,8 @@
 
 use super::view::Axis;
 
-/// Calls `each` for every computed position of an axis, in order, with the first source sample of its window and the weights
-/// from that sample on. The weights of a window add up to 1.
+/// Calls `each` for every computed position of an axis, in order, with the first source sample of its window and the
+/// weights from that sample on. The weights of a window add up to 1.
 ///
 /// `kernel` is zero beyond `radius`. It is widened by the scale when the axis shrinks and never narrowed.
 pub(super) fn windows(

@@ -24,7 +24,7 @@ pub(super) struct Planes<'a> {
     channels: [Channel; 3],
 }
 
-/// How a plane is made from pixels.
+/// The conversion of pixels to one plane.
 #[derive(Clone, Copy)]
 struct Channel {
     /// The position of its sample in the four bytes of a pixel, in bits.
@@ -43,7 +43,7 @@ impl Channel {
 
 impl<'a> Planes<'a> {
     /// # Panics
-    /// When `row` does not hold three values a pixel.
+    /// Panics if `row` does not hold three values per pixel.
     pub(super) fn new(
         row: &'a mut [f32],
         (width, height): (u32, u32),
@@ -67,7 +67,8 @@ impl<'a> Planes<'a> {
         }
     }
 
-    /// Pads the next line of each plane from column `width` on, and returns the part before it; `None` after the last line.
+    /// Pads the next line of each plane from column `width` on. Returns the part before it, or `None` after the last
+    /// line.
     fn line(&mut self, width: usize) -> Option<[&'a mut [f32]; 3]> {
         if self.rest.iter().any(|rest| rest.len() < self.width) {
             return None;
@@ -85,7 +86,7 @@ impl<'a> Planes<'a> {
         }))
     }
 
-    /// Writes the next line of each plane, padded where `pixels` is shorter.
+    /// Writes the next line of each plane. Pads it if `pixels` is shorter.
     pub(super) fn push(&mut self, pixels: &[Pixel]) {
         let Some(lines) = self.line(pixels.len()) else {
             return;
@@ -142,8 +143,8 @@ fn blend_blocks(
     for ((upper, lower), ((first, second), third)) in upper.iter().zip(lower).zip(outs) {
         let pixels = blend([upper, lower], &pair.weights);
         for (channel, out) in channels.iter().zip([first, second, third]) {
-            // A loop, because `pixels.map` is sometimes compiled as a call without this function's target features, which
-            // takes twice the time.
+            // A loop, because `pixels.map` is sometimes compiled as a call without this function's target features,
+            // which takes twice the time.
             for (out, pixel) in out.iter_mut().zip(pixels) {
                 *out = channel.value(pixel);
             }
@@ -171,7 +172,7 @@ fn fill(out: &mut [f32], value: f32) {
     }
 }
 
-/// Expands a line of an image to four bytes a pixel.
+/// Expands a line of an image to four bytes per pixel.
 #[multiversion(targets = "simd")]
 pub(super) fn expand(line: &[u8], out: &mut [Pixel]) {
     for (out, pixel) in out.iter_mut().zip(line.as_chunks::<3>().0) {

@@ -37,7 +37,7 @@ fn imagenet(order: ChannelOrder) -> Normalisation {
     }
 }
 
-/// The row by definition, with `scaled` at the top left.
+/// Returns the row by definition, with `scaled` at the top left.
 fn expected_row(scaled: &RgbImage, side: (u32, u32), normalisation: &Normalisation) -> Vec<f32> {
     let mut row = Vec::new();
     for (plane, channel) in normalisation.planes().into_iter().enumerate() {

@@ -32,7 +32,7 @@ struct FakeSession {
 }
 
 impl FakeBackend {
-    /// A backend whose sessions declare `signature` and compute their outputs with `run` at every placement.
+    /// Creates a backend whose sessions declare `signature` and compute their outputs with `run` at every placement.
     pub fn new(
         signature: Signature,
         run: impl Fn(Batch<'_>) -> Result<Vec<Tensor>, BackendError> + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl FakeBackend {
             .collect()
     }
 
-    /// A session at a placement. With `is_known`, it computes the self-test graph.
+    /// Returns a session at a placement. With `is_known`, it computes the self-test graph.
     pub fn session(&self, placement: DevicePlacement, is_known: bool) -> Box<dyn Session> {
         Box::new(FakeSession {
             backend: self.clone(),

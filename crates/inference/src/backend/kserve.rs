@@ -45,7 +45,7 @@ pub struct RemoteContext {
 }
 
 impl RemoteContext {
-    /// The context with the usual random numbers and pauses.
+    /// Creates the context with the usual random numbers and pauses.
     pub fn new(
         runtime: Handle,
         metrics: Arc<dyn RemoteMetrics>,
@@ -76,7 +76,7 @@ struct Remote {
     metrics: Arc<dyn RemoteMetrics>,
     model: String,
     server: BaseUrl,
-    /// How many runs have started. A run's number is its id.
+    /// The number of runs that have started. It is the id of the next run.
     runs: AtomicU64,
 }
 
@@ -91,7 +91,7 @@ fn describe(model: &str, server: &BaseUrl, failure: &Failure) -> String {
 }
 
 impl Kserve {
-    /// Checks that the server and the model are ready, and asks for the model's inputs and outputs.
+    /// Checks that the server and the model are ready, and requests the model's inputs and outputs.
     /// [`ModelSpec::check_signature`](crate::registry::ModelSpec::check_signature) checks those.
     ///
     /// # Errors
@@ -148,18 +148,18 @@ impl Kserve {
         }
     }
 
-    /// The model's inputs and outputs, as its server reports them.
+    /// Returns the model's inputs and outputs, as its server reports them.
     pub fn signature(&self) -> &Signature {
         &self.remote.described.signature
     }
 
-    /// The version that every response comes from: the one in the settings, or the only one that the server had.
-    /// Otherwise the version is not known, and the server may change it without notice.
+    /// Returns the version that every response comes from: the one in the settings, or the only one that the server
+    /// had. Otherwise the version is not known, and the server may change it without notice.
     pub fn version(&self) -> Option<&str> {
         self.remote.described.version.as_deref()
     }
 
-    /// A session. Its runs block, so it needs a thread of its own. All sessions share the connections.
+    /// Returns a session. Its runs block, so it needs a thread of its own. All sessions share the connections.
     pub fn session(&mut self) -> Box<dyn Session> {
         Box::new(RemoteSession {
             remote: Arc::clone(&self.remote),

@@ -42,7 +42,7 @@ impl OrtBackend {
     /// library's telemetry before this call.
     ///
     /// # Errors
-    /// [`BackendError::Library`] when the library is missing or has the wrong version.
+    /// [`BackendError::Library`] if the library is missing or has the wrong version.
     pub fn load(library: Option<&Path>, plugins: &Path) -> Result<Self, BackendError> {
         let path = library.map_or_else(find_library, Path::to_owned);
         let library = |detail: String| BackendError::Library {
@@ -62,7 +62,7 @@ impl OrtBackend {
         })
     }
 
-    /// The session options, with the provider of `opening` registered.
+    /// Returns the session options, with the provider of `opening` registered.
     fn builder(
         &self,
         opening: &Opening<'_>,
@@ -184,8 +184,8 @@ fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
     }
 }
 
-/// Whether the runtime reports that memory ran out. The runtime has no error code for this, so the text decides: that
-/// of the arena (with and without a limit), CUDA, HIP and OpenVINO.
+/// Returns whether the runtime reports that memory ran out. The runtime has no error code for this, so the text
+/// decides: that of the arena (with and without a limit), CUDA, HIP and OpenVINO.
 fn is_out_of_memory(detail: &str) -> bool {
     let detail = detail.to_ascii_lowercase();
     [
@@ -201,8 +201,8 @@ fn is_out_of_memory(detail: &str) -> bool {
     .any(|words| detail.contains(words))
 }
 
-/// The first library that exists among `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working directory and the
-/// binary's own directory. Otherwise the bare name, which the system's loader looks up.
+/// Returns the first library that exists among `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working directory
+/// and the binary's own directory. Otherwise the bare name, which the system's loader looks up.
 fn find_library() -> PathBuf {
     let name = format!(
         "{}onnxruntime{}",

@@ -100,7 +100,7 @@ fn device(placement: DevicePlacement) -> Result<Device, BackendError> {
                 Ok(Device::Cuda(placement.index as usize))
             } else if tch::utils::has_cuda() {
                 unavailable(format!(
-                    "it has {count} devices, and number {} is asked for",
+                    "it has {count} devices, and the settings name number {}",
                     placement.index
                 ))
             } else {
@@ -128,7 +128,7 @@ fn settle(threads: NonZeroUsize) {
     });
 }
 
-/// The TorchScript file beside an ONNX file, on a device.
+/// Returns the TorchScript file beside an ONNX file, on a device.
 fn module(path: &Path, device: Device) -> Result<CModule, TchError> {
     let script = path.with_extension("pt");
     if !script.exists() {
@@ -153,7 +153,8 @@ fn failure(error: &TchError) -> BackendError {
     }
 }
 
-/// The line of the message that names the cause: the one after the traceback of a TorchScript program, or the first.
+/// Returns the line of the message that names the cause: the one after the traceback of a TorchScript program, or the
+/// first.
 fn gist(words: &str) -> &str {
     words
         .lines()
@@ -162,7 +163,8 @@ fn gist(words: &str) -> &str {
         .unwrap_or(words)
 }
 
-/// Whether libtorch reports that memory ran out: its allocators for CUDA, Metal and the CPU, and the libraries below.
+/// Returns whether libtorch reports that memory ran out: its allocators for CUDA, Metal and the CPU, and the libraries
+/// below.
 fn is_out_of_memory(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     [

@@ -5,18 +5,18 @@ use std::{num::NonZeroUsize, time::Duration};
 /// How rows are grouped into batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouping {
-    /// Most rows in one run.
+    /// The maximum number of rows in one run.
     pub max_rows: NonZeroUsize,
-    /// How many rows a run may have. Missing rows are padded with zeros, and their outputs are ignored.
+    /// The number of rows that a run may have. Missing rows are padded with zeros, and their outputs are ignored.
     pub sizes: BatchSizes,
-    /// How long the first row of a batch may wait for others.
+    /// The time that the first row of a batch may wait for others.
     pub max_delay: Duration,
 }
 
-/// How many rows a run may have.
+/// The number of rows that a run may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchSizes {
-    /// As many as there are.
+    /// Any number.
     Any,
     /// A power of two, so that the device sees few shapes. Each shape takes memory, and some runtimes compile for it.
     Buckets,
@@ -25,7 +25,7 @@ pub enum BatchSizes {
 }
 
 impl Grouping {
-    /// How many rows run for `rows` rows of a buffer with `capacity` rows.
+    /// Returns the number of rows that run for `rows` rows of a buffer with `capacity` rows.
     pub(crate) fn padded(&self, rows: usize, capacity: usize) -> usize {
         match self.sizes {
             BatchSizes::Any => rows,
@@ -37,7 +37,7 @@ impl Grouping {
     }
 }
 
-/// Where rows go.
+/// The route of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To the sessions on the CPU.
@@ -61,7 +61,7 @@ impl Groupings {
         }
     }
 
-    /// The largest capacity of a batch buffer, in rows.
+    /// Returns the largest capacity of a batch buffer, in rows.
     pub fn max_rows(&self) -> usize {
         let device = self.device.map_or(0, |device| device.max_rows.get());
         self.cpu.max_rows.get().max(device)

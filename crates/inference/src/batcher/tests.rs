@@ -40,7 +40,7 @@ fn add(batcher: &mut Batcher<Caller>, value: f32) -> Caller {
     caller
 }
 
-/// The first value of each row that runs.
+/// Returns the first value of each row that runs.
 fn rows(batch: &ReadyBatch<Caller>) -> Vec<f32> {
     let rows = batch.callers.len();
     batch
@@ -188,7 +188,7 @@ fn staged(row_len: usize, is_oversized: bool) -> StagedRows {
     }
 }
 
-/// A device with batches of up to four rows, in powers of two, and a CPU that takes one row at a time.
+/// Returns a device with batches of up to four rows, in powers of two, and a CPU that takes one row at a time.
 fn with_device() -> Batcher<Caller> {
     let device = Grouping {
         sizes: BatchSizes::Buckets,

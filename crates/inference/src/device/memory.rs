@@ -40,7 +40,7 @@ impl Hardware {
         }
     }
 
-    /// The machine's CPU and main memory.
+    /// Returns the machine's CPU and main memory.
     pub fn cpu(&self) -> DeviceMemory {
         let system = System::new_with_specifics(
             RefreshKind::nothing()
@@ -59,7 +59,7 @@ impl Hardware {
         }
     }
 
-    /// A device. Values that its driver does not report are absent.
+    /// Returns the report of a device. Values that its driver does not report are absent.
     pub fn of(&self, placement: DevicePlacement) -> DeviceMemory {
         let id = placement.to_string();
         let report = match placement.provider {
@@ -118,7 +118,7 @@ enum Visible<'a> {
     Uuid(&'a str),
 }
 
-/// The driver's identifier of the `index`th visible device.
+/// Returns the driver's identifier of the `index`th visible device.
 fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
     if visible.trim().is_empty() {
         return Some(Visible::Number(index));
@@ -130,7 +130,7 @@ fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
     })
 }
 
-/// The kernel's figures of the `index`th AMD device, which need no library.
+/// Returns the kernel's figures of the `index`th AMD device, which need no library.
 fn amd(index: u32) -> Option<DriverReport> {
     let mut cards: Vec<PathBuf> = fs::read_dir("/sys/class/drm")
         .ok()?

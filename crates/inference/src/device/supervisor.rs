@@ -30,7 +30,7 @@ mod recovery;
 /// Factor on the run timeout for the first run of a shape, because the runtime may compile the graph for it.
 pub(crate) const FIRST_RUN_FACTOR: u32 = 12;
 
-/// How many shapes are remembered as having run.
+/// The number of shapes that are remembered.
 const REMEMBERED_SHAPES: usize = 256;
 
 /// Runs work with known results on a session. Returns the lowest cosine between the results and the expected ones.
@@ -39,13 +39,13 @@ pub(crate) type ProbeFn<S> = Arc<dyn Fn(&mut S) -> Result<f64, Failure> + Send +
 /// What a runtime may compile a graph for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeKey {
-    /// The graph's name. Several graphs can share a device, and a run of one says nothing about another.
+    /// The graph's name. Several graphs can share a device, and a run of one does not warm up another.
     pub graph: &'static str,
     /// The numbers that determine the shapes of the graph's inputs and outputs, such as widths and heights.
     pub lengths: Vec<u32>,
 }
 
-/// What a supervisor is made of.
+/// The parts of a supervisor.
 pub(crate) struct SupervisorParts<S> {
     pub placement: DevicePlacement,
     /// Opens another session on the device.
@@ -90,7 +90,7 @@ pub(crate) struct Dispatch<S> {
 }
 
 impl<S> Dispatch<S> {
-    /// The worker slot that the job will run on.
+    /// Returns the worker slot that the job will run on.
     pub fn slot(&self) -> Arc<WorkerSlot<S>> {
         Arc::clone(&self.slot)
     }

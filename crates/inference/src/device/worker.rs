@@ -1,5 +1,5 @@
-//! The thread that owns what runs on a device. Accelerators keep handles and memory for each thread that calls them, so
-//! all calls come from one thread.
+//! The thread that owns the session of a device. Accelerators keep handles and memory for each thread that calls them,
+//! so all calls come from one thread.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -43,7 +43,7 @@ impl<S: 'static> Worker<S> {
     /// Starts the thread. The thread calls `open` to create what it owns.
     ///
     /// # Errors
-    /// When the operating system cannot start a thread.
+    /// Returns an error if the operating system cannot start a thread.
     pub fn start(
         name: &str,
         open: impl FnOnce() -> Result<S, BackendError> + Send + 'static,

@@ -1,8 +1,8 @@
 //! Runs batches on the CPU, as jobs of the pool.
 //!
-//! Decoding and inference share the pool's threads, so they never compete for cores. One session per thread gives the
-//! most rows a second; one session over all cores gives the lowest latency for a single row. The latter is used when
-//! nothing else is to be done. A session moves to the thread that runs it and back, so it is never shared or locked.
+//! Decoding and inference share the pool's threads, so they never compete for cores. One session per thread has the
+//! highest throughput. One session over all cores has the lowest latency for a single row. It is used if there is no
+//! other work. A session moves to the thread that runs it and back, so it is never shared or locked.
 
 use std::{
     collections::VecDeque,
@@ -97,7 +97,7 @@ impl Shared {
     /// Runs the oldest ready rows on a free session, on this thread.
     fn run_next_batch(self: &Arc<Self>) {
         let Some(mut session) = self.lease_session() else {
-            // All sessions run. The first thread that finishes asks for the next batch.
+            // All sessions run. The first thread that finishes takes the next batch.
             return;
         };
         if let Some(sub_batch) = self.next_sub_batch() {
@@ -121,7 +121,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next rows that at least one caller waits for.
+    /// Returns the next rows that at least one caller waits for.
     fn next_sub_batch(self: &Arc<Self>) -> Option<SubBatch> {
         loop {
             let waiting = self.sub_batches().pop_front();
@@ -195,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// The session over all cores if a single row is all there is to do, otherwise a session per worker.
+    /// Returns the session over all cores if there is only one row to run, otherwise a session per worker.
     fn lease_session(&self) -> Option<LeasedSession> {
         let is_single = self.pool.is_quiet()
             && self.sub_batches().len() + self.batcher().waiting(Route::Cpu) == 1;

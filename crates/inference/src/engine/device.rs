@@ -33,10 +33,10 @@ use crate::{
 };
 use facescan_clock::Clock;
 
-/// After so many successful runs, a batch size that was lowered is doubled.
+/// The number of successful runs after which a lowered batch size is doubled.
 const RUNS_TO_GROW: u32 = 64;
 
-/// How long the CPU may take to repeat a row for a check.
+/// The time limit for repeating a row on the CPU for a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A device for an engine.
@@ -53,7 +53,7 @@ pub struct DeviceParts {
     pub health: Arc<Health>,
     /// Rows with known outputs.
     pub self_test: Arc<SelfTest>,
-    /// How long a run may take.
+    /// The time limit of a run.
     pub run_timeout: Duration,
     /// One row of every `check_every`th batch is repeated on the CPU and compared.
     pub check_every: Option<NonZeroU64>,
@@ -199,7 +199,7 @@ impl DeviceDriver {
         self.grouping.sizes != BatchSizes::Fixed
     }
 
-    /// The rows that run for a sub-batch. They include padding where the device wants few shapes.
+    /// Returns the rows that run for a sub-batch. They include padding if the device needs few shapes.
     fn padded(&self, sub_batch: &SubBatch) -> Range<usize> {
         let start = sub_batch.rows.start;
         let capacity = sub_batch.staged.capacity - start;
@@ -253,7 +253,7 @@ impl DeviceDriver {
             fallback: None,
         });
         let Ok(Ok(Ok(right))) = timeout(CHECK_TIMEOUT, result).await else {
-            // A CPU that gives no result says nothing about the device.
+            // A failure of the CPU is not a fault of the device.
             return Ok(outputs);
         };
         let rows = self.padded(sub_batch).len();
@@ -326,8 +326,8 @@ impl Shared {
         next.batch.map(SubBatch::from)
     }
 
-    /// Sends newly claimed rows to another route. If that is the CPU, all of its sessions look for rows that were claimed
-    /// for the device.
+    /// Sends newly claimed rows to another route. If that is the CPU, all of its sessions look for rows that were
+    /// claimed for the device.
     fn send_to(self: &Arc<Self>, route: Route) {
         {
             let mut batcher = self.batcher();

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{Dispatch, EngineError, ReplySender, RowOutput, Shared};
 use crate::{batch_buffer::RowMemory, batcher::RowSlot};
 
-/// A claimed row. Dropping it gives it up.
+/// A claimed row. Dropping it cancels the row.
 pub struct Row {
     shared: Arc<Shared>,
     /// `None` once committed.
@@ -31,7 +31,7 @@ impl Row {
         }
     }
 
-    /// The row's values. Write all of them: an earlier row may have left its own there.
+    /// Returns the row's values. Write all of them: an earlier row may have left its own there.
     pub fn values(&mut self) -> &mut [f32] {
         match &mut self.claimed {
             Some((_, memory)) => memory.values(),
@@ -44,8 +44,8 @@ impl Row {
         self.commit_with(Dispatch::Queued)
     }
 
-    /// Like [`commit`](Self::commit), as the last action of a job of the pool: the same thread runs the row next, unless
-    /// a device does.
+    /// Like [`commit`](Self::commit), as the last action of a job of the pool: the same thread runs the row next,
+    /// unless a device does.
     pub fn commit_last(self) -> Pending {
         self.commit_with(Dispatch::Next)
     }

@@ -52,7 +52,7 @@ impl SubBatch {
         (first, rest)
     }
 
-    /// How long the first row has waited at `now`.
+    /// Returns how long the first row has waited at `now`.
     pub fn queued(&self, now: Duration) -> Duration {
         self.callers
             .first()

@@ -25,7 +25,7 @@ fn signature() -> Signature {
     }
 }
 
-/// The sum of each row, as `[rows, 1]`.
+/// Returns the sum of each row, as `[rows, 1]`.
 fn sums(batch: Batch<'_>) -> Vec<Tensor> {
     let data: Vec<f32> = batch
         .data
@@ -105,7 +105,7 @@ async fn a_fixed_batch_graph_sees_only_its_own_batch_size() {
 
 #[tokio::test]
 async fn outputs_without_a_batch_dimension_for_one_row_get_one() {
-    // SCRFD gives `[cells, 1]` for a batch of one.
+    // SCRFD returns `[cells, 1]` for a batch of one.
     let backend = FakeBackend::new(signature(), |batch| {
         Ok(vec![Tensor {
             name: "scores".into(),

@@ -62,7 +62,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The file of the graph that `write` describes. The same description gives the same bytes.
+    /// Returns the file of the graph that `write` describes. The same description returns the same bytes.
     pub fn write(name: &'static str, write: impl FnOnce(&mut Self)) -> GraphModel {
         let graph = GraphProto {
             name: Some(name.to_owned()),
@@ -97,13 +97,13 @@ impl Builder {
         self.graph.output.push(declared(name, kind, dims));
     }
 
-    /// A constant of floats.
+    /// Returns a constant of floats.
     pub fn floats(&mut self, dims: &[i64], values: &[f32]) -> Value {
         let raw = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.constant(data_type::FLOAT, dims, raw)
     }
 
-    /// A scalar constant, which broadcasts to any shape.
+    /// Returns a scalar constant, which broadcasts to any shape.
     pub fn float(&mut self, value: f32) -> Value {
         self.floats(&[], &[value])
     }
@@ -204,7 +204,7 @@ impl Builder {
         self.node("Cast", &[a], vec![to])
     }
 
-    /// The elements of `axis` at `indices`. The axes of `indices` replace `axis`.
+    /// Returns the elements of `axis` at `indices`. The axes of `indices` replace `axis`.
     pub fn gather(&mut self, a: &Value, indices: &Value, axis: i64) -> Value {
         self.node("Gather", &[a, indices], vec![integer("axis", axis)])
     }
@@ -235,27 +235,27 @@ impl Builder {
         self.node("Squeeze", &[a, &axes], Vec::new())
     }
 
-    /// The product of the last two axes; the axes before are broadcast. Providers may shorten the factors. NVIDIA GPUs
-    /// use TF32's 11 bits, which moved resized samples by up to 0.15 of a level. OpenVINO on processors with AMX uses
-    /// bf16's 8 bits, which moved them by 1.3. Where that matters, the session must forbid it: CUDA with `use_tf32=0`,
-    /// OpenVINO with `INFERENCE_PRECISION_HINT=f32`.
+    /// Returns the product of the last two axes; the axes before are broadcast. Providers may shorten the factors.
+    /// NVIDIA GPUs use TF32's 11 bits, which moved resized samples by up to 0.15 of a level. OpenVINO on processors
+    /// with AMX uses bf16's 8 bits, which moved them by 1.3. Where that matters, the session must forbid it: CUDA with
+    /// `use_tf32=0`, OpenVINO with `INFERENCE_PRECISION_HINT=f32`.
     pub fn matmul(&mut self, a: &Value, b: &Value) -> Value {
         self.node("MatMul", &[a, b], Vec::new())
     }
 
-    /// The sum along `axis`, which remains with a size of 1.
+    /// Returns the sum along `axis`, which remains with a size of 1.
     pub fn sum(&mut self, a: &Value, axis: i64) -> Value {
         let axis = self.integers(&[axis]);
         self.node("ReduceSum", &[a, &axis], Vec::new())
     }
 
-    /// The mean along `axis`, which remains with a size of 1.
+    /// Returns the mean along `axis`, which remains with a size of 1.
     pub fn mean(&mut self, a: &Value, axis: i64) -> Value {
         let axes = integer_list("axes", &[axis]);
         self.node("ReduceMean", &[a], vec![axes])
     }
 
-    /// The size of `axis` as a float of shape `[1]`.
+    /// Returns the size of `axis` as a float of shape `[1]`.
     pub fn size(&mut self, a: &Value, axis: i64) -> Value {
         let ends = vec![integer("start", axis), integer("end", axis + 1)];
         let size = self.node("Shape", &[a], ends);
@@ -269,8 +269,8 @@ impl Builder {
     }
 
     /// Adds one sample at both ends of `axis`: the inner neighbour (reflect-101), or the sample itself if it is the
-    /// only one. `Pad` refuses to reflect a single sample. A slice is clamped where the axis ends, which gives the same
-    /// result.
+    /// only one. `Pad` refuses to reflect a single sample. A slice is clamped where the axis ends, so the result is the
+    /// same.
     pub fn reflect_edges(&mut self, a: &Value, axis: i64) -> Value {
         let (first_two, last_two) = (self.slice(a, axis, 0, 2), self.slice(a, axis, -2, END));
         let second = self.slice(&first_two, axis, -1, END);
@@ -278,7 +278,8 @@ impl Builder {
         self.concat(&[&second, a, &last_but_one], axis)
     }
 
-    /// The sample before, the sample itself and the sample after, for an axis that is padded by one at both ends.
+    /// Returns the sample before, the sample itself and the sample after, for an axis that is padded by one at both
+    /// ends.
     pub fn neighbours(&mut self, a: &Value, axis: i64) -> [Value; 3] {
         [(0, -2), (1, -1), (2, END)].map(|(start, end)| self.slice(a, axis, start, end))
     }

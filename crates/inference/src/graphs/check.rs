@@ -21,7 +21,7 @@ use facescan_imaging::{
     synthetic::{noise, synthetic},
 };
 
-/// A file that `scripts/setup --tests` fetched or made.
+/// Returns a file that `scripts/setup --tests` fetched or made.
 pub fn fetched(path: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.runtime");
     let path = folder.join(path);
@@ -36,7 +36,7 @@ pub fn fetched(path: &str) -> PathBuf {
 /// A loaded graph.
 pub type Graph = Box<dyn GraphSession>;
 
-/// The runtime, loaded once for the process.
+/// Returns the runtime, loaded once for the process.
 pub fn onnx_runtime() -> &'static OrtBackend {
     static BACKEND: OnceLock<OrtBackend> = OnceLock::new();
     BACKEND.get_or_init(|| {
@@ -50,7 +50,7 @@ pub fn onnx_runtime() -> &'static OrtBackend {
     })
 }
 
-/// A session on the CPU provider.
+/// Returns a session on the CPU provider.
 pub fn open(model: &GraphModel) -> Graph {
     RUNTIMES[0].open(model)
 }
@@ -84,7 +84,7 @@ pub const RUNTIMES: &[Runtime] = &[
 ];
 
 impl Runtime {
-    /// A session.
+    /// Returns a session.
     pub fn open(self, model: &GraphModel) -> Graph {
         let opening = Opening {
             placement: self.placement,
@@ -94,7 +94,7 @@ impl Runtime {
     }
 }
 
-/// The only output of a run, which must contain floats.
+/// Returns the only output of a run, which must contain floats.
 pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32>) {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match output.samples {
@@ -103,7 +103,7 @@ pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32
     }
 }
 
-/// The only output of a run, which must be an image.
+/// Returns the only output of a run, which must be an image.
 pub fn picture(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match (output.samples, output.shape.as_slice()) {
@@ -114,7 +114,7 @@ pub fn picture(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
     }
 }
 
-/// Two photographs that `scripts/setup --tests` fetched.
+/// Returns two photographs that `scripts/setup --tests` fetched.
 pub fn photographs() -> Vec<(&'static str, RgbImage)> {
     ["t1.jpg", "astronaut.png"]
         .map(|name| {

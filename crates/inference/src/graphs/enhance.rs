@@ -1,7 +1,7 @@
 //! The low-resolution recipe of [`facescan_imaging::enhance`]: bicubic enlargement, contrast, sharpness, unsharp mask.
 //!
 //! Every step rounds to bytes as Pillow does, and the next step multiplies a difference of one level. Each step is
-//! therefore computed with integers and gives the exact bytes. Denoising, gamma and CLAHE stay on the CPU.
+//! therefore computed with integers and returns the exact bytes. Denoising, gamma and CLAHE stay on the CPU.
 
 use image::RgbImage;
 
@@ -30,8 +30,8 @@ const TAPS: usize = BICUBIC_TAPS;
 const HALF_BITS: u32 = BICUBIC_BITS / 2;
 const HALF: i32 = 1 << HALF_BITS;
 
-/// Added before a blend is truncated to a level. Exact blends are multiples of 0.05 and 0.1. A device that fuses a product and a
-/// sum may come out a little below an integer, and truncation would lose a level.
+/// Added before a blend is truncated to a level. Exact blends are multiples of 0.05 and 0.1. A device that fuses a
+/// product and a sum may come out a little below an integer, and truncation would lose a level.
 const LIFT: f32 = 0.001;
 
 const PICTURE: &str = "picture";
@@ -60,7 +60,7 @@ impl Steps {
         Self { contrast, sharpen }
     }
 
-    /// The name of the graph with these steps.
+    /// Returns the name of the graph with these steps.
     pub fn graph_name(self) -> &'static str {
         match (self.contrast, self.sharpen) {
             (true, true) => "enhance",
@@ -71,10 +71,11 @@ impl Steps {
     }
 }
 
-/// The graph. In: `picture` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]` u8, RGB.
+/// Returns the graph. In: `picture` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]`
+/// u8, RGB.
 ///
-/// It equals [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16 megapixels with no side over
-/// 16384; beyond, the mean luma may be off by rounding.
+/// It equals [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16 megapixels with no
+/// side over 16384; beyond, the mean luma may be off by rounding.
 pub fn graph(steps: Steps) -> GraphModel {
     Builder::write(steps.graph_name(), |b| describe(b, steps))
 }
@@ -230,7 +231,7 @@ fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
     blend(b, &smooth, planes, SHARPNESS)
 }
 
-/// The sum of each sample and its two neighbours, with the outermost sample repeated.
+/// Returns the sum of each sample and its two neighbours, with the outermost sample repeated.
 fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     let wider = b.repeat_edges(planes, axis);
     let [before, here, after] = b.neighbours(&wider, axis);
@@ -331,7 +332,7 @@ impl Plan {
     /// Enlarges images of `size` to `target`, both as width and height in pixels. Equal sizes leave them unchanged.
     ///
     /// # Panics
-    /// When a size is 0 or the target is smaller.
+    /// Panics if a size is 0 or the target is smaller.
     pub fn new(size: (u32, u32), target: (u32, u32)) -> Self {
         Self {
             size,
@@ -340,10 +341,10 @@ impl Plan {
         }
     }
 
-    /// The inputs of [`graph()`] for any steps.
+    /// Returns the inputs of [`graph()`] for any steps.
     ///
     /// # Panics
-    /// If the image has another size than the plan.
+    /// Panics if the image has another size than the plan.
     pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
         assert_eq!(
             picture.dimensions(),

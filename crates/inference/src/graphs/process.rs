@@ -3,7 +3,7 @@
 //! There are two graphs to resize, because OpenCV's filter and the antialiased one differ. [`bilinear_two_tap`] takes
 //! two samples per axis for each output. It gathers them from the image's bytes with integers, for which no provider
 //! has a lower precision, so the result equals OpenCV's bit for bit. [`bilinear()`] weighs as many samples as the scale
-//! asks for, as one matrix product per axis. ONNX's own `Resize` is not used: its linear mode rounds differently from
+//! needs, as one matrix product per axis. ONNX's own `Resize` is not used: its linear mode rounds differently from
 //! OpenCV, and only some providers support antialiasing. [`blur()`] weighs tiles of an image, also with products.
 //!
 //! A plan holds what depends on sizes alone. It can be kept for the next image of that size.
@@ -62,7 +62,7 @@ fn finish(b: &mut Builder, planes: &Value) {
     );
 }
 
-/// The inputs that [`finish`] reads.
+/// Returns the inputs that [`finish`] reads.
 fn normalisation_inputs(normalisation: &Normalisation) -> [Input<'static>; 3] {
     let order = match normalisation.order {
         ChannelOrder::Rgb => [0, 1, 2],
@@ -82,7 +82,7 @@ fn picture_input(picture: &RgbImage, size: (u32, u32)) -> Input<'_> {
     Input::u8(PICTURE, &shape, picture.as_raw().as_slice())
 }
 
-/// The RGB levels of the padding, as the graphs take them.
+/// Returns the RGB levels of the padding, as the graphs take them.
 fn pad_input(pad: [u8; 3]) -> Input<'static> {
     Input::f32(PAD, &[3, 1, 1], pad.map(f32::from).to_vec())
 }

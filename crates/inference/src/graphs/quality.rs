@@ -20,8 +20,8 @@ const COLUMN: i64 = 3;
 /// The input: RGB samples, 0..=255.
 const PICTURES: &str = "pictures";
 
-/// The graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. Out: `measures` `[N, 4]` f32:
-/// blur score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
+/// Returns the graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. Out: `measures` `[N, 4]`
+/// f32: blur score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
 ///
 /// No operation in it has a reduced precision mode on any provider.
 pub fn graph() -> GraphModel {
@@ -67,7 +67,7 @@ fn describe(b: &mut Builder) {
     b.output("measures", &measures, Kind::F32, &[Free("N"), Is(4)]);
 }
 
-/// The graph's input for `data`: `rows` images of 3 × `height` × `width` samples.
+/// Returns the graph's input for `data`: `rows` images of 3 × `height` × `width` samples.
 pub fn inputs(data: &[f32], [rows, height, width]: [usize; 3]) -> [Input<'_>; 1] {
     [Input::f32(PICTURES, &[rows, 3, height, width], data)]
 }
@@ -83,7 +83,7 @@ fn laplacian(b: &mut Builder, here: &Value, beside: &Value) -> Value {
     b.sub(&around, &four)
 }
 
-/// The magnitude of the Sobel gradient, from rows that are smoothed vertically and rows of differences.
+/// Returns the magnitude of the Sobel gradient, from rows that are smoothed vertically and rows of differences.
 fn gradient(b: &mut Builder, smooth: &Value, downward: &Value) -> Value {
     let [left, _, right] = b.neighbours(smooth, COLUMN);
     let across = b.sub(&right, &left);
@@ -96,8 +96,8 @@ fn gradient(b: &mut Builder, smooth: &Value, downward: &Value) -> Value {
     b.sqrt(&square)
 }
 
-/// The mean of each image, `[N, 1, 1, 1]`. It sums rows first: short sums lose less precision than one sum of all
-/// pixels.
+/// Returns the mean of each image, `[N, 1, 1, 1]`. It sums rows first: short sums lose less precision than one sum of
+/// all pixels.
 fn mean(b: &mut Builder, a: &Value) -> Value {
     let rows = b.mean(a, COLUMN);
     b.mean(&rows, ROW)

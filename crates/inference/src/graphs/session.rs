@@ -18,11 +18,11 @@ pub trait GraphSession: Send {
     /// Runs the graph on all its inputs, in any order. Returns every output in graph order.
     ///
     /// # Errors
-    /// [`BackendError::Run`] when an input is missing or does not fit, or the runtime fails.
+    /// [`BackendError::Run`] if an input is missing or does not fit, or the runtime fails.
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError>;
 
-    /// How many of the graph's nodes each provider runs, by the runtime's names. Empty if the runtime does not report
-    /// it.
+    /// Returns the number of the graph's nodes on each provider, by the runtime's names. The result is empty if the
+    /// runtime does not report it.
     fn assignment(&self) -> BTreeMap<String, usize> {
         BTreeMap::new()
     }
@@ -42,7 +42,7 @@ pub struct Input<'a> {
 /// The values of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values<'a> {
-    /// Bytes, such as the samples of a picture.
+    /// Bytes, such as the samples of an image.
     U8(Cow<'a, [u8]>),
     /// Indices.
     I32(Cow<'a, [i32]>),
@@ -87,7 +87,7 @@ pub struct Output {
 /// The values of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Samples {
-    /// Bytes, such as the samples of a picture.
+    /// Bytes, such as the samples of an image.
     U8(Vec<u8>),
     /// Floats.
     F32(Vec<f32>),

@@ -29,10 +29,10 @@ impl GraphSessions {
         }
     }
 
-    /// The session of the graph `name`. The first call builds the graph with `graph` and opens it.
+    /// Returns the session of the graph `name`. The first call builds the graph with `graph` and opens it.
     ///
     /// # Errors
-    /// When the device refuses the graph.
+    /// Returns an error if the device refuses the graph.
     pub fn session(
         &mut self,
         name: &'static str,
@@ -50,7 +50,7 @@ impl GraphSessions {
         }
     }
 
-    /// How many nodes of all open graphs each provider runs, by the runtime's name of the provider.
+    /// Returns the number of nodes of all open graphs on each provider, by the runtime's name of the provider.
     pub(super) fn assignment(&self) -> BTreeMap<String, usize> {
         let mut nodes = BTreeMap::new();
         for session in self.sessions.values() {
@@ -62,13 +62,16 @@ impl GraphSessions {
     }
 }
 
-/// The shape and values of a graph's only output.
+/// Returns the shape and values of a graph's only output.
 ///
 /// # Errors
-/// When the graph has no output or several, or when a value is not finite.
+/// Returns an error if the graph does not have exactly one output, or if a value is not finite.
 pub fn only_output(outputs: Vec<Output>) -> Result<(Vec<usize>, Samples), BackendError> {
     let [output] = <[Output; 1]>::try_from(outputs).map_err(|outputs| BackendError::Run {
-        detail: format!("the graph gave {} outputs instead of one", outputs.len()),
+        detail: format!(
+            "the graph returned {} outputs instead of one",
+            outputs.len()
+        ),
     })?;
     if let Samples::F32(values) = &output.samples
         && !values.iter().all(|value| value.is_finite())

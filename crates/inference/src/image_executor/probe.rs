@@ -13,7 +13,7 @@ use facescan_clock::Clock;
 /// Runs jobs with known results. Returns the lowest cosine between the results and the expected ones.
 pub type HealthProbe = ProbeFn<GraphSessions>;
 
-/// A probe that runs each of `jobs`. The CPU computes the expected results now.
+/// Returns a probe that runs each of `jobs`. The CPU computes the expected results now.
 pub fn health_probe<J: ImageJob<Output: Sync>>(jobs: impl IntoIterator<Item = J>) -> HealthProbe {
     let jobs: Vec<(J, J::Output)> = jobs
         .into_iter()
@@ -36,7 +36,7 @@ pub fn health_probe<J: ImageJob<Output: Sync>>(jobs: impl IntoIterator<Item = J>
     })
 }
 
-/// A probe that runs all of `probes`.
+/// Returns a probe that runs all of `probes`.
 pub fn all_probes<const N: usize>(probes: [HealthProbe; N]) -> HealthProbe {
     Arc::new(move |graphs| {
         let mut lowest: f64 = 1.0;
@@ -50,7 +50,7 @@ pub fn all_probes<const N: usize>(probes: [HealthProbe; N]) -> HealthProbe {
 /// Opens graphs with `open` and runs a probe on them twice: the first run may compile the graphs.
 ///
 /// # Errors
-/// The device's failure, or how its results differ from the expected ones.
+/// The device's failure, or a description of the difference.
 pub fn prove(open: GraphOpener, probe: &HealthProbe, clock: &dyn Clock) -> Result<Proof, Failure> {
     let mut graphs = GraphSessions::new(open);
     let mut timed = || -> Result<(f64, Duration), Failure> {

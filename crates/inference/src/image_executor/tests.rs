@@ -141,7 +141,7 @@ impl Rig {
             .drive(Stage::Begin, async move { executor.run(work).await });
         let done = driven.await.unwrap();
         assert_eq!(done.output, number * 2);
-        done.fallback
+        done.run.fallback
     }
 
     async fn until_recovered(&self) {
@@ -168,7 +168,7 @@ async fn without_a_device_the_cpu_runs_the_job() {
         device: Arc::new(|_| Err(failed())),
     };
     let done = executor.run(Arc::new(work)).await;
-    assert_eq!((done.output, done.fallback), (8, None));
+    assert_eq!((done.output, done.run.fallback), (8, None));
     assert_eq!(metrics.sum("rows cpu"), 1);
 }
 

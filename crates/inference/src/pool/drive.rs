@@ -30,8 +30,8 @@ impl Drop for NotStarted {
 
 impl CpuPool {
     /// Runs a future on the pool's threads, in the current span. Its first poll waits in the queue of `stage`. When a
-    /// thread of the pool wakes the future, that thread polls it next, which wakes no other thread and finds the data in
-    /// its caches. When another thread wakes it, the poll is queued as [`Stage::Finish`].
+    /// thread of the pool wakes the future, that thread polls it next, which wakes no other thread and finds the data
+    /// in its caches. When another thread wakes it, the poll is queued as [`Stage::Finish`].
     ///
     /// Dropping the returned future drops `future` on a thread of the pool, at its next wait.
     ///

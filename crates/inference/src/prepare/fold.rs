@@ -69,7 +69,7 @@ fn dequantize_node(
     let attribute = |name: &str| node.attribute.iter().find(|a| a.name() == name);
     let rank = quantised.dims.len();
     let axis = match (attribute("axis").map_or(1, |a| a.i()), rank) {
-        // A bias has only one axis, whatever the default says.
+        // A bias has only one axis, although the default is another axis.
         (_, 0 | 1) => Some(0),
         (axis, rank) if axis < 0 => usize::try_from(axis + rank as i64).ok(),
         (axis, _) => usize::try_from(axis).ok(),
@@ -86,7 +86,7 @@ fn dequantize_node(
         .ok_or_else(|| refused(node, "its scale does not fit its data"))
 }
 
-/// How many neighbouring elements share one scale.
+/// The number of neighbouring elements that share one scale.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     /// The axis of the scales.
@@ -95,8 +95,8 @@ struct Blocks {
     size: usize,
 }
 
-/// `(q − zero) · scale`, with the scale and zero point broadcast as in ONNX's DequantizeLinear-21. `None` if they do
-/// not fit.
+/// `(q − zero) · scale`, with the scale and zero point broadcast as in ONNX's DequantizeLinear-21. Returns `None` if
+/// they do not fit.
 fn dequantize(
     quantised: &Constant,
     scale: &Constant,
@@ -176,7 +176,7 @@ fn advance(index: &mut [usize], dims: &[usize]) {
     }
 }
 
-/// The dimensions that a Reshape gives: 0 keeps a dimension, −1 takes the rest.
+/// Returns the dimensions after a Reshape: 0 keeps a dimension, −1 takes the rest.
 fn reshaped(weights: &Constant, shape: &[i64]) -> Option<Vec<usize>> {
     let mut dims = Vec::with_capacity(shape.len());
     for (axis, &wanted) in shape.iter().enumerate() {

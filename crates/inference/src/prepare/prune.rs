@@ -1,4 +1,4 @@
-//! Removes what nothing reads.
+//! Removes initialisers and inputs that nothing reads.
 
 use std::collections::HashSet;
 

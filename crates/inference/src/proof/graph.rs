@@ -37,7 +37,7 @@ fn input() -> Vec<f32> {
         .collect()
 }
 
-/// The graph.
+/// Returns the graph.
 pub(super) fn model() -> GraphModel {
     let conv = NodeProto {
         input: names(["x", "w", "b"]),
@@ -105,12 +105,12 @@ pub(super) fn check(mut session: Box<dyn Session>) -> Result<(), BackendError> {
         Ok(())
     } else {
         Err(BackendError::Unavailable {
-            detail: "it gives a wrong answer to a small known graph".to_owned(),
+            detail: "it returns a wrong result for a small graph with known outputs".to_owned(),
         })
     }
 }
 
-/// The graph's outputs, for a backend that cannot run it.
+/// Returns the graph's outputs, for a backend that cannot run it.
 pub(crate) fn expected_outputs(batch: Batch<'_>) -> Vec<Tensor> {
     vec![Tensor {
         name: "y".to_owned(),

@@ -74,7 +74,7 @@ fn check_detector(model: &ModelSpec) -> Result<(), RegistryError> {
     check_is_for_faces(model)?;
     check_size(model)?;
     let has_dim = model.dim.is_some();
-    require(model, !has_dim, "dim", "a detector gives no vector")
+    require(model, !has_dim, "dim", "a detector has no vectors")
 }
 
 fn check_embedder(model: &ModelSpec) -> Result<(), RegistryError> {
@@ -126,7 +126,7 @@ fn check_recipe(model: &ModelSpec) -> Result<(), RegistryError> {
     require(model, fits, "prepare.recipe", "is for another family")
 }
 
-/// Fields for encoders are refused in other entries, where they would have no effect.
+/// Refuses fields for encoders in other entries, because they would have no effect there.
 fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
     let input = &model.input;
     let absent = [
@@ -167,7 +167,7 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
     if input.mode == Some(Mode::ShortSide) {
         return refuse(
             "input.mode",
-            "short_side gives pictures several sizes; set another here, as preprocess.mode holds where nothing is said",
+            "short_side makes images of different sizes; set another mode here, because preprocess.mode applies by default",
         );
     }
     match model.dim {
@@ -176,7 +176,7 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
     }
 }
 
-/// A detector's grid has strides up to 32. A side that is no multiple of them would leave out a part of the image.
+/// A detector's grid has strides up to 32. If a side is not a multiple of them, a part of the image would be left out.
 fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
     let multiple = model.input.size_multiple.unwrap_or(32);
     let refuse = |field, of| {

@@ -1,4 +1,4 @@
-//! Which embeddings can be compared.
+//! The embedding contract: it decides which embeddings can be compared.
 
 use super::{ModelSpec, Pooling, Role, digest};
 use facescan_imaging::{preprocess::Preprocess, tensor::ChannelOrder};
@@ -11,7 +11,7 @@ pub const ALIGNMENT: &str = "arcface-112-5pt";
 pub const PREPROCESSING_VERSION: u32 = 1;
 
 impl ModelSpec {
-    /// The embedding contract: 32 hex digits that are equal exactly when embeddings can be compared.
+    /// Returns the embedding contract: 32 hex digits that are equal exactly when embeddings can be compared.
     ///
     /// It is the first 16 bytes of the sha256 of the lines below, each terminated by a line feed. Stored embeddings
     /// carry it, so neither the lines nor their order may change; their values may.
@@ -30,7 +30,7 @@ impl ModelSpec {
     /// For encoders of whole images, the lines after `scale` are different:
     ///
     /// ```text
-    /// picture <resize profile> <resize mode> <pad: three bytes as hex digits>
+    /// image <resize profile> <resize mode> <pad: three bytes as hex digits>
     /// output <name, or - for the only one> <pooling, or ->
     /// preprocessing <version>
     /// ```

@@ -4,12 +4,12 @@ use std::{fs::File, io, path::Path};
 
 use sha2::{Digest, Sha256};
 
-/// The sha256 of some bytes.
+/// Returns the sha256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// The sha256 of a file, read in blocks.
+/// Returns the sha256 of a file, read in blocks.
 pub fn sha256_of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut digest = Sha256::new();
@@ -22,7 +22,7 @@ pub fn sha256_of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Lower-case hex, two digits a byte.
+/// Lower-case hex, two digits per byte.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a model cannot be used. Every variant about a model names it and the field at fault.
+/// The reason why a model cannot be used. Every variant about a model names the model and the field.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// A file could not be read.
@@ -18,7 +18,7 @@ pub enum RegistryError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where if the parser knows it.
+        /// What is wrong, and the position if the parser reports it.
         reason: String,
     },
     /// An entry has an invalid value.
@@ -66,7 +66,7 @@ pub enum RegistryError {
         /// What to do.
         hint: &'static str,
     },
-    /// The loaded graph has other inputs or outputs than the entry says.
+    /// The inputs or outputs of the loaded graph do not match the entry.
     #[error(
         "model `{model}`: field `{field}`: the registry expects {expected}, the file has {found}"
     )]

@@ -31,7 +31,7 @@ impl ModelSpec {
         }
     }
 
-    /// Whether an output is read. One of an encoder's outputs is, and the others may have any type.
+    /// Returns whether an output is read. One of an encoder's outputs is, and the others may have any type.
     fn reads(&self, port: &Port) -> bool {
         self.output.as_ref().is_none_or(|name| *name == port.name)
     }

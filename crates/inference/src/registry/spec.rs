@@ -14,7 +14,7 @@ use facescan_imaging::{
     tensor::{ChannelOrder, Normalisation},
 };
 
-/// Everything the registry says about a model.
+/// An entry of the registry: everything about one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
@@ -38,22 +38,22 @@ pub struct ModelSpec {
     pub source: String,
     /// The input.
     pub input: InputSpec,
-    /// Length of the embedding; embedders and encoders.
+    /// The length of the embedding. For embedders and encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
-    /// The graph's name of the output that is the embedding. If absent, the graph has only one. Encoders.
+    /// The graph's name of the output that is the embedding. If absent, the graph has only one. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// How an output of several vectors per image becomes one. Encoders.
+    /// How an output of several vectors per image becomes one. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
-    /// How many rows a run takes.
+    /// The number of rows in a run.
     #[serde(default)]
     pub batch: Batch,
     /// Default thresholds.
     #[serde(default)]
     pub thresholds: Thresholds,
-    /// The server that runs the model instead of a file. Encoders.
+    /// The server that runs the model instead of a file. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteSpec>,
     /// How the file is made from a shipped one. If absent, the file is used as it is.
@@ -93,7 +93,7 @@ impl fmt::Display for Role {
 pub enum Family {
     /// YuNet: twelve outputs, class, objectness, box and points at strides 8, 16 and 32.
     Yunet,
-    /// SCRFD: scores, distances and, in nine-output files, points at strides 8, 16 and 32, two anchors a cell.
+    /// SCRFD: scores, distances and, in nine-output files, points at strides 8, 16 and 32, two anchors per cell.
     Scrfd,
     /// CenterFace: heatmap, log-size, offset and points at stride 4.
     Centerface,
@@ -106,7 +106,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The role of the models of this family.
+    /// Returns the role of the models of this family.
     pub fn role(self) -> Role {
         match self {
             Self::Yunet | Self::Scrfd | Self::Centerface => Role::Detector,
@@ -115,7 +115,7 @@ impl Family {
         }
     }
 
-    /// The name in the registry.
+    /// Returns the name in the registry.
     pub fn name(self) -> &'static str {
         match self {
             Self::Yunet => "yunet",
@@ -158,20 +158,20 @@ pub struct InputSpec {
     /// Whether the channels come first. Only encoders have a choice.
     #[serde(default, skip_serializing_if = "Layout::is_nchw")]
     pub layout: Layout,
-    /// The library whose resize the model was trained with; `preprocess.profile` if absent. Encoders.
+    /// The library whose resize the model was trained with; `preprocess.profile` if absent. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// How an image of another aspect ratio is fitted; `preprocess.mode` if absent. Encoders.
+    /// How an image of another aspect ratio is fitted; `preprocess.mode` if absent. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The colour of a letterbox's bars: red, green and blue in 0..255, before normalisation; `preprocess.pad` if
-    /// absent. Encoders.
+    /// absent. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<[u8; 3]>,
 }
 
 impl InputSpec {
-    /// The conversion of pixels to the input's values.
+    /// Returns the conversion of pixels to the input's values.
     pub fn normalisation(&self) -> Normalisation {
         Normalisation {
             order: self.channel_order,
@@ -180,7 +180,7 @@ impl InputSpec {
         }
     }
 
-    /// Takes the resize of an encoder's images from the settings, if the entry does not give it.
+    /// Takes the resize of an encoder's images from the settings, if the entry does not have it.
     pub(super) fn resize_as(&mut self, defaults: &ResizeDefaults) {
         self.profile.get_or_insert(defaults.profile);
         self.mode.get_or_insert(defaults.mode);
@@ -207,7 +207,7 @@ impl InputSpec {
         }
     }
 
-    /// The shape of a row at the default size.
+    /// Returns the shape of a row at the default size.
     pub fn row_shape(&self) -> [usize; 3] {
         let (width, height) = (self.width as usize, self.height as usize);
         match self.layout {
@@ -216,7 +216,7 @@ impl InputSpec {
         }
     }
 
-    /// Whether the model accepts squares of `side` pixels.
+    /// Returns whether the model accepts squares of `side` pixels.
     pub fn takes_square(&self, side: u32) -> bool {
         match self.size_multiple {
             Some(multiple) => side.is_multiple_of(multiple),
@@ -225,7 +225,7 @@ impl InputSpec {
     }
 }
 
-/// How an encoder's images are resized if its registry entry does not say.
+/// The default resize of an encoder's images, for entries without their own.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizeDefaults {
     /// The library whose resize is matched.
@@ -247,7 +247,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    /// The name in the registry.
+    /// Returns the name in the registry.
     pub fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -256,7 +256,7 @@ impl Pooling {
     }
 }
 
-/// How many rows a run takes.
+/// The number of rows in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batch {
     /// Any number of rows.
@@ -267,7 +267,7 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// The number of rows, if it is fixed.
+    /// Returns the number of rows, if it is fixed.
     pub fn fixed(self) -> Option<NonZeroUsize> {
         match self {
             Self::Dynamic => None,
@@ -309,11 +309,11 @@ impl<'de> Deserialize<'de> for Batch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
-    /// Lowest score of a face, 0..1. Detectors.
+    /// Lowest score of a face, 0..1. For detectors.
     pub score: f32,
-    /// Largest overlap of two faces as intersection over union, 0..1. Detectors.
+    /// Largest overlap of two faces as intersection over union, 0..1. For detectors.
     pub nms_iou: f32,
-    /// Cosine above which two faces are the same person, with one false match in 1,000. Embedders.
+    /// Cosine above which two faces are the same person, with one false match in 1,000. For embedders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine_far_1e3: Option<f32>,
     /// The same threshold with one false match in 10,000.

@@ -34,7 +34,7 @@ fn defaults() -> ResizeDefaults {
     }
 }
 
-/// An encoder's entry.
+/// Returns an encoder's entry.
 fn encoder(change: impl FnOnce(&mut Value)) -> Value {
     entry("sface-2021dec", |model| {
         model["role"] = "encoder".into();
@@ -61,7 +61,7 @@ fn the_embedded_registry_is_valid_and_survives_writing() {
 #[test]
 fn the_commented_examples_are_valid() {
     let (_, examples) = EMBEDDED
-        .split_once("# Models that are not shipped")
+        .split_once("# Examples of models that are not shipped")
         .unwrap();
     let mut text = String::from("models:\n");
     for line in examples.lines().skip(1) {

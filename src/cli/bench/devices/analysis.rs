@@ -1,4 +1,4 @@
-//! What the figures come to: the gains of each toggle, and whether to switch it on.
+//! The conclusions from the figures: the gains of each toggle, and a recommendation.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,38 @@ use super::{
 use crate::cli::bench::report::{figure, maths::ratio};
 use facescan_inference::operation::Operation;
 
-/// A toggle that saves less of the time than this, in percent, is not worth a device.
+/// The smallest gain in percent of the time that makes a device worthwhile.
 const WORTH_IT: f64 = 10.0;
 
-/// What follows from the figures.
+/// The conclusions from the figures.
 #[derive(Debug, Default, Serialize)]
 pub struct Analysis {
-    /// What the toggle gains, by operation and size.
+    /// The gains of each toggle, by operation and size.
     pub performance_gains: BTreeMap<Operation, BTreeMap<Size, Gains>>,
-    /// Whether to switch it on.
+    /// The recommendation for each toggle.
     pub recommendations: BTreeMap<Operation, Recommendation>,
 }
 
-/// What a toggle gains; both are absent where only one side was measured, or both ran on the CPU.
+/// The gains of a toggle. Both are absent if only one side was measured or both ran on the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Gains {
-    /// How much shorter a batch's mean time is, in percent of that without: negative when it is longer.
+    /// The reduction of a batch's mean time in percent of the time without the device. It is negative if the time
+    /// increased.
     pub time_improvement_percent: Option<f64>,
-    /// How many more pictures, or faces, a second there are, in percent of those without.
+    /// The increase of the images, or faces, per second in percent of the throughput without the device.
     pub throughput_improvement_percent: Option<f64>,
 }
 
-/// What to do with an operation's toggle on this machine.
+/// The recommendation for the toggle of an operation on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// The variable that switches it.
+    /// The variable that sets the toggle.
     pub setting: String,
-    /// Whether to switch it on; absent where only one side was measured.
+    /// The advice. It is absent if only one side was measured.
     pub toggle: Option<Advice>,
-    /// The size whose gains decided: medium, or the one in the middle of those measured.
+    /// The size that the advice is based on: medium, or else the middle one of the measured sizes.
     pub judged_at: Size,
-    /// Why.
+    /// The reason for the advice.
     pub reason: String,
 }
 
@@ -49,13 +50,13 @@ pub struct Recommendation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advice {
-    /// It pays.
+    /// The device pays off.
     On,
-    /// It does not.
+    /// The device does not pay off.
     Off,
 }
 
-/// Draws the conclusions.
+/// Derives the conclusions from the figures.
 pub fn analyse(results: &BTreeMap<Operation, BTreeMap<Size, Pair>>) -> Analysis {
     let mut analysis = Analysis::default();
     for (&operation, sizes) in results {
@@ -93,7 +94,7 @@ fn gains(pair: &Pair) -> Gains {
     }
 }
 
-/// Medium where it was measured, or else the size in the middle.
+/// Returns medium if it was measured, or else the size in the middle.
 fn middle(sizes: &BTreeMap<Size, Pair>) -> Option<Size> {
     let of_all = sizes.keys().nth(sizes.len().saturating_sub(1) / 2);
     let medium = sizes.keys().find(|size| **size == Size::Medium);
@@ -106,13 +107,13 @@ fn advise(sizes: &BTreeMap<Size, Pair>, judged_at: Size) -> (Option<Advice>, Str
     let Some((Some(_), Some(on))) = sides else {
         return (
             None,
-            "only one side was measured: leave --gpu and --no-gpu out".to_owned(),
+            "only one side was measured: run it without --gpu and --no-gpu".to_owned(),
         );
     };
     let off = |reason: String| (Some(Advice::Off), reason);
     if !on.is_on_device() {
         let reason = on.reason.as_deref().unwrap_or("no reason is known");
-        return off(format!("it runs on the CPU all the same: {reason}"));
+        return off(format!("it still runs on the CPU: {reason}"));
     }
     let blemish = sizes.iter().find_map(|(size, pair)| {
         pair.cells().find_map(|(toggle, cell)| {
@@ -143,11 +144,11 @@ fn advise(sizes: &BTreeMap<Size, Pair>, judged_at: Size) -> (Option<Advice>, Str
             "on {device} a batch takes {} % less time ({size}), which is not more than {WORTH_IT} %",
             figure(percent)
         )),
-        None => off("the times say nothing".to_owned()),
+        None => off("the times are not comparable".to_owned()),
     }
 }
 
-/// What went wrong in a cell.
+/// Returns the first failure or fallback in a cell.
 fn blemish(cell: &Cell) -> Option<String> {
     if let Some((code, failed)) = cell.errors.first_key_value() {
         return Some(format!(

@@ -1,15 +1,15 @@
-//! One batch of an operation: all its items at the same time, until every result is in the host's memory.
+//! One batch of an operation. All its items run at the same time until every result is in the host's memory.
 //!
-//! | operation | an item | what is timed |
+//! | operation | item | timed work |
 //! |---|---|---|
-//! | `face_detection` | a decoded picture | letterbox, detector, heads and NMS |
-//! | `face_embedding` | an aligned crop | its row, embedder, normalisation of the vector |
-//! | `image_processing` | a decoded picture | resizing and normalising to the detector's input |
-//! | `image_enhancement` | a BMP | what `/enhance` does, with contrast and sharpness: copying the BMP, its sha256, the steps, encoding a JPEG |
-//! | `quality_checks` | an aligned crop as a BMP | what `/quality` does with `aligned=true`: copying the BMP, the measures, the judgement |
-//! | `image_embedding` | a decoded picture | its row, encoder, normalisation of the vector; where `models.encoder` is set |
+//! | `face_detection` | a decoded image | letterbox, detector, heads and NMS |
+//! | `face_embedding` | an aligned crop | row, embedder, normalisation of the vector |
+//! | `image_processing` | a decoded image | resizing and normalising to the detector's input |
+//! | `image_enhancement` | a BMP | the work of `/enhance` with contrast and sharpness: copying the BMP, its sha256, the steps, encoding a JPEG |
+//! | `quality_checks` | an aligned crop as a BMP | the work of `/quality` with `aligned=true`: copying the BMP, the measures, the verdict |
+//! | `image_embedding` | a decoded image | row, encoder, normalisation of the vector; needs `models.encoder` |
 //!
-//! Every item goes the way that it goes in the server: through the pool, the engines, and the fallback to the CPU.
+//! Every item takes the same path as in the server: the pool, the engines, and the fallback to the CPU.
 
 use std::sync::Arc;
 
@@ -24,33 +24,34 @@ use crate::{
         Pipeline,
         encode::Encoder,
         enhance::{EnhancePlan, EnhanceRequest},
-        options::{ScanKind, ScanOptions, ScanRequest},
+        options::{ScanKind, ScanPlan, ScanRequest},
     },
 };
 use facescan_inference::operation::Operation;
 use facescan_inference::pool::Stage;
 
-/// An operation with the options that it is measured with.
+/// An operation with its options.
 pub enum Work {
-    /// Finding faces.
-    Detect(ScanOptions),
-    /// Vectors of crops.
+    /// Detects faces.
+    Detect(ScanPlan),
+    /// Embeds crops.
     Embed,
-    /// The detector's input.
-    Process(ScanOptions),
-    /// Enhanced pictures.
+    /// Prepares the input of the detector.
+    Process(ScanPlan),
+    /// Enhances images.
     Enhance(Box<EnhancePlan>),
-    /// The quality of crops.
-    Grade(ScanOptions),
-    /// Vectors of pictures.
+    /// Measures the quality of crops.
+    Grade(ScanPlan),
+    /// Embeds whole images.
     Encode(Encoder),
 }
 
 impl Work {
-    /// The work of an operation in `app`: the settings' options, and steps that every picture gets.
+    /// Creates the work of an operation in `app`, with the options of the settings and with steps that apply to every
+    /// image.
     ///
     /// # Errors
-    /// When the settings' options are refused.
+    /// Returns an error if the options of the settings are not valid.
     pub fn new(app: &App, operation: Operation) -> Result<Self, PipelineError> {
         let thresholds = &app.pipeline.detector.spec.thresholds;
         let scan = |kind, aligned| {
@@ -67,7 +68,7 @@ impl Work {
             Operation::ImageProcessing => Self::Process(scan(ScanKind::Detect, false)?),
             Operation::ImageEnhancement => {
                 let asked = EnhanceRequest {
-                    // By themselves they are for small pictures only, so that there would be nothing to measure.
+                    // By default these steps apply only to small images, so most images would have no work to measure.
                     contrast: Some(true),
                     sharpen: Some(true),
                     ..EnhanceRequest::default()
@@ -79,7 +80,7 @@ impl Work {
         })
     }
 
-    /// What the batches are made of.
+    /// Returns the items that the batches consist of.
     pub fn items<'a>(&self, material: &'a Material) -> &'a [Item] {
         match self {
             Self::Detect(_) | Self::Process(_) | Self::Enhance(_) | Self::Encode(_) => {
@@ -89,7 +90,7 @@ impl Work {
         }
     }
 
-    /// Runs a batch of `items`, and says of each how it went.
+    /// Runs a batch of `items` and returns the outcome of each item.
     pub async fn run(
         &self,
         app: &App,
@@ -135,11 +136,7 @@ impl Work {
     }
 }
 
-async fn detect(
-    pipeline: &Pipeline,
-    item: &Item,
-    options: &ScanOptions,
-) -> Result<(), PipelineError> {
+async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanPlan) -> Result<(), PipelineError> {
     let (detector, picture) = (pipeline.detector.clone(), Arc::clone(&item.pixels));
     let asked = options.detect.clone();
     let submit = move || detector.submit(&picture, &asked);
@@ -159,7 +156,7 @@ async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), PipelineError> {
     match embeddings.rows.first() {
         Some(Some(_)) => Ok(()),
         _ => Err(PipelineError::UnexpectedOutput(
-            "the vector has no direction".to_owned(),
+            "the vector is zero or not finite".to_owned(),
         )),
     }
 }
@@ -167,11 +164,11 @@ async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), PipelineError> {
 async fn process(
     pipeline: &Pipeline,
     item: &Item,
-    options: &ScanOptions,
+    options: &ScanPlan,
 ) -> Result<(), PipelineError> {
     let work = pipeline
         .detector
-        .letterboxing(&item.pixels, options.detect.det_size);
+        .letterbox_job(&item.pixels, options.detect.det_size);
     let executor = pipeline.processing.clone();
     let processing = async move { executor.run(Arc::new(work)).await };
     pipeline.pool.drive(Stage::Begin, processing).await?;

@@ -1,4 +1,4 @@
-//! What is found: the figures of each operation, size and toggle, and what follows from them.
+//! The figures of each operation, size and toggle, and the conclusions from them.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use super::{
 use crate::cli::bench::report::maths::{mean, nearest_rank};
 use facescan_inference::{device::DevicesReport, operation::Operation};
 
-/// Whether the toggles are on.
+/// The state of the toggles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Toggle {
     /// Every operation runs on the CPU.
     #[serde(rename = "gpu_false")]
     Off,
-    /// Every operation asks for the settings' device.
+    /// Every operation uses the device in the settings.
     #[serde(rename = "gpu_true")]
     On,
 }
 
 impl Toggle {
-    /// The name in the report.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "gpu_false",
@@ -32,95 +32,95 @@ impl Toggle {
     }
 }
 
-/// Everything that was found. `docs/benchmarks/devices.schema.json` describes the report.
+/// All figures. `docs/benchmarks/devices.schema.json` describes the report.
 #[derive(Debug, Default, Serialize)]
 pub struct DevicesFigures {
-    /// The applications that were measured.
+    /// The measured applications.
     pub applications: BTreeMap<Toggle, Application>,
     /// The figures by operation, size and toggle.
     pub benchmark_results: BTreeMap<Operation, BTreeMap<Size, Pair>>,
-    /// What follows from them.
+    /// The conclusions from the figures.
     pub analysis: Analysis,
 }
 
-/// An application that was measured.
+/// A measured application.
 #[derive(Debug, Serialize)]
 pub struct Application {
-    /// Milliseconds until it was ready: models opened, and devices proved.
+    /// The milliseconds until the application was ready: models loaded and devices proved.
     pub start_ms: f64,
-    /// What it said of its devices at the end.
+    /// The application's report of its devices at the end.
     pub devices: DevicesReport,
 }
 
-/// The same work with the toggles off and on; what was not measured is absent.
+/// The same work with the toggles off and on. A side without a measurement is absent.
 #[derive(Debug, Default, Serialize)]
 pub struct Pair {
     /// On the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_false: Option<Cell>,
-    /// On the device, where the operation has one.
+    /// On the device, if the operation has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_true: Option<Cell>,
 }
 
-/// What one operation did at one size with the toggles off or on.
+/// The figures of one operation at one size with the toggles off or on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// The device that the settings ask for.
+    /// The device that the settings select.
     pub requested: String,
-    /// The device in use when the batches were through.
+    /// The device in use after the batches.
     pub active: String,
-    /// Why that is the CPU though the toggle is on.
+    /// The reason why the CPU is in use although the toggle is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What runs models on the CPU, such as `cpu` or `openvino-cpu`.
+    /// The execution provider of models on the CPU, such as `cpu` or `openvino-cpu`.
     pub cpu_provider: String,
-    /// How many different pictures, or faces, the batches were made of.
+    /// The number of different images, or faces, in the batches.
     pub distinct: usize,
-    /// Pictures, or faces, in a batch.
+    /// The number of images, or faces, in a batch.
     pub batch_size: usize,
     /// The times of the timed batches.
     #[serde(flatten)]
     pub times: Times,
-    /// Pictures, or faces, that succeeded in the timed batches, by the seconds that these took.
+    /// The number of images, or faces, per second that succeeded in the timed batches.
     pub mean_throughput: f64,
-    /// The share of pictures, or faces, that succeeded in all batches, the warm-up's too: 0 to 1.
+    /// The share of images, or faces, that succeeded in all batches including the warm-up, 0 to 1.
     pub success_rate: f64,
-    /// Those that did not, by the error's code.
+    /// The failures by error code.
     pub errors: BTreeMap<&'static str, Failed>,
-    /// The time of the very first batch.
+    /// The time of the first batch.
     pub first_run_ms: f64,
-    /// The time of all batches of the warm-up, the first one's too.
+    /// The time of all warm-up batches, including the first one.
     pub warm_up_ms: f64,
-    /// Rows that ran on the device in all batches; 0 for an operation that runs none.
+    /// The number of rows that ran on the device in all batches. It is 0 for an operation without rows.
     pub device_rows: u64,
-    /// Rows of all batches that were meant for the device and ran on the CPU, by reason.
+    /// The number of rows in all batches that fell back to the CPU, by reason.
     pub fallback_rows: BTreeMap<&'static str, u64>,
-    /// Memory around the timed batches.
+    /// The memory during the timed batches.
     pub memory: Memory,
 }
 
-/// The times of batches, in milliseconds.
+/// The times of batches in milliseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Times {
-    /// Their mean.
+    /// The mean.
     pub mean_time_ms: f64,
-    /// Half took at most this, as for the other percentiles: one of the times, not a value between two.
+    /// The median. Every percentile is one of the times and not a value between two.
     pub median_time_ms: f64,
-    /// 95 of 100 took at most this.
+    /// The 95th percentile.
     pub p95_time_ms: f64,
-    /// 99 of 100 took at most this: the longest of fewer than 100.
+    /// The 99th percentile. With fewer than 100 batches it is the longest time.
     pub p99_time_ms: f64,
-    /// The shortest.
+    /// The shortest time.
     pub min_time_ms: f64,
-    /// The longest.
+    /// The longest time.
     pub max_time_ms: f64,
-    /// Each, in order.
+    /// All times in order.
     pub times_ms: Vec<f64>,
 }
 
 impl Times {
-    /// The figures of these times; zeros of none.
+    /// Computes the figures of these times. Returns zeros if there are none.
     pub fn of(times_ms: Vec<f64>) -> Self {
         let mut sorted = times_ms.clone();
         sorted.sort_by(f64::total_cmp);
@@ -136,44 +136,44 @@ impl Times {
         }
     }
 
-    /// The seconds that all took.
+    /// Returns the sum of the times in seconds.
     pub fn seconds(&self) -> f64 {
         self.times_ms.iter().sum::<f64>() / 1e3
     }
 }
 
-/// Items that failed alike.
+/// Items that failed with the same error code.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
-    /// How many.
+    /// The number of items.
     pub count: usize,
-    /// What the first one said.
+    /// The message of the first error.
     pub first: String,
 }
 
-/// Memory, read before the timed batches, after each and after the last.
+/// Memory. It is read before the timed batches and after each batch.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Memory {
-    /// This process' resident memory. It has the pictures in it, and what earlier measurements left.
+    /// The resident memory of this process. It includes the images and memory that earlier measurements left.
     pub process_mib: Option<Span>,
-    /// The memory of the operation's device that all processes use, where the driver tells it; main memory where the
-    /// device is the CPU under another provider.
+    /// The memory of the operation's device that all processes use, if the driver reports it. It is main memory if the
+    /// device is the CPU with another execution provider.
     pub device_mib: Option<Span>,
 }
 
-/// A quantity in MiB over a time.
+/// A quantity in MiB during a period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Span {
-    /// At the start.
+    /// The value at the start.
     pub before: f64,
-    /// The most that was seen.
+    /// The largest sample.
     pub peak: f64,
-    /// At the end.
+    /// The value at the end.
     pub after: f64,
 }
 
 impl Span {
-    /// Adds a sample to what was seen so far.
+    /// Adds a sample.
     pub fn extend(span: &mut Option<Self>, sample: Option<f64>) {
         let Some(now) = sample else {
             return;
@@ -194,14 +194,14 @@ impl Span {
 }
 
 impl Cell {
-    /// Whether the operation had a device other than the CPU to the end.
+    /// Returns whether the operation used a device other than the CPU until the end.
     pub fn is_on_device(&self) -> bool {
         self.active != "cpu"
     }
 }
 
 impl Pair {
-    /// The cells with their toggles.
+    /// Returns the cells with their toggles.
     pub fn cells(&self) -> impl Iterator<Item = (Toggle, &Cell)> {
         let off = self.gpu_false.as_ref().map(|cell| (Toggle::Off, cell));
         let on = self.gpu_true.as_ref().map(|cell| (Toggle::On, cell));
@@ -210,7 +210,7 @@ impl Pair {
 }
 
 impl DevicesFigures {
-    /// Takes a cell in.
+    /// Adds a cell.
     pub fn add(&mut self, operation: Operation, size: Size, toggle: Toggle, cell: Cell) {
         let sizes = self.benchmark_results.entry(operation).or_default();
         let pair = sizes.entry(size).or_default();
@@ -220,13 +220,13 @@ impl DevicesFigures {
         }
     }
 
-    /// Every cell.
+    /// Returns every cell.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         let pairs = self.benchmark_results.values().flat_map(BTreeMap::values);
         pairs.flat_map(Pair::cells).map(|(_, cell)| cell)
     }
 
-    /// Draws the conclusions, once all cells are in.
+    /// Derives the conclusions. Call it after the last cell.
     pub fn conclude(&mut self) {
         self.analysis = analyse(&self.benchmark_results);
     }
@@ -237,19 +237,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_summed_up() {
+    fn times_are_summarised() {
         let times = Times::of((1..=20).rev().map(f64::from).collect());
         assert_eq!(times.mean_time_ms, 10.5);
         assert_eq!(times.median_time_ms, 10.0);
         assert_eq!(times.p95_time_ms, 19.0);
         assert_eq!(times.p99_time_ms, 20.0);
         assert_eq!((times.min_time_ms, times.max_time_ms), (1.0, 20.0));
-        assert_eq!(times.times_ms[0], 20.0, "as they came");
+        assert_eq!(times.times_ms[0], 20.0, "in order");
         assert_eq!(times.seconds(), 0.21);
     }
 
     #[test]
-    fn memory_keeps_the_most_and_passes_over_what_is_not_told() {
+    fn memory_keeps_the_peak_and_skips_missing_samples() {
         let mut span = None;
         Span::extend(&mut span, None);
         assert_eq!(span, None);

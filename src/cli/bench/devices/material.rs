@@ -1,4 +1,4 @@
-//! The pixels that are worked on: real pictures at a size, and the faces in them.
+//! The test material: real images at a size, and the faces in them.
 
 use std::{io::Cursor, sync::Arc};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::pipeline::scan::{ContentHash, content_hash};
 use facescan_imaging::resize::{Filter, resize};
 
-/// How large the pictures are.
+/// The size of the images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
@@ -24,10 +24,10 @@ pub enum Size {
 }
 
 impl Size {
-    /// All of them.
+    /// All sizes.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
-    /// The name in the report.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -36,7 +36,7 @@ impl Size {
         }
     }
 
-    /// The long side in pixels.
+    /// Returns the long side in pixels.
     pub fn long_side(self) -> u32 {
         match self {
             Self::Small => 320,
@@ -45,7 +45,7 @@ impl Size {
         }
     }
 
-    /// The picture with this long side, smaller or larger than it was.
+    /// Resizes an image to this long side. The result may be larger than the image.
     pub fn fit(self, picture: &RgbImage) -> RgbImage {
         let longest = f64::from(picture.width().max(picture.height()));
         let scale = f64::from(self.long_side()) / longest.max(1.0);
@@ -55,18 +55,18 @@ impl Size {
     }
 }
 
-/// What there is to work on at one size.
+/// The test material at one size.
 pub struct Material {
     /// The size.
     pub size: Size,
-    /// The pictures.
+    /// The images.
     pub pictures: Vec<Item>,
-    /// The faces in them, aligned.
+    /// The aligned crops of the faces.
     pub crops: Vec<Item>,
 }
 
 impl Material {
-    /// Nothing yet.
+    /// Creates empty material.
     pub fn new(size: Size) -> Self {
         Self {
             size,
@@ -76,21 +76,21 @@ impl Material {
     }
 }
 
-/// Some pixels: as they are, and as an uncompressed file for what takes files only.
+/// An image in two forms: pixels, and an uncompressed file for operations that take files.
 pub struct Item {
     /// Upright 8-bit RGB.
     pub pixels: Arc<RgbImage>,
-    /// The same as a BMP, which takes a copy to decode and not more.
+    /// The pixels as a BMP. Decoding a BMP is only a copy.
     pub file: Bytes,
-    /// The sha256 of the file.
+    /// The sha256 of the BMP.
     pub hash: ContentHash,
 }
 
 impl Item {
-    /// Both forms of `pixels`.
+    /// Creates an item from pixels.
     ///
     /// # Errors
-    /// When the picture is too large for a BMP.
+    /// Returns an error if the image is too large for a BMP.
     pub fn new(pixels: RgbImage) -> anyhow::Result<Self> {
         let mut file = Cursor::new(Vec::new());
         let (width, height) = pixels.dimensions();
@@ -116,7 +116,7 @@ mod tests {
     };
 
     #[test]
-    fn pictures_keep_their_shape_at_every_size() {
+    fn images_keep_their_aspect_ratio_at_every_size() {
         let picture = synthetic(90, 60);
         let sizes = Size::ALL.map(|size| size.fit(&picture).dimensions());
         assert_eq!(sizes, [(320, 213), (1024, 683), (2560, 1707)]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_the_pixels() {
+    fn the_bmp_contains_the_pixels() {
         let item = Item::new(synthetic(33, 21)).unwrap();
         let options = DecodeOptions {
             limits: Limits::default(),

@@ -1,4 +1,4 @@
-//! How the figures are shown.
+//! Renders the figures as tables and plots.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,7 +12,7 @@ use crate::cli::{
     plot,
 };
 
-/// The percentiles that are drawn, from left to right, with the share of the times that do not exceed each.
+/// The percentiles in the plots, from left to right, each with the share of times that do not exceed it.
 const PERCENTILES: [(&str, f64); 5] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -34,7 +34,7 @@ impl Render for DevicesFigures {
             "median",
             "p95",
             "p99",
-            "a second",
+            "per second",
             "succeeded",
             "fell back",
             "first ms",
@@ -53,14 +53,14 @@ impl Render for DevicesFigures {
                 }
             }
         }
-        let mut advice = Table::new(["operation", "setting", "on this machine", "because"]);
+        let mut advice = Table::new(["operation", "setting", "on this machine", "reason"]);
         for (operation, found) in &self.analysis.recommendations {
             let toggle = match found.toggle {
                 Some(Advice::On) => "on",
                 Some(Advice::Off) => "off",
                 None => "-",
             };
-            // A runtime's words may have line ends, which would end the row.
+            // The message of a runtime may contain line breaks, which would end the row.
             let reason = found
                 .reason
                 .split_whitespace()
@@ -75,7 +75,7 @@ impl Render for DevicesFigures {
         for (operation, sizes) in &self.benchmark_results {
             let file = |plot: &str| folder.join(format!("{}_{plot}.svg", operation.name()));
             let (throughput, latency) = series_of(sizes);
-            plot::bars(&file("throughput"), "Pictures a second", &throughput)?;
+            plot::bars(&file("throughput"), "Images per second", &throughput)?;
             let labels = PERCENTILES.map(|(name, _)| name);
             let axes = plot::Axes {
                 title: "Latency in milliseconds",
@@ -88,7 +88,7 @@ impl Render for DevicesFigures {
     }
 }
 
-/// One line of the table.
+/// Adds one row to the table.
 fn row(
     table: &mut Table,
     (operation, size): (&str, &str),
@@ -130,7 +130,7 @@ fn gained(gains: Option<&Gains>, toggle: Toggle) -> String {
     })
 }
 
-/// An operation's throughput and the percentiles of its times, by size and toggle.
+/// Returns the throughput of an operation and the percentiles of its times, by size and toggle.
 fn series_of(sizes: &BTreeMap<Size, Pair>) -> (Vec<(String, f64)>, Vec<plot::Line>) {
     let mut throughput = Vec::new();
     let mut latency = Vec::new();

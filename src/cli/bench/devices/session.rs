@@ -1,4 +1,4 @@
-//! One application with its toggles all off or all on.
+//! One application with all toggles off or all toggles on.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ use facescan_inference::{
 mod measure;
 mod prepare;
 
-/// An application that is measured.
+/// A running application that is measured.
 pub struct Session<'a> {
     app: App,
     toggle: Toggle,
@@ -29,10 +29,10 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Starts the application of `config` with every toggle off or on.
+    /// Starts the application with the settings in `config` and every toggle off or on.
     ///
     /// # Errors
-    /// When a model cannot be used.
+    /// Returns an error if a model cannot be used.
     pub async fn start(
         config: &Config,
         toggle: Toggle,
@@ -40,14 +40,14 @@ impl<'a> Session<'a> {
         backend: &Arc<dyn Backend>,
     ) -> anyhow::Result<Self> {
         let mut config = config.clone();
-        // Nothing is kept, so no file may appear.
+        // Nothing is stored, so no database file may be created.
         config.database.url = Some("sqlite::memory:".to_owned().into());
         let devices = &mut config.devices;
         devices.all_gpu = toggle == Toggle::On;
         for own in devices.operations.values_mut() {
             own.gpu = None;
         }
-        // A batch is to be in work as a whole, whatever the server holds decoded at a time.
+        // All images of a batch must run together, so the permits for decoded images cover the whole batch.
         let together = config.imaging.decoded_pictures();
         config.imaging.max_decoded = together.max(args.batch_size.get());
         let begun = Instant::now();
@@ -63,7 +63,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// What it says of its devices, once it has stopped.
+    /// Stops the application and returns its report of the devices.
     pub fn stop(self) -> Application {
         Application {
             start_ms: self.start_ms,

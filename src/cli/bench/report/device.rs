@@ -1,4 +1,4 @@
-//! The machine and the source that a measurement was made on.
+//! The machine and the commit of a measurement.
 
 use std::{num::NonZeroUsize, process::Command, thread::available_parallelism};
 
@@ -10,14 +10,14 @@ use sysinfo::{CpuRefreshKind, RefreshKind, System};
 pub struct Device {
     /// The CPU's name.
     pub cpu: String,
-    /// Cores that this process may use.
+    /// The number of cores that this process may use.
     pub cores: usize,
     /// The operating system.
     pub system: Option<String>,
 }
 
 impl Device {
-    /// The machine this runs on.
+    /// Describes this machine.
     pub fn of_this_machine() -> Self {
         let system =
             System::new_with_specifics(RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing()));
@@ -34,7 +34,7 @@ impl Device {
     }
 }
 
-/// The commit of the working directory, with `-dirty` where files differ from it.
+/// Returns the commit of the working directory. It ends with `-dirty` if files differ from the commit.
 pub fn commit() -> Option<String> {
     let output = Command::new("git")
         .args([

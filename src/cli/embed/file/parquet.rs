@@ -1,4 +1,5 @@
-//! Vectors as a Parquet table: a row for each vector, for each picture without a face and for each that failed.
+//! Writes vectors as a Parquet table: one row for each vector, for each image without a face, and for each failed
+//! image.
 
 use std::{fs::File, sync::Arc};
 
@@ -29,10 +30,10 @@ const SCHEMA: &str = "message facescan {
     optional binary error_detail (STRING);
 }";
 
-/// Rows that are held before they are written.
+/// The number of rows in a row group.
 const ROWS: usize = 1024;
 
-/// A Parquet file that is being written.
+/// An open Parquet file.
 pub struct ParquetFile {
     writer: SerializedFileWriter<File>,
     rows: Vec<Record>,
@@ -40,17 +41,17 @@ pub struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// A file whose metadata names the contract and the length of its vectors.
+    /// Creates a file. Its metadata contains the contract and the length of its vectors.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn new(file: File, contract: &str, dim: usize) -> anyhow::Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let facts = [("contract", contract.to_owned()), ("dim", dim.to_string())];
         let facts = facts.map(|(name, value)| KeyValue::new(format!("facescan.{name}"), value));
         let properties = WriterProperties::builder()
             .set_key_value_metadata(Some(facts.into()))
-            // Vectors have no two values alike.
+            // The values of vectors hardly repeat, so a dictionary does not help.
             .set_column_dictionary_enabled("embedding.list.element".into(), false)
             .build();
         Ok(Self {
@@ -60,10 +61,10 @@ impl ParquetFile {
         })
     }
 
-    /// Takes a row.
+    /// Adds a row.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
         self.vectors += usize::from(record.vector.is_some());
         self.rows.push(record);
@@ -73,10 +74,10 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// Writes what is left and gives the number of vectors.
+    /// Writes the remaining rows and returns the number of vectors.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn finish(mut self) -> anyhow::Result<usize> {
         if !self.rows.is_empty() {
             self.write_group()?;
@@ -85,7 +86,7 @@ impl ParquetFile {
         Ok(self.vectors)
     }
 
-    /// The columns in the order of the schema.
+    /// Writes the columns in the order of the schema.
     fn write_group(&mut self) -> anyhow::Result<()> {
         let mut group = self.writer.next_row_group()?;
         let rows = std::mem::take(&mut self.rows);
@@ -115,7 +116,7 @@ impl ParquetFile {
     }
 }
 
-/// A column whose values are there at the definition level `present`, and absent below.
+/// Writes a column. A value at the definition level `present` exists; a value below it is absent.
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: impl Iterator<Item = Option<T::T>>,
@@ -129,7 +130,7 @@ fn column<T: DataType>(
     write::<T>(group, &there, &levels, None)
 }
 
-/// The column of lists: the first value of a list repeats nothing, the others do.
+/// Writes the column of lists. The repetition level is 0 for the first value of a list and 1 for the others.
 fn vectors(group: &mut SerializedRowGroupWriter<'_, File>, rows: &[Record]) -> anyhow::Result<()> {
     let (mut values, mut present, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
@@ -137,7 +138,7 @@ fn vectors(group: &mut SerializedRowGroupWriter<'_, File>, rows: &[Record]) -> a
         let start = values.len();
         values.extend(vector.into_iter().flatten().copied());
         let len = values.len() - start;
-        // An absent list has one level too, and it says so.
+        // An absent list also has one definition level, which marks it as absent.
         present.extend(std::iter::repeat_n(
             if len == 0 { 0 } else { 2 },
             len.max(1),

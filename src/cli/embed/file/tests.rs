@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{cli::embed::record::Vector, pipeline::embed::Embedding};
 
-/// A face, a picture without one and a failure, then a whole picture.
+/// A face, an image without a face, a failed image, and a whole image.
 fn records() -> Vec<Record> {
     let vector = |face, vector: [f32; 2]| Vector {
         face,
@@ -23,7 +23,7 @@ fn records() -> Vec<Record> {
     };
     let error = ErrorEntry {
         code: "image_corrupt",
-        detail: "no picture".to_owned(),
+        detail: "not an image".to_owned(),
     };
     [
         ("a.jpg", Ok(vec![vector(Some(face), [0.6, 0.8])])),
@@ -56,19 +56,19 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn json_lines_have_the_vectors_and_the_errors() {
+fn json_lines_contain_the_vectors_and_the_errors() {
     let (_folder, path) = written("v.jsonl");
     let expected = [
         json!({"path": "a.jpg", "face": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5, "embedding_norm": 5.0, "embedding": [0.6, 0.8], "contract": "c0ffee", "precision": "bf16"}),
         json!({"path": "b.jpg"}),
-        json!({"path": "c.jpg", "error": {"code": "image_corrupt", "detail": "no picture"}}),
+        json!({"path": "c.jpg", "error": {"code": "image_corrupt", "detail": "not an image"}}),
         json!({"path": "d.jpg", "embedding_norm": 5.0, "embedding": [-1.0, 0.0], "contract": "c0ffee", "precision": "bf16"}),
     ];
     assert_eq!(lines(&path), expected);
 }
 
 #[test]
-fn a_matrix_has_its_rows_described_beside_it() {
+fn an_index_file_describes_the_rows_of_a_matrix() {
     let (_folder, path) = written("v.npy");
     let bytes = std::fs::read(&path).unwrap();
     let head = String::from_utf8_lossy(&bytes[..HEAD]);
@@ -88,7 +88,7 @@ fn a_matrix_has_its_rows_described_beside_it() {
 }
 
 #[test]
-fn a_table_is_read_back() {
+fn a_parquet_table_can_be_read_back() {
     let (_folder, path) = written("v.parquet");
     let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
     let facts = reader.metadata().file_metadata().key_value_metadata();
@@ -101,7 +101,7 @@ fn a_table_is_read_back() {
     let expected = [
         r#"{path: "a.jpg", face: 1, x1: 1.0, y1: 2.0, x2: 3.0, y2: 4.0, score: 0.5, embedding_norm: 5.0, precision: "bf16", embedding: [0.6, 0.8], error_code: null, error_detail: null}"#,
         r#"{path: "b.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, precision: null, embedding: null, error_code: null, error_detail: null}"#,
-        r#"{path: "c.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, precision: null, embedding: null, error_code: "image_corrupt", error_detail: "no picture"}"#,
+        r#"{path: "c.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: null, precision: null, embedding: null, error_code: "image_corrupt", error_detail: "not an image"}"#,
         r#"{path: "d.jpg", face: null, x1: null, y1: null, x2: null, y2: null, score: null, embedding_norm: 5.0, precision: "bf16", embedding: [-1E0, 0E0], error_code: null, error_detail: null}"#,
     ];
     assert_eq!(rows, expected);

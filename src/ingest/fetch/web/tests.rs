@@ -1,4 +1,4 @@
-//! The fetcher against a server in the test, over real connections.
+//! Tests the fetcher against a local server over real connections.
 
 use std::{
     collections::HashMap,
@@ -21,13 +21,13 @@ use crate::config::{Config, HostPattern, Scheme, Sources};
 
 const LIMIT: u64 = 1000;
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 enum Answer {
-    /// Sends this, and closes the connection.
+    /// Sends these bytes and closes the connection.
     Whole(Vec<u8>),
-    /// Sends this, and nothing more.
+    /// Sends these bytes and nothing more.
     Stall(Vec<u8>),
-    /// Sends this, and then the same bytes for as long as they are taken.
+    /// Sends these bytes, and repeats them as long as the client reads.
     Endless(Vec<u8>),
 }
 
@@ -50,7 +50,7 @@ fn redirect(location: &str) -> Answer {
     )))
 }
 
-/// A server on a free port of the loopback, and the heads of the requests that it got.
+/// A server on a free loopback port, and the heads of the requests that it received.
 struct Server {
     address: SocketAddr,
     heads: mpsc::UnboundedReceiver<String>,
@@ -72,7 +72,7 @@ impl Server {
         Self { address, heads }
     }
 
-    /// The server's URL of a path, under a name that has to be looked up.
+    /// Returns the server's URL of a path. Its host is a name that must be resolved.
     fn url(&self, path: &str) -> Url {
         let port = self.address.port();
         format!("http://pictures.test:{port}{path}")
@@ -106,7 +106,7 @@ async fn carry_out(answer: Answer, mut stream: TcpStream) {
     }
 }
 
-/// Names and their addresses.
+/// A resolver with fixed names and addresses.
 #[derive(Default)]
 struct Names {
     names: Mutex<HashMap<&'static str, Vec<IpAddr>>>,
@@ -146,7 +146,7 @@ fn settings() -> Urls {
     Urls {
         schemes: vec![Scheme::Http, Scheme::Https],
         allow_private: true,
-        // A machine under load gets the time that it needs; what is to time out never answers.
+        // A loaded machine gets the time that it needs. Servers that must time out never answer.
         connect_timeout_ms: 60_000,
         timeout_ms: 60_000,
         ..Config::load(&Sources::default()).unwrap().0.urls
@@ -158,7 +158,7 @@ fn fetcher() -> WebFetcher {
 }
 
 #[tokio::test]
-async fn a_picture_is_fetched_as_it_is() {
+async fn an_image_is_fetched_unchanged() {
     let mut server = Server::start(|_| Answer::Whole(ok(b"picture"))).await;
     let fetched = fetcher().fetch(&server.url("/a%20b?c=d"), LIMIT).await;
     assert_eq!(fetched.unwrap(), "picture");
@@ -177,11 +177,11 @@ async fn a_picture_is_fetched_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_picture_may_have_the_limit_and_not_a_byte_more_however_it_comes() {
+async fn an_image_may_have_exactly_the_limit_in_every_framing() {
     let limit = usize::try_from(LIMIT).unwrap();
     let server = Server::start(move |path| {
         let body = |length: usize| vec![7; length];
-        // A body without a length ends with the connection.
+        // Without a length, the end of the connection ends the body.
         let bare = |length| [head("200 OK"), body(length)].concat();
         Answer::Whole(match path {
             "/stated" => ok(&body(limit)),
@@ -207,9 +207,9 @@ async fn a_picture_may_have_the_limit_and_not_a_byte_more_however_it_comes() {
 }
 
 #[tokio::test]
-async fn no_more_is_read_than_may_be() {
+async fn reading_stops_at_the_limit() {
     let server = Server::start(|path| match path {
-        // What says that it is too long is not waited for.
+        // The stated length exceeds the limit, so the fetcher does not wait for the body.
         "/stated" => Answer::Stall(head("200 OK\r\ncontent-length: 1001")),
         "/chunked" => Answer::Endless(
             [
@@ -233,10 +233,10 @@ async fn no_more_is_read_than_may_be() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_so_far_and_no_further() {
+async fn redirects_are_followed_up_to_the_limit() {
     let mut server = Server::start(|path| match path {
         "/first" => redirect("second/"),
-        // From where this one is, and not the first.
+        // The target is relative to this URL and not to the first one.
         "/second/" => redirect("third"),
         "/second/third" => Answer::Whole(ok(b"picture")),
         "/nowhere" => Answer::Whole(head("302 Found\r\ncontent-length: 0")),
@@ -259,7 +259,7 @@ async fn redirects_are_followed_so_far_and_no_further() {
 }
 
 #[tokio::test]
-async fn each_redirect_is_judged_as_the_first_url_was() {
+async fn each_redirect_is_checked_like_the_first_url() {
     let server = Server::start(|path| {
         redirect(match path {
             "/address" => "http://169.254.169.254/latest/meta-data/",
@@ -283,7 +283,7 @@ async fn each_redirect_is_judged_as_the_first_url_was() {
 }
 
 #[tokio::test]
-async fn a_name_of_an_address_that_is_not_public_is_not_connected_to() {
+async fn a_name_with_a_private_address_is_refused() {
     let mut server = Server::start(|_| Answer::Whole(ok(b"secret"))).await;
     let urls = Urls {
         allow_private: false,
@@ -299,11 +299,14 @@ async fn a_name_of_an_address_that_is_not_public_is_not_connected_to() {
         let fetched = fetcher.fetch(&server.url("/"), LIMIT).await;
         assert_eq!(fetched, Err(Refused::Address.into()), "{addresses:?}");
     }
-    assert!(server.heads.try_recv().is_err(), "the server was asked");
+    assert!(
+        server.heads.try_recv().is_err(),
+        "the server received a request"
+    );
 }
 
 #[tokio::test]
-async fn a_name_is_looked_up_once_for_a_connection() {
+async fn a_name_is_resolved_once_per_connection() {
     let server = Server::start(|_| Answer::Whole(ok(b"picture"))).await;
     let names = Names::usual();
     let lookup = Arc::clone(&names);
@@ -311,7 +314,7 @@ async fn a_name_is_looked_up_once_for_a_connection() {
     let fetched = fetcher.fetch(&server.url("/"), LIMIT).await;
     assert_eq!(fetched.unwrap(), "picture");
     assert_eq!(names.lookups.load(Ordering::Relaxed), 1);
-    // The name turns to another address, as in an attack by rebinding: the next connection is judged anew.
+    // The name now resolves to another address, as in a DNS rebinding attack. The next connection checks it again.
     let turned = vec!["169.254.169.254".parse().unwrap()];
     names.names.lock().unwrap().insert("pictures.test", turned);
     let fetched = fetcher.fetch(&server.url("/"), LIMIT).await;
@@ -319,7 +322,7 @@ async fn a_name_is_looked_up_once_for_a_connection() {
 }
 
 #[tokio::test]
-async fn what_fails_on_the_way_has_its_reason() {
+async fn a_failed_fetch_reports_the_reason() {
     let server = Server::start(|path| {
         Answer::Whole(match path {
             "/missing" => head("404 Not Found\r\ncontent-length: 0"),
@@ -358,7 +361,7 @@ async fn what_fails_on_the_way_has_its_reason() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_no_tls_is_not_trusted() {
+async fn a_server_without_tls_is_not_trusted() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -372,7 +375,7 @@ async fn a_server_that_speaks_no_tls_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_there_cannot_be_reached() {
+async fn a_missing_host_is_unreachable() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -384,7 +387,7 @@ async fn a_host_that_is_not_there_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_or_does_not_end_is_left() {
+async fn a_server_that_stalls_times_out() {
     let server = Server::start(|path| match path {
         "/head" => Answer::Stall(Vec::new()),
         "/body" => Answer::Stall([head("200 OK\r\ncontent-length: 9"), b"pict".to_vec()].concat()),

@@ -23,7 +23,7 @@ facescan_batch_rows_count{operation="face_embedding"} 0
 "#;
 
 #[test]
-fn the_batches_between_two_readings_are_told_by_size() {
+fn the_batches_between_two_readings_are_counted_by_size() {
     let before = Counters::read(BEFORE).unwrap();
     let after = Counters::read(AFTER).unwrap();
     let expected = Batches {
@@ -63,7 +63,7 @@ fn other_metrics_and_other_texts_have_no_batches() {
 }
 
 #[test]
-fn labels_may_hold_what_the_format_escapes() {
+fn labels_may_contain_escaped_characters() {
     let sample = parse_line(r#"m{ a="1,}\"\\\n", b = "x" , } +Inf"#).unwrap();
     assert_eq!(sample.labels["a"], "1,}\"\\\n");
     assert_eq!(sample.labels["b"], "x");

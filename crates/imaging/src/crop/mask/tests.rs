@@ -6,7 +6,7 @@ fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
     Region { x1, y1, x2, y2 }
 }
 
-/// A mask of (width, height) with `level` in the given rows and columns, both ends included.
+/// Returns a mask of (width, height) with `level` in the given rows and columns, both ends included.
 fn mask(size: (u32, u32), [top, bottom, left, right]: [u32; 4], level: u8) -> GrayImage {
     GrayImage::from_fn(size.0, size.1, |x, y| {
         let inside = (left..=right).contains(&x) && (top..=bottom).contains(&y);

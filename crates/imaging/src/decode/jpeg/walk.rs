@@ -83,14 +83,14 @@ impl Walk {
         }
     }
 
-    /// Whether the scans have every coefficient of every component in full precision.
+    /// Returns whether the scans have every coefficient of every component in full precision.
     pub fn is_complete(&self) -> bool {
         self.components
             .iter()
             .all(|component| component.lowest_bit == [0; 64])
     }
 
-    /// The file without the junk between its segments.
+    /// Returns the file without the junk between its segments.
     pub fn without_junk<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         if self.junk.is_empty() {
             return Cow::Borrowed(bytes);
@@ -168,7 +168,7 @@ impl Walk {
     }
 }
 
-/// The next marker and the bytes before it; moves `at` behind the marker.
+/// Returns the next marker and the bytes before it. Moves `at` behind the marker.
 fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
     let from = *at;
     loop {
@@ -183,7 +183,7 @@ fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
     }
 }
 
-/// The segment at `at`; moves `at` behind it. `None` when the file ends inside the segment.
+/// Returns the segment at `at` and moves `at` behind it. Returns `None` if the file ends inside the segment.
 fn segment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, DecodeError> {
     let Some(length) = bytes.get(*at..*at + 2) else {
         return Ok(None);
@@ -198,7 +198,7 @@ fn segment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, Deco
     Ok(segment)
 }
 
-/// The position of the next marker other than a restart marker, or the end of the file.
+/// Returns the position of the next marker other than a restart marker, or the end of the file.
 fn end_of_scan(bytes: &[u8], mut at: usize) -> usize {
     while let Some(ff) = bytes
         .get(at..)

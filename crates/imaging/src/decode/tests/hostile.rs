@@ -59,8 +59,10 @@ fn limits_are_checked_before_pixels_are_decoded() {
     }
 }
 
-/// Short files that state a large size are refused by their header, or reported as truncated before memory is allocated.
+/// Short files that state a large size are refused by their header, or reported as truncated before memory is
+/// allocated.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn headers_that_state_too_much_are_refused() {
     let too_wide = DecodeError::TooLarge {
         limit: LimitKind::Width,
@@ -201,7 +203,7 @@ fn headers_that_state_too_much_are_refused() {
     }
 }
 
-/// Random damage gives an image or an error, and never panics.
+/// Random damage results in an image or an error, and never in a panic.
 #[test]
 fn damaged_bytes_never_panic() {
     use proptest::test_runner::{Config, TestRunner};

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::synthetic::{antialiased, assert_within, fixture, fixture_image, reference};
 
-/// The levels of a stretched image, pixel by pixel.
+/// Returns the levels of a stretched image, pixel by pixel.
 fn levels(profile: Profile, image: &RgbImage, size: (u32, u32)) -> Vec<f32> {
     let unscaled = Preprocess {
         layout: Layout::Nhwc,
@@ -27,7 +27,8 @@ fn as_image(levels: &[f32], (width, height): (u32, u32)) -> RgbImage {
     RgbImage::from_raw(width, height, bytes.collect()).unwrap()
 }
 
-/// Every 16th line of an image of the width, from the first on. Only these are stored of large images.
+/// Returns every 16th line of an image, from the first on. `width` is that of the image. The reference files of large
+/// images have only these lines.
 fn every_16th<T: Copy>(values: &[T], width: u32) -> Vec<T> {
     let line = 3 * width as usize;
     values.chunks(line).step_by(16).flatten().copied().collect()
@@ -38,7 +39,7 @@ fn every_16th_line(image: &RgbImage) -> RgbImage {
     RgbImage::from_raw(width, height.div_ceil(16), every_16th(image, width)).unwrap()
 }
 
-/// The largest and the mean difference, and the share of values that differ.
+/// Returns the largest and the mean difference, and the share of values that differ.
 fn difference(ours: &[f32], theirs: &[f32]) -> [f64; 3] {
     assert_eq!(ours.len(), theirs.len());
     let all = ours.len() as f64;

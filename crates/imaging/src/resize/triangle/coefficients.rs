@@ -17,8 +17,8 @@ pub(super) trait Weight: Copy {
 /// Fixed point with [`WEIGHT_BITS`] fractional bits; the weights of a window add up to exactly [`ONE`].
 ///
 /// Each weight is the difference of two rounded running sums, so every running sum is off by at most half a unit. By
-/// summation by parts the weighted mean of `n` samples in 0..=255 is off by at most `½ · (n − 1) · 255 / 2¹⁴` levels, which is
-/// 0.0078 levels a tap.
+/// summation by parts the weighted mean of `n` samples in 0..=255 is off by at most `½ · (n − 1) · 255 / 2¹⁴` levels,
+/// which is 0.0078 levels per tap.
 impl Weight for i16 {
     fn append(window: &[f64], weights: &mut Vec<Self>) {
         let (mut exact, mut used) = (0.0, 0);
@@ -57,7 +57,7 @@ impl<W: Weight> Coefficients<W> {
         Self { spans, weights }
     }
 
-    /// The number of taps of the widest window.
+    /// Returns the number of taps of the widest window.
     pub(super) fn max_taps(&self) -> usize {
         let counts = self.spans.iter().map(|(_, count)| *count);
         counts.max().unwrap_or(0)

@@ -1,17 +1,17 @@
 //! Horizontal pass in fixed point, eight taps of one pixel at a time: for windows that lie far apart.
 //!
 //! # Method
-//! Each pixel is the dot product of its window and its weights. A register has eight neighbouring source pixels, sorted by
-//! channel. One instruction multiplies them by their eight weights and adds neighbours, which leaves four partial sums a
-//! channel. The partial sums of four pixels are then added together.
+//! Each pixel is the dot product of its window and its weights. A register has eight neighbouring source pixels, sorted
+//! by channel. One instruction multiplies them by their eight weights and adds neighbours, which leaves four partial
+//! sums per channel. The partial sums of four pixels are then added together.
 //!
 //! # Error
-//! As in [`paired_taps`](super::paired_taps): products and sums are exact, and the weights are off by at most 0.0078 levels a
-//! tap. At the most taps that are accepted, 40, that is 0.31 levels before rounding.
+//! As in [`paired_taps`](super::paired_taps): products and sums are exact, and the weights are off by at most 0.0078
+//! levels per tap. With the maximum of 40 taps, that is 0.31 levels before rounding.
 //!
 //! # CPU
-//! The portable form needs no feature, but the float kernels are faster without the instructions that the AVX-512 form uses
-//! (AVX-512 F, BW, VBMI and VNNI). Both forms give the same bits.
+//! The portable form needs no feature, but the float kernels are faster without the instructions that the AVX-512 form
+//! uses (AVX-512 F, BW, VBMI and VNNI). Both forms return the same bits.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
@@ -28,7 +28,7 @@ use crate::resize::Pixel;
 /// Source pixels in a register.
 const LANES: usize = 8;
 
-/// The most taps of a pixel: more would be off by more than a third of a level in 16-bit weights.
+/// The maximum number of taps of a pixel. With more, 16-bit weights would be off by more than a third of a level.
 const MAX_TAPS: usize = 40;
 
 /// The windows of the pixels of a row.
@@ -61,7 +61,7 @@ const SHUFFLE: [u8; 2 * WINDOW] = {
 };
 
 impl DotProduct {
-    /// `None` without pixels, and where windows have more than [`MAX_TAPS`].
+    /// Returns `None` if there are no pixels or if windows have more than [`MAX_TAPS`].
     pub(super) fn new(windows: &Coefficients<i16>) -> Option<Self> {
         let most = windows.max_taps();
         if !(1..=MAX_TAPS).contains(&most) {
@@ -87,7 +87,7 @@ impl DotProduct {
         })
     }
 
-    /// How many samples after the end of a row may be read.
+    /// Returns the number of samples after the end of a row that may be read.
     pub(super) fn overread(&self) -> usize {
         CHANNELS * LANES * self.groups + WINDOW
     }

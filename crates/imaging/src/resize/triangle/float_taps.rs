@@ -1,16 +1,16 @@
 //! Horizontal pass in f32: the taps of four pixels, times their weights, one tap after the other.
 //!
 //! # Method
-//! A register has the three channels of four pixels, and an unused channel. For each tap it is multiplied by the four pixels'
-//! weights and added. All windows are as wide as the widest one; the added taps have weight 0.
+//! A register has the three channels of four pixels, and an unused channel. For each tap it is multiplied by the four
+//! pixels' weights and added. All windows are as wide as the widest one; the added taps have weight 0.
 //!
 //! # Error
 //! Sums of `n` products in f32: at most `(n + 2) · 255 · 2⁻²⁴` levels, which is 0.001 levels for 64 taps.
 //!
 //! # CPU
-//! The portable form needs no feature: it is plain Rust, compiled for several instruction sets. The AVX-512 form (AVX-512 F)
-//! gathers a tap of four pixels with one shuffle, where their first three taps lie within 32 samples; other axes use the
-//! portable form. Both forms give the same bits.
+//! The portable form needs no feature: it is plain Rust, compiled for several instruction sets. The AVX-512 form
+//! (AVX-512 F) gathers a tap of four pixels with one shuffle if their first three taps lie within 32 samples. Other
+//! axes use the portable form. Both forms return the same bits.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
@@ -34,8 +34,8 @@ pub(super) struct FloatTaps {
     weights: Vec<Aligned<[f32; 16]>>,
     /// Taps per pixel.
     taps: usize,
-    /// The offsets of each quad's first samples from its first pixel's; `None` when the first [`WINDOW_TAPS`] taps of a quad
-    /// do not fit [`WINDOW`] samples.
+    /// The offsets of each quad's first samples from its first pixel's; `None` if the first [`WINDOW_TAPS`] taps of a
+    /// quad do not fit [`WINDOW`] samples.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         expect(dead_code, reason = "only the AVX-512 form reads it")
@@ -76,18 +76,18 @@ impl FloatTaps {
         }
     }
 
-    /// How many samples after the end of a row may be read.
+    /// Returns the number of samples after the end of a row that may be read.
     pub(super) fn overread(&self) -> usize {
         CHANNELS * self.taps + WINDOW
     }
 
-    /// The shuffles of the AVX-512 form; `None` where the axis does not fit it.
+    /// Returns the shuffles of the AVX-512 form, or `None` if the axis does not fit it.
     #[cfg(test)]
     pub(super) fn shuffles(&self) -> Option<&[Aligned<[u32; 16]>]> {
         self.shuffles.as_deref()
     }
 
-    /// How many quads a row has.
+    /// Returns the number of quads of a row.
     pub(super) fn quads(&self) -> usize {
         self.first.len()
     }
@@ -121,7 +121,7 @@ pub(super) fn portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
     }
 }
 
-/// Weighs `TAPS` taps a pixel; 0 stands for any number.
+/// Weighs `TAPS` taps per pixel; 0 stands for any number.
 #[inline(always)]
 fn weigh_taps<const TAPS: usize>(row: &[f32], columns: &FloatTaps, out: &mut [Quad]) {
     let taps = if TAPS == 0 { columns.taps } else { TAPS };

@@ -2,16 +2,16 @@
 //!
 //! # Method
 //! A register has the three channels of four pixels, and an unused channel, as sixteen pairs of 16-bit samples: two
-//! neighbouring taps. One instruction multiplies each pair by its two weights and adds both products to a 32-bit sum. The
-//! first pair of four pixels must lie within 32 samples, so that one shuffle gathers it.
+//! neighbouring taps. One instruction multiplies each pair by its two weights and adds both products to a 32-bit sum.
+//! The first pair of four pixels must lie within 32 samples, so that one shuffle gathers it.
 //!
 //! # Error
-//! Levels have 6 fractional bits and weights 14, so products and sums are exact. The error before rounding is that of the
-//! weights: at most 0.0078 levels a tap (see [`Weight`](super::coefficients::Weight)).
+//! Levels have 6 fractional bits and weights 14, so products and sums are exact. The error before rounding is that of
+//! the weights: at most 0.0078 levels per tap (see [`Weight`](super::coefficients::Weight)).
 //!
 //! # CPU
-//! The portable form needs no feature, but the float kernels are faster without the instructions that the AVX-512 form uses
-//! (AVX-512 F, BW, VBMI for the byte shuffle and VNNI for the product). Both forms give the same bits.
+//! The portable form needs no feature, but the float kernels are faster without the instructions that the AVX-512 form
+//! uses (AVX-512 F, BW, VBMI for the byte shuffle and VNNI for the product). Both forms return the same bits.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
@@ -34,7 +34,7 @@ pub(super) const PRODUCT_BITS: i32 = (LEVEL_BITS + WEIGHT_BITS) as i32;
 /// Half of a level: added before the fractional bits are dropped, it rounds to the nearest level.
 pub(super) const HALF: i32 = 1 << (PRODUCT_BITS - 1);
 
-/// Where the first pair of taps of four pixels lies.
+/// The position of the first pair of taps of four pixels.
 #[derive(Clone, Copy)]
 struct Gather {
     /// The first sample of the first pixel's window.
@@ -45,7 +45,7 @@ struct Gather {
 
 /// The taps of the pixels of a row.
 pub(super) struct PairedTaps {
-    /// For each block of pixels where its four quads lie.
+    /// For each block of pixels, the positions of its four quads.
     gathers: Vec<[Gather; 4]>,
     /// For each quad the weights of its pairs, each pixel's repeated for its channels.
     weights: Vec<Aligned<[i16; WINDOW]>>,
@@ -54,7 +54,7 @@ pub(super) struct PairedTaps {
 }
 
 impl PairedTaps {
-    /// `None` without pixels, and where the first two taps of four pixels do not fit a register.
+    /// Returns `None` if there are no pixels or if the first two taps of four pixels do not fit a register.
     pub(super) fn new(windows: &Coefficients<i16>) -> Option<Self> {
         let pairs = windows.max_taps().div_ceil(2);
         let mut pixels: Vec<_> = windows.iter().collect();
@@ -82,7 +82,7 @@ impl PairedTaps {
         })
     }
 
-    /// How many samples after the end of a row may be read.
+    /// Returns the number of samples after the end of a row that may be read.
     pub(super) fn overread(&self) -> usize {
         2 * CHANNELS * self.pairs + WINDOW
     }

@@ -1,16 +1,16 @@
 //! Vertical pass by sums of prefix sums, in 16-bit fixed point: every row is read once.
 //!
 //! # Method
-//! Take the rows between the centres of two neighbouring target rows, `s` rows apart. Number them from the bottom, `t = 1` for
-//! the last one, and let `f < 1` be the distance from the lower centre to the row after the last one. Over these rows the
-//! triangle of the upper target row falls, and that of the lower one rises:
+//! Take the rows between the centres of two neighbouring target rows, `s` rows apart. Number them from the bottom, `t =
+//! 1` for the last one, and let `f < 1` be the distance from the lower centre to the row after the last one. Over these
+//! rows the triangle of the upper target row falls, and that of the lower one rises:
 //!
 //! ```text
 //! upper weight of row t = (t − f) / s        lower weight of row t = 1 − (t − f) / s
 //! ```
 //!
-//! Both are linear in `t`, so two sums over the rows are enough: the plain sum `S = Σ rowₜ` and the ramp `R = Σ t·rowₜ`. The
-//! ramp is the sum of the prefix sums, so both take one addition a sample and no multiplication. Then
+//! Both are linear in `t`, so two sums over the rows are enough: the plain sum `S = Σ rowₜ` and the ramp `R = Σ
+//! t·rowₜ`. The ramp is the sum of the prefix sums, so both take one addition a sample and no multiplication. Then
 //!
 //! ```text
 //! upper += R / s − S · f / s                 lower = S · (1 + f / s) − R / s
@@ -20,15 +20,16 @@
 //! centre have been added.
 //!
 //! # Error
-//! At most 4/64 = 0.0625 levels. `S` and `R` are exact; for a scale of 22, `R` is at most 255 · 22 · 23 / 2 = 64,515, which fits
-//! 16 bits. They are shifted to fill 16 bits and multiplied by 16-bit factors, of which the upper halves are kept, with 6
-//! fractional bits. A target row has four such products. Each is off by at most half a unit for the rounded factor; dropping
-//! the lower halves adds less than a unit in either direction for each of the two differences. A unit is 1/64 of a level.
+//! At most 4/64 = 0.0625 levels. `S` and `R` are exact; for a scale of 22, `R` is at most 255 · 22 · 23 / 2 = 64,515,
+//! which fits 16 bits. They are shifted to fill 16 bits and multiplied by 16-bit factors, of which the upper halves are
+//! kept, with 6 fractional bits. A target row has four such products. Each is off by at most half a unit for the
+//! rounded factor; dropping the lower halves adds less than a unit in either direction for each of the two differences.
+//! A unit is 1/64 of a level.
 //!
 //! # CPU
-//! The portable form needs no feature. The AVX-512 form (AVX-512 F and BW) has 128 samples in registers at a time. Both forms
-//! give the same bits. It is chosen with the kernels that read 16-bit rows, [`paired_taps`](super::paired_taps) and
-//! [`dot_product`](super::dot_product), which ask for more of the CPU.
+//! The portable form needs no feature. The AVX-512 form (AVX-512 F and BW) has 128 samples in registers at a time. Both
+//! forms return the same bits. It is chosen with the kernels that read 16-bit rows, [`paired_taps`](super::paired_taps)
+//! and [`dot_product`](super::dot_product), which need more CPU features.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
@@ -40,7 +41,7 @@ use multiversion::{multiversion, target::match_target};
 use super::Aligned;
 use crate::{prefetch::prefetch, resize::view::Axis};
 
-/// Fractional bits of a level: 0 to 255 · 2⁶, give or take the error.
+/// Fractional bits of a level: 0 to 255 · 2⁶, plus or minus the error.
 pub(super) const LEVEL_BITS: u32 = 6;
 
 /// Source rows per target row. The ramp of 22 rows of level 255 is the largest that fits 16 bits.
@@ -64,7 +65,7 @@ struct Segment {
     factors: Factors,
 }
 
-/// What the sums of a segment are multiplied by, in 65536ths.
+/// The factors of a segment's sums, in 65536ths.
 #[derive(Clone, Copy)]
 struct Factors {
     /// For the upper target row: the ramp, and the sum that is subtracted.
@@ -85,13 +86,13 @@ pub(super) struct PrefixSum<'a> {
 }
 
 impl<'a> PrefixSum<'a> {
-    /// Target rows along `axis` of an image with `stride` samples a row. `None` where the axis grows, where sums or factors do
-    /// not fit 16 bits, and where a row is shorter than a block.
+    /// Creates the target rows along `axis` of an image with `stride` samples per row. Returns `None` if the axis
+    /// grows, if sums or factors do not fit 16 bits, or if a row is shorter than a block.
     pub(super) fn new(source: &'a [u8], stride: usize, axis: &Axis) -> Option<Self> {
         Self::with(weigh, source, stride, axis)
     }
 
-    /// [`new`](Self::new) by one form of [`weigh`].
+    /// [`new`](Self::new) with one form of [`weigh`].
     pub(super) fn with(
         weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
         source: &'a [u8],
@@ -112,12 +113,12 @@ impl<'a> PrefixSum<'a> {
         Some(sums)
     }
 
-    /// Writes the next target row, in levels of [`LEVEL_BITS`] fractional bits; `None` after the last one.
+    /// Writes the next target row, in levels of [`LEVEL_BITS`] fractional bits. Returns `None` after the last one.
     pub(super) fn next(&mut self, out: &mut [i16]) -> Option<()> {
         self.next_with(weigh, out)
     }
 
-    /// [`next`](Self::next) by one form of [`weigh`].
+    /// [`next`](Self::next) with one form of [`weigh`].
     pub(super) fn next_with(
         &mut self,
         weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
@@ -139,7 +140,8 @@ impl<'a> PrefixSum<'a> {
     }
 }
 
-/// The segments above, between and below the centres of the target rows; `None` where the axis grows or a number does not fit.
+/// Returns the segments above, between and below the centres of the target rows, or `None` if the axis grows or a
+/// number does not fit.
 fn segments(axis: &Axis) -> Option<Vec<Segment>> {
     let (scale, rows) = (axis.scale(), f64::from(axis.source));
     if !SCALES.contains(&scale) {
@@ -163,7 +165,8 @@ fn segments(axis: &Axis) -> Option<Vec<Segment>> {
     (0..intervals.len())
         .map(|at| {
             let interval = &intervals[at];
-            // The sums of all weights of both target rows. The first segment has no upper one, the last one no lower one.
+            // The sums of all weights of both target rows. The first segment has no upper one, the last one no lower
+            // one.
             let upper = at
                 .checked_sub(1)
                 .map(|at| intervals[at].lower_weights + interval.upper_weights);
@@ -205,7 +208,8 @@ struct Interval {
 }
 
 impl Interval {
-    /// The interval above the centre of target row `row`. Positions are counted from the centre of the first source row.
+    /// Creates the interval above the centre of target row `row`. Positions are counted from the centre of the first
+    /// source row.
     fn new(row: f64, scale: f64, rows: f64) -> Self {
         let centre = |row: f64| (row + 0.5) * scale - 0.5;
         let (above, below) = (centre(row - 1.0).ceil(), centre(row).ceil());
@@ -236,8 +240,8 @@ pub(super) struct SegmentRows<'a> {
 }
 
 impl SegmentRows<'_> {
-    /// The column at which each block starts. The last block may overlap the one before it. Each step prefetches a part of
-    /// the next segment.
+    /// Returns the column at which each block starts. The last block may overlap the one before it. Each step
+    /// prefetches a part of the next segment.
     #[inline(always)]
     fn blocks(&self) -> impl Iterator<Item = usize> {
         let last = self.stride - BLOCK;
@@ -249,7 +253,7 @@ impl SegmentRows<'_> {
         })
     }
 
-    /// The samples of a block in one of the rows.
+    /// Returns the samples of a block in one of the rows.
     #[inline(always)]
     fn samples(&self, row: usize, column: usize) -> Option<&[u8; BLOCK]> {
         self.rows[row * self.stride + column..].first_chunk()

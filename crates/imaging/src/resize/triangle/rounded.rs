@@ -27,8 +27,8 @@ pub(crate) struct RoundedRows<'a> {
     pixels: Vec<[Pixel; BLOCK]>,
 }
 
-/// The kernels of both passes, and the row between them. That row is as wide as the source, and longer by what the horizontal
-/// kernel reads with weight 0.
+/// The kernels of both passes, and the row between them. That row is as wide as the source, and longer by what the
+/// horizontal kernel reads with weight 0.
 enum Kernels<'a> {
     /// 16-bit fixed point.
     FixedPoint {
@@ -54,7 +54,7 @@ pub(super) enum FixedPointTaps {
 }
 
 impl FixedPointTaps {
-    /// The faster kernel of those that accept the axis.
+    /// Creates the faster kernel of those that accept the axis.
     fn new(axis: &Axis) -> Option<Self> {
         let windows = Coefficients::new(axis);
         let paired = PairedTaps::new(&windows).map(Self::Paired);
@@ -69,7 +69,7 @@ impl FixedPointTaps {
     }
 }
 
-/// The rows of a view of `image`, at most one level from Pillow's `BILINEAR`.
+/// Returns the rows of a view of `image`, at most one level from Pillow's `BILINEAR`.
 pub(crate) fn rounded<'a>(image: &'a RgbImage, view: &View) -> RoundedRows<'a> {
     let fixed_point = has_fixed_point_instructions()
         .then(|| RoundedRows::fixed_point(image, view, FixedPointTaps::new))
@@ -77,7 +77,7 @@ pub(crate) fn rounded<'a>(image: &'a RgbImage, view: &View) -> RoundedRows<'a> {
     fixed_point.unwrap_or_else(|| RoundedRows::float(image, view))
 }
 
-/// Whether this CPU has the instructions that make fixed point faster than floats.
+/// Returns whether this CPU has the instructions that make fixed point faster than floats.
 #[multiversion(targets = "simd")]
 pub(super) fn has_fixed_point_instructions() -> bool {
     match_target! {
@@ -87,7 +87,7 @@ pub(super) fn has_fixed_point_instructions() -> bool {
 }
 
 impl<'a> RoundedRows<'a> {
-    /// By the fixed-point kernels; `None` where they do not accept the view.
+    /// Uses the fixed-point kernels. Returns `None` if they do not accept the view.
     pub(super) fn fixed_point(
         image: &'a RgbImage,
         view: &View,
@@ -104,7 +104,7 @@ impl<'a> RoundedRows<'a> {
         Some(Self::new(kernels, view))
     }
 
-    /// By the float kernels, which accept every view.
+    /// Uses the float kernels, which accept every view.
     pub(super) fn float(image: &'a RgbImage, view: &View) -> Self {
         let stride = image.width() as usize * CHANNELS;
         let horizontal = FloatTaps::new(&view.columns);
@@ -125,7 +125,7 @@ impl<'a> RoundedRows<'a> {
         }
     }
 
-    /// The next row, in complete blocks of pixels; `None` after the last one.
+    /// Returns the next row, in complete blocks of pixels, or `None` after the last one.
     pub(crate) fn next(&mut self) -> Option<&[Pixel]> {
         match &mut self.kernels {
             Kernels::FixedPoint {

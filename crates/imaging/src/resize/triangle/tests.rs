@@ -31,7 +31,7 @@ const AXES: [(u32, u32); 11] = [
     (440, 20),
 ];
 
-/// Compares a form with the definition on [`AXES`], and says whether it ran.
+/// Compares a form with the definition on [`AXES`]. Returns whether it ran.
 fn ran(compare: impl Fn(&Axis) -> Outcome) -> bool {
     let outcomes = AXES.map(|(source, target)| compare(&Axis::full(source, target)));
     let missing = outcomes.contains(&Outcome::MissingFeatures);

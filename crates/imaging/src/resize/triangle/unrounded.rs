@@ -18,7 +18,7 @@ pub(crate) struct UnroundedRows<'a> {
     levels: Vec<Quad>,
 }
 
-/// The rows of a view of `image` in levels that are not rounded.
+/// Returns the rows of a view of `image` in levels that are not rounded.
 pub(crate) fn unrounded<'a>(image: &'a RgbImage, view: &View) -> UnroundedRows<'a> {
     let horizontal = FloatTaps::new(&view.columns);
     let stride = image.width() as usize * CHANNELS;
@@ -31,7 +31,7 @@ pub(crate) fn unrounded<'a>(image: &'a RgbImage, view: &View) -> UnroundedRows<'
 }
 
 impl UnroundedRows<'_> {
-    /// The next row, in complete quads; `None` after the last one.
+    /// Returns the next row, in complete quads, or `None` after the last one.
     pub(crate) fn next(&mut self) -> Option<&[Quad]> {
         sum_float(&self.vertical.next()?, &mut self.row);
         float_taps::weigh(&self.row, &self.horizontal, &mut self.levels);

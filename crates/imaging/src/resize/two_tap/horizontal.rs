@@ -1,14 +1,14 @@
 //! Interpolation of a source row along x.
 //!
 //! # Method
-//! A pixel and its right neighbour are six bytes side by side. A shuffle puts the two taps of each channel next to each other
-//! as 16-bit numbers, and one instruction multiplies them by their weights and adds both products. The portable form computes
-//! the same sums in 32-bit integers. All forms are exact.
+//! A pixel and its right neighbour are six bytes side by side. A shuffle puts the two taps of each channel next to each
+//! other as 16-bit numbers, and one instruction multiplies them by their weights and adds both products. The portable
+//! form computes the same sums in 32-bit integers. All forms are exact.
 //!
 //! # CPU
 //! * portable: no feature.
 //! * AVX2: four pixels, loaded one by one.
-//! * AVX-512 F, BW and VBMI: eight pixels; four of them come from one load of 64 bytes where they lie that close.
+//! * AVX-512 F, BW and VBMI: eight pixels; four of them come from one load of 64 bytes if they are that close.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -26,8 +26,8 @@ const WINDOW: usize = 64;
 #[derive(Clone)]
 #[repr(align(64))]
 struct Quad {
-    /// The offsets of each pixel's taps in the loaded bytes. Each takes two bytes, of which only the first counts: first and
-    /// second red, first and second green, first and second blue, and two that have no weight.
+    /// The offsets of each pixel's taps in the loaded bytes. Each takes two bytes, of which only the first counts:
+    /// first and second red, first and second green, first and second blue, and two that have no weight.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         expect(dead_code, reason = "only the AVX-512 form reads it")
@@ -88,7 +88,7 @@ impl TapPairs {
     }
 }
 
-/// The offsets of the taps of four pixels in the loaded bytes.
+/// Returns the offsets of the taps of four pixels in the loaded bytes.
 fn shuffle(offsets: &[u32; 4], is_dense: bool) -> [u8; 64] {
     /// The taps of one pixel, from its first byte on; each is followed by a byte that does not count.
     const TAPS: [u8; 16] = [0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5, 0, 0, 0, 0, 0];
@@ -139,7 +139,7 @@ pub(super) fn portable(source: &[u8], taps: &TapPairs, out: &mut [Block]) {
     }
 }
 
-/// The bytes from `offset` on, followed by zeros where the image ends.
+/// Returns the bytes from `offset` on, followed by zeros where the image ends.
 #[inline(always)]
 fn load<const LEN: usize>(source: &[u8], offset: u32) -> [u8; LEN] {
     let rest = source.get(offset as usize..).unwrap_or_default();

@@ -14,7 +14,7 @@ fn not_run<T>(_: T) -> bool {
     false
 }
 
-// Each function runs one form and returns `true`, or returns `false` where the CPU cannot run it.
+// Each function runs one form and returns `true`, or returns `false` if the CPU cannot run it.
 
 fn horizontal_portable(source: &[u8], taps: &TapPairs, out: &mut [Block]) -> bool {
     horizontal::portable(source, taps, out);

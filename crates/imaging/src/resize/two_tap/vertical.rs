@@ -1,12 +1,12 @@
 //! Interpolation between two rows that are interpolated along x.
 //!
 //! # Method
-//! Rows have 7 fractional bits and weights 11. The upper half of a 16 × 16-bit product has 2 fractional bits; two of them are
-//! added and rounded. All forms are exact.
+//! Rows have 7 fractional bits and weights 11. The upper half of a 16 × 16-bit product has 2 fractional bits; two of
+//! them are added and rounded. All forms are exact.
 //!
 //! # CPU
 //! * portable: no feature; plain Rust, compiled for several instruction sets.
-//! * AVX2: registers of 16 samples, which letterboxes 1.3 times as many images a second as the portable form. The compiler does not
+//! * AVX2: registers of 16 samples, which letterboxes 1.3 times as many images per second as the portable form. The compiler does not
 //!   recognise the multiplication that keeps the upper halves in every instruction set. A form for AVX-512 gained nothing.
 
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ use super::{BLOCK, Block, Pixel, RowPair};
 pub(crate) struct Weights([[u16; 16]; 2]);
 
 impl Weights {
-    /// The weights of the upper and the lower row.
+    /// Creates the weights of the upper and the lower row.
     pub(super) fn new(weights: [u16; 2]) -> Self {
         Self(weights.map(|weight| [weight; 16]))
     }

@@ -17,10 +17,10 @@ use super::{
 use facescan_outbound::tls;
 use facescan_outbound::{self, Unread};
 
-/// How many bytes of an error response are read.
+/// The maximum number of bytes that are read from an error response.
 const ERROR_LIMIT: usize = 4 << 10;
 
-/// How many characters of an error response are reported.
+/// The maximum number of characters that are reported from an error response.
 const ERROR_CHARS: usize = 300;
 
 /// A model on a server, with one pool of connections.
@@ -35,8 +35,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client that has not connected yet. It follows no redirect and uses no proxy, so the token and the images go
-    /// only to the address in the settings.
+    /// Creates a client that has not connected yet. It follows no redirect and uses no proxy, so the token and the
+    /// images go only to the address in the settings.
     ///
     /// # Errors
     /// What is wrong with the token or the certificates.
@@ -117,7 +117,7 @@ fn number<T: std::str::FromStr>(value: &HeaderValue) -> Option<T> {
     text.parse().ok().filter(|_| is_digits)
 }
 
-/// A response with the status 200, or the reason for another one.
+/// Returns a response with the status 200, or the reason for another one.
 async fn checked(mut response: Response) -> Result<Response, Failure> {
     let status = response.status();
     if status == StatusCode::OK {
@@ -142,7 +142,7 @@ async fn checked(mut response: Response) -> Result<Response, Failure> {
     })
 }
 
-/// The server's explanation of an error, on one line.
+/// Returns the server's explanation of an error, on one line.
 fn said(body: &[u8]) -> String {
     let text = match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => body.error,
@@ -157,7 +157,7 @@ fn said(body: &[u8]) -> String {
         .collect()
 }
 
-/// A body of at most `limit` bytes.
+/// Returns a body of at most `limit` bytes.
 async fn read(response: Response, limit: usize) -> Result<Bytes, Failure> {
     let whole = facescan_outbound::read(response, limit as u64).await;
     whole.map_err(|unread| match unread {

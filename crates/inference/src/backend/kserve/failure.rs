@@ -1,4 +1,4 @@
-//! Why a request to a model server failed, and whether a retry may succeed.
+//! The reasons why a request to a model server failed, and whether a retry may succeed.
 
 use std::{io, time::Duration};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use facescan_outbound::causes;
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, Error)]
 pub(super) enum Failure {
     /// There was no connection, or it ended before a response began.
@@ -26,7 +26,7 @@ pub(super) enum Failure {
         status: StatusCode,
         /// The server's explanation.
         detail: String,
-        /// How long the server asks not to be called.
+        /// The time that the server asks clients to wait.
         retry_after: Option<Duration>,
     },
     /// The response does not match the protocol or the model's metadata.
@@ -40,7 +40,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// A failure before the head of a response was read.
+    /// Returns the failure of a request before the head of its response was read.
     pub fn before_response(error: &reqwest::Error) -> Self {
         Self::Connection {
             detail: described(error),
@@ -48,13 +48,13 @@ impl Failure {
         }
     }
 
-    /// A failure while the body of a response was read. Such a request is not repeated: the server ran the batch, and
-    /// something between cuts its response.
+    /// Returns the failure of reading the body of a response. Such a request is not repeated: the server ran the batch,
+    /// but its response was cut off on the way.
     pub fn in_response(error: &reqwest::Error) -> Self {
         Self::Malformed(format!("its body ends early: {}", described(error)))
     }
 
-    /// Whether the same request may succeed on a retry.
+    /// Returns whether the same request may succeed on a retry.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Connection { may_pass, .. } => *may_pass,
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// Whether a smaller batch may succeed: servers respond with 400 or 413 to too many rows.
+    /// Returns whether a smaller batch may succeed: servers respond with 400 or 413 to too many rows.
     pub fn may_be_of_the_size(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status.as_u16(), 400 | 413),
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// How long the server asks not to be called.
+    /// Returns the time that the server asks clients to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Connection { .. } => "connection",
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-/// Whether the other side refused or ended the connection.
+/// Returns whether the other side refused or ended the connection.
 fn is_cut(error: &reqwest::Error) -> bool {
     causes(error).any(|cause| {
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {

@@ -11,7 +11,7 @@ use crate::tensor::{Port, Signature, Tensor};
 /// A response as it was read.
 #[derive(Debug)]
 pub(super) struct InferResponse {
-    /// The length of the JSON, if the header gives it.
+    /// The length of the JSON, if the header has it.
     pub head_len: Option<usize>,
     /// The JSON and the tensors.
     pub bytes: Bytes,
@@ -28,7 +28,7 @@ pub(super) struct ExpectedResponse<'a> {
 }
 
 impl InferResponse {
-    /// The outputs in the model's order.
+    /// Returns the outputs in the model's order.
     ///
     /// # Errors
     /// [`Failure::Malformed`] with the first mismatch.
@@ -56,7 +56,7 @@ impl InferResponse {
                 .outputs
                 .iter()
                 .find(|port| port.name == output.name)
-                .ok_or_else(|| format!("the output `{}` was not asked for", output.name))?;
+                .ok_or_else(|| format!("the output `{}` was not requested", output.name))?;
             let size = checked_size(&output, port, expected.rows)?;
             let (values, others) = rest.split_at_checked(size).ok_or_else(|| {
                 format!(
@@ -90,7 +90,7 @@ fn check_head(head: &ResponseHead, expected: ExpectedResponse<'_>) -> Result<(),
     if head.model_name != expected.model {
         return Err(format!("it comes from the model `{}`", head.model_name));
     }
-    // Another version may give other embeddings, which must never be mixed with existing ones.
+    // Another version may return other embeddings, which must never be mixed with existing ones.
     match (&head.model_version, expected.version) {
         (Some(found), Some(version)) if found != version => Err(format!(
             "it comes from version {found} of the model, and the one in use is {version}; \
@@ -100,7 +100,8 @@ fn check_head(head: &ResponseHead, expected: ExpectedResponse<'_>) -> Result<(),
     }
 }
 
-/// The number of bytes of an output, if its type and shape are correct and the response declares the same number.
+/// Returns the number of bytes of an output, if its type and shape are correct and the response declares the same
+/// number.
 fn checked_size(output: &ResponseOutput, port: &Port, rows: usize) -> Result<usize, String> {
     let name = &output.name;
     if output.datatype != FP32 {
@@ -150,7 +151,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// Servers may give the outputs in any order.
+/// Servers may return the outputs in any order.
 fn in_order(mut tensors: Vec<Tensor>, ports: &[Port]) -> Result<Vec<Tensor>, String> {
     let place = |tensor: &Tensor| ports.iter().position(|port| port.name == tensor.name);
     tensors.sort_by_key(place);

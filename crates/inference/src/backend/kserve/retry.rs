@@ -6,10 +6,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::failure::Failure;
 
-/// How often to retry, and for how long.
+/// The limits of retries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// How often a request is retried.
+    /// The maximum number of retries.
     pub retries: u32,
     /// The time limit for all requests and the pauses between them.
     pub timeout: Duration,
@@ -24,8 +24,8 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl Policy {
-    /// The pause before a retry, the first of which is number 0. Half of it is random, so that many clients that failed
-    /// together do not retry together.
+    /// Returns the pause before a retry, the first of which is number 0. Half of it is random, so that many clients
+    /// that failed together do not retry together.
     pub fn pause(&self, number: u32, rng: &mut fastrand::Rng) -> Duration {
         let whole = self
             .first_pause
@@ -101,8 +101,8 @@ mod tests {
         status(StatusCode::SERVICE_UNAVAILABLE, retry_after)
     }
 
-    /// The outcome when each request fails with the next failure until they succeed, the number of requests, and the
-    /// time they took.
+    /// Returns the outcome when each request fails with the next failure until they succeed, the number of requests,
+    /// and the time they took.
     async fn run(policy: Policy, failures: Vec<Failure>) -> (Result<(), Failure>, u32, Duration) {
         let (failures, requests) = (RefCell::new(failures), Cell::new(0));
         let repeats = Cell::new(0);

@@ -24,7 +24,7 @@ pub struct RemoteSpec {
     /// Time limit for establishing a connection, in milliseconds: 1 to 600,000.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
-    /// How often a run is retried after a transient failure: 0 to 10.
+    /// The maximum number of retries after a transient failure: 0 to 10.
     #[serde(default = "default_retries")]
     pub retries: u32,
     /// The largest response that is read, in bytes: 1,024 to 1,073,741,824.
@@ -97,7 +97,7 @@ impl RemoteSpec {
     /// Reads the bearer token from the configured variable, if there is one.
     ///
     /// # Errors
-    /// When the variable is not set, or empty.
+    /// Returns an error if the variable is not set or is empty.
     pub fn token(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -113,7 +113,7 @@ impl RemoteSpec {
         }
     }
 
-    /// The time limit of a run in all.
+    /// Returns the time limit of a complete run.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
@@ -121,7 +121,7 @@ impl RemoteSpec {
 
 const SEGMENT: &str = "allowed: a name that is neither empty nor `.` nor `..`";
 
-/// Whether a text can be one segment of a path. Other characters are escaped.
+/// Returns whether a text can be one segment of a path. Other characters are escaped.
 fn is_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
@@ -136,7 +136,7 @@ fn is_variable(name: &str) -> bool {
 pub struct BaseUrl(Url);
 
 impl BaseUrl {
-    /// The address of a path below this one. Each segment is escaped.
+    /// Returns the address of a path below this one. Each segment is escaped.
     pub(super) fn at<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
         // An address with `http` or `https` always has a path that can be extended.
@@ -146,12 +146,12 @@ impl BaseUrl {
         url
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// Whether the connection is encrypted, or stays on this machine.
+    /// Returns whether the connection is encrypted, or stays on this machine.
     pub(super) fn is_private(&self) -> bool {
         self.is_encrypted()
             || self.0.host_str().is_some_and(|host| {

@@ -1,5 +1,5 @@
-//! The JSON of the Open Inference Protocol, as far as it is used, with the parameters of its extension for binary
-//! tensors. Unknown fields in responses are ignored.
+//! The JSON of the Open Inference Protocol, limited to the fields that are used, with the parameters of its extension
+//! for binary tensors. Unknown fields in responses are ignored.
 //!
 //! Source: the protocol's `open_inference_rest.yaml`, and Triton's `extension_binary_data.md`.
 

@@ -1,4 +1,4 @@
-//! Reads from the runtime which provider runs which of a session's nodes.
+//! Reads from the runtime which provider runs each node of a session.
 //!
 //! A registered provider can leave nodes to the CPU without reporting it. The `ort` crate does not wrap the call that
 //! reports the assignment, so this module makes it.
@@ -18,7 +18,8 @@ use ort::{AsPointer, session::Session, sys};
 /// The session option that makes the runtime record the assignment.
 pub(super) const RECORD: (&str, &str) = ("session.record_ep_graph_assignment_info", "1");
 
-/// How many nodes each provider runs, by the runtime's names. Empty if the runtime does not report it.
+/// Returns the number of nodes on each provider, by the runtime's names. The result is empty if the runtime does not
+/// report it.
 pub(super) fn of(session: &Session) -> BTreeMap<String, usize> {
     let api = ort::api();
     let mut subgraphs = ptr::null();
@@ -41,7 +42,7 @@ pub(super) fn of(session: &Session) -> BTreeMap<String, usize> {
     nodes
 }
 
-/// The provider of a subgraph, and how many nodes it has.
+/// Returns the provider of a subgraph, and how many nodes it has.
 fn subgraph_of(subgraph: *const sys::OrtEpAssignedSubgraph) -> Option<(String, usize)> {
     let api = ort::api();
     let mut name: *const c_char = ptr::null();
@@ -54,12 +55,12 @@ fn subgraph_of(subgraph: *const sys::OrtEpAssignedSubgraph) -> Option<(String, u
     if !(is_ok(named) && is_ok(counted)) || name.is_null() {
         return None;
     }
-    // SAFETY: the runtime gave a string that ends with a zero and lives as long as the session.
+    // SAFETY: the runtime returned a string that ends with a zero and lives as long as the session.
     let name = unsafe { CStr::from_ptr(name) };
     Some((name.to_string_lossy().into_owned(), count))
 }
 
-/// Whether a call succeeded. The error message is dropped.
+/// Returns whether a call succeeded. The error message is dropped.
 fn is_ok(status: sys::OrtStatusPtr) -> bool {
     if status.0.is_null() {
         return true;

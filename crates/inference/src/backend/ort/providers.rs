@@ -39,7 +39,7 @@ impl Plugin {
         }
     }
 
-    /// The name of its folder, under which it is also registered.
+    /// Returns the name of its folder, under which it is also registered.
     fn name(self) -> &'static str {
         match self {
             Self::Openvino => "openvino",
@@ -47,7 +47,7 @@ impl Plugin {
         }
     }
 
-    /// The path where `scripts/setup` puts the library.
+    /// Returns the path where `scripts/setup` puts the library.
     fn library(self, folder: &Path) -> PathBuf {
         let stem = match self {
             Self::Openvino => "onnxruntime_providers_openvino_plugin",
@@ -124,7 +124,7 @@ impl OrtBackend {
     }
 }
 
-/// The runtime's message without the location in its source code.
+/// Returns the runtime's message without the location in its source code.
 fn in_short(message: &str) -> String {
     let (_, said) = message.rsplit_once(" : FAIL : ").unwrap_or(("", message));
     said.trim().to_owned()
@@ -151,7 +151,7 @@ fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     json!({ "GPU": settings })
 }
 
-/// The providers in the runtime's own library. A failure is an error; it never falls back to the CPU silently.
+/// Registers a provider of the runtime's own library. A failure is an error and never a silent fallback to the CPU.
 fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
     let index = i32::try_from(opening.placement.index).unwrap_or(i32::MAX);
     let limit = opening

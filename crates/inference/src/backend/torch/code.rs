@@ -87,7 +87,7 @@ impl Given {
     }
 
     /// # Errors
-    /// When there is no input of that name.
+    /// Returns an error if there is no input of that name.
     pub(super) fn get(&self, name: &str) -> Result<&Torch, TchError> {
         self.0
             .get(name)
@@ -97,7 +97,7 @@ impl Given {
     /// Integers that are passed as floats.
     ///
     /// # Errors
-    /// When there is no input of that name.
+    /// Returns an error if there is no input of that name.
     pub(super) fn integers(&self, name: &str) -> Result<Torch, TchError> {
         self.get(name)?.f_to_kind(Kind::Int)
     }

@@ -27,7 +27,7 @@ const TAPS: i64 = BICUBIC_TAPS as i64;
 /// The graphs' weights come in two halves of so many bits.
 const HALF: i64 = 1 << (BICUBIC_BITS / 2);
 
-/// The enhanced picture `[h, w, 3]` u8.
+/// Returns the enhanced image `[h, w, 3]` u8.
 pub(super) fn enhance(given: &Given, steps: Steps) -> Result<Torch, TchError> {
     let planes = given.get("picture")?.f_permute([2, 0, 1])?;
     let planes = enlarge(given, &planes.f_to_kind(Kind::Int)?, COLUMN, "columns")?;
@@ -107,13 +107,13 @@ fn sharpness(planes: &Torch, inside: &Torch) -> Result<Torch, TchError> {
     blend(&smooth, planes, SHARPNESS)
 }
 
-/// The sum of each sample and its two neighbours.
+/// Returns the sum of each sample and its two neighbours.
 fn three(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
     let [before, here, after] = repeated(planes, axis)?;
     before.f_add(&here)?.f_add(&after)
 }
 
-/// Each sample's neighbour before it, itself and the one after, along an axis; the edge is repeated.
+/// Returns the sample before, the sample itself and the sample after, along an axis. The edge is repeated.
 fn repeated(planes: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
     let last = length(planes, axis)? - 1;
     beside(planes, axis, |at| at.clamp(0, last))

@@ -5,7 +5,7 @@ use tch::{Kind, TchError, Tensor as Torch};
 use super::code::Given;
 use crate::graphs::process::Rounding;
 
-/// A row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in the same integers, padded and normalised.
+/// Returns a row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in the same integers, padded and normalised.
 pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (height, width) = (length(rows, 1)?, length(columns, 1)?);
@@ -40,7 +40,7 @@ pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     normalised(given, &levels)
 }
 
-/// The antialiased resize `[1, 3, h, w]`, padded and normalised.
+/// Returns the antialiased resize `[1, 3, h, w]`, padded and normalised.
 ///
 /// Matrix products are the only operations here that a device can run in a lower precision, if it is configured to.
 /// libtorch's default is f32.
@@ -67,7 +67,7 @@ pub(super) fn bilinear(given: &Given, rounding: Rounding) -> Result<Torch, TchEr
     normalised(given, &levels)
 }
 
-/// A region's tiles `[m, t, n, t, 3]`, blurred.
+/// Returns a region's tiles `[m, t, n, t, 3]`, blurred.
 pub(super) fn blur(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (m, n, read) = (length(rows, 0)?, length(columns, 0)?, length(rows, 1)?);
@@ -102,14 +102,15 @@ fn normalised(given: &Given, planes: &Torch) -> Result<Torch, TchError> {
         .f_unsqueeze(0)
 }
 
-/// The sum of samples times weights over an axis, in integers.
+/// Returns the sum of samples times weights over an axis, in integers.
 fn weighed(samples: &Torch, weights: &Torch, axis: i64) -> Result<Torch, TchError> {
     samples
         .f_mul(weights)?
         .f_sum_dim_intlist(axis, true, Kind::Int)
 }
 
-/// The values before, at and after each index of an axis. `fold` maps an index beyond the ends back into the range.
+/// Returns the values before, at and after each index of an axis. `fold` maps an index beyond the ends back into the
+/// range.
 pub(super) fn beside(
     a: &Torch,
     axis: i64,
@@ -124,7 +125,7 @@ pub(super) fn beside(
     Ok([moved(-1)?, a.shallow_clone(), moved(1)?])
 }
 
-/// The length of an axis.
+/// Returns the length of an axis.
 pub(super) fn length(a: &Torch, axis: i64) -> Result<i64, TchError> {
     usize::try_from(axis)
         .ok()

@@ -56,7 +56,7 @@ impl Session for Measures {
     }
 }
 
-/// The four measures `[N, 4]` of RGB images `[N, 3, H, W]` with samples in 0..=255.
+/// Returns the four measures `[N, 4]` of RGB images `[N, 3, H, W]` with samples in 0..=255.
 pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
     let shares = Torch::f_from_slice(&BT601)?
         .f_view([1, 3, 1, 1])?
@@ -91,13 +91,13 @@ pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
     Torch::f_cat(&measures, CHANNEL)?.f_view([-1, 4])
 }
 
-/// Each sample's neighbour before it, the sample and the neighbour after it, along an axis, without repeating the edge.
+/// Returns the sample before, the sample itself and the sample after, along an axis, without repeating the edge.
 fn reflected(a: &Torch, axis: i64) -> Result<[Torch; 3], TchError> {
     let length = length(a, axis)? as u32;
     beside(a, axis, |at| reflect_101(at, length) as i64)
 }
 
-/// The mean of each image, `[N, 1, 1, 1]`.
+/// Returns the mean of each image, `[N, 1, 1, 1]`.
 fn mean(a: &Torch) -> Result<Torch, TchError> {
     a.f_mean_dim([ROW, COLUMN].as_slice(), true, None)
 }

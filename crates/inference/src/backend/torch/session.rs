@@ -93,8 +93,8 @@ impl Session for Loaded {
     }
 }
 
-/// A batch as a tensor on a device. libtorch copies the values, because a tensor that borrows them cannot be made
-/// safely.
+/// Returns a batch as a tensor on a device. libtorch copies the values, because a tensor that borrows them cannot be
+/// made safely.
 pub(super) fn rows(batch: Batch<'_>, device: Device) -> Result<Torch, TchError> {
     let shape = dims(&batch.shape());
     Torch::f_from_slice(batch.data)?
@@ -102,8 +102,8 @@ pub(super) fn rows(batch: Batch<'_>, device: Device) -> Result<Torch, TchError> 
         .f_to_device(device)
 }
 
-/// The same values `[N, C, H, W]` with a pixel's channels adjacent in memory. The CPU's convolutions run the default
-/// detector three times as fast on this layout.
+/// Returns the same values `[N, C, H, W]` with a pixel's channels adjacent in memory. The CPU's convolutions run the
+/// default detector three times as fast on this layout.
 fn channels_last(rows: &Torch) -> Result<Torch, TchError> {
     if rows.dim() != 4 {
         return Ok(rows.shallow_clone());
@@ -113,7 +113,7 @@ fn channels_last(rows: &Torch) -> Result<Torch, TchError> {
         .f_permute([0, 3, 1, 2])
 }
 
-/// The values of a tensor of floats.
+/// Returns the values of a tensor of floats.
 pub(super) fn read(name: String, tensor: &Torch) -> Result<Tensor, TchError> {
     let tensor = tensor
         .f_to_device(Device::Cpu)?
@@ -133,7 +133,7 @@ pub(super) fn dims(shape: &[usize]) -> Vec<i64> {
     shape.iter().map(|&dim| dim as i64).collect()
 }
 
-/// The dimensions of a tensor.
+/// Returns the dimensions of a tensor.
 pub(super) fn sizes(tensor: &Torch) -> Vec<usize> {
     let sizes = tensor.size().into_iter();
     sizes.map(|dim| usize::try_from(dim).unwrap_or(0)).collect()

@@ -16,7 +16,7 @@ impl<S: 'static> Supervisor<S> {
         let (health, device) = (&self.parts.health, self.parts.placement);
         match self.probe_new_worker().await {
             Ok(slot) => {
-                tracing::info!(%device, "the device gives correct results again and is used");
+                tracing::info!(%device, "the device returns correct results again and is used");
                 {
                     // The lock keeps the worker slot and the breaker in step.
                     let mut state = self.state();

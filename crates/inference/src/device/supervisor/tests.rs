@@ -28,7 +28,7 @@ fn failure(fault: Fault) -> Failure {
     }
 }
 
-/// A device that goes down after three failures and whose probe gives `probe`.
+/// Returns a device that goes down after three failures and whose probe returns `probe`.
 fn device(
     run_timeout: Duration,
     probe: impl Fn() -> Result<f64, Failure> + Send + Sync + 'static,
@@ -99,7 +99,7 @@ async fn a_late_success_or_failure_does_not_bring_a_down_device_back() {
     assert!(device.acquire().await.is_none());
     release.send(()).unwrap();
     device.parts.changed.notified().await;
-    // The first notification says that the device went down.
+    // The first notification is sent when the device goes down.
     if !device.health().is_up() {
         device.parts.changed.notified().await;
     }

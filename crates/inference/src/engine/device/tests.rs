@@ -28,7 +28,7 @@ const CUDA: DevicePlacement = DevicePlacement {
     precision: Precision::Full,
 };
 
-/// The sum of each row.
+/// Returns the sum of each row.
 fn sums(batch: Batch<'_>) -> Vec<Tensor> {
     vec![Tensor {
         name: "sum".into(),
@@ -83,7 +83,7 @@ const USUAL: Setting = Setting {
     trip_after: 3,
 };
 
-/// An engine whose device runs up to eight rows with `device`, and whose CPU runs one row at a time.
+/// Returns an engine whose device runs up to eight rows with `device`, and whose CPU runs one row at a time.
 fn rig(
     setting: Setting,
     device: impl Fn(usize, Batch<'_>) -> RunResult + Send + Sync + 'static,
@@ -299,7 +299,7 @@ async fn a_failed_batch_runs_on_the_cpu_and_only_consecutive_failures_take_the_d
 async fn a_device_that_is_down_is_probed_until_it_gives_correct_results_and_is_used_again() {
     let broken = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&broken);
-    // Three runs fail, then two probes. A third probe gives wrong values.
+    // Three runs fail, then two probes. A third probe returns wrong values.
     let rig = rig(USUAL, move |_, batch| {
         match asked.fetch_add(1, Ordering::SeqCst) {
             0..5 => failed(),

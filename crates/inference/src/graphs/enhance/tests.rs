@@ -81,7 +81,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
     }
 }
 
-/// Where a half goes is decided by the last bit of Pillow's weights, and seen in a third of all samples near black.
+/// The last bit of Pillow's weights decides how a half is rounded. A third of all samples near black show it.
 #[test]
 fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
     let steps = Steps {
@@ -91,7 +91,7 @@ fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
     let mut session = open(&graph(steps));
     for most in [2, 3, 5, 9, 17, 40] {
         let mut source = noise(160, 120);
-        // Single bright pixels on dark ones are where the centre outweighs its sides.
+        // In single bright pixels on dark ones, the centre outweighs its sides.
         source
             .as_mut()
             .iter_mut()
@@ -106,7 +106,7 @@ fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
     }
 }
 
-/// A picture's mean is rounded as a whole: one sample more or less of millions decides.
+/// The mean of an image is rounded once, so one sample among millions can decide the result.
 #[test]
 fn the_mean_is_rounded_exactly_at_its_half() {
     let steps = Steps {
@@ -120,7 +120,7 @@ fn the_mean_is_rounded_exactly_at_its_half() {
         // The dark half comes first, so that partial sums go far from the total.
         let source = RgbImage::from_fn(width, height, |x, y| {
             let at = y * width + x;
-            // Of levels that another middle takes elsewhere: black and white would stay.
+            // Levels that a different mean changes. Black and white would not change.
             let low = if at < half { 60 } else { 194 };
             Rgb([low + u8::from(at >= half - brighter / 2 && at < half + brighter.div_ceil(2)); 3])
         });

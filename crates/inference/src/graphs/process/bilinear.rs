@@ -28,8 +28,9 @@ impl Rounding {
     pub const ALL: [Self; 3] = [Self::None, Self::Once, Self::EachPass];
 }
 
-/// The antialiased resize. In: `picture` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`] adds. Out: `row`
-/// `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value where the plan pads, normalised.
+/// Returns the graph of the antialiased resize. In: `picture` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`]
+/// adds. Out: `row` `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value in the padding,
+/// normalised.
 pub fn bilinear(rounding: Rounding) -> GraphModel {
     Builder::write(ImageGraph::Bilinear(rounding).name(), |b| {
         describe(b, rounding)
@@ -74,10 +75,10 @@ pub struct BilinearPlan {
 }
 
 impl BilinearPlan {
-    /// Scales images of `size` (width and height) as `placed` says.
+    /// Scales images of `size` (width and height) to the placement `placed`.
     ///
     /// # Panics
-    /// When a size is 0.
+    /// Panics if a size is 0.
     pub fn new(size: (u32, u32), placed: &Placement) -> Self {
         let [across, down] = placed.covered();
         let by_position = axis::bilinear(size.0, placed.scaled.0, across);
@@ -89,10 +90,10 @@ impl BilinearPlan {
         }
     }
 
-    /// The inputs of [`bilinear()`]. `pad` is the RGB value of the padding, integers in 0..=255.
+    /// Returns the inputs of [`bilinear()`]. `pad` is the RGB value of the padding, integers in 0..=255.
     ///
     /// # Panics
-    /// If the image has another size than the plan.
+    /// Panics if the image has another size than the plan.
     pub fn inputs<'a>(
         &'a self,
         picture: &'a RgbImage,
@@ -112,7 +113,7 @@ impl BilinearPlan {
     }
 }
 
-/// The transpose of a matrix with rows of `width`.
+/// Returns the transpose of a matrix with rows of `width`.
 fn transposed(values: &[f32], width: usize) -> Vec<f32> {
     let height = values.len() / width;
     let mut swapped = vec![0.0; values.len()];

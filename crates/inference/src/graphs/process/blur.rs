@@ -63,11 +63,11 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// The tiles of a region that is not empty.
+    /// Creates the tiles of a region that is not empty.
     pub fn new(region: Region, gaussian: &Gaussian) -> Self {
         let (width, height) = (region.width(), region.height());
         let reach = gaussian.kernel() / 2;
-        // Not much smaller than the square that is read, or the same samples are read many times.
+        // Not much smaller than the square that is read. Otherwise the same samples are read many times.
         let side = TILE.max(2 * reach).min(width.max(height)).max(1);
         Self {
             down: height.div_ceil(side),
@@ -77,14 +77,14 @@ impl Tiles {
         }
     }
 
-    /// How many pixels are read for all tiles. A pixel counts as often as it is read.
+    /// Returns the number of pixels that are read for all tiles. A pixel counts once for each read.
     pub fn pixels_read(&self) -> u64 {
         let along = |count: u32| u64::from(count) * u64::from(self.read);
         along(self.down) * along(self.across)
     }
 }
 
-/// Where the samples of a region's tiles come from, and their weights.
+/// The source samples of a region's tiles, and their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlurPlan {
     size: (u32, u32),
@@ -101,7 +101,7 @@ impl BlurPlan {
     /// Blurs `region` of images of `size` (width and height).
     ///
     /// # Panics
-    /// If the region is empty or not inside the image.
+    /// Panics if the region is empty or not inside the image.
     pub fn new(size: (u32, u32), region: Region, gaussian: &Gaussian) -> Self {
         assert!(
             !region.is_empty() && region == region.clipped(size),
@@ -118,10 +118,10 @@ impl BlurPlan {
         }
     }
 
-    /// The inputs of [`blur`].
+    /// Returns the inputs of [`blur`].
     ///
     /// # Panics
-    /// If the image has another size than the plan.
+    /// Panics if the image has another size than the plan.
     pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
         let Tiles {
             down,
@@ -138,7 +138,7 @@ impl BlurPlan {
         ]
     }
 
-    /// The region's pixels from the graph's output. `None` if the output has the wrong length.
+    /// Returns the region's pixels from the graph's output. Returns `None` if the output has the wrong length.
     pub fn pixels(&self, tiles: &[u8]) -> Option<RgbImage> {
         let [width, height] = [self.region.width(), self.region.height()];
         let whole = |count: u32| count as usize * self.tiles.side as usize;

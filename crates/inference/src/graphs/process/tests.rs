@@ -57,7 +57,7 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
     }
 }
 
-/// A row of levels as an image.
+/// Returns a row of levels as an image.
 fn as_picture(row: &[f32], (width, height): (u32, u32)) -> RgbImage {
     let plane = (width * height) as usize;
     assert_eq!(row.len(), 3 * plane);
@@ -85,7 +85,7 @@ fn stretched(rounding: Rounding, source: &RgbImage, to: (u32, u32)) -> Vec<f32> 
     row
 }
 
-/// How many samples differ.
+/// Returns the number of samples that differ.
 fn different(ours: &RgbImage, theirs: &RgbImage) -> usize {
     let samples = ours.as_raw().iter().zip(theirs.as_raw());
     samples.filter(|(a, b)| a != b).count()

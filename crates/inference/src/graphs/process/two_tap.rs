@@ -17,9 +17,10 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalisation},
 };
 
-/// The detectors' input, and the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what [`TwoTapPlan::inputs`]
-/// adds. Out: `row` `[1, 3, h, w]` f32, bit for bit what [`letterbox_into`](facescan_imaging::tensor::letterbox_into)
-/// writes on the CPU: OpenCV's `INTER_LINEAR` in its fixed point, the pad value where the plan pads, normalised.
+/// Returns the graph for the detectors' input and for the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what
+/// [`TwoTapPlan::inputs`] adds. Out: `row` `[1, 3, h, w]` f32, bit for bit what
+/// [`letterbox_into`](facescan_imaging::tensor::letterbox_into) writes on the CPU: OpenCV's `INTER_LINEAR` in its fixed
+/// point, the pad value in the padding, normalised.
 pub fn bilinear_two_tap() -> GraphModel {
     Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
 }
@@ -78,7 +79,7 @@ fn describe(b: &mut Builder) {
     finish(b, &planes);
 }
 
-/// Where the samples of a resized image come from, for one image size and one placement.
+/// The source samples of a resized image, for one image size and one placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoTapPlan {
     size: (u32, u32),
@@ -89,10 +90,10 @@ pub struct TwoTapPlan {
 }
 
 impl TwoTapPlan {
-    /// Scales images of `size` (width and height) as `placed` says.
+    /// Scales images of `size` (width and height) to the placement `placed`.
     ///
     /// # Panics
-    /// When a size is 0.
+    /// Panics if a size is 0.
     pub fn new(size: (u32, u32), placed: &Placement) -> Self {
         let [across, down] = placed.covered();
         let columns = axis::bilinear_two_tap(size.0, placed.scaled.0, across);
@@ -110,7 +111,7 @@ impl TwoTapPlan {
     /// Fits images of `size` into the top left of `side`, as detectors expect them.
     ///
     /// # Panics
-    /// When a size is 0.
+    /// Panics if a size is 0.
     pub fn letterbox(size: (u32, u32), side: (u32, u32)) -> Self {
         let fit = Letterbox::fit(size, side);
         let placed = Placement {
@@ -121,10 +122,10 @@ impl TwoTapPlan {
         Self::new(size, &placed)
     }
 
-    /// The inputs of [`bilinear_two_tap`]. `pad` is the RGB value of padding.
+    /// Returns the inputs of [`bilinear_two_tap`]. `pad` is the RGB value of padding.
     ///
     /// # Panics
-    /// If the image has another size than the plan.
+    /// Panics if the image has another size than the plan.
     pub fn inputs<'a>(
         &'a self,
         picture: &'a RgbImage,

@@ -32,7 +32,7 @@ impl Session for OnCpu {
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
         let &[3, height, width] = batch.row_shape else {
             return Err(BackendError::Run {
-                detail: format!("rows of {:?} are no pictures", batch.row_shape),
+                detail: format!("rows of {:?} are not images", batch.row_shape),
             });
         };
         let measured = batch.data.chunks_exact(batch.row_len().max(1)).map(|row| {

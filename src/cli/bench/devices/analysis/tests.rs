@@ -38,7 +38,7 @@ fn analysed(sizes: Vec<(Size, Pair)>) -> (BTreeMap<Size, Gains>, Recommendation)
 }
 
 #[test]
-fn a_toggle_that_saves_more_than_a_tenth_at_the_medium_size_pays() {
+fn a_toggle_that_saves_more_than_ten_percent_at_the_medium_size_pays_off() {
     let (gains, recommendation) = analysed(vec![
         (Size::Small, pair(100.0, cell("cuda:0", 200.0))),
         (Size::Medium, pair(100.0, cell("cuda:0", 50.0))),
@@ -58,7 +58,7 @@ fn a_toggle_that_saves_more_than_a_tenth_at_the_medium_size_pays() {
 }
 
 #[test]
-fn a_tenth_or_less_does_not_pay() {
+fn a_toggle_that_saves_ten_percent_or_less_does_not_pay_off() {
     for (time_ms, words) in [(90.0, "not more than 10 %"), (120.0, "20.0 % more time")] {
         let (_, recommendation) =
             analysed(vec![(Size::Large, pair(100.0, cell("cuda:0", time_ms)))]);
@@ -69,7 +69,7 @@ fn a_tenth_or_less_does_not_pay() {
 }
 
 #[test]
-fn what_runs_on_the_cpu_all_the_same_gains_nothing_that_could_be_told() {
+fn an_operation_that_still_runs_on_the_cpu_has_no_gains() {
     let on = Cell {
         reason: Some("no such library".to_owned()),
         ..cell("cpu", 10.0)
@@ -81,7 +81,7 @@ fn what_runs_on_the_cpu_all_the_same_gains_nothing_that_could_be_told() {
 }
 
 #[test]
-fn a_failure_at_any_size_speaks_against_it() {
+fn a_failure_at_any_size_turns_the_toggle_off() {
     let failed = Failed {
         count: 2,
         first: "the engine has stopped".to_owned(),
@@ -109,7 +109,7 @@ fn a_failure_at_any_size_speaks_against_it() {
 }
 
 #[test]
-fn one_side_alone_is_no_ground_for_advice() {
+fn one_side_alone_gives_no_advice() {
     let alone = Pair {
         gpu_true: Some(cell("cuda:0", 10.0)),
         ..Pair::default()

@@ -1,4 +1,4 @@
-//! Batches and what is read of them.
+//! Runs batches and reads the figures.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -21,17 +21,18 @@ use facescan_inference::{device::OperationReport, operation::Operation};
 const MIB: f64 = (1u64 << 20) as f64;
 
 impl Session<'_> {
-    /// Measures an operation on some material.
+    /// Measures an operation with some material.
     ///
     /// # Errors
-    /// When the settings' options are refused; what fails within a batch is a result.
+    /// Returns an error if the options of the settings are not valid. A failure within a batch is a result and not an
+    /// error.
     pub async fn measure(&self, operation: Operation, material: &Material) -> anyhow::Result<Cell> {
         let work = Work::new(&self.app, operation)?;
         let items = work.items(material);
         let mut batches = Batches {
             session: self,
             work: &work,
-            // Every batch goes on where the last ended, so that each item comes as often.
+            // Each batch continues where the last one ended, so that all items occur equally often.
             items: items.iter().cycle(),
             outcomes: Outcomes::default(),
         };
@@ -52,7 +53,7 @@ impl Session<'_> {
         }
         let report = self
             .report(operation)
-            .context("an operation without a device state")?;
+            .context("the operation has no device state")?;
         let times = Times::of(times_ms);
         let outcomes = batches.outcomes;
         let (timed, batch_size) = (times.times_ms.len(), self.args.batch_size.get());
@@ -77,15 +78,17 @@ impl Session<'_> {
         })
     }
 
-    /// Why an operation whose toggle is on runs on the CPU.
+    /// Returns the reason why an operation whose toggle is on runs on the CPU.
     fn reason(&self, report: &OperationReport) -> Option<String> {
         let is_silent = self.toggle == Toggle::On && report.state.requested == "cpu";
-        report.state.reason.clone().or_else(|| {
-            is_silent.then(|| "the settings name no other device than the CPU".to_owned())
-        })
+        report
+            .state
+            .reason
+            .clone()
+            .or_else(|| is_silent.then(|| "the settings name no device except the CPU".to_owned()))
     }
 
-    /// Reads the memory, between batches so that it costs none of them.
+    /// Reads the memory. This happens between batches, so it adds nothing to their times.
     fn sample(&self, memory: &mut Memory, gauge: &mut Processes, active: Option<&str>) {
         Span::extend(&mut memory.process_mib, gauge.memory());
         let Some(active) = active.filter(|active| *active != "cpu") else {
@@ -107,7 +110,7 @@ struct Batches<'a, I> {
 }
 
 impl<'a, I: Iterator<Item = &'a Item>> Batches<'a, I> {
-    /// Runs one, and answers how many milliseconds it took.
+    /// Runs one batch and returns its duration in milliseconds.
     async fn time(&mut self) -> f64 {
         let size = self.session.args.batch_size.get();
         let items: Vec<&Item> = self.items.by_ref().take(size).collect();
@@ -121,7 +124,7 @@ impl<'a, I: Iterator<Item = &'a Item>> Batches<'a, I> {
     }
 }
 
-/// How the items of all batches went.
+/// The outcomes of the items in all batches.
 #[derive(Default)]
 struct Outcomes {
     items: usize,
@@ -151,7 +154,7 @@ fn rows(report: &OperationReport) -> u64 {
     report.health.as_ref().map_or(0, |health| health.rows)
 }
 
-/// The fallbacks that `before` does not have yet.
+/// Returns the fallbacks since `before`.
 fn fallbacks_since(
     now: &OperationReport,
     before: Option<&OperationReport>,

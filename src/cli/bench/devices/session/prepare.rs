@@ -1,4 +1,4 @@
-//! Making the material: with the application's own decoder and detector, before anything is timed.
+//! Prepares the material with the application's own decoder and detector, before the measurement.
 
 use anyhow::Context;
 
@@ -13,10 +13,10 @@ use crate::{
 use facescan_imaging::{decode::decode, warp::align_face};
 
 impl Session<'_> {
-    /// The pictures at each size, and the faces that are found in them there.
+    /// Returns the images at each size, and the faces that the detector finds at that size.
     ///
     /// # Errors
-    /// When a picture cannot be decoded, or no face is found at a size.
+    /// Returns an error if an image cannot be decoded, or no face is found at a size.
     pub async fn materials(
         &self,
         pictures: &[Picture],
@@ -39,14 +39,14 @@ impl Session<'_> {
         for material in &materials {
             anyhow::ensure!(
                 !material.crops.is_empty(),
-                "no face is found in the pictures with a long side of {} pixels; name others with --pictures",
+                "no face was found in the images with a long side of {} pixels; name other images with --pictures",
                 material.size.long_side()
             );
         }
         Ok(materials)
     }
 
-    /// The aligned crops of a picture's faces.
+    /// Returns the aligned crops of the faces in an image.
     async fn faces(&self, item: &Item) -> anyhow::Result<Vec<Item>> {
         let asked = ScanRequest {
             store: Some(false),
@@ -57,7 +57,7 @@ impl Session<'_> {
         let options = asked.resolve(ScanKind::Detect, &self.app.config, thresholds)?;
         let context = self.app.run_context();
         let scan = pipeline.scan(&context, item.file.clone(), Some(item.hash), &options);
-        let faces = scan.await?.faces;
+        let faces = scan.await?.result.faces;
         faces
             .iter()
             .filter_map(|face| align_face(&item.pixels, face.landmarks.as_ref()?))

@@ -26,7 +26,7 @@ pub(in crate::resize::triangle) fn weigh(
     }
 }
 
-/// Weighs `GROUPS` groups of taps a pixel; 0 stands for any number.
+/// Weighs `GROUPS` groups of taps per pixel; 0 stands for any number.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 fn weigh_groups<const GROUPS: usize>(

@@ -26,7 +26,7 @@ pub(in crate::resize::triangle) fn weigh(
     }
 }
 
-/// Weighs `PAIRS` pairs a pixel; 0 stands for any number.
+/// Weighs `PAIRS` pairs per pixel; 0 stands for any number.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 fn weigh_pairs<const PAIRS: usize>(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) {

@@ -35,8 +35,8 @@ pub(in crate::resize::triangle) fn weigh(
                 }
             }
         }
-        // Read for each block: when the compiler widens the factors before the loop, it no longer recognises that the upper
-        // half of a product is one instruction.
+        // Read for each block: when the compiler widens the factors before the loop, it no longer recognises that the
+        // upper half of a product is one instruction.
         let [upper, lower] = black_box(&factors);
         let [upper_ramp, upper_sum] = [_mm512_set1_epi32(upper[0]), _mm512_set1_epi32(upper[1])];
         let [lower_sum, lower_ramp] = [_mm512_set1_epi32(lower[0]), _mm512_set1_epi32(lower[1])];

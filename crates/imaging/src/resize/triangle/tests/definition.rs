@@ -2,7 +2,7 @@
 
 use crate::resize::view::Axis;
 
-/// The source samples of one target position with their weights, those of weight 0 left out.
+/// Returns the source samples of one target position with their weights. Samples of weight 0 are omitted.
 pub(super) fn window(axis: &Axis, position: u32) -> Vec<(usize, f64)> {
     let scale = f64::from(axis.source) / f64::from(axis.target);
     let centre = (f64::from(position) + 0.5) * scale;
@@ -17,18 +17,18 @@ pub(super) fn window(axis: &Axis, position: u32) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// The weighted mean of a window over `sample(index)`.
+/// Returns the weighted mean of a window over `sample(index)`.
 pub(super) fn mean(window: &[(usize, f64)], sample: impl Fn(usize) -> f64) -> f64 {
     let products = window.iter().map(|&(index, weight)| sample(index) * weight);
     products.sum()
 }
 
-/// The most that a mean of `taps` samples is off with fixed-point weights, in levels.
+/// Returns the maximum error of a mean of `taps` samples with fixed-point weights, in levels.
 pub(super) fn fixed_point_bound(taps: usize) -> f64 {
     0.5 * taps as f64 * 255.0 / 16_384.0
 }
 
-/// The most that a sum of `taps` products in f32 is off, in levels.
+/// Returns the maximum error of a sum of `taps` products in f32, in levels.
 pub(super) fn float_bound(taps: usize) -> f64 {
     (taps as f64 + 2.0) * 255.0 / f64::from(1 << 24)
 }

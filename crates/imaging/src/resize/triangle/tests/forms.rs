@@ -16,7 +16,7 @@ use crate::resize::{
     },
 };
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The form is within its bound.
@@ -41,7 +41,7 @@ fn not_run<T>(_: T) -> bool {
     false
 }
 
-// Each function runs one form and returns `true`, or returns `false` where the CPU cannot run it.
+// Each function runs one form and returns `true`, or returns `false` if the CPU cannot run it.
 
 pub(super) fn prefix_portable(
     rows: &SegmentRows<'_>,
@@ -72,7 +72,7 @@ pub(super) fn float_portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) ->
     true
 }
 
-/// The form for axes that have shuffles, which the caller asserts.
+/// Returns the form for axes that have shuffles, which the caller asserts.
 #[multiversion(targets("x86_64+avx512f"))]
 pub(super) fn float_avx512(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) -> bool {
     match_target! {

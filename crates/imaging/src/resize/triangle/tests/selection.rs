@@ -27,7 +27,7 @@ fn dot(axis: &Axis) -> Option<FixedPointTaps> {
     DotProduct::new(&Coefficients::new(axis)).map(FixedPointTaps::Dot)
 }
 
-/// All samples of a resized image.
+/// Returns all samples of a resized image.
 fn samples(mut rows: RoundedRows<'_>, view: &View) -> Vec<f64> {
     let width = view.columns.range.len();
     let mut samples = Vec::new();
@@ -38,7 +38,7 @@ fn samples(mut rows: RoundedRows<'_>, view: &View) -> Vec<f64> {
     samples
 }
 
-/// The definition's samples, unrounded.
+/// Returns the definition's samples, unrounded.
 fn exact(image: &RgbImage, view: &View) -> Vec<f64> {
     let rows = view.rows.range.clone();
     let columns: Vec<_> = view.columns.range.clone().collect();

@@ -1,4 +1,4 @@
-//! The AVX2 form: four registers a row.
+//! The AVX2 form: four registers per row.
 
 use std::{arch::x86_64::*, hint::black_box};
 
@@ -15,8 +15,8 @@ use crate::resize::{
 #[target_feature(enable = "avx2")]
 pub(crate) fn blend([upper, lower]: [&Block; 2], weights: &Weights) -> [Pixel; BLOCK] {
     let [upper, lower]: [[__m256i; 4]; 2] = [must_cast(*upper), must_cast(*lower)];
-    // Read for each block: when the compiler widens the weights before the loop, it no longer recognises that the upper half
-    // of a product is one instruction.
+    // Read for each block: when the compiler widens the weights before the loop, it no longer recognises that the upper
+    // half of a product is one instruction.
     let [above, below]: [__m256i; 2] = must_cast(black_box(weights).0);
     let level = |at: usize| {
         let sum = _mm256_add_epi16(

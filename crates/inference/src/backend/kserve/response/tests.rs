@@ -23,7 +23,7 @@ fn output(name: &str, shape: &[usize]) -> Value {
     json!({"name": name, "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": size * 4}})
 }
 
-/// A correct response of two rows, with its outputs in another order than the model's.
+/// Returns a correct response of two rows, with its outputs in another order than the model's.
 fn head() -> Value {
     json!({
         "id": "7", "model_name": "encoder", "model_version": "1",
@@ -91,7 +91,7 @@ fn each_field_is_held_against_what_was_asked() {
         ("/model_name", json!("other"), "the model `other`"),
         ("/model_version", json!("2"), "version 2 of the model"),
         ("/outputs", json!([]), "24 bytes follow"),
-        ("/outputs/0/name", json!("c"), "`c` was not asked for"),
+        ("/outputs/0/name", json!("c"), "`c` was not requested"),
         ("/outputs/1", output("b", &[2, 1]), "8 bytes follow"),
         ("/outputs/0/datatype", json!("FP16"), "the type FP16"),
         ("/outputs/0/shape", json!([3, 1]), "[3, 1] for 2 rows"),

@@ -32,7 +32,7 @@ fn code(code: ImageGraph) -> Graph {
     Box::new(TensorCode::new(code, Device::Cpu))
 }
 
-/// Pictures that are hard in one way each, and two photographs.
+/// Images with one difficulty each, and two photographs.
 fn pictures() -> Vec<(String, RgbImage)> {
     let photographs = photographs().into_iter();
     extremes()
@@ -47,7 +47,7 @@ fn samples(picture: &RgbImage) -> Vec<f32> {
     row
 }
 
-/// The most that rows differ.
+/// Returns the largest difference between rows.
 fn apart(ours: &[f32], theirs: &[f32]) -> f32 {
     assert_eq!(ours.len(), theirs.len());
     let pairs = ours.iter().zip(theirs);

@@ -15,14 +15,14 @@ use crate::resize::{
     view::Axis,
 };
 
-/// A row of noise in levels of [`LEVEL_BITS`] fractional bits.
+/// Returns a row of noise in levels of [`LEVEL_BITS`] fractional bits.
 fn row(axis: &Axis) -> Vec<i16> {
     let levels = 255 * (1 << LEVEL_BITS) + 1;
     let samples = noise().map(|v| (v % levels) as i16);
     samples.take(axis.source as usize * CHANNELS).collect()
 }
 
-/// A level of such a row.
+/// Returns a level of such a row.
 fn level(sample: i16) -> f64 {
     f64::from(sample) / f64::from(1 << LEVEL_BITS)
 }

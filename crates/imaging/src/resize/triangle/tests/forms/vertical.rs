@@ -13,10 +13,10 @@ use crate::resize::{
 /// Samples a row: a block of 128 and a block that overlaps it.
 const STRIDE: usize = 171;
 
-/// The most that the prefix sum is off, in levels.
+/// The maximum error of the prefix sum, in levels.
 const PREFIX_SUM_BOUND: f64 = 4.0 / 64.0;
 
-/// A form of the prefix sum; `false` where the CPU cannot run it.
+/// A form of the prefix sum. It returns `false` if the CPU cannot run it.
 type Weigh = fn(&SegmentRows<'_>, &mut [Block], &mut [i16]) -> bool;
 
 fn source(axis: &Axis, samples: impl Iterator<Item = u8>) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! What IMAGING's tables and the libraries themselves say of preprocessing, on every path that makes rows: the CPU's code,
-//! the ONNX graphs, and libtorch where it is linked.
+//! Compares preprocessing with the results of the original libraries, on every path that makes rows: the CPU code, the
+//! ONNX graphs, and libtorch if it is linked.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ const MODES: [Mode; 4] = [
     Mode::ShortSide,
 ];
 
-/// Calls `check` with a name and a way to make rows, once for each path.
-fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Filling<RgbImage>) -> Vec<f32>)) {
-    check("cpu", &mut |filling| filling.fill());
+/// Calls `check` once for each path, with its name and a function that makes rows.
+fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&RowJob<RgbImage>) -> Vec<f32>)) {
+    check("cpu", &mut |job| job.fill());
     for runtime in RUNTIMES {
         let mut graphs = GraphSessions::new(Arc::new(|graph| Ok(runtime.open(graph))));
-        check(runtime.name, &mut |filling| {
-            assert!(filling.has_graph());
-            filling.run_on_device(&mut graphs).unwrap()
+        check(runtime.name, &mut |job| {
+            assert!(job.has_graph());
+            job.run_on_device(&mut graphs).unwrap()
         });
     }
 }
 
-/// Levels instead of normalised samples, to `size`, both width and height.
+/// Preprocessing to levels instead of normalised samples. `size` is width and height.
 fn levels(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     Preprocess {
         width: size.0,
@@ -45,7 +45,7 @@ fn levels(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     }
 }
 
-/// The largest and the mean difference.
+/// Returns the largest difference and the mean difference.
 fn apart(ours: &[f32], theirs: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let theirs: Vec<f64> = theirs.into_iter().collect();
     assert_eq!(ours.len(), theirs.len());
@@ -53,7 +53,7 @@ fn apart(ours: &[f32], theirs: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (mut most, mut sum) = (0.0f64, 0.0);
     for (ours, theirs) in pairs {
         let apart = (f64::from(*ours) - theirs).abs();
-        // A NaN is near nothing.
+        // The difference must not be NaN.
         assert!(apart.is_finite(), "{ours}");
         most = most.max(apart);
         sum += apart;
@@ -61,7 +61,7 @@ fn apart(ours: &[f32], theirs: impl IntoIterator<Item = f64>) -> (f64, f64) {
     (most, sum / ours.len() as f64)
 }
 
-/// What a library gave, pixel by pixel.
+/// Returns the output of a library, pixel by pixel.
 fn stored(name: &str) -> Vec<f64> {
     if name.ends_with(".png") {
         let levels = fixture_image(name).into_raw();
@@ -75,7 +75,7 @@ fn stored(name: &str) -> Vec<f64> {
 #[test]
 fn golden_values_of_the_profiles() {
     let (small, large) = ((97, 61), (1440, 1080));
-    // Of some every 16th line is stored.
+    // The last value is the step between the stored lines.
     let cases = [
         ("torchvision_40.png", small, (40, 25), 1),
         ("torchvision_150.png", small, (150, 100), 1),
@@ -104,7 +104,7 @@ fn golden_values_of_the_profiles() {
                 layout: Layout::Nhwc,
                 ..levels(*to, *profile, Mode::Stretch)
             };
-            let row = make(&Filling::new(
+            let row = make(&RowJob::new(
                 &Arc::new(synthetic(from.0, from.1)),
                 &preprocess,
             ));
@@ -116,7 +116,7 @@ fn golden_values_of_the_profiles() {
                 .copied()
                 .collect();
             let (off, _) = apart(&lines, stored(name));
-            // Levels are normalised from, and back to, whole numbers.
+            // The tolerance allows for the conversion from levels to floats and back.
             assert!(off <= most + 1e-4, "{name} on {path}: {off}");
         }
     });
@@ -129,7 +129,7 @@ fn golden_values_between_the_profiles() {
     on_every_path(|path, make| {
         let mut row = |profile| {
             let preprocess = levels((224, 224), profile, Mode::Stretch);
-            make(&Filling::new(&source, &preprocess))
+            make(&RowJob::new(&source, &preprocess))
         };
         let [torchvision, jax, pil, opencv] = Profile::ALL.map(&mut row);
         let of = |row: &[f32]| row.iter().copied().map(f64::from).collect::<Vec<_>>();
@@ -146,7 +146,8 @@ fn golden_values_between_the_profiles() {
     });
 }
 
-/// The profile's definition without rounding, in planes: the widened triangle's means where the mode puts them.
+/// Returns the profile's definition without rounding, in planes: the antialiased image at the position that the mode
+/// gives.
 fn defined(preprocess: &Preprocess, source: &RgbImage) -> Vec<f64> {
     let placed = preprocess.placement(source.dimensions());
     let (w, h) = placed.scaled;
@@ -170,7 +171,8 @@ fn defined(preprocess: &Preprocess, source: &RgbImage) -> Vec<f64> {
 #[test]
 fn golden_values_of_the_modes() {
     let sources = [(97, 61), (61, 97), (19, 30), (40, 30)];
-    // Rounding moves a level by a half, and twice by two; the CPU's weights, which are whole numbers, by less than that.
+    // One rounding changes a level by at most 0.5. Two roundings and the integer weights of the CPU change it by less
+    // than 1.5.
     let profiles = [
         (Profile::Jax, 1e-3),
         (Profile::Torchvision, 1.0),
@@ -184,7 +186,7 @@ fn golden_values_of_the_modes() {
                     pad: [7, 114, 255],
                     ..levels((40, 31), profile, mode)
                 };
-                let row = make(&Filling::new(&source, &planar));
+                let row = make(&RowJob::new(&source, &planar));
                 let (off, _) = apart(&row, defined(&planar, &source));
                 let what = format!(
                     "{mode:?} {profile:?} of {:?} on {path}",
@@ -195,8 +197,8 @@ fn golden_values_of_the_modes() {
                     layout: Layout::Nhwc,
                     ..planar
                 };
-                let pixels = make(&Filling::new(&source, &pixels));
-                assert!(pixels == interleaved(&row), "{what}");
+                let pixels = make(&RowJob::new(&source, &pixels));
+                assert!(pixels == interleave(&row), "{what}");
             }
         }
     });
@@ -216,26 +218,26 @@ fn the_opencv_profile_has_the_same_bits_on_every_path() {
                     pad: [7, 114, 255],
                     ..Preprocess::default()
                 };
-                let filling = Filling::new(&source, &preprocess);
+                let job = RowJob::new(&source, &preprocess);
                 let what = format!("{mode:?} of {:?} on {path}", source.dimensions());
-                assert!(make(&filling) == filling.fill(), "{what}");
+                assert!(make(&job) == job.fill(), "{what}");
             }
         }
     });
 }
 
 #[test]
-fn what_takes_too_much_memory_is_not_asked_of_a_device() {
+fn rows_that_need_too_much_memory_have_no_graph() {
     let has_graph = |from: (u32, u32), to: (u32, u32), profile| {
         let picture = Arc::new(RgbImage::new(from.0, from.1));
-        Filling::new(&picture, &levels(to, profile, Mode::Stretch)).has_graph()
+        RowJob::new(&picture, &levels(to, profile, Mode::Stretch)).has_graph()
     };
     for profile in Profile::ALL {
         assert!(has_graph((640, 480), (2048, 2048), profile), "{profile:?}");
         assert!(!has_graph((640, 480), (2049, 2048), profile), "{profile:?}");
         assert!(!has_graph((3, 3), (1, (1 << 16) + 1), profile));
     }
-    // Long lines for a row that is high and narrow, and weights for one that is wide.
+    // Long lines for a narrow, high row, and many weights for a wide row.
     assert!(!has_graph((1100, 1), (2, 1 << 16), Profile::Opencv));
     assert!(has_graph((1000, 1), (2, 1 << 16), Profile::Opencv));
     assert!(!has_graph((1100, 1), (1 << 16, 2), Profile::Pil));
@@ -244,7 +246,7 @@ fn what_takes_too_much_memory_is_not_asked_of_a_device() {
 
 #[test]
 fn golden_values_of_normalised_levels() {
-    // Every level once a channel; a picture of the set size has no resizing to differ in.
+    // Every level occurs once in each channel. The image already has the output size, so no resize changes it.
     let source = Arc::new(RgbImage::from_fn(16, 16, |x, y| {
         Rgb([0, 85, 170].map(|c| (16 * y + x) as u8 ^ c))
     }));
@@ -260,7 +262,7 @@ fn golden_values_of_normalised_levels() {
                 layout: Layout::Nhwc,
                 ..levels((16, 16), profile, Mode::Stretch)
             };
-            let row = make(&Filling::new(&source, &preprocess));
+            let row = make(&RowJob::new(&source, &preprocess));
             for (at, (ours, level)) in row.iter().zip(source.as_raw()).enumerate() {
                 let (mean, std) = (f64::from(mean[at % 3]), f64::from(std[at % 3]));
                 let exact = (f64::from(*level) / 255.0 - mean) / std;
@@ -278,7 +280,7 @@ fn golden_values_of_normalised_levels() {
 fn golden_values_in_half_precision() {
     let source = Arc::new(synthetic(1440, 1080));
     let exact = antialiased(&source, (224, 224));
-    // What coordinates in half precision would do, by more than a level: 1.71 in the picture that the fact was found with.
+    // Coordinates in half precision would change this image by up to 1.71 levels.
     let moved = antialiased_at(&source, (224, 224), |centre| f16::from_f64(centre).to_f64());
     let moved: Vec<f32> = moved.into_iter().map(|level| level as f32).collect();
     let (by_coordinates, _) = apart(&moved, exact.iter().copied());
@@ -286,11 +288,12 @@ fn golden_values_in_half_precision() {
     let scale = Preprocess::default().normalisation().scale;
     on_every_path(|path, make| {
         let jax = levels((224, 224), Profile::Jax, Mode::Stretch);
-        let row = make(&Filling::new(&source, &jax));
+        let row = make(&RowJob::new(&source, &jax));
         let (off, _) = apart(&row, exact.iter().copied());
         assert!(off <= 1e-3, "coordinates are in 32 bits on {path}: {off}");
-        let row = make(&Filling::new(&source, &Preprocess::default()));
-        // The largest sample is 2.64: 11 bits are off by 2⁻¹⁰, 8 bits by 2⁻⁷, of a level that is at least 0.0171.
+        let row = make(&RowJob::new(&source, &Preprocess::default()));
+        // The largest sample is 2.64, and a level is at least 0.0171. The error is 2⁻¹⁰ with 11 bits and 2⁻⁷ with 8
+        // bits.
         for (dtype, most) in [(Dtype::F16, 0.058), (Dtype::Bf16, 0.46)] {
             let bytes = dtype.bytes(&row);
             let halves = bytes.as_chunks::<2>().0.iter().map(|v| match dtype {

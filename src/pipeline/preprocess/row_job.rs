@@ -1,4 +1,4 @@
-//! A row of a tensor from a picture, which a device may make.
+//! Makes a tensor row from an image, on a device or on the CPU.
 
 use std::sync::Arc;
 
@@ -17,42 +17,42 @@ use facescan_inference::{
     proof,
 };
 
-/// Longest side of a scaled picture that a device cuts its part from.
+/// The maximum side of a scaled image from which a device cuts the row.
 const LONGEST_SCALED: u32 = 1 << 16;
 
-/// Pixels of the largest row that is asked of a device. The graph without antialiasing has most at a time: four samples a
-/// channel as floats, before and after they are weighed, and as bytes still, which is 120 bytes a pixel and 500 MB. It
-/// answers in floats, 50 MB.
+/// The maximum number of pixels of a row on a device. The graph without antialiasing needs the most memory. It has four
+/// samples per channel, as bytes and as floats before and after weighting. That is 120 bytes per pixel, or 500 MB. Its
+/// output is 50 MB.
 const MOST_PIXELS: u64 = 1 << 22;
 
-/// Pixels of the lines that the graph without antialiasing takes its columns from: a picture's width by a row's height, two
-/// lines for each, in bytes. They take 400 MB.
+/// The maximum number of pixels in the input lines of the graph without antialiasing. There are two lines for each
+/// output row, and each has the width of the image. The limit is 400 MB of bytes.
 const MOST_IN_LINES: u64 = 1 << 26;
 
-/// Weights of both axes that are sent to a device for one picture, 128 MB of them.
+/// The maximum number of weights of both axes for one image: 128 MB.
 const MOST_WEIGHTS: u64 = 32 << 20;
 
-/// A picture on its way to being a row.
-pub(crate) struct Filling<P> {
+/// The job that makes a tensor row from an image.
+pub(crate) struct RowJob<P> {
     picture: Arc<P>,
     preprocess: Preprocess,
 }
 
-impl Filling<RgbImage> {
-    /// A small picture that is shrunk and put in the middle, through each graph that there is: what a device is proved
-    /// with.
-    pub fn of_every_graph() -> impl Iterator<Item = Self> {
-        Profile::ALL.into_iter().map(Self::known)
+impl RowJob<RgbImage> {
+    /// Returns the jobs that prove a device, one for each profile. They shrink a small image and place it in the
+    /// middle.
+    pub fn probes() -> impl Iterator<Item = Self> {
+        Profile::ALL.into_iter().map(Self::probe)
     }
 
-    /// The same by one profile.
-    pub fn known(profile: Profile) -> Self {
+    /// Returns the job that proves a device for one profile.
+    pub fn probe(profile: Profile) -> Self {
         let preprocess = Preprocess {
             height: 48,
             width: 64,
             profile,
             mode: Mode::Letterbox,
-            // A proof of padding has to tell the channels apart.
+            // Different values, so that a proof detects swapped channels.
             pad: [7, 114, 255],
             ..Preprocess::default()
         };
@@ -60,7 +60,7 @@ impl Filling<RgbImage> {
     }
 }
 
-impl<P: Pixels> Filling<P> {
+impl<P: Pixels> RowJob<P> {
     pub fn new(picture: &Arc<P>, preprocess: &Preprocess) -> Self {
         Self {
             picture: Arc::clone(picture),
@@ -72,7 +72,7 @@ impl<P: Pixels> Filling<P> {
         self.picture.as_ref().borrow()
     }
 
-    /// The row's shape: `[3, h, w]` or `[h, w, 3]`.
+    /// Returns the shape of the row: `[3, h, w]` or `[h, w, 3]`.
     pub fn shape(&self) -> [usize; 3] {
         let (width, height) = self.preprocess.output_size(self.pixels().dimensions());
         let (w, h) = (width as usize, height as usize);
@@ -82,8 +82,8 @@ impl<P: Pixels> Filling<P> {
         }
     }
 
-    /// Whether a device should be asked: not for a row whose graph would take too much memory, be it that the row itself is
-    /// large, or that far more is scaled, read or weighed than is kept.
+    /// Returns whether a device can make the row. The answer is no if the graph would need too much memory: for a large
+    /// row, or for too many scaled pixels, input lines or weights.
     pub fn has_graph(&self) -> bool {
         let picture = self.pixels();
         if picture.is_empty() {
@@ -103,14 +103,14 @@ impl<P: Pixels> Filling<P> {
             && is_light
     }
 
-    /// Fills the row here. CPU work.
+    /// Makes the row on this thread. This is CPU work.
     pub fn fill(&self) -> Vec<f32> {
         let mut row = vec![0.0; self.shape().iter().product()];
         self.preprocess.write(self.pixels(), &mut row);
         row
     }
 
-    /// How many levels an answer may be off: a device rounds halves its own way.
+    /// Returns the maximum difference from the CPU's values, in levels. Devices round halves differently.
     fn levels(&self) -> f32 {
         match self.preprocess.profile {
             Profile::Jax | Profile::Opencv => 0.01,
@@ -119,7 +119,7 @@ impl<P: Pixels> Filling<P> {
     }
 }
 
-/// The graph of a profile.
+/// Returns the graph of a profile.
 fn graph(profile: Profile) -> ImageGraph {
     match profile {
         Profile::Torchvision => ImageGraph::Bilinear(Rounding::Once),
@@ -129,7 +129,7 @@ fn graph(profile: Profile) -> ImageGraph {
     }
 }
 
-impl<P: Pixels> ImageJob for Filling<P> {
+impl<P: Pixels> ImageJob for RowJob<P> {
     type Output = Vec<f32>;
 
     fn shape_key(&self) -> ShapeKey {
@@ -163,10 +163,10 @@ impl<P: Pixels> ImageJob for Filling<P> {
         match only_output(outputs)? {
             (_, Samples::F32(row)) if row.len() == len => Ok(match self.preprocess.layout {
                 Layout::Nchw => row,
-                Layout::Nhwc => interleaved(&row),
+                Layout::Nhwc => interleave(&row),
             }),
             (shape, _) => Err(BackendError::Run {
-                detail: format!("the graph gave {shape:?} and not {:?}", self.shape()),
+                detail: format!("the graph returned {shape:?} instead of {:?}", self.shape()),
             }),
         }
     }
@@ -178,11 +178,11 @@ impl<P: Pixels> ImageJob for Filling<P> {
     fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
         let scale = self.preprocess.normalisation().scale;
         let scale = scale.into_iter().fold(0.0, f32::max);
-        // A hair more than a level, which is not a whole number after normalisation.
+        // Slightly more than a level, because a level is not exact after normalisation.
         let limit = self.levels() * 1.001 * scale;
         if given.len() != right.len() || !proof::are_near(given, right, limit) {
             return Err(format!(
-                "its values are more than {} of a level from the cpu's",
+                "its values differ from the CPU's by more than {} of a level",
                 self.levels()
             ));
         }
@@ -190,8 +190,8 @@ impl<P: Pixels> ImageJob for Filling<P> {
     }
 }
 
-/// Planes as pixels.
-fn interleaved(planes: &[f32]) -> Vec<f32> {
+/// Interleaves three planes into pixels.
+fn interleave(planes: &[f32]) -> Vec<f32> {
     let len = planes.len() / 3;
     (0..len)
         .flat_map(|at| [planes[at], planes[len + at], planes[2 * len + at]])

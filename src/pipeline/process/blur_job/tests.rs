@@ -1,4 +1,4 @@
-//! What OpenCV says of blurs, on every path that makes them: the CPU's code, the ONNX graph, and libtorch where it is linked.
+//! Compares blurs with OpenCV's results on every path: the CPU code, the ONNX graph, and libtorch if it is linked.
 
 use proptest::prelude::*;
 
@@ -9,9 +9,9 @@ use facescan_imaging::{
 };
 use facescan_inference::graphs::{check::RUNTIMES, session::Values};
 
-/// Calls `check` with a name and a way to blur, once for each path.
-fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Blurring) -> RgbImage)) {
-    check("cpu", &mut Blurring::run_on_cpu);
+/// Calls `check` once for each path, with its name and a function that blurs.
+fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&BlurJob) -> RgbImage)) {
+    check("cpu", &mut BlurJob::run_on_cpu);
     for runtime in RUNTIMES {
         let mut graphs = GraphSessions::new(Arc::new(|graph| Ok(runtime.open(graph))));
         check(runtime.name, &mut |work| {
@@ -20,12 +20,12 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&Blurring) -> RgbIma
     }
 }
 
-fn whole(picture: &RgbImage, (kernel, sigma): (u32, f32)) -> Blurring {
+fn whole(picture: &RgbImage, (kernel, sigma): (u32, f32)) -> BlurJob {
     let region = Region::full(picture.dimensions());
-    Blurring::new(picture, region, &Gaussian::new(kernel, sigma).unwrap())
+    BlurJob::new(picture, region, &Gaussian::new(kernel, sigma).unwrap())
 }
 
-/// The region's pixels where all of the picture is blurred, and nothing was cut out before.
+/// Returns the pixels of `region` after a blur of the whole image.
 fn of_the_whole(picture: &RgbImage, region: Region, gaussian: &Gaussian) -> RgbImage {
     crop(&gaussian_blur(picture, gaussian), region)
 }
@@ -50,7 +50,7 @@ fn golden_values_of_the_kernel() {
     let kernel = [
         0.036633, 0.111281, 0.216745, 0.270682, 0.216745, 0.111281, 0.036633,
     ];
-    // A bright point becomes the kernel, in 255ths and rounded.
+    // The blur of a bright pixel is the kernel, rounded to levels.
     let mut source = RgbImage::new(31, 31);
     source.put_pixel(15, 15, image::Rgb([255; 3]));
     on_every_path(|path, blur| {
@@ -68,7 +68,7 @@ fn golden_values_of_the_kernel() {
 }
 
 #[test]
-fn a_flat_picture_stays_on_every_path() {
+fn a_flat_image_does_not_change_on_any_path() {
     on_every_path(|path, blur| {
         for (width, height) in [(1, 1), (1, 5), (5, 1), (2, 2), (300, 3)] {
             let flat = RgbImage::from_pixel(width, height, image::Rgb([0, 93, 255]));
@@ -81,8 +81,8 @@ fn a_flat_picture_stays_on_every_path() {
 }
 
 #[test]
-fn a_graph_that_gives_too_little_is_an_error() {
-    let work = Blurring::known().unwrap();
+fn a_graph_that_returns_too_little_is_an_error() {
+    let work = BlurJob::probe().unwrap();
     let plan = BlurPlan::new(work.picture.dimensions(), work.region, &work.gaussian);
     assert!(plan.pixels(&[0; 17]).is_none());
     let right = work.run_on_cpu();
@@ -93,8 +93,8 @@ fn a_graph_that_gives_too_little_is_an_error() {
 }
 
 #[test]
-fn what_is_cut_out_is_blurred_as_the_whole_picture_is() {
-    // Pictures that are larger than what the kernel reaches, smaller than that on one side, and on both.
+fn a_cut_region_is_blurred_like_the_whole_image() {
+    // Images that are larger than the reach of the kernel, and images that are smaller on one side or on both.
     for size in [(90, 70), (90, 9), (8, 70), (11, 7), (2, 1)] {
         let source = noise(size.0, size.1);
         let [w, h] = [size.0, size.1].map(|side| side.div_ceil(3));
@@ -107,7 +107,7 @@ fn what_is_cut_out_is_blurred_as_the_whole_picture_is() {
             }
             for (kernel, sigma) in [(1, 1.0), (7, 1.5), (31, 6.0), (255, 50.0)] {
                 let gaussian = Gaussian::new(kernel, sigma).unwrap();
-                let ours = Blurring::new(&source, region, &gaussian).run_on_cpu();
+                let ours = BlurJob::new(&source, region, &gaussian).run_on_cpu();
                 let mut in_place = source.clone();
                 blur_region(&mut in_place, region, &gaussian);
                 let what = format!("{region:?} of {size:?} by {kernel}");
@@ -119,10 +119,10 @@ fn what_is_cut_out_is_blurred_as_the_whole_picture_is() {
 }
 
 #[test]
-fn what_is_read_is_counted() {
+fn pixels_that_tiles_read_are_counted() {
     let gaussian = |kernel| Gaussian::new(kernel, 2.0).unwrap();
     let region = |width, height| Region::full((width, height));
-    // Each as the plan's own lists of lines and columns have it.
+    // The counts must match the lists of rows and columns in the plan.
     for (size, kernel) in [
         ((150, 110), 7),
         ((1, 1), 255),
@@ -142,9 +142,9 @@ fn what_is_read_is_counted() {
     }
     let read =
         |size: (u32, u32), kernel| Tiles::new(Region::full(size), &gaussian(kernel)).pixels_read();
-    assert!(read((1920, 1080), 21) <= MOST_READ, "a usual picture");
-    assert!(read((65_000, 40), 255) > MOST_READ, "a long, thin one");
-    assert!(read((10_000, 10_000), 3) > MOST_READ, "a huge one");
+    assert!(read((1920, 1080), 21) <= MOST_READ, "a usual image");
+    assert!(read((65_000, 40), 255) > MOST_READ, "a long, thin image");
+    assert!(read((10_000, 10_000), 3) > MOST_READ, "a huge image");
 }
 
 proptest! {
@@ -167,7 +167,7 @@ proptest! {
         let gaussian = (2 * half + 1, 0.2 + half as f32 * spread / 2.0);
         let gaussian = Gaussian::new(gaussian.0, gaussian.1).unwrap();
         let source = noise(width, height);
-        let work = Blurring::new(&source, region, &gaussian);
+        let work = BlurJob::new(&source, region, &gaussian);
         let right = of_the_whole(&source, region, &gaussian);
         on_every_path(|path, blur| assert_within(&blur(&work), &right, 1, path));
     }

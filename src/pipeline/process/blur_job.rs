@@ -1,16 +1,17 @@
-//! The blur of a region, which a device may do.
+//! Blurs a region, on a device or on the CPU.
 
 use std::sync::Arc;
 
 use image::RgbImage;
 
-use crate::{pipeline::Pipeline, pipeline::error::PipelineError};
+use crate::pipeline::{Pipeline, error::PipelineError, run::ImageRun};
 use facescan_imaging::{
     blur::{Gaussian, blur_region},
     crop::{Region, crop, put},
 };
 use facescan_inference::{
     backend::BackendError,
+    device::DeviceRun,
     graphs::{
         ImageGraph,
         process::{BlurPlan, Tiles, blur},
@@ -21,23 +22,23 @@ use facescan_inference::{
     proof,
 };
 
-/// Pixels that are read for a blur on a device at the most, each as often as tiles read it. A sample is up to five bytes and
-/// five floats on its way through the graph, which is 75 bytes a pixel and 630 MB in all where nothing is freed before the
-/// end, and half as much where it is.
+/// The maximum number of pixels that a blur reads on a device. A pixel counts once for each tile that reads it. A
+/// sample becomes up to five bytes and five floats in the graph, which is 75 bytes per pixel. That is 630 MB if the
+/// runtime frees nothing before the end, and half of it otherwise.
 const MOST_READ: u64 = 1 << 23;
 
-/// A region of a picture on its way to being blurred.
-pub(super) struct Blurring {
-    /// The region and as much around it as the kernel reaches, where the picture goes on so far. An edge is reflected at
-    /// only where it is one of the whole picture's, so that nothing comes out otherwise than it would of the whole.
+/// The job that blurs a region of an image.
+pub(super) struct BlurJob {
+    /// The region, and the pixels around it that the kernel reads. The kernel reflects at the edges of the image only,
+    /// so the result is the same as if the whole image were blurred.
     picture: RgbImage,
-    /// Not empty, and inside what was cut out.
+    /// The region inside `picture`, not empty.
     region: Region,
     gaussian: Gaussian,
 }
 
-impl Blurring {
-    /// Cuts out what a blur of `region` reads; the region has pixels and is inside the picture.
+impl BlurJob {
+    /// Cuts out the pixels that a blur of `region` reads. The region must not be empty and must be inside the image.
     fn new(picture: &RgbImage, region: Region, gaussian: &Gaussian) -> Self {
         let reach = gaussian.kernel() / 2;
         let around = Region {
@@ -59,8 +60,8 @@ impl Blurring {
         }
     }
 
-    /// A region of a small picture, at one of its corners: what a device is proved with.
-    pub(super) fn known() -> Option<Self> {
+    /// Returns the job that proves a device: it blurs a region at the edge of a small image.
+    pub(super) fn probe() -> Option<Self> {
         let region = Region {
             x1: 40,
             y1: 0,
@@ -72,7 +73,7 @@ impl Blurring {
     }
 }
 
-impl ImageJob for Blurring {
+impl ImageJob for BlurJob {
     type Output = RgbImage;
 
     fn shape_key(&self) -> ShapeKey {
@@ -100,7 +101,10 @@ impl ImageJob for Blurring {
             Samples::F32(_) => None,
         };
         pixels.ok_or_else(|| BackendError::Run {
-            detail: format!("the graph gave {shape:?} for {:?}", self.region),
+            detail: format!(
+                "the graph returned {shape:?} for the region {:?}",
+                self.region
+            ),
         })
     }
 
@@ -116,16 +120,16 @@ impl ImageJob for Blurring {
 }
 
 impl Pipeline {
-    /// Blurs a region of a picture, on the device for pictures where there is one and the region is not too large for it.
+    /// Blurs a region of an image. A device does it if there is one and the region is not too large.
     ///
     /// # Errors
-    /// When the CPU had to do it for a device that is down or failed, and `strict` says that it must not.
+    /// [`PipelineError::DeviceUnavailable`] if the run is strict and the CPU did the work of a device that failed.
     pub(super) async fn blur(
         &self,
         pixels: &mut RgbImage,
         region: Region,
         gaussian: &Gaussian,
-        strict: bool,
+        run: &mut ImageRun,
     ) -> Result<(), PipelineError> {
         let region = region.clipped(pixels.dimensions());
         if region.is_empty() {
@@ -134,12 +138,12 @@ impl Pipeline {
         let read = Tiles::new(region, gaussian).pixels_read();
         if !self.processing.has_device() || read > MOST_READ {
             blur_region(pixels, region, gaussian);
-            return Ok(());
+            return self.record(run, Operation::ImageProcessing, DeviceRun::CPU);
         }
-        let work = Blurring::new(pixels, region, gaussian);
+        let work = BlurJob::new(pixels, region, gaussian);
         let done = self.processing.run(Arc::new(work)).await;
         put(pixels, region, &done.output);
-        self.check_rows(strict, Operation::ImageProcessing, done.fallback)
+        self.record(run, Operation::ImageProcessing, done.run)
     }
 }
 

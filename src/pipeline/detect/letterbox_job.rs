@@ -1,4 +1,4 @@
-//! The detector's input from a picture, which a device may make.
+//! Makes the detector's input from an image, on a device or on the CPU.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -9,6 +9,7 @@ use crate::pipeline::options::DetectOptions;
 use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
+    device::DeviceRun,
     graphs::{
         ImageGraph,
         process::{TwoTapPlan, bilinear_two_tap},
@@ -18,22 +19,22 @@ use facescan_inference::{
     proof,
 };
 
-/// How far a value may be from the CPU's, in levels.
+/// The maximum difference between a value and the CPU's, in levels.
 const PART_OF_A_LEVEL: f32 = 0.001;
 
-/// A picture, however it is held.
+/// Any owner of an image's pixels.
 pub(crate) trait Pixels: Borrow<RgbImage> + Send + Sync + 'static {}
 
 impl<P: Borrow<RgbImage> + Send + Sync + 'static> Pixels for P {}
 
-/// A picture on its way to being a row `[3, side, side]`, letterboxed and normalised.
-pub(crate) struct Letterboxing<P> {
+/// The job that letterboxes and normalises an image into a row `[3, side, side]`.
+pub(crate) struct LetterboxJob<P> {
     picture: Arc<P>,
     side: u32,
     normalisation: Normalisation,
 }
 
-impl<P: Pixels> Letterboxing<P> {
+impl<P: Pixels> LetterboxJob<P> {
     fn fit(&self) -> Letterbox {
         Letterbox::fit(self.size(), (self.side, self.side))
     }
@@ -43,7 +44,7 @@ impl<P: Pixels> Letterboxing<P> {
     }
 }
 
-impl<P: Pixels> ImageJob for Letterboxing<P> {
+impl<P: Pixels> ImageJob for LetterboxJob<P> {
     type Output = Vec<f32>;
 
     fn shape_key(&self) -> ShapeKey {
@@ -64,7 +65,7 @@ impl<P: Pixels> ImageJob for Letterboxing<P> {
             (_, Samples::F32(row)) if row.len() == len => Ok(row),
             (shape, _) => Err(BackendError::Run {
                 detail: format!(
-                    "the graph gave {shape:?} and not a row of side {}",
+                    "the graph returned {shape:?} instead of a row of side {}",
                     self.side
                 ),
             }),
@@ -84,37 +85,37 @@ impl<P: Pixels> ImageJob for Letterboxing<P> {
     }
 
     fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
-        // Whole levels are shifted and scaled: a rounding of that is allowed, another level is not.
+        // Values are levels that were shifted and scaled. A rounding error is allowed, a different level is not.
         let scale = self.normalisation.scale.into_iter().fold(0.0, f32::max);
         let limit = PART_OF_A_LEVEL * scale;
         if given.len() != right.len() || !proof::are_near(given, right, limit) {
-            return Err("its values are other levels than the cpu's".to_owned());
+            return Err("its values differ from the CPU's by more than rounding errors".to_owned());
         }
         Ok(proof::cosine(given, right))
     }
 }
 
 impl Detector {
-    /// The work of making the detector's input from a picture.
-    pub(crate) fn letterboxing<P: Pixels>(&self, picture: &Arc<P>, side: u32) -> Letterboxing<P> {
-        Letterboxing {
+    /// Creates the job that makes the detector's input from an image.
+    pub(crate) fn letterbox_job<P: Pixels>(&self, picture: &Arc<P>, side: u32) -> LetterboxJob<P> {
+        LetterboxJob {
             picture: Arc::clone(picture),
             side,
             normalisation: self.normalisation,
         }
     }
 
-    /// What a device for the detector's input is proved with.
-    pub(crate) fn letterboxing_probe(normalisation: &Normalisation) -> Letterboxing<RgbImage> {
-        Letterboxing {
+    /// Creates the job that proves a device for the detector's input.
+    pub(crate) fn letterbox_probe(normalisation: &Normalisation) -> LetterboxJob<RgbImage> {
+        LetterboxJob {
             picture: Arc::new(proof::picture(150, 110)),
             side: 96,
             normalisation: *normalisation,
         }
     }
 
-    /// Writes the picture into rows, one for each resolution, and lets them run, with a device for the pixels where
-    /// there is one. To be driven by the pool.
+    /// Writes one row for each resolution and commits the rows. A device makes the rows if there is one. The pool must
+    /// drive this future.
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
         executor: &ImageExecutor,
@@ -127,13 +128,17 @@ impl Detector {
         let sizes = options.second_det_size.into_iter();
         let mut submitted = PendingDetection {
             rows: Vec::with_capacity(2),
-            unprocessed: None,
+            processed: DeviceRun::CPU,
         };
-        for size in sizes.chain([options.det_size]) {
-            let work = Arc::new(self.letterboxing(picture, size));
+        for (at, size) in sizes.chain([options.det_size]).enumerate() {
+            let work = Arc::new(self.letterbox_job(picture, size));
             let done = executor.run(Arc::clone(&work)).await;
-            submitted.unprocessed = submitted.unprocessed.or(done.fallback);
-            // Claimed only now, as no other row of its slab runs before it is written.
+            submitted.processed = match at {
+                0 => done.run,
+                _ => submitted.processed.or_fallback(done.run),
+            };
+            // Claimed only after the device has run, because an unwritten row delays the other rows of its batch
+            // buffer.
             let side = size as usize;
             let mut row = self.engine.claim(&[3, side, side]);
             row.values().copy_from_slice(&done.output);

@@ -1,4 +1,4 @@
-//! The end of an enhancement, which a device may do.
+//! The last steps of an enhancement, on a device or on the CPU.
 
 use image::RgbImage;
 
@@ -13,16 +13,16 @@ use facescan_inference::{
     proof,
 };
 
-/// A picture whose enhancement has begun, to be finished.
-pub(crate) struct Finishing {
-    /// The pixels so far.
+/// The job that finishes a partly enhanced image.
+pub(crate) struct FinishJob {
+    /// The partly enhanced image.
     pub picture: RgbImage,
-    /// What is left to do.
+    /// The steps to do.
     pub steps: DeviceSteps,
 }
 
-impl Finishing {
-    /// A small picture that is enlarged and goes through every step: what a device is proved with.
+impl FinishJob {
+    /// Creates the job that proves a device: it enlarges a small image and applies every step.
     pub fn probe() -> Self {
         Self {
             picture: proof::picture(96, 72),
@@ -42,7 +42,7 @@ impl Finishing {
     }
 }
 
-impl ImageJob for Finishing {
+impl ImageJob for FinishJob {
     type Output = RgbImage;
 
     fn shape_key(&self) -> ShapeKey {
@@ -63,7 +63,7 @@ impl ImageJob for Finishing {
             Samples::F32(_) => None,
         };
         picture.ok_or_else(|| BackendError::Run {
-            detail: format!("the graph gave {shape:?} and not a picture of {size:?}"),
+            detail: format!("the graph returned {shape:?} instead of an image of {size:?}"),
         })
     }
 

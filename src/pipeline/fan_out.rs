@@ -1,0 +1,155 @@
+//! Runs an operation on many images. Each image has its own result. A failed image does not affect the others.
+
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt, stream};
+
+use super::{Pipeline, error::PipelineError, run::RunOutput, stored::StoredScans};
+use crate::{
+    admission::Admission,
+    context::RequestContext,
+    ingest::{
+        intake::{Intake, LoadedImage},
+        source::ImageInput,
+    },
+};
+use facescan_inference::operation::Operation;
+
+/// The maximum number of images of one request that are loaded or processed at a time. The priority semaphore limits how
+/// many are decoded.
+const IN_FLIGHT: usize = 16;
+
+/// An operation with its options resolved. It works on one image at a time.
+pub trait ImageOperation: Sync {
+    /// The result for one image.
+    type Output: Send;
+
+    /// Returns the operations that take part.
+    fn operations(&self) -> Vec<Operation>;
+
+    /// Returns whether a fallback to another device is an error.
+    fn strict_device(&self) -> bool;
+
+    /// Returns whether results contain the time of each stage.
+    fn reports_timings(&self) -> bool;
+
+    /// Checks that the operation can run with these options. [`FanOut`] does not call this. The caller must.
+    ///
+    /// # Errors
+    /// [`PipelineError::DeviceUnavailable`] if the options are strict about devices, and an operation would run elsewhere.
+    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        pipeline.check_strict(self.strict_device(), &self.operations())
+    }
+
+    /// Runs on one image.
+    ///
+    /// # Errors
+    /// Returns an error of the image or a fault of the server.
+    fn run(
+        &self,
+        scans: &StoredScans,
+        context: &RequestContext,
+        image: LoadedImage,
+    ) -> impl Future<Output = Result<RunOutput<Self::Output>, PipelineError>> + Send;
+}
+
+/// The outcome of one image of a request.
+#[derive(Debug)]
+pub struct ImageOutcome<T> {
+    /// The index of the image in the request, from 0.
+    pub index: usize,
+    /// The id that the caller gave it.
+    pub id: Option<String>,
+    /// The result or the error.
+    pub output: Result<RunOutput<T>, PipelineError>,
+}
+
+/// Loads images and runs operations on them. Cheap to clone.
+#[derive(Clone)]
+pub struct FanOut {
+    /// Gets the bytes of images.
+    pub intake: Arc<Intake>,
+    /// Runs operations, with the database for scans.
+    pub scans: StoredScans,
+    /// Admits images.
+    pub admission: Admission,
+}
+
+impl FanOut {
+    /// Runs an operation on the images of an admitted request. The outcomes are in the order of the images.
+    pub async fn run_all<P: ImageOperation>(
+        &self,
+        context: &RequestContext,
+        images: Vec<ImageInput>,
+        operation: &P,
+    ) -> Vec<ImageOutcome<P::Output>> {
+        let mut outcomes: Vec<_> = stream::iter(images.into_iter().enumerate())
+            .map(async |(index, image)| {
+                let id = image.id.clone();
+                let output = async {
+                    let image = self.intake.load(image, context.priority).await?;
+                    self.run_one(context, image, operation).await
+                };
+                ImageOutcome {
+                    index,
+                    id,
+                    output: output.await,
+                }
+            })
+            // Unordered, so that a slow download does not delay the other images.
+            .buffer_unordered(IN_FLIGHT)
+            .collect()
+            .await;
+        outcomes.sort_by_key(|outcome| outcome.index);
+        outcomes
+    }
+
+    /// Calls `each` for every image and returns the outputs in order. At most `in_flight` calls run at a time.
+    ///
+    /// Each image waits for admission. The stream takes an image from the iterator only when it needs one, so it never
+    /// holds all of them.
+    pub fn admit_each<'a, I, O>(
+        &'a self,
+        context: &'a RequestContext,
+        images: impl IntoIterator<Item = I> + 'a,
+        in_flight: usize,
+        each: impl AsyncFn(I) -> O + 'a,
+    ) -> impl Stream<Item = O> + 'a
+    where
+        I: 'a,
+        O: 'a,
+    {
+        let each = Arc::new(each);
+        stream::iter(images)
+            .map(move |image| {
+                let each = Arc::clone(&each);
+                async move {
+                    let _permit = self.admission.admit(context.priority, 1).await;
+                    each(image).await
+                }
+            })
+            .buffered(in_flight.max(1))
+    }
+
+    /// Runs an operation on one image, and adds the time that it took to fetch the image.
+    ///
+    /// # Errors
+    /// Returns an error of the image or a fault of the server.
+    pub async fn run_one<P: ImageOperation>(
+        &self,
+        context: &RequestContext,
+        mut image: LoadedImage,
+        operation: &P,
+    ) -> Result<RunOutput<P::Output>, PipelineError> {
+        // Fetched bytes keep their share of the byte budget until there is a result.
+        let _reservation = image.reservation.take();
+        let fetch_ms = image.fetch_ms;
+        let mut output = operation.run(&self.scans, context, image).await?;
+        output.run.timings = output.run.timings.after_fetch(fetch_ms);
+        self.scans
+            .pipeline
+            .metrics
+            .staged(output.run.timings.stages());
+        Ok(output)
+    }
+}

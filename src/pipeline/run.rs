@@ -1,0 +1,89 @@
+//! The run of an operation on one image: the time of each stage, and the devices.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use facescan_inference::device::{Assignment, DeviceRun, DeviceState};
+
+use super::{answer::Timings, error::PipelineError};
+
+/// The requested device and the device that ran the result, by the name of the operation.
+pub type DevicesUsed = BTreeMap<Cow<'static, str>, DeviceState>;
+
+/// A result and its run.
+#[derive(Clone, Debug)]
+pub struct RunOutput<T> {
+    /// The result.
+    pub result: T,
+    /// The times and the devices.
+    pub run: ImageRun,
+}
+
+impl<T> RunOutput<T> {
+    /// Converts the result with `form`.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> RunOutput<U> {
+        RunOutput {
+            result: form(self.result),
+            run: self.run,
+        }
+    }
+}
+
+/// The run of an operation on one image.
+#[derive(Clone, Debug, Default)]
+pub struct ImageRun {
+    /// Milliseconds by stage.
+    pub timings: Timings,
+    /// The devices. If the rows of one operation ran on several devices, this names the one that was not requested.
+    pub devices: DevicesUsed,
+    /// The last run of each operation. An equal run is not recorded again.
+    last: BTreeMap<&'static str, DeviceRun>,
+    is_strict: bool,
+}
+
+impl ImageRun {
+    /// Creates a run without times and devices. A strict run fails when work falls back to the CPU.
+    pub fn new(is_strict: bool) -> Self {
+        Self {
+            is_strict,
+            ..Self::default()
+        }
+    }
+
+    /// Creates the run of a stored result. Only its devices are stored.
+    pub(super) fn stored(devices: DevicesUsed) -> Self {
+        Self {
+            devices,
+            ..Self::default()
+        }
+    }
+
+    /// Records the device that ran `operation`.
+    ///
+    /// # Errors
+    /// [`PipelineError::DeviceUnavailable`] if the run is strict and the work fell back to the CPU.
+    pub(super) fn record(
+        &mut self,
+        operation: &'static str,
+        assignment: &Assignment,
+        run: DeviceRun,
+    ) -> Result<(), PipelineError> {
+        if let Some(fault) = run.fallback
+            && self.is_strict
+        {
+            return Err(PipelineError::DeviceUnavailable {
+                operation,
+                requested: assignment.requested.clone(),
+                reason: format!("a run there failed ({}); send it again", fault.name()),
+            });
+        }
+        if self.last.insert(operation, run) == Some(run) {
+            return Ok(());
+        }
+        let recorded = self.devices.get(operation);
+        if recorded.is_none_or(|recorded| !recorded.fell_back()) {
+            let state = assignment.state_of(run);
+            self.devices.insert(Cow::Borrowed(operation), state);
+        }
+        Ok(())
+    }
+}
