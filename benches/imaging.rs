@@ -4,7 +4,6 @@
 use std::{hint::black_box, path::Path};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use facescan::pipeline::heads::{Candidate, nms};
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
     geometry::BBox,
@@ -12,6 +11,7 @@ use facescan_imaging::{
     tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into, preprocess_into},
     warp::{ALIGNED_SIDE, align_face},
 };
+use facescan_inference::heads::{Candidate, nms};
 use image::{Rgb, RgbImage};
 
 /// A generator of pseudo-random numbers, which are the same in every run.

@@ -67,11 +67,8 @@ impl App {
         if self.config.database.migrate_on_start {
             store.migrate().await?;
         }
-        let specs = [&self.pipeline.detector.spec, &self.pipeline.embedder.spec];
-        let models: Vec<Model> = specs
-            .into_iter()
-            .map(|spec| stored_model(spec))
-            .collect::<Result<_, _>>()?;
+        let specs = self.pipeline.models.specs();
+        let models: Vec<Model> = specs.map(stored_model).collect::<Result<_, _>>()?;
         store
             .register_models(&models, self.pipeline.clock.now())
             .await

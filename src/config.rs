@@ -25,6 +25,7 @@ mod urls;
 
 use std::path::{Path, PathBuf};
 
+use facescan_inference::registry::Role;
 use garde::Validate;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,7 @@ impl Config {
     /// unavailable.
     #[must_use]
     pub fn without_encoder(mut self) -> Self {
-        self.models.encoder = None;
+        self.models.ids.insert(Role::Encoder, None);
         self
     }
 

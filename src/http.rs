@@ -11,7 +11,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use error::ApiError;
@@ -70,27 +70,23 @@ pub async fn serve(
     server::serve(listener, router(app), header_timeout, stopped).await;
 }
 
-/// Returns the routes that the OpenAPI document describes. Handlers in one `routes!` share a path.
+/// Returns the routes that the OpenAPI document describes. Each module has the routes of one resource.
 fn api() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(openapi::base())
         // Operations on images
-        .routes(routes!(handlers::scan::detect))
-        .routes(routes!(handlers::scan::embed))
-        .routes(routes!(handlers::scan::quality))
-        .routes(routes!(handlers::enhance::enhance))
-        .routes(routes!(handlers::process::process))
-        .routes(routes!(handlers::preprocess::preprocess))
+        .merge(handlers::scan::routes())
+        .merge(handlers::enhance::routes())
+        .merge(handlers::process::routes())
+        .merge(handlers::preprocess::routes())
         // Stored results
-        .routes(routes!(handlers::images::list))
-        .routes(routes!(handlers::images::read, handlers::images::erase))
-        .routes(routes!(handlers::faces::read, handlers::faces::erase))
+        .merge(handlers::images::routes())
+        .merge(handlers::faces::routes())
         // Models and devices
-        .routes(routes!(handlers::models::list))
-        .routes(routes!(handlers::devices::list))
+        .merge(handlers::models::routes())
+        .merge(handlers::devices::routes())
         // Health and metrics
-        .routes(routes!(handlers::health::livez))
-        .routes(routes!(handlers::health::readyz))
-        .routes(routes!(handlers::metrics::read))
+        .merge(handlers::health::routes())
+        .merge(handlers::metrics::routes())
 }
 
 /// Returns the OpenAPI document.

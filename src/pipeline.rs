@@ -12,10 +12,7 @@ use crate::{
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
-        answer::{DetectorUsed, EmbedderUsed, ModelsUsed},
-        detect::Detector,
-        embed::Embedder,
-        encode::Encoder,
+        models::Models,
         preprocess::{PREPROCESSING, Preprocessing},
         quality::Grader,
         run::{ImageRun, RunOutput},
@@ -33,14 +30,12 @@ use facescan_inference::{
 
 pub mod answer;
 pub mod budget;
-mod crops;
-pub mod detect;
-pub mod embed;
 pub mod encode;
 pub mod enhance;
 pub mod error;
+pub mod faces;
 pub mod fan_out;
-pub mod heads;
+pub mod models;
 pub mod options;
 pub mod preprocess;
 pub mod process;
@@ -56,12 +51,10 @@ pub struct Pipeline {
     pub pool: Arc<CpuPool>,
     /// Limits how many images are held decoded, and orders the waiting ones.
     pub decode_permits: PrioritySemaphore,
-    /// Finds faces.
-    pub detector: Detector,
-    /// Computes the vectors of faces.
-    pub embedder: Embedder,
-    /// Computes the vectors of whole images. `None` if the settings name no encoder.
-    pub encoder: Option<Encoder>,
+    /// The models of the registry.
+    pub models: Models,
+    /// The number of faces of one image that are cut out and submitted at a time. It bounds the memory of a crowd.
+    pub face_chunk_size: usize,
     /// Measures quality on a device. `None` if the CPU measures it.
     pub grader: Option<Grader>,
     /// Makes the detector's input and runs the operations of `/process`.
@@ -214,36 +207,5 @@ impl Pipeline {
         device_run: DeviceRun,
     ) -> Result<(), PipelineError> {
         run.record(PREPROCESSING, &self.preprocessing.assignment, device_run)
-    }
-
-    /// Returns the models of an answer that used `operations`.
-    pub fn models_used(&self, operations: &[Operation]) -> ModelsUsed {
-        let detector = operations
-            .contains(&Operation::FaceDetection)
-            .then(|| DetectorUsed {
-                id: self.detector.spec.id.clone(),
-                sha256: self.detector.spec.sha256.clone(),
-            });
-        let embedder = operations
-            .contains(&Operation::FaceEmbedding)
-            .then(|| EmbedderUsed {
-                id: self.embedder.spec.id.clone(),
-                dim: self.embedder.dim,
-                contract: self.embedder.contract.clone(),
-            });
-        let encoder = self
-            .encoder
-            .as_ref()
-            .filter(|_| operations.contains(&Operation::ImageEmbedding))
-            .map(|encoder| EmbedderUsed {
-                id: encoder.spec.id.clone(),
-                dim: encoder.dim,
-                contract: encoder.contract.clone(),
-            });
-        ModelsUsed {
-            detector,
-            embedder,
-            encoder,
-        }
     }
 }

@@ -14,7 +14,7 @@ use facescan_store::{ConnectionCounts, ObservedStore, Store, StoreSettings};
 use super::{
     App,
     model_set::ModelSet,
-    models::{Connected, Loader},
+    models::{Loader, connect},
 };
 use crate::{
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
@@ -32,6 +32,9 @@ use crate::{
 const PIXEL_BYTES_PER_THREAD: usize = 36 << 20;
 /// The limit of the same for all threads together.
 const MAX_PIXEL_BYTES: usize = 256 << 20;
+
+/// The minimum number of faces of one image that are processed at a time.
+const MIN_FACE_CHUNK: usize = 16;
 
 /// Builds an [`App`]. The settings decide every part that the caller does not set.
 pub struct AppBuilder {
@@ -97,7 +100,7 @@ impl AppBuilder {
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
         );
         metrics.watch_pool(pool.load());
-        let connected = connect_encoder(&config, &registry, &metrics, &self.clock).await?;
+        let connected = connect(&config, &registry, &metrics, &self.clock).await?;
         let loader = Loader {
             config: &config,
             registry: &registry,
@@ -142,9 +145,8 @@ fn pipeline(
 ) -> Pipeline {
     let pixel_bytes = MAX_PIXEL_BYTES.min(PIXEL_BYTES_PER_THREAD * pool.threads());
     Pipeline {
-        detector: models.detector,
-        embedder: models.embedder,
-        encoder: models.encoder,
+        models: models.models,
+        face_chunk_size: MIN_FACE_CHUNK.max(config.batching.cpu_batch_size.get()),
         grader: models.grader,
         processing: models.processing,
         enhancing: models.enhancing,
@@ -190,19 +192,6 @@ fn watch(pipeline: &Pipeline, metrics: &Metrics) {
             .map(|(operation, state)| (operation.name(), state))
             .collect::<Vec<_>>()
     });
-}
-
-/// Checks that the encoder's server has the model, if the registry names a server.
-async fn connect_encoder(
-    config: &Config,
-    registry: &Registry,
-    metrics: &Metrics,
-    clock: &Arc<dyn Clock>,
-) -> anyhow::Result<Option<Connected>> {
-    match &config.models.encoder {
-        Some(id) => Connected::of(registry.get(id)?, metrics, clock).await,
-        None => Ok(None),
-    }
 }
 
 fn decoding(config: &Config) -> DecodeOptions {

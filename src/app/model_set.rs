@@ -1,30 +1,31 @@
 //! The models and graphs of every operation, loaded on their devices.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 use facescan_imaging::tensor::Normalisation;
 use facescan_inference::{
     device::{Assignment, Devices},
     image_executor::{self, ImageExecutor},
-    operation::Operation,
+    operation::{Operation, Workload},
+    registry::Role,
 };
 
 use super::models::{Connected, Loaded, Loader};
 use crate::{
     config::Config,
     pipeline::{
-        detect::Detector, embed::Embedder, encode::Encoder, enhance::FinishJob,
-        preprocess::Preprocessing, process, quality::Grader,
+        enhance::FinishJob,
+        models::{Models, detector::Detector},
+        preprocess::Preprocessing,
+        process,
+        quality::Grader,
     },
 };
 
 /// The models and graphs that the pipeline uses.
 pub(super) struct ModelSet {
-    pub detector: Detector,
-    pub embedder: Embedder,
-    /// `None` if the settings name no model for whole images.
-    pub encoder: Option<Encoder>,
+    pub models: Models,
     /// `None` if the CPU measures quality.
     pub grader: Option<Grader>,
     pub processing: ImageExecutor,
@@ -34,17 +35,20 @@ pub(super) struct ModelSet {
 }
 
 impl ModelSet {
-    /// Loads the models that the settings name. `connected` is the encoder's server, if it has one.
+    /// Loads the models that the settings name. `connected` has the servers of remote models.
     ///
     /// # Errors
     /// Returns an error if a model is missing or does not match its registry entry, or if a required device is missing.
-    pub async fn load(loader: Loader<'_>, connected: Option<Connected>) -> anyhow::Result<Self> {
+    pub async fn load(
+        loader: Loader<'_>,
+        connected: BTreeMap<Role, Connected>,
+    ) -> anyhow::Result<Self> {
         let (config, clock) = (loader.config, Arc::clone(loader.clock));
-        let models = Models::load(&loader, connected)?;
-        let graphs = Graphs::load(&loader, &models.detection.spec.input.normalisation())?;
+        let (models, mut assignments) = load_models(&loader, connected)?;
+        check_detection_sizes(&models.detector, config)?;
+        let graphs = Graphs::load(&loader, &models.detector.spec.input.normalisation())?;
         let tried = loader.into_tried();
 
-        let mut assignments = models.assignments();
         assignments.extend(graphs.assignments);
         let mut preprocessing = graphs.preprocessing;
         if config.preprocess.warm_up {
@@ -56,17 +60,8 @@ impl ModelSet {
         );
         let devices = Devices::new(assignments, warmed, tried, clock);
         devices.announce();
-
-        let Loaded { spec, engine, .. } = models.detection;
-        let detector = Detector::new(spec, engine).context("the detector has no known head")?;
-        check_detection_sizes(&detector, config)?;
-        let Loaded { spec, engine, .. } = models.embedding;
         Ok(Self {
-            detector,
-            embedder: Embedder::new(spec, engine, config.batching.cpu_batch_size.get()),
-            encoder: models
-                .encoding
-                .map(|loaded| Encoder::new(loaded.spec, loaded.engine)),
+            models,
             grader: graphs.grader,
             processing: graphs.processing,
             enhancing: graphs.enhancing,
@@ -76,36 +71,34 @@ impl ModelSet {
     }
 }
 
-/// The models that come from a file or a server.
-struct Models {
-    detection: Loaded,
-    embedding: Loaded,
-    encoding: Option<Loaded>,
-}
-
-impl Models {
-    fn load(loader: &Loader<'_>, connected: Option<Connected>) -> anyhow::Result<Self> {
-        let models = &loader.config.models;
-        let detection = loader.load(&models.detector, Operation::FaceDetection)?;
-        let embedding = loader.load(&models.embedder, Operation::FaceEmbedding)?;
-        let encoding = match &models.encoder {
-            Some(id) => Some(loader.load_encoder(loader.registry.get(id)?, connected)?),
-            None => None,
+/// Loads the model of each operation that runs one.
+fn load_models(
+    loader: &Loader<'_>,
+    mut connected: BTreeMap<Role, Connected>,
+) -> anyhow::Result<(Models, Vec<Assignment>)> {
+    let (mut models, mut assignments) = (BTreeMap::new(), Vec::new());
+    for operation in Operation::ALL {
+        let Workload::Model(role) = operation.workload() else {
+            continue;
         };
-        Ok(Self {
-            detection,
-            embedding,
-            encoding,
-        })
+        let Some(id) = loader.config.models.id(role) else {
+            continue;
+        };
+        let spec = loader.registry.get(id)?;
+        anyhow::ensure!(
+            spec.role == role,
+            "model {id}, field role: is {}, but models.{role} names this model",
+            spec.role
+        );
+        let Loaded { model, assignment } = match connected.remove(&role) {
+            Some(connected) => loader.load_remote(spec, connected, operation),
+            None => loader.load(spec, operation)?,
+        };
+        models.insert(role, model);
+        assignments.push(assignment);
     }
-
-    fn assignments(&self) -> Vec<Assignment> {
-        [&self.detection, &self.embedding]
-            .into_iter()
-            .chain(&self.encoding)
-            .map(|loaded| loaded.assignment.clone())
-            .collect()
-    }
+    let models = Models::new(models).context("the detector has no known head")?;
+    Ok((models, assignments))
 }
 
 /// The operations whose graphs this server builds.

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
-use crate::{config::Config, telemetry::metrics::Metrics};
+use crate::{config::Config, pipeline::models::LoadedModel, telemetry::metrics::Metrics};
 use facescan_clock::Clock;
 use facescan_imaging::warp::ALIGNED_SIDE;
 use facescan_inference::pool::CpuPool;
@@ -14,10 +14,10 @@ use facescan_inference::{
     engine::{BatchSizes, DeviceParts, Engine, EngineParts, Grouping, Sessions},
     graphs::{quality, session::GraphModel},
     image_executor::ImageDevice,
-    operation::{Operation, Workload},
+    operation::Operation,
     placement::{DevicePlacement, Precision, Provider},
     proof::Proof,
-    registry::{ModelSpec, Registry, Role},
+    registry::{ModelSpec, Registry, RoleInput},
 };
 
 mod cpu;
@@ -25,7 +25,7 @@ mod device;
 mod pictures;
 mod remote;
 
-pub(super) use remote::Connected;
+pub(super) use remote::{Connected, connect};
 
 /// Loads models and starts their engines.
 pub(super) struct Loader<'a> {
@@ -48,8 +48,7 @@ pub(super) struct CheckedPlacements {
 
 /// A model that is ready to run.
 pub(super) struct Loaded {
-    pub spec: Arc<ModelSpec>,
-    pub engine: Engine,
+    pub model: LoadedModel,
     pub assignment: Assignment,
 }
 
@@ -97,16 +96,7 @@ impl Loader<'_> {
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
-    pub fn load(&self, id: &str, operation: Operation) -> anyhow::Result<Loaded> {
-        let spec = self.registry.get(id)?;
-        let Workload::Model(role) = operation.workload() else {
-            anyhow::bail!("{} runs no model of the registry", operation.name());
-        };
-        anyhow::ensure!(
-            spec.role == role,
-            "model {id}, field role: is {}, but models.{role} names this model",
-            spec.role
-        );
+    pub fn load(&self, spec: &ModelSpec, operation: Operation) -> anyhow::Result<Loaded> {
         let dir = &self.config.models.dir;
         spec.verify_file(dir)?;
         let side = self.config.detection.det_size as usize;
@@ -114,17 +104,19 @@ impl Loader<'_> {
             name: spec.id.clone(),
             source: Source::File(spec.path(dir)),
             fixed: spec.batch.fixed(),
-            precisions: precisions(role),
-            row_shape: match role {
-                Role::Detector => [3, side, side],
-                Role::Embedder | Role::Encoder => spec.input.row_shape(),
+            precisions: spec.role.cpu_precisions(),
+            row_shape: match spec.role.input() {
+                RoleInput::Letterbox => [3, side, side],
+                RoleInput::AlignedCrop | RoleInput::Image => spec.input.row_shape(),
             },
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
         let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
         Ok(Loaded {
-            spec: Arc::new(spec.clone()),
-            engine: self.engine(&subject, on_cpu.sessions, parts, operation),
+            model: LoadedModel {
+                spec: Arc::new(spec.clone()),
+                engine: self.engine(&subject, on_cpu.sessions, parts, operation),
+            },
             assignment: Assignment {
                 cpu: on_cpu.placement,
                 cpu_proof: on_cpu.proof,
@@ -161,19 +153,6 @@ impl Loader<'_> {
             self.engine(&subject, sessions, Some(parts), operation)
         });
         (engine, assignment)
-    }
-
-    /// Loads the encoder of whole images from its file, or connects it to the remote server of its entry.
-    pub fn load_encoder(
-        &self,
-        spec: &ModelSpec,
-        connected: Option<Connected>,
-    ) -> anyhow::Result<Loaded> {
-        let operation = Operation::ImageEmbedding;
-        match connected {
-            Some(connected) => Ok(self.load_remote(spec, connected, operation)),
-            None => self.load(&spec.id, operation),
-        }
     }
 
     /// Prepares a device for a model if the settings select one.
@@ -296,18 +275,6 @@ impl OnDevice for ImageDevice {
             health: Arc::clone(&self.health),
             proof,
         }
-    }
-}
-
-/// Returns the precisions that OpenVINO may use for a model on the CPU, the fastest first.
-///
-/// bf16 hardly moves the embeddings of faces: over 807 images, the median cosine to f32 is 0.9999 and the lowest is
-/// 0.9967. bf16 moves the boxes of a detector by pixels.
-fn precisions(role: Role) -> &'static [Precision] {
-    match role {
-        Role::Embedder => &[Precision::Reduced, Precision::Full],
-        // The effect of bf16 on other models has not been measured.
-        Role::Detector | Role::Encoder => &[Precision::Full],
     }
 }
 

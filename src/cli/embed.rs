@@ -104,7 +104,7 @@ impl EmbedArgs {
         let asked = self.scan.request();
         Ok(match self.kind {
             Kind::Face => {
-                let thresholds = &app.pipeline.detector.spec.thresholds;
+                let thresholds = &app.pipeline.models.detector.spec.thresholds;
                 let options = asked.resolve(ScanKind::Embed, &app.config, thresholds)?;
                 Plan::Faces(Box::new(options))
             }
@@ -123,9 +123,10 @@ async fn embed_all(
     plan: &Plan,
     out: Option<(&Path, Ending)>,
 ) -> anyhow::Result<usize> {
-    let (contract, dim) = match (plan, &app.pipeline.encoder) {
+    let models = &app.pipeline.models;
+    let (contract, dim) = match (plan, &models.encoder) {
         (Plan::Images(_), Some(encoder)) => (&encoder.contract, encoder.dim),
-        _ => (&app.pipeline.embedder.contract, app.pipeline.embedder.dim),
+        _ => (&models.embedder.contract, models.embedder.dim),
     };
     let mut file = VectorFile::create(out, contract, dim)?;
     let progress = progress_bar(&args.scan.paths);

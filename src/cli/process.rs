@@ -156,7 +156,7 @@ fn process(
     };
     tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
-        let thresholds = &app.pipeline.detector.spec.thresholds;
+        let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let plan = request.resolve(&app.config, thresholds, 0)?;
         let failed = process_all(&app, files, &plan).await?;
         app.store.close().await;

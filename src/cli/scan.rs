@@ -156,7 +156,7 @@ pub fn run(
     files::check(&args.paths)?;
     tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
-        let thresholds = &app.pipeline.detector.spec.thresholds;
+        let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let options = args.request().resolve(kind, &app.config, thresholds)?;
         if options.store {
             app.prepare_store().await.context("creating the tables")?;

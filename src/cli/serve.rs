@@ -94,8 +94,8 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
 fn announce(app: &App, bound: &str) {
     tracing::info!(
         address = %bound,
-        detector = %app.pipeline.detector.spec.id,
-        embedder = %app.pipeline.embedder.spec.id,
+        detector = %app.pipeline.models.detector.spec.id,
+        embedder = %app.pipeline.models.embedder.spec().id,
         "listening"
     );
     let picture = std::path::Path::new(".runtime/pictures/t1.jpg");

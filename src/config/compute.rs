@@ -2,10 +2,11 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf, thread, time::Duration};
 
+use facescan_inference::registry::Role;
 use garde::Validate;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::{is_path, must};
 
@@ -97,16 +98,35 @@ pub struct Models {
     pub dir: PathBuf,
     #[garde(inner(custom(must(is_path))))]
     pub registry: Option<PathBuf>,
-    #[garde(custom(must(is_id)))]
-    pub detector: String,
-    #[garde(custom(must(is_id)))]
-    pub embedder: String,
-    #[garde(inner(custom(must(is_id))))]
-    pub encoder: Option<String>,
+    /// The setting `{role}` of every role: the id of a model. `None` loads no model of this role.
+    #[garde(skip)]
+    #[serde(flatten, deserialize_with = "read_ids")]
+    pub ids: BTreeMap<Role, Option<String>>,
 }
 
-fn is_id(id: &str) -> bool {
-    !id.trim().is_empty()
+impl Models {
+    /// Returns the id of the model of a role. Returns `None` if the settings name no model.
+    pub fn id(&self, role: Role) -> Option<&str> {
+        self.ids.get(&role)?.as_deref()
+    }
+}
+
+fn read_ids<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<Role, Option<String>>, D::Error> {
+    let mut values = BTreeMap::<String, Option<String>>::deserialize(deserializer)?;
+    let mut id_of = |role: Role| {
+        let id = values.remove(role.name()).flatten();
+        let is_allowed = match &id {
+            Some(id) => !id.trim().is_empty(),
+            None => !role.is_required(),
+        };
+        match is_allowed {
+            true => Ok((role, id)),
+            false => Err(D::Error::custom("expected the id of a model")),
+        }
+    };
+    Role::ALL.into_iter().map(&mut id_of).collect()
 }
 
 /// Returns the number of threads in the setting, or the number of cores if the setting is 0.

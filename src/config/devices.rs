@@ -139,7 +139,8 @@ mod tests {
     use super::*;
     use crate::config::{Config, Sources};
 
-    fn asked(settings: &[(&str, &str)]) -> Vec<Option<(Accelerator, u32)>> {
+    /// Returns the accelerator of each operation that has one.
+    fn requested(settings: &[(&str, &str)]) -> BTreeMap<Operation, (Accelerator, u32)> {
         let environment: BTreeMap<String, String> = settings
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -151,21 +152,18 @@ mod tests {
         let devices = Config::load(&sources).unwrap().0.devices;
         Operation::ALL
             .into_iter()
-            .map(|operation| devices.requested(operation))
+            .filter_map(|operation| Some((operation, devices.requested(operation)?)))
             .collect()
     }
 
     #[test]
     fn without_toggles_every_operation_runs_on_the_cpu() {
-        assert_eq!(
-            asked(&[("GPU_BACKEND", "cuda")]),
-            [None; Operation::ALL.len()]
-        );
+        assert_eq!(requested(&[("GPU_BACKEND", "cuda")]), BTreeMap::new());
     }
 
     #[test]
     fn a_toggle_selects_the_device_and_overrides_all_gpu() {
-        let asked = asked(&[
+        let mut requested = requested(&[
             ("ALL_GPU", "1"),
             ("FACE_EMBEDDING_GPU", "0"),
             ("GPU_BACKEND", "cuda"),
@@ -174,26 +172,25 @@ mod tests {
             ("FACESCAN__DEVICES__IMAGE_ENHANCEMENT_ON", "cuda:5"),
             ("FACESCAN__DEVICES__QUALITY_CHECKS_ON", "cpu"),
         ]);
-        assert_eq!(
-            asked,
-            [
-                Some((Accelerator::Cuda, 2)),
-                None,
-                Some((Accelerator::Webgpu, 2)),
-                Some((Accelerator::Cuda, 5)),
-                None,
-                Some((Accelerator::Cuda, 2)),
-            ]
-        );
+        let mut take = |operation| requested.remove(&operation);
+        assert_eq!(take(Operation::FaceEmbedding), None, "its toggle is off");
+        assert_eq!(take(Operation::QualityChecks), None, "it names the CPU");
+        let webgpu = Some((Accelerator::Webgpu, 2));
+        assert_eq!(take(Operation::ImageProcessing), webgpu);
+        let fifth = Some((Accelerator::Cuda, 5));
+        assert_eq!(take(Operation::ImageEnhancement), fifth);
+        // All others follow `ALL_GPU`.
+        assert_eq!(requested.len(), Operation::ALL.len() - 4);
+        assert!(requested.values().all(|on| *on == (Accelerator::Cuda, 2)));
     }
 
     #[test]
     fn the_cpu_backend_overrides_every_other_setting() {
-        let asked = asked(&[
+        let requested = requested(&[
             ("ALL_GPU", "1"),
             ("GPU_BACKEND", "cpu"),
             ("FACESCAN__DEVICES__FACE_DETECTION_ON", "cuda:1"),
         ]);
-        assert_eq!(asked, [None; Operation::ALL.len()]);
+        assert_eq!(requested, BTreeMap::new());
     }
 }

@@ -11,10 +11,11 @@ use uuid::Uuid;
 use crate::{
     config::EmbeddingFormat,
     pipeline::{
+        faces::{Face, FaceResults},
+        models::ModelsUsed,
         options::ScanPlan,
-        quality::FaceQuality,
         run::{DevicesUsed, RunOutput},
-        scan::{Face, Scan},
+        scan::Scan,
     },
 };
 use facescan_imaging::{format::Format, precision::NumericPrecision, quality::ImageQuality};
@@ -36,40 +37,6 @@ pub struct Answer<T> {
     /// One entry for each image.
     #[schema(value_type = Vec<T>)]
     pub results: Vec<ImageResult<T>>,
-}
-
-/// The models that made an answer.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-pub struct ModelsUsed {
-    /// The model that found the faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detector: Option<DetectorUsed>,
-    /// The model that made the vectors of faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub embedder: Option<EmbedderUsed>,
-    /// The model that made the vectors of whole images.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub encoder: Option<EmbedderUsed>,
-}
-
-/// A detector, by id and content.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct DetectorUsed {
-    /// The id in the registry.
-    pub id: String,
-    /// The sha256 of the model file.
-    pub sha256: String,
-}
-
-/// An embedder, by id and contract.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct EmbedderUsed {
-    /// The id in the registry.
-    pub id: String,
-    /// The length of its vectors.
-    pub dim: usize,
-    /// The contract of its vectors. Vectors with different contracts cannot be compared.
-    pub contract: String,
 }
 
 /// The result or the error of one image.
@@ -258,9 +225,9 @@ pub struct FaceAnswer {
     /// corner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landmarks: Option<[[f32; 2]; 5]>,
-    /// The quality of the face.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quality: Option<FaceQuality>,
+    /// The results without a vector.
+    #[serde(flatten)]
+    pub results: FaceResults,
     /// The L2-normalised vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<EmbeddingAnswer>,
@@ -414,7 +381,7 @@ impl FaceAnswer {
             bbox: face.bbox.to_array(),
             score: face.score,
             landmarks: face.landmarks.filter(|_| options.landmarks),
-            quality: face.quality,
+            results: face.results,
             embedding,
             embedding_norm,
             precision,

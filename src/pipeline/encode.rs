@@ -1,6 +1,4 @@
-//! Computes vectors of whole images with the registry's encoder.
-
-use std::{sync::Arc, time::Duration};
+//! `/embed?kind=image`: the vectors of whole images.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,31 +12,19 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::{EmbeddingAnswer, ImageInfo},
-        detect::Pixels,
-        embed::{Embedding, normalise},
         fan_out::ImageOperation,
+        models::{
+            embedder::Embedding,
+            encoder::{Encoder, PendingVector},
+        },
         options::ScanRequest,
-        preprocess::RowJob,
         run::{ImageRun, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
     },
 };
-use facescan_imaging::{
-    decode::decode_within,
-    precision::NumericPrecision,
-    preprocess::{Layout, Preprocess},
-    tensor::ChannelOrder,
-};
-use facescan_inference::{
-    device::DeviceRun,
-    engine::{Engine, Pending, RowOutput},
-    image_executor::ImageExecutor,
-    operation::Operation,
-    placement::Provider,
-    registry::{ModelSpec, Pooling},
-    tensor::Tensor,
-};
+use facescan_imaging::{decode::decode_within, precision::NumericPrecision};
+use facescan_inference::operation::Operation;
 
 /// The subject of the vectors of `/embed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -93,161 +79,6 @@ impl EncodePlan {
                 &option,
                 "applies to faces only; leave it out with kind=image",
             )),
-        }
-    }
-}
-
-/// The encoder's engine. Cheap to clone.
-#[derive(Clone)]
-pub struct Encoder {
-    /// The model.
-    pub spec: Arc<ModelSpec>,
-    /// The contract of its vectors.
-    pub contract: String,
-    /// The length of its vectors.
-    pub dim: usize,
-    engine: Engine,
-    preprocess: Preprocess,
-}
-
-/// The row of an image that waits for the encoder.
-pub(crate) struct PendingVector {
-    /// The future output of the row.
-    pub pending: Pending,
-    /// The device that made the row.
-    pub processed: DeviceRun,
-    /// The time that the job waited for that device.
-    pub queued: Duration,
-}
-
-/// The vector of a whole image, and its times.
-pub(crate) struct EncodedPicture {
-    /// The vector, of length 1. `None` if the model's output has no direction.
-    pub embedding: Option<Embedding>,
-    /// Time spent waiting for a session.
-    pub queued: Duration,
-    /// The device that ran the row.
-    pub run: DeviceRun,
-}
-
-impl Encoder {
-    /// Creates an encoder that runs `spec` on `engine`.
-    pub fn new(spec: Arc<ModelSpec>, engine: Engine) -> Self {
-        Self {
-            contract: spec.contract(),
-            dim: spec.dim.unwrap_or(0),
-            preprocess: spec.input.preprocess(),
-            spec,
-            engine,
-        }
-    }
-
-    /// Writes the row of an image and commits it. A device makes the row if there is one. The pool must drive this
-    /// future.
-    pub(crate) async fn submit_through<P: Pixels>(
-        &self,
-        executor: &ImageExecutor,
-        picture: &Arc<P>,
-    ) -> PendingVector {
-        let job = RowJob::new(picture, &self.preprocess);
-        let shape = self.spec.input.row_shape();
-        let order = self.spec.input.channel_order;
-        if !(executor.has_device() && job.has_graph()) {
-            let mut row = self.engine.claim(&shape);
-            let pixels = picture.as_ref().borrow();
-            self.preprocess.write(pixels, row.values());
-            reorder(row.values(), self.preprocess.layout, order);
-            return PendingVector {
-                pending: row.commit_last(),
-                processed: DeviceRun::CPU,
-                queued: Duration::ZERO,
-            };
-        }
-        let done = executor.run(Arc::new(job)).await;
-        // Claimed only after the device has run, because an unwritten row delays the other rows of its batch buffer.
-        let mut row = self.engine.claim(&shape);
-        row.values().copy_from_slice(&done.output);
-        reorder(row.values(), self.preprocess.layout, order);
-        PendingVector {
-            pending: row.commit(),
-            processed: done.run,
-            queued: done.queued,
-        }
-    }
-
-    /// Waits for the vector.
-    ///
-    /// # Errors
-    /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if the vector does not have the length in the
-    /// registry.
-    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, PipelineError> {
-        let output = pending.await.map_err(|error| match &self.spec.remote {
-            // The log has the error of the model server.
-            Some(_) => PipelineError::DeviceUnavailable {
-                operation: Operation::ImageEmbedding.name(),
-                requested: Provider::Kserve.name().to_owned(),
-                reason: "the model server did not answer; send the request again later".to_owned(),
-            },
-            None => error.into(),
-        })?;
-        let vector = self.vector(&output).ok_or_else(|| {
-            let (id, dim) = (&self.spec.id, self.dim);
-            PipelineError::UnexpectedOutput(format!(
-                "the encoder {id} did not return a vector of {dim} values"
-            ))
-        })?;
-        Ok(EncodedPicture {
-            embedding: normalise(&vector, output.ran_on.numeric_precision()),
-            queued: output.queued,
-            run: output.device_run(),
-        })
-    }
-
-    /// Returns the vector of the image in the output.
-    fn vector(&self, output: &RowOutput) -> Option<Vec<f32>> {
-        let outputs = &output.outputs;
-        let named = |name: &String| outputs.iter().find(|tensor| tensor.name == *name);
-        let tensor: &Tensor = match &self.spec.output {
-            Some(name) => named(name)?,
-            None => outputs.first()?,
-        };
-        pool_tokens(tensor.row(output.row), self.spec.pooling, self.dim)
-    }
-}
-
-/// Pools the tokens of an output row into one vector of `dim` values. Returns `None` if the row has another length.
-fn pool_tokens(row: &[f32], pooling: Option<Pooling>, dim: usize) -> Option<Vec<f32>> {
-    let tokens = row.chunks_exact(dim.max(1));
-    match pooling {
-        _ if row.is_empty() || !tokens.remainder().is_empty() => None,
-        None => (row.len() == dim).then(|| row.to_vec()),
-        Some(Pooling::First) => row.get(..dim).map(<[f32]>::to_vec),
-        Some(Pooling::Mean) => {
-            let count = tokens.len() as f32;
-            let mut sum = vec![0.0; dim];
-            for token in tokens {
-                for (sum, value) in sum.iter_mut().zip(token) {
-                    *sum += value;
-                }
-            }
-            Some(sum.into_iter().map(|sum| sum / count).collect())
-        }
-    }
-}
-
-/// Changes a row of red, green and blue to the channel order of the model.
-fn reorder(row: &mut [f32], layout: Layout, order: ChannelOrder) {
-    match (order, layout) {
-        (ChannelOrder::Rgb, _) => {}
-        (ChannelOrder::Bgr, Layout::Nchw) => {
-            let (red, rest) = row.split_at_mut(row.len() / 3);
-            let (_, blue) = rest.split_at_mut(rest.len() / 2);
-            red.swap_with_slice(blue);
-        }
-        (ChannelOrder::Bgr, Layout::Nhwc) => {
-            for pixel in row.chunks_exact_mut(3) {
-                pixel.swap(0, 2);
-            }
         }
     }
 }
@@ -329,7 +160,7 @@ impl Pipeline {
     /// # Errors
     /// [`PipelineError::InvalidOption`] if the settings name no encoder.
     pub fn encoder(&self) -> Result<&Encoder, PipelineError> {
-        self.encoder.as_ref().ok_or_else(|| {
+        self.models.encoder.as_ref().ok_or_else(|| {
             let detail =
                 "`image` needs an encoder; set models.encoder to an encoder of the registry";
             PipelineError::invalid_option("kind", detail)
@@ -398,29 +229,6 @@ impl Pipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_become_one_vector() {
-        let tokens = [1.0, 2.0, 3.0, 6.0, 5.0, 1.0];
-        let pool = |pooling, dim| pool_tokens(&tokens, pooling, dim);
-        assert_eq!(pool(Some(Pooling::First), 2), Some(vec![1.0, 2.0]));
-        assert_eq!(pool(Some(Pooling::Mean), 2), Some(vec![3.0, 3.0]));
-        assert_eq!(pool(None, 6), Some(tokens.to_vec()));
-        assert_eq!(pool(None, 2), None);
-        assert_eq!(pool(Some(Pooling::Mean), 4), None);
-        assert_eq!(pool_tokens(&[], Some(Pooling::First), 2), None);
-    }
-
-    #[test]
-    fn channels_follow_the_order_of_the_model() {
-        let mut planes = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        reorder(&mut planes, Layout::Nchw, ChannelOrder::Bgr);
-        assert_eq!(planes, [5.0, 6.0, 3.0, 4.0, 1.0, 2.0]);
-        reorder(&mut planes, Layout::Nhwc, ChannelOrder::Bgr);
-        assert_eq!(planes, [3.0, 6.0, 5.0, 2.0, 1.0, 4.0]);
-        reorder(&mut planes, Layout::Nhwc, ChannelOrder::Rgb);
-        assert_eq!(planes[0], 3.0);
-    }
 
     #[test]
     fn options_about_faces_are_rejected_by_name() {

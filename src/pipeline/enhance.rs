@@ -349,7 +349,7 @@ impl Pipeline {
         plan: &EnhancePlan,
     ) -> Result<RunOutput<EnhanceResult>, PipelineError> {
         if let Some(check) = &plan.identity {
-            self.detector.check(&check.detect)?;
+            self.models.detector.check(&check.detect)?;
         }
         let (strict, plan) = (plan.strict_device, plan.clone());
         let work = move |pipeline: Self, mut run| async move {

@@ -1,11 +1,10 @@
 //! The errors of the pipeline.
 
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
-use facescan_inference::{engine::EngineError, pool::PoolError};
+use facescan_inference::{engine::EngineError, heads::HeadError, pool::PoolError};
 use facescan_store::StoreError;
 use thiserror::Error;
 
-use super::heads::HeadError;
 use crate::ingest::error::IngestError;
 
 /// An option is unknown, malformed or out of range.

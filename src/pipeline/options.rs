@@ -10,7 +10,7 @@ use crate::{
     pipeline::error::PipelineError,
 };
 use facescan_imaging::quality::acceptance::Preset;
-use facescan_inference::registry::Thresholds;
+use facescan_inference::{operation::Operation, registry::Thresholds};
 
 pub mod schema;
 
@@ -33,6 +33,15 @@ impl ScanKind {
             Self::Detect => "detect",
             Self::Embed => "embed",
             Self::Quality => "quality",
+        }
+    }
+
+    /// Returns the operation on each face that decides this kind, if there is one.
+    fn face_operation(self) -> Option<Operation> {
+        match self {
+            Self::Detect => None,
+            Self::Embed => Some(Operation::FaceEmbedding),
+            Self::Quality => Some(Operation::QualityChecks),
         }
     }
 }
@@ -188,6 +197,26 @@ pub struct ScanPlan {
     pub strict_device: bool,
     /// Whether results have timings.
     pub timings: bool,
+}
+
+impl ScanPlan {
+    /// Returns the operations that take part.
+    pub fn operations(&self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        if !self.aligned {
+            operations.extend([Operation::ImageProcessing, Operation::FaceDetection]);
+        }
+        operations.extend(self.kind.face_operation());
+        if self.quality && self.kind != ScanKind::Quality {
+            operations.push(Operation::QualityChecks);
+        }
+        operations
+    }
+
+    /// Returns whether `operation` takes part.
+    pub fn runs(&self, operation: Operation) -> bool {
+        self.operations().contains(&operation)
+    }
 }
 
 impl DetectRequest {

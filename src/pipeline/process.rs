@@ -432,7 +432,7 @@ impl Pipeline {
         plan: &ProcessPlan,
     ) -> Result<RunOutput<ProcessResult>, PipelineError> {
         if plan.steps.iter().any(Step::finds_faces) {
-            self.detector.check(&plan.detect)?;
+            self.models.detector.check(&plan.detect)?;
         }
         let (strict, plan) = (plan.strict_device, plan.clone());
         let work = move |pipeline: Self, mut run| async move {

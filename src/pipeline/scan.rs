@@ -14,24 +14,22 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::{ImageInfo, PictureQualityAnswer},
-        crops::{Crops, CutFace},
-        detect::{DetectedFace, PendingDetection},
-        embed::Embedding,
+        faces::{Face, FaceWork},
         fan_out::ImageOperation,
+        models::detector::PendingDetection,
         options::{ScanKind, ScanPlan},
-        quality::{FaceQuality, Grader, PendingQuality, Subject},
+        quality::{Grader, PendingQuality},
         run::{ImageRun, RunOutput},
         stored::StoredScans,
     },
 };
 use facescan_imaging::{
     decode::{Decoded, decode_within},
-    geometry::{BBox, Landmarks},
     phash::perceptual_hash,
     quality::{self, ImageQuality},
     warp::ALIGNED_SIDE,
 };
-use facescan_inference::{engine::Pending, operation::Operation, registry::Family};
+use facescan_inference::operation::Operation;
 
 /// The result of a scan, before it is converted to an answer.
 #[derive(Clone, Debug)]
@@ -48,25 +46,6 @@ pub struct Scan {
     pub picture_quality: Option<PictureQualityAnswer>,
     /// The faces, largest first.
     pub faces: Vec<Face>,
-}
-
-/// A face with all requested results.
-#[derive(Clone, Debug)]
-pub struct Face {
-    /// The id of the stored face.
-    pub id: Option<Uuid>,
-    /// The box in the image.
-    pub bbox: BBox,
-    /// The detection score. `None` if the image is an aligned crop.
-    pub score: Option<f32>,
-    /// The five landmarks.
-    pub landmarks: Option<Landmarks>,
-    /// The quality.
-    pub quality: Option<FaceQuality>,
-    /// The vector.
-    pub embedding: Option<Embedding>,
-    /// The aligned crop, as a PNG.
-    pub crop: Option<Vec<u8>>,
 }
 
 /// The sha256 of an image file.
@@ -101,17 +80,7 @@ impl ImageOperation for ScanPlan {
     type Output = Scan;
 
     fn operations(&self) -> Vec<Operation> {
-        let mut operations = Vec::new();
-        if !self.aligned {
-            operations.extend([Operation::ImageProcessing, Operation::FaceDetection]);
-        }
-        if self.kind == ScanKind::Embed {
-            operations.push(Operation::FaceEmbedding);
-        }
-        if self.quality {
-            operations.push(Operation::QualityChecks);
-        }
-        operations
+        self.operations()
     }
 
     fn strict_device(&self) -> bool {
@@ -146,7 +115,7 @@ impl Pipeline {
         options: &ScanPlan,
     ) -> Result<RunOutput<Scan>, PipelineError> {
         if !options.aligned {
-            self.detector.check(&options.detect)?;
+            self.models.detector.check(&options.detect)?;
         }
         let (strict, options) = (options.strict_device, options.clone());
         let work = move |pipeline, mut run| async move {
@@ -168,16 +137,16 @@ impl ScanRun {
         let mut decoded = self.open(&bytes, hash, run).await?;
         drop(bytes);
         let mut faces = self.find(&mut decoded, run).await?;
-        if let Some(crops) = Crops::new(&decoded.picture, &self.pipeline, &self.options) {
-            for faces in faces.chunks_mut(self.pipeline.embedder.chunk_size()) {
-                let began = self.now();
-                let cut = crops.cut(faces.iter().map(|face| face.landmarks.as_ref()))?;
-                run.timings.align += self.since(began);
-                self.describe(faces, cut, run).await?;
-            }
+        if let Some(work) = FaceWork::new(&decoded.picture, &self.pipeline, &self.options) {
+            work.run(&mut faces, run).await?;
         }
         let quality = match decoded.quality.take() {
-            Some(pending) => Some(picture_quality(self.finish_quality(pending, run).await?)),
+            Some(pending) => {
+                let (measures, device_run) = pending.finish().await?;
+                self.pipeline
+                    .record(run, Operation::QualityChecks, device_run)?;
+                Some(picture_quality(measures))
+            }
             None => None,
         };
         Ok(Scan {
@@ -222,7 +191,7 @@ impl ScanRun {
         let submitted = if options.aligned {
             None
         } else {
-            let (detector, executor) = (&pipeline.detector, &pipeline.processing);
+            let (detector, executor) = (&pipeline.models.detector, &pipeline.processing);
             let submitted = detector.submit_through(executor, &picture, &options.detect);
             Some(submitted.await)
         };
@@ -250,71 +219,17 @@ impl ScanRun {
         };
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
-        let detected = pipeline.detector.finish(submitted).await?;
+        let detected = pipeline.models.detector.finish(submitted).await?;
         pipeline.record(run, Operation::FaceDetection, detected.run)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
         let size = decoded.picture.dimensions();
-        let faces = pipeline.detector.faces(&detected, size, &options.detect)?;
+        let faces = pipeline
+            .models
+            .detector
+            .faces(&detected, size, &options.detect)?;
         run.timings.queue += millis(queued);
         run.timings.detect += self.since(began + queued);
         Ok(faces.into_iter().map(Face::from).collect())
-    }
-
-    /// Waits for the vectors of faces that were cut out, and judges their quality.
-    async fn describe(
-        &self,
-        faces: &mut [Face],
-        mut cut: Vec<CutFace>,
-        run: &mut ImageRun,
-    ) -> Result<(), PipelineError> {
-        let began = self.now();
-        let pending: Vec<Option<Pending>> =
-            cut.iter_mut().map(|face| face.embedding.take()).collect();
-        let is_embedded: Vec<bool> = pending.iter().map(Option::is_some).collect();
-        let embedder = &self.pipeline.embedder;
-        let pending = pending.into_iter().flatten().collect();
-        let embeddings = embedder.finish(pending).await?;
-        if let Some(device_run) = embeddings.run {
-            self.pipeline
-                .record(run, Operation::FaceEmbedding, device_run)?;
-        }
-        let queued = embeddings.queued.min(self.now().saturating_sub(began));
-        run.timings.queue += millis(queued);
-        run.timings.embed += self.since(began + queued);
-        let mut vectors = embeddings.rows.into_iter();
-        for ((face, cut), is_embedded) in faces.iter_mut().zip(cut).zip(is_embedded) {
-            if is_embedded {
-                face.embedding = vectors.next().flatten();
-            }
-            if let Some(pending) = cut.measures {
-                let subject = Subject {
-                    bbox: face.bbox,
-                    score: face.score,
-                    landmarks: face.landmarks.as_ref(),
-                    measures: self.finish_quality(pending, run).await?,
-                    // The thresholds apply to SFace. The norms of other embedders have other scales.
-                    embedding_norm: face
-                        .embedding
-                        .as_ref()
-                        .filter(|_| embedder.spec.family == Family::Sface)
-                        .map(|embedding| embedding.norm),
-                };
-                face.quality = Some(FaceQuality::judge(subject, self.options.preset));
-            }
-            face.crop = cut.png;
-        }
-        Ok(())
-    }
-
-    async fn finish_quality(
-        &self,
-        pending: PendingQuality,
-        run: &mut ImageRun,
-    ) -> Result<ImageQuality, PipelineError> {
-        let (measures, device_run) = pending.finish().await?;
-        self.pipeline
-            .record(run, Operation::QualityChecks, device_run)?;
-        Ok(measures)
     }
 }
 
@@ -336,29 +251,7 @@ impl AlignedCrop {
 
     fn into_face(self) -> Face {
         let side = ALIGNED_SIDE as f32;
-        Face {
-            id: None,
-            bbox: [0.0, 0.0, side, side].into(),
-            score: None,
-            landmarks: None,
-            quality: None,
-            embedding: None,
-            crop: None,
-        }
-    }
-}
-
-impl From<DetectedFace> for Face {
-    fn from(face: DetectedFace) -> Self {
-        Self {
-            id: None,
-            bbox: face.bbox,
-            score: Some(face.score),
-            landmarks: face.landmarks,
-            quality: None,
-            embedding: None,
-            crop: None,
-        }
+        Face::at([0.0, 0.0, side, side].into())
     }
 }
 

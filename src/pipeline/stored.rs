@@ -13,15 +13,14 @@ use crate::{
     pipeline::{
         Pipeline,
         answer::ImageInfo,
-        embed::Embedding,
-        fan_out::ImageOperation,
+        faces::{Face, FaceResults},
+        models::embedder::Embedding,
         options::{ScanKind, ScanPlan, bounded_text},
         run::{ImageRun, RunOutput},
-        scan::{ContentHash, Face, Scan, content_hash, hex, millis},
+        scan::{ContentHash, Scan, content_hash, hex, millis},
     },
 };
 use facescan_imaging::precision::NumericPrecision;
-use facescan_inference::operation::Operation;
 use facescan_inference::pool::Stage;
 use facescan_inference::registry::ModelSpec;
 use facescan_store::{
@@ -94,7 +93,7 @@ impl StoredScans {
             .pool
             .run(Stage::Begin, move || content_hash(&hashed))
             .await?;
-        let precision = self.pipeline.embedder.current_precision();
+        let precision = self.pipeline.models.embedder.current_precision();
         let key = self.scan_key(options, precision);
         if options.cache {
             if let Some(mut stored) = self.stored_answer(context, &hash, &key, options).await? {
@@ -153,7 +152,12 @@ impl StoredScans {
         let models: BTreeMap<_, _> = options
             .operations()
             .into_iter()
-            .map(|operation| (operation.name(), self.model_key(operation, precision)))
+            .map(|operation| {
+                (
+                    operation.name(),
+                    self.pipeline.models.key(operation, precision),
+                )
+            })
             .collect();
         let key = json!({
             "version": PIPELINE_VERSION,
@@ -165,21 +169,6 @@ impl StoredScans {
             "background": self.pipeline.decoding.background,
         });
         Sha256::digest(key.to_string()).into()
-    }
-
-    /// Returns what decides the results of an operation's model. Returns null if the operation has no model in a scan.
-    fn model_key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {
-        // The match names every operation, so that a new operation cannot be forgotten.
-        match operation {
-            Operation::FaceDetection => {
-                let spec = &self.pipeline.detector.spec;
-                json!([spec.sha256, spec.family, spec.input])
-            }
-            Operation::FaceEmbedding => json!([self.pipeline.embedder.contract, precision]),
-            Operation::ImageProcessing | Operation::QualityChecks => Value::Null,
-            // Scans do not use these.
-            Operation::ImageEnhancement | Operation::ImageEmbedding => Value::Null,
-        }
     }
 
     async fn stored_answer(
@@ -246,11 +235,11 @@ impl StoredScans {
             scan_key: self.scan_key(options, precisions.first()),
             operation: options.kind.name().to_owned(),
             detector: (!options.aligned)
-                .then(|| model_file(&self.pipeline.detector.spec))
+                .then(|| model_file(&self.pipeline.models.detector.spec))
                 .transpose()?,
             embedder: (options.kind == ScanKind::Embed).then(|| facescan_store::Embedder {
-                id: self.pipeline.embedder.spec.id.clone(),
-                contract: self.pipeline.embedder.contract.clone(),
+                id: self.pipeline.models.embedder.spec().id.clone(),
+                contract: self.pipeline.models.embedder.contract.clone(),
             }),
             picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
             devices: Some(to_value(&scanned.run.devices)?),
@@ -310,7 +299,10 @@ impl StoredScans {
             bbox: face.bbox,
             score: face.score,
             landmarks: face.landmarks,
-            quality: face.quality.as_ref().map(to_value).transpose()?,
+            results: match face.results == FaceResults::default() {
+                true => None,
+                false => Some(to_value(&face.results)?),
+            },
             embedding: embedding
                 .map(|embedding| self.new_embedding(embedding))
                 .transpose()?,
@@ -325,11 +317,11 @@ impl StoredScans {
             // The registry allows remote models only for whole images, whose vectors are not stored.
             PipelineError::UnexpectedOutput(format!(
                 "the embedder {} does not report its precision",
-                self.pipeline.embedder.spec.id
+                self.pipeline.models.embedder.spec().id
             ))
         })?;
         Ok(facescan_store::Embedding {
-            contract: self.pipeline.embedder.contract.clone(),
+            contract: self.pipeline.models.embedder.contract.clone(),
             precision,
             norm: embedding.norm,
             vector: embedding.vector.clone(),
@@ -425,14 +417,14 @@ impl Scan {
 }
 
 impl Face {
-    /// Converts a stored face. Returns `None` if another version wrote other fields of its quality.
+    /// Converts a stored face. Returns `None` if another version wrote other results.
     pub fn from_stored(face: StoredFace) -> Option<Self> {
         Some(Self {
             id: Some(face.id),
             bbox: face.bbox,
             score: face.score,
             landmarks: face.landmarks,
-            quality: read_back(face.quality)?,
+            results: read_back(face.results)?.unwrap_or_default(),
             embedding: face.embedding.map(|embedding| Embedding {
                 vector: embedding.vector,
                 norm: embedding.norm,

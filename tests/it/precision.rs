@@ -12,7 +12,7 @@ use std::{
 use facescan::{
     pipeline::{
         Pipeline,
-        embed::Embedder,
+        models::{LoadedModel, embedder::Embedder},
         options::{ScanKind, ScanPlan, ScanRequest},
         scan::Scan,
         stored::StoredScans,
@@ -41,7 +41,7 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
         inputs: Vec::new(),
         outputs: Vec::new(),
     };
-    let dim = pipeline.embedder.dim;
+    let dim = pipeline.models.embedder.dim;
     let runs = AtomicUsize::new(0);
     let backend = FakeBackend::with_placements(signature, move |placement, batch| {
         if placement == REDUCED && Some(runs.fetch_add(1, Ordering::Relaxed)) == failing_run {
@@ -56,7 +56,7 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
         }])
     });
     let replacement = backend.clone();
-    let spec = Arc::clone(&pipeline.embedder.spec);
+    let spec = Arc::clone(pipeline.models.embedder.spec());
     let engine = Engine::start(EngineParts {
         sessions: Sessions {
             per_worker: vec![backend.session(REDUCED, false)],
@@ -77,14 +77,13 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
         clock: Arc::clone(&pipeline.clock),
         metrics: Metrics::default().engine("face_embedding"),
     });
-    Pipeline {
-        embedder: Embedder::new(spec, engine, 1),
-        ..pipeline.clone()
-    }
+    let mut pipeline = pipeline.clone();
+    pipeline.models.embedder = Embedder::new(LoadedModel { spec, engine });
+    pipeline
 }
 
 fn embedding(app: &TestApp) -> ScanPlan {
-    let thresholds = &app.app.pipeline.detector.spec.thresholds;
+    let thresholds = &app.app.pipeline.models.detector.spec.thresholds;
     ScanRequest::default()
         .resolve(ScanKind::Embed, &app.app.config, thresholds)
         .unwrap()

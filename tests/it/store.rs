@@ -95,7 +95,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
         vector: vector.clone(),
     };
     scan.faces[0].embedding = Some(embedding);
-    scan.faces[0].quality = Some(json!({"sharpness": 0.5, "nested": [1, null, "ü"]}));
+    scan.faces[0].results = Some(json!({"sharpness": 0.5, "nested": [1, null, "ü"]}));
     scan.faces[1].landmarks = None;
     let other = scan.faces[1].embedding.as_mut().unwrap();
     other.precision = NumericPrecision::F16;
@@ -128,8 +128,8 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
         assert_eq!((found.scan_id, found.image_id), (scan.id, scan.image.id));
         assert_eq!((found.bbox, found.score), (new.bbox, new.score));
         assert_eq!(
-            (found.landmarks, &found.quality),
-            (new.landmarks, &new.quality)
+            (found.landmarks, &found.results),
+            (new.landmarks, &new.results)
         );
         assert_eq!(found.embedding, new.embedding);
     }

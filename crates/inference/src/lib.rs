@@ -13,6 +13,7 @@ pub mod breaker;
 pub mod device;
 pub mod engine;
 pub mod graphs;
+pub mod heads;
 pub mod health;
 pub mod image_executor;
 #[cfg(any(test, feature = "testing"))]

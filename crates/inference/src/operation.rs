@@ -12,8 +12,30 @@ use crate::{
 pub enum Workload {
     /// One model of this role.
     Model(Role),
-    /// These graphs, each in a session of its own.
-    Graphs(&'static [ImageGraph]),
+    /// The graphs of this work on images, each in a session of its own.
+    Graphs(ImageWork),
+}
+
+/// Work on images that this server builds the graphs of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageWork {
+    /// Resizing, blurring and normalising.
+    Processing,
+    /// Upscaling and sharpening.
+    Enhancement,
+    /// Measuring quality.
+    Quality,
+}
+
+impl ImageWork {
+    /// Returns the graphs.
+    pub fn graphs(self) -> &'static [ImageGraph] {
+        match self {
+            Self::Processing => &PROCESSING,
+            Self::Enhancement => &ENHANCEMENT,
+            Self::Quality => &[ImageGraph::Quality],
+        }
+    }
 }
 
 /// Declares each operation once. The enum, the list of all operations, their names and workloads follow from it.
@@ -55,11 +77,11 @@ operations! {
     /// Computes the embedding of an aligned face crop.
     FaceEmbedding = "face_embedding", Workload::Model(Role::Embedder);
     /// Resizes, blurs and normalises whole images.
-    ImageProcessing = "image_processing", Workload::Graphs(&PROCESSING);
+    ImageProcessing = "image_processing", Workload::Graphs(ImageWork::Processing);
     /// Upscales and sharpens.
-    ImageEnhancement = "image_enhancement", Workload::Graphs(&ENHANCEMENT);
+    ImageEnhancement = "image_enhancement", Workload::Graphs(ImageWork::Enhancement);
     /// Measures blur, brightness, contrast, sharpness and pose.
-    QualityChecks = "quality_checks", Workload::Graphs(&[ImageGraph::Quality]);
+    QualityChecks = "quality_checks", Workload::Graphs(ImageWork::Quality);
     /// Computes the embedding of a whole image, if `models.encoder` is set.
     ImageEmbedding = "image_embedding", Workload::Model(Role::Encoder);
 }
@@ -99,7 +121,8 @@ mod tests {
         let names: BTreeSet<_> = Operation::ALL.map(Operation::name).into();
         assert_eq!(names.len(), Operation::ALL.len());
         for operation in Operation::ALL {
-            if let Workload::Graphs(graphs) = operation.workload() {
+            if let Workload::Graphs(work) = operation.workload() {
+                let graphs = work.graphs();
                 let names: BTreeSet<_> = graphs.iter().map(|graph| graph.name()).collect();
                 assert_eq!(names.len(), graphs.len());
                 assert!(!graphs.is_empty());

@@ -9,6 +9,7 @@ mod check;
 mod contract;
 pub(crate) mod digest;
 mod error;
+mod family;
 mod signature;
 mod spec;
 
@@ -22,9 +23,9 @@ use serde_json::Value;
 
 pub use contract::{ALIGNMENT, PREPROCESSING_VERSION};
 pub use error::RegistryError;
+pub use family::{Family, Role, RoleInput};
 pub use spec::{
-    Batch, Family, InputSpec, ModelSpec, Pooling, PrepareSpec, Recipe, ResizeDefaults, Role,
-    Thresholds,
+    Batch, InputSpec, ModelSpec, Pooling, PrepareSpec, Recipe, ResizeDefaults, Thresholds,
 };
 
 const EMBEDDED: &str = include_str!("../../../configs/models.yaml");
@@ -81,9 +82,9 @@ impl Registry {
             }
         }
         let models = registry.models.iter_mut();
-        for encoder in models.filter(|model| model.role == Role::Encoder) {
-            encoder.input.resize_as(defaults);
-            check::check(encoder)?;
+        for model in models.filter(|model| model.role.input() == RoleInput::Image) {
+            model.input.resize_as(defaults);
+            check::check(model)?;
         }
         Ok(registry)
     }

@@ -1,5 +1,7 @@
 //! The inputs and outputs of sessions.
 
+use std::fmt;
+
 /// A dense f32 tensor in row-major order; `data.len()` is the product of `shape`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -37,6 +39,16 @@ pub struct Port {
     pub dims: Vec<Option<usize>>,
     /// Whether its elements are f32.
     pub is_f32: bool,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dims = self.dims.iter();
+        let dims: Vec<_> = dims
+            .map(|dim| dim.map_or_else(|| "?".to_owned(), |dim| dim.to_string()))
+            .collect();
+        write!(f, "`{}` [{}]", self.name, dims.join(", "))
+    }
 }
 
 impl Tensor {

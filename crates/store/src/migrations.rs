@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     step!(1, "initial", "0001_initial.sql"),
     step!(2, "embedding_precision", "0002_embedding_precision.sql"),
     step!(3, "scan_devices", "0003_scan_devices.sql"),
+    step!(4, "face_results", "0004_face_results.sql"),
 ];
 
 /// Returns the migrations of Postgres.

@@ -25,7 +25,7 @@ macro_rules! sql {
     };
     (faces) => {
         "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
-         f.landmarks, f.quality, e.contract, e.precision, e.dim, e.norm, e.vector \
+         f.landmarks, f.results, e.contract, e.precision, e.dim, e.norm, e.vector \
          FROM faces f LEFT JOIN embeddings e ON e.face_id = f.id "
     };
 }

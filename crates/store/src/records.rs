@@ -120,8 +120,8 @@ pub struct NewFace {
     pub score: Option<f32>,
     /// The five landmarks; `None` if the detector has none.
     pub landmarks: Option<Landmarks>,
-    /// The quality of the face, if requested.
-    pub quality: Option<Value>,
+    /// The results without a vector, as an object. `None` if there are none.
+    pub results: Option<Value>,
     /// The embedding, if requested.
     pub embedding: Option<Embedding>,
 }
@@ -248,8 +248,8 @@ pub struct StoredFace {
     pub score: Option<f32>,
     /// The five landmarks; `None` if the detector has none.
     pub landmarks: Option<Landmarks>,
-    /// The quality of the face, if requested.
-    pub quality: Option<Value>,
+    /// The results without a vector, as an object. `None` if there are none.
+    pub results: Option<Value>,
     /// The embedding, if requested.
     pub embedding: Option<Embedding>,
 }

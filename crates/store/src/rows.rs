@@ -164,7 +164,7 @@ record! {
         y2: f32,
         score: Option<f32>,
         landmarks: Option<Floats>,
-        quality: Option<JsonValue>,
+        results: Option<JsonValue>,
     } with embedding: EmbeddingRow
 }
 
@@ -182,7 +182,7 @@ record! {
 
 impl FaceRow {
     pub(super) const INSERT: &'static str = "INSERT INTO faces \
-         (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, quality)";
+         (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
     pub(super) const INSERT_EMBEDDING: &'static str =
         "INSERT INTO embeddings (face_id, contract, precision, dim, norm, vector)";
 
@@ -207,7 +207,7 @@ impl FaceRow {
             landmarks: face
                 .landmarks
                 .map(|points| Floats(points.as_flattened().to_vec())),
-            quality: face.quality.clone(),
+            results: face.results.clone(),
             embedding: embedding.unwrap_or_default(),
         }
     }
@@ -225,7 +225,7 @@ impl FaceRow {
             &self.y2,
             &self.score,
             &self.landmarks,
-            &self.quality,
+            &self.results,
         ]
     }
 
@@ -279,7 +279,7 @@ impl TryFrom<FaceRow> for StoredFace {
             },
             score: row.score,
             landmarks: landmarks.transpose()?,
-            quality: row.quality,
+            results: row.results,
             embedding,
         })
     }

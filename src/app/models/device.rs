@@ -155,12 +155,11 @@ impl Loader<'_> {
         outcome
     }
 
-    /// Returns whether this machine embeds whole images itself.
-    fn has_encoder_here(&self) -> bool {
-        let encoder = self.config.models.encoder.as_ref();
-        encoder
-            .and_then(|id| self.registry.get(id).ok())
-            .is_some_and(|spec| spec.remote.is_none())
+    /// Returns whether this machine runs the model of a role.
+    fn runs_here(&self, role: Role) -> bool {
+        let id = self.config.models.id(role);
+        let spec = id.and_then(|id| self.registry.get(id).ok());
+        spec.is_some_and(|spec| spec.remote.is_none())
     }
 
     /// Returns the share of the memory limit for each session. The runtime limits the arena of each session, not their
@@ -169,9 +168,8 @@ impl Loader<'_> {
         let devices = &self.config.devices;
         // One session for each model and for each graph.
         let sessions_of = |operation: Operation| match operation.workload() {
-            Workload::Model(Role::Encoder) if !self.has_encoder_here() => 0,
-            Workload::Model(Role::Detector | Role::Embedder | Role::Encoder) => 1,
-            Workload::Graphs(graphs) => graphs.len(),
+            Workload::Model(role) => usize::from(self.runs_here(role)),
+            Workload::Graphs(work) => work.graphs().len(),
         };
         let models: usize = Operation::ALL
             .into_iter()

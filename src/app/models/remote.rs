@@ -2,6 +2,7 @@
 //! fallback.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -11,7 +12,7 @@ use anyhow::Context;
 use tokio::runtime::Handle;
 
 use super::{Loaded, Loader, OnDevice};
-use crate::telemetry::metrics::Metrics;
+use crate::{config::Config, pipeline::models::LoadedModel, telemetry::metrics::Metrics};
 use facescan_clock::Clock;
 use facescan_inference::{
     backend::{
@@ -23,7 +24,7 @@ use facescan_inference::{
     operation::Operation,
     placement::{DevicePlacement, Precision, Provider},
     proof::{self, Proof, SelfTest, Tolerance},
-    registry::ModelSpec,
+    registry::{ModelSpec, Registry, Role},
     tensor::{Signature, Tensor},
 };
 
@@ -86,23 +87,33 @@ pub(in crate::app) struct Connected {
     run_timeout: Duration,
 }
 
-impl Connected {
-    /// Connects to the server of an entry, if the entry names one. Checks that the server has the registry's model and
-    /// runs it.
-    pub async fn of(
-        spec: &ModelSpec,
-        metrics: &Metrics,
-        clock: &Arc<dyn Clock>,
-    ) -> anyhow::Result<Option<Self>> {
-        match &spec.remote {
-            Some(remote) => Self::to(spec, remote, metrics, clock)
-                .await
-                .with_context(|| format!("model {}, field remote", spec.id))
-                .map(Some),
-            None => Ok(None),
+/// Connects to the server of each configured model that has one. Checks that the server has the registry's model and
+/// runs it.
+///
+/// # Errors
+/// Returns an error if the registry does not have a model, or if its server fails.
+pub(in crate::app) async fn connect(
+    config: &Config,
+    registry: &Registry,
+    metrics: &Metrics,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<BTreeMap<Role, Connected>> {
+    let mut connected = BTreeMap::new();
+    for role in Role::ALL {
+        let Some(id) = config.models.id(role) else {
+            continue;
+        };
+        let spec = registry.get(id)?;
+        if let Some(remote) = &spec.remote {
+            let server = Connected::to(spec, remote, metrics, clock).await;
+            let server = server.with_context(|| format!("model {id}, field remote"))?;
+            connected.insert(role, server);
         }
     }
+    Ok(connected)
+}
 
+impl Connected {
     async fn to(
         spec: &ModelSpec,
         remote: &RemoteSpec,
@@ -151,7 +162,7 @@ const PLACEMENT: DevicePlacement = DevicePlacement {
 
 impl Loader<'_> {
     /// Starts the engine of a remote model.
-    pub(super) fn load_remote(
+    pub(in crate::app) fn load_remote(
         &self,
         spec: &ModelSpec,
         connected: Connected,
@@ -198,9 +209,9 @@ impl Loader<'_> {
         });
         self.metrics
             .watch_queue(operation.name(), engine.queue_depth());
+        let spec = Arc::new(spec.clone());
         Loaded {
-            spec: Arc::new(spec.clone()),
-            engine,
+            model: LoadedModel { spec, engine },
             assignment,
         }
     }

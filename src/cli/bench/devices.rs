@@ -17,8 +17,8 @@ use super::{
     pictures::{Picture, load_pictures},
     report, run_to_end,
 };
-use crate::config::Config;
-use facescan_inference::operation::Operation;
+use crate::config::{Config, Models};
+use facescan_inference::operation::{Operation, Workload};
 use figures::{DevicesFigures, Toggle};
 use material::Size;
 use session::Session;
@@ -98,13 +98,15 @@ impl fmt::Display for DevicesArgs {
 }
 
 impl DevicesArgs {
-    /// Returns the operations to measure. Without an encoder, embedding of whole images is included only if the command
-    /// line names it, and then fails.
-    fn operations(&self, has_encoder: bool) -> Vec<Operation> {
+    /// Returns the operations to measure. An operation whose model is not configured is included only if the command line
+    /// names it, and then fails.
+    fn operations(&self, models: &Models) -> Vec<Operation> {
         let mut operations = distinct(&self.operations, &Operation::ALL);
-        operations.retain(|operation| {
-            *operation != Operation::ImageEmbedding || has_encoder || !self.operations.is_empty()
-        });
+        let has_model = |operation: &Operation| match operation.workload() {
+            Workload::Model(role) => models.id(role).is_some(),
+            Workload::Graphs(_) => true,
+        };
+        operations.retain(|operation| has_model(operation) || !self.operations.is_empty());
         operations
     }
 
@@ -160,7 +162,7 @@ async fn measure(
             materials = session.materials(pictures, &args.sizes()).await?;
         }
         for material in &materials {
-            for operation in args.operations(config.models.encoder.is_some()) {
+            for operation in args.operations(&config.models) {
                 let cell = session.measure(operation, material).await?;
                 eprintln!(
                     "{} {} {}: {} per batch on {}",

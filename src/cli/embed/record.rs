@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::pipeline::{answer::ErrorEntry, embed::Embedding, scan::Face};
+use crate::pipeline::{answer::ErrorEntry, faces::Face, models::embedder::Embedding};
 
 /// A vector and its subject.
 #[derive(Debug, PartialEq)]

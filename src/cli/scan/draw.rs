@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     http::error::ApiError,
-    pipeline::{Pipeline, scan::Face},
+    pipeline::{Pipeline, faces::Face},
 };
 use facescan_imaging::{
     decode::decode,

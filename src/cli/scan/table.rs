@@ -64,7 +64,7 @@ fn row(face: &FaceAnswer) -> String {
     let score = face
         .score
         .map_or_else(|| "-".to_owned(), |score| format!("{score:.3}"));
-    let quality = face.quality.as_ref().map_or_else(
+    let quality = face.results.quality.as_ref().map_or_else(
         || "-".to_owned(),
         |quality| format!("{:.2}", quality.overall),
     );

@@ -1,9 +1,15 @@
 //! `GET /devices`.
 
 use axum::{Json, extract::State};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::http::{AppState, openapi::failures::ServiceFailures};
 use facescan_inference::device::DevicesReport;
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list))
+}
 
 /// Describes the execution providers, the devices and the device placement of each operation.
 ///

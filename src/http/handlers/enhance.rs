@@ -5,6 +5,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue},
     response::{AppendHeaders, IntoResponse, Response},
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     run::{Responder, run_images},
@@ -25,6 +26,11 @@ use crate::{
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(enhance))
+}
 
 /// Enhances images of low quality for detection.
 ///
@@ -58,7 +64,7 @@ pub async fn enhance(
     if let Accepted::Picture(format) = accepted {
         options.format = options.format.or(format);
     }
-    let thresholds = &state.pipeline.detector.spec.thresholds;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = options.resolve(&state.config, thresholds)?;
     let results = run_images(&state, &context, images, &plan).await?;
     if is_single && let Some(result) = results.succeeded().next() {

@@ -1,11 +1,18 @@
 //! `GET` and `DELETE /faces/{id}`.
 
 use axum::{http::StatusCode, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::images::StoredFaceAnswer;
 use crate::http::{
-    error::ApiError, extract::stored_request::StoredRequest, openapi::failures::StoredFailures,
+    AppState, error::ApiError, extract::stored_request::StoredRequest,
+    openapi::failures::StoredFailures,
 };
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(read, erase))
+}
 
 /// Reads a stored face with its vector.
 #[utoipa::path(

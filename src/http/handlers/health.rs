@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     http::{AppState, openapi::failures::ServiceFailures},
@@ -23,6 +24,13 @@ pub struct Readiness {
     /// The device placement of each operation.
     #[schema(value_type = BTreeMap<String, DeviceState>)]
     devices: BTreeMap<&'static str, DeviceState>,
+}
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(livez))
+        .routes(routes!(readyz))
 }
 
 /// Checks that the process responds.

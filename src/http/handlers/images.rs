@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
         openapi::failures::{ListFailures, StoredFailures},
         respond::{Accepted, respond},
     },
-    pipeline::{options::bounded_text, scan::hex},
+    pipeline::{faces::FaceResults, options::bounded_text, scan::hex},
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan};
@@ -153,10 +154,10 @@ pub struct StoredFaceAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<[f32; 2]>>)]
     landmarks: Option<Landmarks>,
-    /// The quality of the face.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Object)]
-    quality: Option<Value>,
+    /// The results without a vector.
+    #[serde(flatten)]
+    #[schema(value_type = FaceResults)]
+    results: Option<Value>,
     /// The L2-normalised vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<Vec<f32>>,
@@ -239,13 +240,20 @@ impl From<StoredFace> for StoredFaceAnswer {
             bbox: face.bbox.to_array(),
             score: face.score,
             landmarks: face.landmarks,
-            quality: face.quality,
+            results: face.results,
             embedding,
             embedding_norm,
             contract,
             precision,
         }
     }
+}
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(read, erase))
 }
 
 /// Lists stored images, newest first.

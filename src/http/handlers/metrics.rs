@@ -5,12 +5,18 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::http::openapi::failures::ServiceFailures;
 use crate::{http::AppState, http::error::ApiError};
 
 /// The media type of OpenMetrics.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(read))
+}
 
 /// Returns the metrics of the server in the text format of OpenMetrics.
 #[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"), ServiceFailures))]

@@ -3,6 +3,7 @@
 use axum::{Json, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::http::{AppState, openapi::failures::ServiceFailures};
 
@@ -35,16 +36,15 @@ pub struct ModelEntry {
     loaded: bool,
 }
 
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
 /// Lists the models of the registry.
 #[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>), ServiceFailures))]
 pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
-    let pipeline = &state.pipeline;
-    let encoder = pipeline.encoder.as_ref().map(|encoder| &encoder.spec.id);
-    let loaded = [
-        Some(&pipeline.detector.spec.id),
-        Some(&pipeline.embedder.spec.id),
-        encoder,
-    ];
+    let loaded: Vec<_> = state.pipeline.models.specs().map(|spec| &spec.id).collect();
     let entries = state
         .registry
         .iter()
@@ -58,7 +58,7 @@ pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
             source: spec.source.clone(),
             dim: spec.dim,
             contract: spec.dim.map(|_| spec.contract()),
-            loaded: loaded.contains(&Some(&spec.id)),
+            loaded: loaded.contains(&&spec.id),
         })
         .collect();
     Json(entries)

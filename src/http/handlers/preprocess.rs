@@ -12,6 +12,7 @@ use axum::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::run::{ImageResults, run_images};
 use crate::{
@@ -93,6 +94,11 @@ struct FailedImage {
     id: Option<String>,
     /// The error of the image.
     error: ErrorEntry,
+}
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(preprocess))
 }
 
 /// Makes a tensor of images: resized, normalised, in one batch.

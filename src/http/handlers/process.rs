@@ -5,6 +5,7 @@ use axum::{
     http::HeaderMap,
     response::{AppendHeaders, IntoResponse, Response},
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     run::{Responder, run_images},
@@ -26,6 +27,11 @@ use crate::{
         process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
     },
 };
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(process))
+}
 
 /// Applies a list of operations to images, such as crop, resize, blur, rotate and anonymize.
 ///
@@ -59,7 +65,7 @@ pub async fn process(
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;
     options.format = options.format.or(format_of(accepted));
-    let thresholds = &state.pipeline.detector.spec.thresholds;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
     plan.check(&state.pipeline)?;
     let plan = load_masks(&state, &context, plan, masks).await?;

@@ -163,7 +163,7 @@ impl Responder<'_> {
         let answer = Answer {
             request_id: self.context.id.to_string(),
             operation: self.operation,
-            models: pipeline.models_used(&self.operations),
+            models: pipeline.models.used(&self.operations),
             devices: results.devices,
             results: results.entries,
         };

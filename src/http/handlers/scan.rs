@@ -1,6 +1,7 @@
 //! `POST /detect`, `/embed` and `/quality`.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     http::error::ApiError,
@@ -17,7 +18,6 @@ use crate::{
     pipeline::{
         answer::ScanResult,
         encode::EmbedKind,
-        fan_out::ImageOperation,
         options::{ScanKind, ScanRequest},
     },
 };
@@ -29,6 +29,14 @@ use super::{
 
 /// The handler itself serialises an answer with at most this many faces and no crops.
 const FEW_FACES: usize = 16;
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(detect))
+        .routes(routes!(embed))
+        .routes(routes!(quality))
+}
 
 /// Finds the faces of images.
 #[utoipa::path(
@@ -100,7 +108,7 @@ async fn scan(
         permits: _permits,
         ..
     } = request;
-    let thresholds = &state.pipeline.detector.spec.thresholds;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let options = options.resolve(kind, &state.config, thresholds)?;
     let results = run_images(state, &context, images, &options)
         .await?

@@ -9,8 +9,10 @@ use crate::{
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
-        detect::{DetectedFace, Pixels},
-        embed::{Embedding, cosine},
+        models::{
+            detector::{DetectedFace, Pixels},
+            embedder::{Embedding, cosine},
+        },
         options::DetectOptions,
         run::ImageRun,
         scan::millis,
@@ -78,13 +80,13 @@ impl Pipeline {
         options: &DetectOptions,
         run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
-        let (detector, executor) = (&self.detector, &self.processing);
+        let (detector, executor) = (&self.models.detector, &self.processing);
         let submitted = detector.submit_through(executor, picture, options).await;
         self.record(run, Operation::ImageProcessing, submitted.processed)?;
         let size = picture.as_ref().borrow().dimensions();
-        let detected = self.detector.finish(submitted).await?;
+        let detected = self.models.detector.finish(submitted).await?;
         self.record(run, Operation::FaceDetection, detected.run)?;
-        self.detector.faces(&detected, size, options)
+        self.models.detector.faces(&detected, size, options)
     }
 
     async fn vector_of(
@@ -98,13 +100,17 @@ impl Pipeline {
                 "identity",
                 format!(
                     "the detector {} returns no landmarks, so faces cannot be aligned and compared",
-                    self.detector.spec.id
+                    self.models.detector.spec.id
                 ),
             )
         })?;
         let crop = align_face(picture, &points);
-        let row = crop.map(|crop| self.embedder.submit(&crop, true));
-        let embeddings = self.embedder.finish(row.into_iter().collect()).await?;
+        let row = crop.map(|crop| self.models.embedder.submit(&crop, true));
+        let embeddings = self
+            .models
+            .embedder
+            .finish(row.into_iter().collect())
+            .await?;
         if let Some(device_run) = embeddings.run {
             self.record(run, Operation::FaceEmbedding, device_run)?;
         }

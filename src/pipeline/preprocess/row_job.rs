@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use crate::pipeline::detect::Pixels;
+use crate::pipeline::models::detector::Pixels;
 use facescan_imaging::preprocess::{Layout, Mode, Placement, Preprocess, Profile};
 use facescan_inference::{
     backend::BackendError,

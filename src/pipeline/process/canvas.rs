@@ -13,7 +13,7 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::ImageInfo,
-        detect::{DetectedFace, Pixels},
+        models::detector::{DetectedFace, Pixels},
         options::DetectOptions,
         run::ImageRun,
     },
@@ -461,14 +461,15 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
         let submitted = self
+            .models
             .detector
             .submit_through(&self.processing, picture, detect)
             .await;
         self.record(run, Operation::ImageProcessing, submitted.processed)?;
-        let detected = self.detector.finish(submitted).await?;
+        let detected = self.models.detector.finish(submitted).await?;
         self.record(run, Operation::FaceDetection, detected.run)?;
         let size = picture.as_ref().borrow().dimensions();
-        self.detector.faces(&detected, size, detect)
+        self.models.detector.faces(&detected, size, detect)
     }
 }
 

@@ -80,7 +80,7 @@ pub fn face_at(x: f32) -> NewFace {
         },
         score: Some(0.93),
         landmarks: Some([[x, 0.1], [1.5, 2.5], [3.25, 4.125], [5.0, 6.0], [7.0, 1e-7]]),
-        quality: None,
+        results: None,
         embedding: Some(Embedding {
             contract: "c1".into(),
             precision: NumericPrecision::F32,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::Embedding;
+use serde_json::json;
 use sqlx::migrate::{Migrate, Migration, MigrationType, Migrator};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Executor, SqlStr, SqliteConnection,
@@ -16,20 +17,20 @@ use super::fixtures::{face_at, find, new_scan};
 use crate::support::database::{Database, on_postgres, on_sqlite};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn embeddings_of_the_first_version_are_read_from_sqlite() {
-    on_sqlite(read_embeddings_of_the_first_version).await;
+async fn faces_of_the_first_version_are_read_from_sqlite() {
+    on_sqlite(read_faces_of_the_first_version).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn embeddings_of_the_first_version_are_read_from_postgres() {
-    on_postgres(read_embeddings_of_the_first_version).await;
+async fn faces_of_the_first_version_are_read_from_postgres() {
+    on_postgres(read_faces_of_the_first_version).await;
 }
 
 /// The ids of the rows below.
 const IMAGE: Uuid = Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001);
 const FACE: Uuid = Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0003);
 
-/// An image with one face whose vector is `[0.5, -2]`, as the first version wrote it.
+/// An image with one face that has a quality and the vector `[0.5, -2]`, as the first version wrote it.
 const POSTGRES_ROWS: &str = "
     INSERT INTO images VALUES ('01970000-0000-7000-8000-000000000001', 'old',
         decode(repeat('2a', 32), 'hex'), 10, 640, 480, 'jpeg', 1, NULL, '2025-06-01T10:00:00Z');
@@ -38,7 +39,7 @@ const POSTGRES_ROWS: &str = "
         NULL, NULL, 'sface', 'c1', NULL, true, '2025-06-01T10:00:00Z');
     INSERT INTO faces VALUES ('01970000-0000-7000-8000-000000000003',
         '01970000-0000-7000-8000-000000000002', '01970000-0000-7000-8000-000000000001',
-        0, 1, 2, 3, 4, 0.5, NULL, NULL);
+        0, 1, 2, 3, 4, 0.5, NULL, '{"overall": 0.5}');
     INSERT INTO embeddings VALUES ('01970000-0000-7000-8000-000000000003', 'c1', 2, 9.5,
         '{0.5, -2}');
 ";
@@ -54,12 +55,12 @@ const SQLITE_ROWS: &str = "
         'embed', NULL, NULL, 'sface', 'c1', NULL, 1, '2025-06-01T10:00:00Z');
     INSERT INTO faces VALUES (x'01970000000070008000000000000003',
         x'01970000000070008000000000000002', x'01970000000070008000000000000001',
-        0, 1, 2, 3, 4, 0.5, NULL, NULL);
+        0, 1, 2, 3, 4, 0.5, NULL, '{"overall": 0.5}');
     INSERT INTO embeddings VALUES (x'01970000000070008000000000000003', 'c1', 2, 9.5,
         x'0000003f000000c0');
 ";
 
-async fn read_embeddings_of_the_first_version(database: Database) {
+async fn read_faces_of_the_first_version(database: Database) {
     make_the_first_version(&database).await;
     let store = database.open().await;
 
@@ -73,6 +74,8 @@ async fn read_embeddings_of_the_first_version(database: Database) {
         vector: vec![0.5, -2.0],
     };
     assert_eq!(face.embedding, Some(expected));
+    let results = json!({"quality": {"overall": 0.5}});
+    assert_eq!(face.results, Some(results));
 
     // A later scan of the same image is stored next to the old scan.
     let mut scan = new_scan("old", 0x2a);

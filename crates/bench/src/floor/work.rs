@@ -145,7 +145,7 @@ async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Resul
         store: Some(false),
         ..ScanRequest::default()
     };
-    let thresholds = &app.pipeline.detector.spec.thresholds;
+    let thresholds = &app.pipeline.models.detector.spec.thresholds;
     let options = asked.resolve(kind, &app.config, thresholds)?;
     let context = app.run_context();
     let scan = app
@@ -171,8 +171,8 @@ impl Worker {
         kind: ScanKind,
     ) -> anyhow::Result<Self> {
         let models = &app.config.models.dir;
-        let detector = &app.pipeline.detector.spec;
-        let embedder = &app.pipeline.embedder.spec;
+        let detector = &app.pipeline.models.detector.spec;
+        let embedder = app.pipeline.models.embedder.spec();
         let side = app.config.detection.det_size;
         let placement = |operation| app.pipeline.devices.cpu_placement(operation);
         Ok(Self {

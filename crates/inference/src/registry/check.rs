@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, Role};
+use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, RoleInput};
 use facescan_imaging::{
     preprocess::{LONGEST_SIDE, Layout, Mode},
     warp::ALIGNED_SIDE,
@@ -24,11 +24,18 @@ pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
 /// Refuses the first field with an invalid value.
 pub fn check(model: &ModelSpec) -> Result<(), RegistryError> {
     check_identity(model)?;
-    match model.family.role() {
-        Role::Encoder => check_encoder(model)?,
-        Role::Detector => check_detector(model)?,
-        Role::Embedder => check_embedder(model)?,
+    match model.role.input() {
+        RoleInput::Letterbox => {
+            check_is_for_faces(model)?;
+            check_size(model)?;
+        }
+        RoleInput::AlignedCrop => {
+            check_is_for_faces(model)?;
+            check_aligned(model)?;
+        }
+        RoleInput::Image => check_image(model)?,
     }
+    check_dim(model)?;
     check_ranges(model)?;
     check_recipe(model)
 }
@@ -50,16 +57,8 @@ fn check_identity(model: &ModelSpec) -> Result<(), RegistryError> {
         "may have lower-case letters, digits, `.`, `_` and `-` only",
     )?;
     let (name, role) = (model.family.name(), model.family.role());
-    require(
-        model,
-        model.role == role,
-        "role",
-        &match role {
-            Role::Detector => format!("a {name} model is a detector"),
-            Role::Embedder => format!("a {name} model is an embedder"),
-            Role::Encoder => format!("a model of family {name} is an encoder"),
-        },
-    )?;
+    let reason = format!("models of family {name} have the role {role}");
+    require(model, model.role == role, "role", &reason)?;
     require(model, is_sha256(&model.sha256), "sha256", NOT_A_SHA256)?;
     let has_file = !model.file.as_os_str().is_empty();
     require(
@@ -70,28 +69,26 @@ fn check_identity(model: &ModelSpec) -> Result<(), RegistryError> {
     )
 }
 
-fn check_detector(model: &ModelSpec) -> Result<(), RegistryError> {
-    check_is_for_faces(model)?;
-    check_size(model)?;
-    let has_dim = model.dim.is_some();
-    require(model, !has_dim, "dim", "a detector has no vectors")
-}
-
-fn check_embedder(model: &ModelSpec) -> Result<(), RegistryError> {
-    check_is_for_faces(model)?;
+fn check_aligned(model: &ModelSpec) -> Result<(), RegistryError> {
     let InputSpec { width, height, .. } = model.input;
-    let one_size = "an embedder takes one size only";
     let aligned = "must be 112, as aligned crops are";
     let has_multiple = model.input.size_multiple.is_some();
-    require(model, !has_multiple, "input.size_multiple", one_size)?;
+    require(model, !has_multiple, "input.size_multiple", ONE_SIZE)?;
     require(model, width == ALIGNED_SIDE, "input.width", aligned)?;
-    require(model, height == ALIGNED_SIDE, "input.height", aligned)?;
-    require(
-        model,
-        model.dim.is_some_and(|dim| dim > 0),
-        "dim",
-        "an embedder needs the length of its vector",
-    )
+    require(model, height == ALIGNED_SIDE, "input.height", aligned)
+}
+
+/// A model of vectors has their length, and no other model has one.
+fn check_dim(model: &ModelSpec) -> Result<(), RegistryError> {
+    let reason = match model.role.has_vector() {
+        true => format!("this {} needs the length of its vector", model.role),
+        false => format!("this {} has no vectors", model.role),
+    };
+    let holds = match model.dim {
+        None => !model.role.has_vector(),
+        Some(dim) => model.role.has_vector() && dim > 0,
+    };
+    require(model, holds, "dim", &reason)
 }
 
 fn check_ranges(model: &ModelSpec) -> Result<(), RegistryError> {
@@ -144,11 +141,11 @@ fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
     }
 }
 
-fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
+fn check_image(model: &ModelSpec) -> Result<(), RegistryError> {
     let refuse = |field, reason: &str| Err(RegistryError::invalid(&model.id, field, reason));
     let input = &model.input;
     if input.size_multiple.is_some() {
-        return refuse("input.size_multiple", "an encoder takes one size only");
+        return refuse("input.size_multiple", ONE_SIZE);
     }
     for (field, side) in [("input.width", input.width), ("input.height", input.height)] {
         if !(1..=LONGEST_SIDE).contains(&side) {
@@ -170,10 +167,7 @@ fn check_encoder(model: &ModelSpec) -> Result<(), RegistryError> {
             "short_side makes images of different sizes; set another mode here, because preprocess.mode applies by default",
         );
     }
-    match model.dim {
-        Some(1..) => Ok(()),
-        _ => refuse("dim", "an encoder needs the length of its vector"),
-    }
+    Ok(())
 }
 
 /// A detector's grid has strides up to 32. If a side is not a multiple of them, a part of the image would be left out.
@@ -196,6 +190,7 @@ fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
     Ok(())
 }
 
+const ONE_SIZE: &str = "this model takes one size only";
 const NOT_A_SHA256: &str = "must be 64 lower-case hex digits";
 
 fn is_sha256(text: &str) -> bool {

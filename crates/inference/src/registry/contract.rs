@@ -1,6 +1,6 @@
 //! The embedding contract: it decides which embeddings can be compared.
 
-use super::{ModelSpec, Pooling, Role, digest};
+use super::{ModelSpec, Pooling, RoleInput, digest};
 use facescan_imaging::{preprocess::Preprocess, tensor::ChannelOrder};
 
 /// The template that faces are aligned to: the five ArcFace points on a 112×112 crop, by a similarity transform.
@@ -30,7 +30,7 @@ impl ModelSpec {
     /// For encoders of whole images, the lines after `scale` are different:
     ///
     /// ```text
-    /// image <resize profile> <resize mode> <pad: three bytes as hex digits>
+    /// picture <resize profile> <resize mode> <pad: three bytes as hex digits>
     /// output <name, or - for the only one> <pooling, or ->
     /// preprocessing <version>
     /// ```
@@ -43,9 +43,9 @@ impl ModelSpec {
             ChannelOrder::Rgb => "rgb",
             ChannelOrder::Bgr => "bgr",
         };
-        let taken = match self.role {
-            Role::Encoder => self.picture_taken(),
-            Role::Detector | Role::Embedder => format!("alignment {ALIGNMENT}"),
+        let taken = match self.role.input() {
+            RoleInput::Image => self.picture_taken(),
+            RoleInput::Letterbox | RoleInput::AlignedCrop => format!("alignment {ALIGNMENT}"),
         };
         let text = format!(
             "facescan-embedding-1\nmodel {}\ninput {}x{}\nchannels {channels}\nmean {}\nscale {}\n\

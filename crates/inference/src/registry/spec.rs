@@ -1,13 +1,13 @@
 //! One entry of the registry.
 
 use std::{
-    fmt,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
+use super::{Family, Role};
 use crate::backend::kserve::RemoteSpec;
 use facescan_imaging::{
     preprocess::{Layout, Mode, Preprocess, Profile},
@@ -63,75 +63,6 @@ pub struct ModelSpec {
 
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
-}
-
-/// What a model does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Finds faces and their five points.
-    Detector,
-    /// Computes the embedding of an aligned 112×112 face crop.
-    Embedder,
-    /// Computes the embedding of a whole image.
-    Encoder,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Detector => "detector",
-            Self::Embedder => "embedder",
-            Self::Encoder => "encoder",
-        })
-    }
-}
-
-/// How a model's inputs and outputs are laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// YuNet: twelve outputs, class, objectness, box and points at strides 8, 16 and 32.
-    Yunet,
-    /// SCRFD: scores, distances and, in nine-output files, points at strides 8, 16 and 32, two anchors per cell.
-    Scrfd,
-    /// CenterFace: heatmap, log-size, offset and points at stride 4.
-    Centerface,
-    /// SFace: one vector.
-    Sface,
-    /// ArcFace and its relatives: one vector.
-    Arcface,
-    /// Any encoder of whole images: one vector, or one for each token.
-    Image,
-}
-
-impl Family {
-    /// Returns the role of the models of this family.
-    pub fn role(self) -> Role {
-        match self {
-            Self::Yunet | Self::Scrfd | Self::Centerface => Role::Detector,
-            Self::Sface | Self::Arcface => Role::Embedder,
-            Self::Image => Role::Encoder,
-        }
-    }
-
-    /// Returns the name in the registry.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Yunet => "yunet",
-            Self::Scrfd => "scrfd",
-            Self::Centerface => "centerface",
-            Self::Sface => "sface",
-            Self::Arcface => "arcface",
-            Self::Image => "image",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// A model's input: one f32 tensor `[N, 3, height, width]`, or `[N, height, width, 3]`, with `x' = (x − mean) · scale`,

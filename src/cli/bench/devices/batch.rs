@@ -3,7 +3,7 @@
 //! | operation | item | timed work |
 //! |---|---|---|
 //! | `face_detection` | a decoded image | letterbox, detector, heads and NMS |
-//! | `face_embedding` | an aligned crop | row, embedder, normalisation of the vector |
+//! | `face_embedding` and other models of crops | an aligned crop | row, model |
 //! | `image_processing` | a decoded image | resizing and normalising to the detector's input |
 //! | `image_enhancement` | a BMP | the work of `/enhance` with contrast and sharpness: copying the BMP, its sha256, the steps, encoding a JPEG |
 //! | `quality_checks` | an aligned crop as a BMP | the work of `/quality` with `aligned=true`: copying the BMP, the measures, the verdict |
@@ -22,20 +22,23 @@ use crate::{
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
-        encode::Encoder,
         enhance::{EnhancePlan, EnhanceRequest},
+        models::{crop_model::CropModel, encoder::Encoder},
         options::{ScanKind, ScanPlan, ScanRequest},
     },
 };
-use facescan_inference::operation::Operation;
-use facescan_inference::pool::Stage;
+use facescan_inference::{
+    operation::{ImageWork, Operation, Workload},
+    pool::Stage,
+    registry::{Role, RoleInput},
+};
 
 /// An operation with its options.
 pub enum Work {
     /// Detects faces.
     Detect(ScanPlan),
-    /// Embeds crops.
-    Embed,
+    /// Runs a model on crops.
+    Crop(CropModel),
     /// Prepares the input of the detector.
     Process(ScanPlan),
     /// Enhances images.
@@ -53,7 +56,7 @@ impl Work {
     /// # Errors
     /// Returns an error if the options of the settings are not valid.
     pub fn new(app: &App, operation: Operation) -> Result<Self, PipelineError> {
-        let thresholds = &app.pipeline.detector.spec.thresholds;
+        let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let scan = |kind, aligned| {
             let asked = ScanRequest {
                 aligned: Some(aligned),
@@ -62,11 +65,22 @@ impl Work {
             };
             asked.resolve(kind, &app.config, thresholds)
         };
-        Ok(match operation {
-            Operation::FaceDetection => Self::Detect(scan(ScanKind::Detect, false)?),
-            Operation::FaceEmbedding => Self::Embed,
-            Operation::ImageProcessing => Self::Process(scan(ScanKind::Detect, false)?),
-            Operation::ImageEnhancement => {
+        let models = &app.pipeline.models;
+        Ok(match operation.workload() {
+            Workload::Model(role) => match role.input() {
+                RoleInput::Letterbox => Self::Detect(scan(ScanKind::Detect, false)?),
+                RoleInput::AlignedCrop => Self::Crop(
+                    models
+                        .crop_model(role)
+                        .ok_or_else(|| no_model(role))?
+                        .clone(),
+                ),
+                RoleInput::Image => Self::Encode(app.pipeline.encoder()?.clone()),
+            },
+            Workload::Graphs(ImageWork::Processing) => {
+                Self::Process(scan(ScanKind::Detect, false)?)
+            }
+            Workload::Graphs(ImageWork::Enhancement) => {
                 let asked = EnhanceRequest {
                     // By default these steps apply only to small images, so most images would have no work to measure.
                     contrast: Some(true),
@@ -75,8 +89,7 @@ impl Work {
                 };
                 Self::Enhance(Box::new(asked.resolve(&app.config, thresholds)?))
             }
-            Operation::QualityChecks => Self::Grade(scan(ScanKind::Quality, true)?),
-            Operation::ImageEmbedding => Self::Encode(app.pipeline.encoder()?.clone()),
+            Workload::Graphs(ImageWork::Quality) => Self::Grade(scan(ScanKind::Quality, true)?),
         })
     }
 
@@ -86,7 +99,7 @@ impl Work {
             Self::Detect(_) | Self::Process(_) | Self::Enhance(_) | Self::Encode(_) => {
                 &material.pictures
             }
-            Self::Embed | Self::Grade(_) => &material.crops,
+            Self::Crop(_) | Self::Grade(_) => &material.crops,
         }
     }
 
@@ -111,7 +124,7 @@ impl Work {
     ) -> Result<(), PipelineError> {
         match self {
             Self::Detect(options) => detect(pipeline, item, options).await,
-            Self::Embed => embed(pipeline, item).await,
+            Self::Crop(model) => run_crop(pipeline, model, item).await,
             Self::Process(options) => process(pipeline, item, options).await,
             Self::Enhance(plan) => {
                 let enhanced = pipeline.enhance(context, item.file.clone(), plan);
@@ -137,28 +150,30 @@ impl Work {
 }
 
 async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanPlan) -> Result<(), PipelineError> {
-    let (detector, picture) = (pipeline.detector.clone(), Arc::clone(&item.pixels));
+    let (detector, picture) = (pipeline.models.detector.clone(), Arc::clone(&item.pixels));
     let asked = options.detect.clone();
     let submit = move || detector.submit(&picture, &asked);
     let submitted = pipeline.pool.run(Stage::Begin, submit).await?;
-    let detected = pipeline.detector.finish(submitted).await?;
-    let (detector, size) = (pipeline.detector.clone(), item.pixels.dimensions());
+    let detected = pipeline.models.detector.finish(submitted).await?;
+    let (detector, size) = (pipeline.models.detector.clone(), item.pixels.dimensions());
     let asked = options.detect.clone();
     let faces = move || detector.faces(&detected, size, &asked);
     pipeline.pool.run(Stage::Finish, faces).await?.map(drop)
 }
 
-async fn embed(pipeline: &Pipeline, item: &Item) -> Result<(), PipelineError> {
-    let (embedder, crop) = (pipeline.embedder.clone(), Arc::clone(&item.pixels));
-    let submit = move || embedder.submit(&crop, true);
+async fn run_crop(
+    pipeline: &Pipeline,
+    model: &CropModel,
+    item: &Item,
+) -> Result<(), PipelineError> {
+    let (submitting, crop) = (model.clone(), Arc::clone(&item.pixels));
+    let submit = move || submitting.submit(&crop, true);
     let pending = pipeline.pool.run(Stage::Finish, submit).await?;
-    let embeddings = pipeline.embedder.finish(vec![pending]).await?;
-    match embeddings.rows.first() {
-        Some(Some(_)) => Ok(()),
-        _ => Err(PipelineError::UnexpectedOutput(
-            "the vector is zero or not finite".to_owned(),
-        )),
-    }
+    model.finish(vec![pending]).await.map(drop)
+}
+
+fn no_model(role: Role) -> PipelineError {
+    PipelineError::UnexpectedOutput(format!("no model is loaded; set models.{role}"))
 }
 
 async fn process(
@@ -167,6 +182,7 @@ async fn process(
     options: &ScanPlan,
 ) -> Result<(), PipelineError> {
     let work = pipeline
+        .models
         .detector
         .letterbox_job(&item.pixels, options.detect.det_size);
     let executor = pipeline.processing.clone();

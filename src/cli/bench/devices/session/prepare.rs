@@ -53,7 +53,7 @@ impl Session<'_> {
             ..ScanRequest::default()
         };
         let pipeline = &self.app.pipeline;
-        let thresholds = &pipeline.detector.spec.thresholds;
+        let thresholds = &pipeline.models.detector.spec.thresholds;
         let options = asked.resolve(ScanKind::Detect, &self.app.config, thresholds)?;
         let context = self.app.run_context();
         let scan = pipeline.scan(&context, item.file.clone(), Some(item.hash), &options);

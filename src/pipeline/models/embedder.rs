@@ -4,32 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use image::RgbImage;
 
+use facescan_imaging::precision::NumericPrecision;
+use facescan_inference::{device::DeviceRun, engine::Pending, registry::ModelSpec};
+
+use super::{LoadedModel, crop_model::CropModel};
 use crate::pipeline::error::PipelineError;
-use facescan_imaging::{
-    precision::NumericPrecision,
-    tensor::{Normalisation, fill_row},
-};
-use facescan_inference::{
-    device::DeviceRun,
-    engine::{Engine, Pending},
-    registry::ModelSpec,
-};
 
-/// The minimum number of faces of one image that are processed at a time.
-const MIN_CHUNK_SIZE: usize = 16;
-
-/// The embedder's engine.
+/// The embedder. Cheap to clone.
 #[derive(Clone)]
 pub struct Embedder {
-    /// The model.
-    pub spec: Arc<ModelSpec>,
     /// The contract of its vectors.
     pub contract: String,
     /// The length of its vectors.
     pub dim: usize,
-    engine: Engine,
-    normalisation: Normalisation,
-    chunk_size: usize,
+    model: CropModel,
 }
 
 /// A face's vector.
@@ -57,22 +45,18 @@ pub struct Embeddings {
 }
 
 impl Embedder {
-    /// Creates an embedder that runs `spec` on `engine` in batches of at most `max_rows` rows.
-    pub fn new(spec: Arc<ModelSpec>, engine: Engine, max_rows: usize) -> Self {
+    /// Creates an embedder of a loaded model.
+    pub fn new(loaded: LoadedModel) -> Self {
         Self {
-            contract: spec.contract(),
-            dim: spec.dim.unwrap_or(0),
-            normalisation: spec.input.normalisation(),
-            spec,
-            engine,
-            chunk_size: max_rows.max(MIN_CHUNK_SIZE),
+            contract: loaded.spec.contract(),
+            dim: loaded.spec.dim.unwrap_or(0),
+            model: CropModel::new(loaded),
         }
     }
 
-    /// Returns the chunk size: the number of faces of one image that are cut out and submitted at a time. It bounds the
-    /// memory of a crowd.
-    pub fn chunk_size(&self) -> usize {
-        self.chunk_size
+    /// Returns the entry of the registry.
+    pub fn spec(&self) -> &Arc<ModelSpec> {
+        &self.model.spec
     }
 
     /// Returns the precision of the device that runs rows now.
@@ -80,19 +64,12 @@ impl Embedder {
     /// A row that is submitted now may still run elsewhere. [`Embedding::precision`] has the precision of the actual
     /// run.
     pub fn current_precision(&self) -> Option<NumericPrecision> {
-        self.engine.current_placement().numeric_precision()
+        self.model.engine().current_placement().numeric_precision()
     }
 
     /// Writes a crop into a row and commits it. This is CPU work. `is_last` says that the job waits for the rows next.
     pub fn submit(&self, crop: &RgbImage, is_last: bool) -> Pending {
-        let side = self.spec.input.width as usize;
-        let mut row = self.engine.claim(&[3, side, side]);
-        fill_row(crop, &self.normalisation, row.values());
-        if is_last {
-            row.commit_last()
-        } else {
-            row.commit()
-        }
+        self.model.submit(crop, is_last)
     }
 
     /// Waits for the vectors. Returns one for each row, in order.
@@ -101,24 +78,22 @@ impl Embedder {
     /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if a vector does not have the length in the
     /// registry.
     pub async fn finish(&self, rows: Vec<Pending>) -> Result<Embeddings, PipelineError> {
-        let mut embeddings = Embeddings::default();
-        for (index, pending) in rows.into_iter().enumerate() {
-            let output = pending.await?;
-            let run = output.device_run();
-            embeddings.run = Some(embeddings.run.map_or(run, |first| first.or_fallback(run)));
-            if index == 0 || output.queued < embeddings.queued {
-                embeddings.queued = output.queued;
-            }
-            let vector = output
-                .outputs
-                .first()
-                .map(|vectors| vectors.row(output.row));
+        let outputs = self.model.finish(rows).await?;
+        let mut embeddings = Embeddings {
+            rows: Vec::with_capacity(outputs.rows.len()),
+            queued: outputs.queued,
+            run: outputs.run,
+        };
+        for output in outputs.rows {
+            let vectors = output.outputs.first();
+            let vector = vectors.map(|vectors| vectors.row(output.row));
             let vector = vector
                 .filter(|vector| vector.len() == self.dim)
                 .ok_or_else(|| {
                     PipelineError::UnexpectedOutput(format!(
                         "the embedder {} did not return a vector of {} values",
-                        self.spec.id, self.dim
+                        self.spec().id,
+                        self.dim
                     ))
                 })?;
             let precision = output.ran_on.numeric_precision();

@@ -5,8 +5,8 @@
 //! first, and landmarks are relative to the corner of the clipped box.
 
 use super::{Candidate, HeadError, Size, five, missing_output, row_of};
+use crate::tensor::Tensor;
 use facescan_imaging::geometry::BBox;
-use facescan_inference::tensor::Tensor;
 
 const STRIDE: usize = 4;
 
@@ -140,7 +140,7 @@ mod tests {
                 points: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
             },
         ]);
-        let found = Head::Centerface.decode(&outputs, 1, (96, 64), 0.5).unwrap();
+        let found = Head(decode).decode(&outputs, 1, (96, 64), 0.5).unwrap();
         let scores: Vec<f32> = found.iter().map(|candidate| candidate.score).collect();
         assert_eq!(scores, [0.75, 0.875, 0.625]);
         // Clipped at the top left.
@@ -179,17 +179,17 @@ mod tests {
                 [106.778_114, 68.349_25],
             ],
         ));
-        let other_row = Head::Centerface.decode(&outputs, 0, (96, 64), 0.5);
+        let other_row = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(other_row, Ok(vec![]));
     }
 
     #[test]
     fn a_missing_map_and_a_wrong_size_are_errors() {
         let mut outputs = outputs(&[]);
-        let wrong = Head::Centerface.decode(&outputs, 0, (64, 64), 0.5);
+        let wrong = Head(decode).decode(&outputs, 0, (64, 64), 0.5);
         assert!(matches!(wrong, Err(HeadError::Shape { .. })));
         outputs.pop();
-        let gone = Head::Centerface.decode(&outputs, 0, (96, 64), 0.5);
+        let gone = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
         assert!(matches!(gone, Err(HeadError::MissingOutput { .. })));
     }
 }

@@ -4,13 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use image::RgbImage;
 
-use crate::{
-    pipeline::error::PipelineError,
-    pipeline::{
-        heads::{Candidate, Head, nms},
-        options::DetectOptions,
-    },
-};
+use super::LoadedModel;
+use crate::pipeline::{error::PipelineError, options::DetectOptions};
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
     tensor::{Letterbox, Normalisation, letterbox_into},
@@ -18,6 +13,7 @@ use facescan_imaging::{
 use facescan_inference::{
     device::DeviceRun,
     engine::{Engine, Pending, Row, RowOutput},
+    heads::{Candidate, Head, nms},
     registry::ModelSpec,
 };
 
@@ -74,10 +70,10 @@ struct Placed {
 }
 
 impl Detector {
-    /// Creates a detector that runs `spec` on `engine`. Returns `None` if the model is not a detector.
-    pub fn new(spec: Arc<ModelSpec>, engine: Engine) -> Option<Self> {
+    /// Creates a detector of a loaded model. Returns `None` if the model is not a detector.
+    pub fn new(LoadedModel { spec, engine }: LoadedModel) -> Option<Self> {
         Some(Self {
-            head: Head::of(spec.family)?,
+            head: spec.family.head()?,
             normalisation: spec.input.normalisation(),
             spec,
             engine,

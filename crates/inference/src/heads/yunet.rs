@@ -3,8 +3,8 @@
 //! Formulas: Wu, Peng, Yu, "YuNet: A Tiny Millisecond-level Face Detector" (2023), as in OpenCV's FaceDetectorYN.
 
 use super::{Candidate, HeadError, Size, five, missing_output, row_of};
+use crate::tensor::Tensor;
 use facescan_imaging::geometry::BBox;
-use facescan_inference::tensor::Tensor;
 
 const STRIDES: [usize; 3] = [8, 16, 32];
 
@@ -95,7 +95,7 @@ mod tests {
         set(&mut outputs, "bbox_16", 1, 8, &[0.5, -0.5, 2f32.ln(), 0.0]);
         let kps = [0.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0, 1.0, 1.0, 1.0];
         set(&mut outputs, "kps_16", 1, 8, &kps);
-        let found = Head::Yunet.decode(&outputs, 1, (96, 64), 0.6).unwrap();
+        let found = Head(decode).decode(&outputs, 1, (96, 64), 0.6).unwrap();
         assert_eq!(found.len(), 1);
         assert!((found[0].score - 0.8).abs() < 1e-6);
         // The centre is (2.5, 0.5)·16, the width is 32, and the height is 16.
@@ -108,7 +108,7 @@ mod tests {
             [48.0, 32.0],
         ];
         assert_eq!(found[0].landmarks, Some(points));
-        assert_eq!(Head::Yunet.decode(&outputs, 0, (96, 64), 0.6), Ok(vec![]));
+        assert_eq!(Head(decode).decode(&outputs, 0, (96, 64), 0.6), Ok(vec![]));
     }
 
     #[test]
@@ -119,21 +119,21 @@ mod tests {
         set(&mut outputs, "cls_8", 0, 1, &[1.0]);
         set(&mut outputs, "obj_8", 0, 1, &[1.0]);
         set(&mut outputs, "bbox_8", 0, 1, &[0.0, 0.0, 1e9, 0.0]);
-        assert_eq!(Head::Yunet.decode(&outputs, 0, (96, 64), 0.6), Ok(vec![]));
+        assert_eq!(Head(decode).decode(&outputs, 0, (96, 64), 0.6), Ok(vec![]));
     }
 
     #[test]
     fn a_wrong_size_a_missing_output_and_a_missing_row_are_errors() {
         let mut outputs = outputs();
-        let wrong = Head::Yunet.decode(&outputs, 0, (64, 64), 0.6).unwrap_err();
+        let wrong = Head(decode).decode(&outputs, 0, (64, 64), 0.6).unwrap_err();
         assert_eq!(
             wrong.to_string(),
             "output `cls_8` has shape [2, 96, 1], expected [N, 64, 1]"
         );
-        let row = Head::Yunet.decode(&outputs, 2, (96, 64), 0.6);
+        let row = Head(decode).decode(&outputs, 2, (96, 64), 0.6);
         assert_eq!(row, Err(HeadError::Row(2)));
         outputs.retain(|output| output.name != "kps_32");
-        let gone = Head::Yunet.decode(&outputs, 0, (96, 64), 0.6).unwrap_err();
+        let gone = Head(decode).decode(&outputs, 0, (96, 64), 0.6).unwrap_err();
         assert!(
             gone.to_string()
                 .starts_with("the detector returned no output `kps_32`")

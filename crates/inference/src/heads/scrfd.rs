@@ -4,8 +4,8 @@
 //! of InsightFace. The shape identifies an output, because the names differ between files.
 
 use super::{Candidate, HeadError, Size, five, missing_output, row_of};
+use crate::tensor::Tensor;
 use facescan_imaging::geometry::BBox;
-use facescan_inference::tensor::Tensor;
 
 const STRIDES: [usize; 3] = [8, 16, 32];
 const ANCHORS: usize = 2;
@@ -130,14 +130,14 @@ mod tests {
         set(&mut outputs, 0, 17, &[0.75]);
         set(&mut outputs, 1, 17, &[1.0, 0.5, 3.0, 3.0]);
         set(&mut outputs, 2, 17, &POINTS);
-        let found = Head::Scrfd.decode(&outputs, 0, (96, 64), 0.5);
+        let found = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(found, Ok(vec![expected(true)]));
         // The order of the outputs must not matter.
         outputs.reverse();
-        let found = Head::Scrfd.decode(&outputs, 0, (96, 64), 0.5);
+        let found = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(found, Ok(vec![expected(true)]));
         assert_eq!(
-            Head::Scrfd.decode(&outputs, 1, (96, 64), 0.5),
+            Head(decode).decode(&outputs, 1, (96, 64), 0.5),
             Err(HeadError::Row(1))
         );
     }
@@ -147,15 +147,15 @@ mod tests {
         let mut outputs = outputs(Some(2), &[1, 4]);
         set(&mut outputs, 0, 48 + 17, &[0.75]);
         set(&mut outputs, 1, 48 + 17, &[1.0, 0.5, 3.0, 3.0]);
-        assert_eq!(Head::Scrfd.decode(&outputs, 0, (96, 64), 0.5), Ok(vec![]));
-        let found = Head::Scrfd.decode(&outputs, 1, (96, 64), 0.5);
+        assert_eq!(Head(decode).decode(&outputs, 0, (96, 64), 0.5), Ok(vec![]));
+        let found = Head(decode).decode(&outputs, 1, (96, 64), 0.5);
         assert_eq!(found, Ok(vec![expected(false)]));
     }
 
     #[test]
     fn an_output_of_another_size_is_missed() {
         let outputs = outputs(None, &[1, 4]);
-        let error = Head::Scrfd.decode(&outputs, 0, (64, 64), 0.5).unwrap_err();
+        let error = Head(decode).decode(&outputs, 0, (64, 64), 0.5).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -3,13 +3,13 @@
 //! A [`Head`] decodes one row of a batch. Then [`nms()`] keeps one candidate for each face. Neither needs a model or an
 //! image. Thresholds are inclusive: a score equal to `min_score` passes. Candidates with non-finite values are dropped.
 
-mod centerface;
+pub(crate) mod centerface;
 mod nms;
-mod scrfd;
-mod yunet;
+pub(crate) mod scrfd;
+pub(crate) mod yunet;
 
+use crate::tensor::Tensor;
 use facescan_imaging::geometry::{BBox, Landmarks};
-use facescan_inference::{registry::Family, tensor::Tensor};
 
 pub use nms::{MAX_CANDIDATES, nms};
 
@@ -59,28 +59,13 @@ pub enum HeadError {
     Row(usize),
 }
 
-/// The output format of a detector family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
-    /// Twelve outputs, anchor-free, strides 8, 16 and 32.
-    Yunet,
-    /// Six or nine outputs, two anchors per cell, strides 8, 16 and 32.
-    Scrfd,
-    /// Four maps at stride 4.
-    Centerface,
-}
+type Decode = fn(&[Tensor], usize, Size, f32) -> Result<Vec<Candidate>, HeadError>;
+
+/// The head of a detector family. [`Family::head`](crate::registry::Family::head) returns it.
+#[derive(Clone, Copy, Debug)]
+pub struct Head(pub(crate) Decode);
 
 impl Head {
-    /// Returns the head of a model family, or `None` if the family does not detect faces.
-    pub fn of(family: Family) -> Option<Self> {
-        match family {
-            Family::Yunet => Some(Self::Yunet),
-            Family::Scrfd => Some(Self::Scrfd),
-            Family::Centerface => Some(Self::Centerface),
-            Family::Sface | Family::Arcface | Family::Image => None,
-        }
-    }
-
     /// Decodes the candidates of one row of the batch that have at least `min_score`, in the order of the grid.
     ///
     /// `input` is the width and height of the detector's input, multiples of 32.
@@ -98,11 +83,7 @@ impl Head {
             width: input.0 as usize,
             height: input.1 as usize,
         };
-        let mut candidates = match self {
-            Self::Yunet => yunet::decode(outputs, row, size, min_score),
-            Self::Scrfd => scrfd::decode(outputs, row, size, min_score),
-            Self::Centerface => centerface::decode(outputs, row, size, min_score),
-        }?;
+        let mut candidates = (self.0)(outputs, row, size, min_score)?;
         candidates.retain(Candidate::is_finite);
         Ok(candidates)
     }
@@ -110,7 +91,7 @@ impl Head {
 
 /// The size of the detector's input in pixels.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+pub(crate) struct Size {
     width: usize,
     height: usize,
 }

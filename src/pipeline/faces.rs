@@ -1,0 +1,266 @@
+//! The faces of an image: the work on each face between detection and the answer, and its results.
+//!
+//! The work on a face has two halves. [`FaceWork::cut`] is CPU work: it cuts the face out, measures it, and writes the
+//! rows of the models. [`FaceWork::finish`] waits for the rows.
+
+use std::time::Duration;
+
+use image::RgbImage;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::pipeline::{
+    Pipeline,
+    error::PipelineError,
+    models::{detector::DetectedFace, embedder::Embedding},
+    options::ScanPlan,
+    quality::{FaceQuality, Grader, PendingQuality, Subject},
+    run::ImageRun,
+    scan::millis,
+};
+use facescan_imaging::{
+    encode::{OutputFormat, encode},
+    geometry::{BBox, Landmarks},
+    warp::align_face,
+};
+use facescan_inference::{
+    device::DeviceRun, engine::Pending, operation::Operation, registry::Family,
+};
+
+/// A face with all requested results.
+#[derive(Clone, Debug)]
+pub struct Face {
+    /// The id of the stored face.
+    pub id: Option<Uuid>,
+    /// The box in the image.
+    pub bbox: BBox,
+    /// The detection score. `None` if the image is an aligned crop.
+    pub score: Option<f32>,
+    /// The five landmarks.
+    pub landmarks: Option<Landmarks>,
+    /// The vector.
+    pub embedding: Option<Embedding>,
+    /// The results without a vector.
+    pub results: FaceResults,
+    /// The aligned crop, as a PNG.
+    pub crop: Option<Vec<u8>>,
+}
+
+/// The results of the operations on a face that compute no vector. Answers and the database have this form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FaceResults {
+    /// The quality of the face.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<FaceQuality>,
+}
+
+impl Face {
+    /// Creates a face without results, of which only the box is known.
+    pub fn at(bbox: BBox) -> Self {
+        Self {
+            id: None,
+            bbox,
+            score: None,
+            landmarks: None,
+            embedding: None,
+            results: FaceResults::default(),
+            crop: None,
+        }
+    }
+}
+
+impl From<DetectedFace> for Face {
+    fn from(face: DetectedFace) -> Self {
+        Self {
+            score: Some(face.score),
+            landmarks: face.landmarks,
+            ..Self::at(face.bbox)
+        }
+    }
+}
+
+/// The work that a scan does with the faces of one image.
+pub(super) struct FaceWork<'a> {
+    picture: &'a RgbImage,
+    pipeline: &'a Pipeline,
+    options: &'a ScanPlan,
+    embed: bool,
+    measure: bool,
+}
+
+/// A face that was cut out. All fields are `None` if its landmarks are degenerate and there is no crop.
+#[derive(Default)]
+struct CutFace {
+    embedding: Option<Pending>,
+    measures: Option<PendingQuality>,
+    png: Option<Vec<u8>>,
+}
+
+impl<'a> FaceWork<'a> {
+    /// Returns the work that `options` request, or `None` if there is none.
+    pub fn new(
+        picture: &'a RgbImage,
+        pipeline: &'a Pipeline,
+        options: &'a ScanPlan,
+    ) -> Option<Self> {
+        let work = Self {
+            picture,
+            pipeline,
+            options,
+            embed: options.runs(Operation::FaceEmbedding),
+            measure: options.runs(Operation::QualityChecks),
+        };
+        (work.embed || work.measure || options.crops).then_some(work)
+    }
+
+    /// Adds the results to the faces. Processes a limited number of faces at a time, because their crops are in memory.
+    ///
+    /// # Errors
+    /// The errors of [`cut`](Self::cut) and [`finish`](Self::finish).
+    pub async fn run(&self, faces: &mut [Face], run: &mut ImageRun) -> Result<(), PipelineError> {
+        for faces in faces.chunks_mut(self.pipeline.face_chunk_size) {
+            let began = self.pipeline.clock.monotonic();
+            let cut = self.cut(faces)?;
+            run.timings.align += self.pipeline.since(began);
+            self.finish(faces, cut, run).await?;
+        }
+        Ok(())
+    }
+
+    /// Cuts faces out by their landmarks and writes the rows of the models. This is CPU work. The caller must wait for
+    /// the rows next.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] if a model needs landmarks that the face does not have, or an error of the PNG
+    /// encoder.
+    fn cut(&self, faces: &[Face]) -> Result<Vec<CutFace>, PipelineError> {
+        let last = faces.len().saturating_sub(1);
+        faces
+            .iter()
+            .enumerate()
+            .map(|(index, face)| self.cut_one(face.landmarks.as_ref(), index == last))
+            .collect()
+    }
+
+    fn cut_one(&self, points: Option<&Landmarks>, is_last: bool) -> Result<CutFace, PipelineError> {
+        let crop = match points {
+            _ if self.options.aligned => Some(self.picture.clone()),
+            Some(points) => align_face(self.picture, points),
+            None if self.embed => return Err(no_landmarks()),
+            None => None,
+        };
+        let Some(crop) = crop else {
+            return Ok(CutFace::default());
+        };
+        let keep = self.options.crops;
+        Ok(CutFace {
+            // First, so that the model runs during the rest of the work.
+            embedding: self.embed.then(|| {
+                // If this thread has more work with the face, it must not run the model itself.
+                let is_last = is_last && !self.measure && !keep;
+                self.pipeline.models.embedder.submit(&crop, is_last)
+            }),
+            measures: self
+                .measure
+                .then(|| Grader::measure(self.pipeline.grader.as_ref(), &crop)),
+            png: match keep {
+                true => Some(encode(&crop, OutputFormat::Png)?),
+                false => None,
+            },
+        })
+    }
+
+    /// Waits for the results of faces that were cut out.
+    ///
+    /// # Errors
+    /// An error of a model, or [`PipelineError::DeviceUnavailable`] if the run is strict and work fell back to the CPU.
+    async fn finish(
+        &self,
+        faces: &mut [Face],
+        mut cut: Vec<CutFace>,
+        run: &mut ImageRun,
+    ) -> Result<(), PipelineError> {
+        let rows = cut.iter_mut().map(|cut| cut.embedding.take()).collect();
+        self.embed(faces, rows, run).await?;
+        for (face, cut) in faces.iter_mut().zip(cut) {
+            if let Some(pending) = cut.measures {
+                face.results.quality = Some(self.judge(face, pending, run).await?);
+            }
+            face.crop = cut.png;
+        }
+        Ok(())
+    }
+
+    /// Waits for the vectors.
+    async fn embed(
+        &self,
+        faces: &mut [Face],
+        rows: Vec<Option<Pending>>,
+        run: &mut ImageRun,
+    ) -> Result<(), PipelineError> {
+        let began = self.pipeline.clock.monotonic();
+        let embedded = faces.iter_mut().zip(&rows).filter(|(_, row)| row.is_some());
+        let embedded: Vec<_> = embedded.map(|(face, _)| face).collect();
+        let rows = rows.into_iter().flatten().collect();
+        let embeddings = self.pipeline.models.embedder.finish(rows).await?;
+        let ran = (embeddings.run, embeddings.queued);
+        self.record(run, Operation::FaceEmbedding, ran, began)?;
+        for (face, embedding) in embedded.into_iter().zip(embeddings.rows) {
+            face.embedding = embedding;
+        }
+        Ok(())
+    }
+
+    /// Waits for the measures of a face, and judges them.
+    async fn judge(
+        &self,
+        face: &Face,
+        pending: PendingQuality,
+        run: &mut ImageRun,
+    ) -> Result<FaceQuality, PipelineError> {
+        let (measures, device_run) = pending.finish().await?;
+        self.pipeline
+            .record(run, Operation::QualityChecks, device_run)?;
+        let embedder = self.pipeline.models.embedder.spec();
+        let subject = Subject {
+            bbox: face.bbox,
+            score: face.score,
+            landmarks: face.landmarks.as_ref(),
+            measures,
+            // The thresholds apply to SFace. The norms of other embedders have other scales.
+            embedding_norm: face
+                .embedding
+                .as_ref()
+                .filter(|_| embedder.family == Family::Sface)
+                .map(|embedding| embedding.norm),
+        };
+        Ok(FaceQuality::judge(subject, self.options.preset))
+    }
+
+    /// Records the device of a model and its time since `began`. `ran` has the device and the wait for a session.
+    fn record(
+        &self,
+        run: &mut ImageRun,
+        operation: Operation,
+        (device, queued): (Option<DeviceRun>, Duration),
+        began: Duration,
+    ) -> Result<(), PipelineError> {
+        if let Some(device) = device {
+            self.pipeline.record(run, operation, device)?;
+        }
+        let elapsed = self.pipeline.clock.monotonic().saturating_sub(began);
+        let queued = queued.min(elapsed);
+        run.timings.queue += millis(queued);
+        run.timings.embed += self.pipeline.since(began + queued);
+        Ok(())
+    }
+}
+
+fn no_landmarks() -> PipelineError {
+    PipelineError::invalid_option(
+        "aligned",
+        "the detector returns no landmarks, so faces cannot be aligned: send aligned crops with aligned=true, or \
+         configure a detector with landmarks",
+    )
+}

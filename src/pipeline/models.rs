@@ -1,0 +1,160 @@
+//! The models of the registry that the pipeline runs, one file each.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use facescan_imaging::precision::NumericPrecision;
+use facescan_inference::{
+    engine::Engine,
+    operation::{Operation, Workload},
+    registry::{ModelSpec, Role, RoleInput},
+};
+
+use crop_model::CropModel;
+use detector::Detector;
+use embedder::Embedder;
+use encoder::Encoder;
+
+pub mod crop_model;
+pub mod detector;
+pub mod embedder;
+pub mod encoder;
+
+/// The models that made an answer.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct ModelsUsed {
+    /// The model that found the faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detector: Option<DetectorUsed>,
+    /// The model that made the vectors of faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedder: Option<EmbedderUsed>,
+    /// The model that made the vectors of whole images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<EmbedderUsed>,
+}
+
+/// A detector, by id and content.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct DetectorUsed {
+    /// The id in the registry.
+    pub id: String,
+    /// The sha256 of the model file.
+    pub sha256: String,
+}
+
+/// An embedder, by id and contract.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct EmbedderUsed {
+    /// The id in the registry.
+    pub id: String,
+    /// The length of its vectors.
+    pub dim: usize,
+    /// The contract of its vectors. Vectors with different contracts cannot be compared.
+    pub contract: String,
+}
+
+/// A model with the engine that runs it.
+#[derive(Clone)]
+pub struct LoadedModel {
+    /// The entry of the registry.
+    pub spec: Arc<ModelSpec>,
+    /// The engine.
+    pub engine: Engine,
+}
+
+/// The models in use. Cheap to clone.
+#[derive(Clone)]
+pub struct Models {
+    /// Finds faces.
+    pub detector: Detector,
+    /// Computes the vectors of faces.
+    pub embedder: Embedder,
+    /// Computes the vectors of whole images. `None` if the settings name no encoder.
+    pub encoder: Option<Encoder>,
+    specs: BTreeMap<Role, Arc<ModelSpec>>,
+    crop_models: BTreeMap<Role, CropModel>,
+}
+
+impl Models {
+    /// Creates the models from the loaded ones. Returns `None` if a required model is missing.
+    pub fn new(mut loaded: BTreeMap<Role, LoadedModel>) -> Option<Self> {
+        let specs = loaded
+            .iter()
+            .map(|(role, model)| (*role, Arc::clone(&model.spec)));
+        let crop_models = loaded
+            .iter()
+            .filter(|(role, _)| role.input() == RoleInput::AlignedCrop)
+            .map(|(role, model)| (*role, CropModel::new(model.clone())));
+        Some(Self {
+            specs: specs.collect(),
+            crop_models: crop_models.collect(),
+            detector: Detector::new(loaded.remove(&Role::Detector)?)?,
+            embedder: Embedder::new(loaded.remove(&Role::Embedder)?),
+            encoder: loaded.remove(&Role::Encoder).map(Encoder::new),
+        })
+    }
+
+    /// Returns the entries of all loaded models.
+    pub fn specs(&self) -> impl Iterator<Item = &ModelSpec> {
+        self.specs.values().map(AsRef::as_ref)
+    }
+
+    /// Returns the model of a role whose rows are aligned crops. Returns `None` if it is not loaded or takes other rows.
+    pub fn crop_model(&self, role: Role) -> Option<&CropModel> {
+        self.crop_models.get(&role)
+    }
+
+    /// Returns the entry of the model that an operation runs. Returns `None` if it runs none.
+    fn spec_of(&self, operation: Operation) -> Option<&ModelSpec> {
+        match operation.workload() {
+            Workload::Model(role) => self.specs.get(&role).map(AsRef::as_ref),
+            Workload::Graphs(_) => None,
+        }
+    }
+
+    /// Returns what decides the results of an operation's model, for scan keys. `precision` is the precision of vectors.
+    /// Returns null if the operation runs no model.
+    pub fn key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {
+        match self.spec_of(operation) {
+            Some(spec) if spec.role.has_vector() => json!([spec.contract(), precision]),
+            Some(spec) => json!([spec.sha256, spec.family, spec.input]),
+            None => Value::Null,
+        }
+    }
+
+    /// Returns the models of an answer that used `operations`.
+    pub fn used(&self, operations: &[Operation]) -> ModelsUsed {
+        let spec = |operation| {
+            let is_used = operations.contains(&operation);
+            is_used.then(|| self.spec_of(operation)).flatten()
+        };
+        ModelsUsed {
+            detector: spec(Operation::FaceDetection).map(DetectorUsed::new),
+            embedder: spec(Operation::FaceEmbedding).map(EmbedderUsed::new),
+            encoder: spec(Operation::ImageEmbedding).map(EmbedderUsed::new),
+        }
+    }
+}
+
+impl DetectorUsed {
+    fn new(spec: &ModelSpec) -> Self {
+        Self {
+            id: spec.id.clone(),
+            sha256: spec.sha256.clone(),
+        }
+    }
+}
+
+impl EmbedderUsed {
+    fn new(spec: &ModelSpec) -> Self {
+        Self {
+            id: spec.id.clone(),
+            dim: spec.dim.unwrap_or(0),
+            contract: spec.contract(),
+        }
+    }
+}
