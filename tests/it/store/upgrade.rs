@@ -31,7 +31,7 @@ const IMAGE: Uuid = Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001);
 const FACE: Uuid = Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0003);
 
 /// An image with one face that has a quality and the vector `[0.5, -2]`, as the first version wrote it.
-const POSTGRES_ROWS: &str = "
+const POSTGRES_ROWS: &str = r#"
     INSERT INTO images VALUES ('01970000-0000-7000-8000-000000000001', 'old',
         decode(repeat('2a', 32), 'hex'), 10, 640, 480, 'jpeg', 1, NULL, '2025-06-01T10:00:00Z');
     INSERT INTO scans VALUES ('01970000-0000-7000-8000-000000000002',
@@ -42,10 +42,10 @@ const POSTGRES_ROWS: &str = "
         0, 1, 2, 3, 4, 0.5, NULL, '{"overall": 0.5}');
     INSERT INTO embeddings VALUES ('01970000-0000-7000-8000-000000000003', 'c1', 2, 9.5,
         '{0.5, -2}');
-";
+"#;
 
 /// The same rows in the types of SQLite.
-const SQLITE_ROWS: &str = "
+const SQLITE_ROWS: &str = r#"
     INSERT INTO images VALUES (x'01970000000070008000000000000001', 'old',
         x'2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a',
         10, 640, 480, 'jpeg', 1, NULL, '2025-06-01T10:00:00Z');
@@ -58,7 +58,7 @@ const SQLITE_ROWS: &str = "
         0, 1, 2, 3, 4, 0.5, NULL, '{"overall": 0.5}');
     INSERT INTO embeddings VALUES (x'01970000000070008000000000000003', 'c1', 2, 9.5,
         x'0000003f000000c0');
-";
+"#;
 
 async fn read_faces_of_the_first_version(database: Database) {
     make_the_first_version(&database).await;
