@@ -21,7 +21,9 @@ setup: ## fetch the pinned ONNX Runtime, the models and an example image into .r
 build: ## build with the profile release
 	cargo build --release --locked
 
-models: setup build ## prepare the shipped models in .runtime/models/
+# The download needs the network and the build needs the processor, so they run side by side.
+models: ## fetch what is missing, build, and prepare the shipped models in .runtime/models/
+	$(MAKE) -j2 setup build
 	$(FACESCAN) models prepare
 
 test: ## run all tests, with a temporary Postgres server

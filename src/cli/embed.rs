@@ -109,7 +109,7 @@ impl EmbedArgs {
                 Plan::Faces(Box::new(options))
             }
             Kind::Image => {
-                app.pipeline.encoder()?;
+                app.pipeline.models.encoder()?;
                 Plan::Images(EncodePlan::resolve(asked, &app.config)?)
             }
         })
@@ -124,9 +124,12 @@ async fn embed_all(
     out: Option<(&Path, Ending)>,
 ) -> anyhow::Result<usize> {
     let models = &app.pipeline.models;
-    let (contract, dim) = match (plan, &models.encoder) {
-        (Plan::Images(_), Some(encoder)) => (&encoder.contract, encoder.dim),
-        _ => (&models.embedder.contract, models.embedder.dim),
+    let (contract, dim) = match plan {
+        Plan::Images(_) => {
+            let encoder = models.encoder()?;
+            (&encoder.contract, encoder.dim)
+        }
+        Plan::Faces(_) => (&models.embedder.contract, models.embedder.dim),
     };
     let mut file = VectorFile::create(out, contract, dim)?;
     let progress = progress_bar(&args.scan.paths);

@@ -161,7 +161,7 @@ impl ApiError {
 
 fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
     match error {
-        PipelineError::InvalidOption(_) => table::INVALID_OPTION,
+        PipelineError::InvalidOption(_) | PipelineError::NoModel(_) => table::INVALID_OPTION,
         PipelineError::Ingest(error) => kind_of_ingest(error),
         PipelineError::Decode(DecodeError::UnsupportedMedia { .. }) => {
             table::UNSUPPORTED_MEDIA_TYPE

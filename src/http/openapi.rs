@@ -22,8 +22,8 @@ pub use complete::complete;
     ),
     components(schemas(Problem)),
     tags(
-        (name = "scan", description = "Operations on images"),
-        (name = "process", description = "Images for other tools"),
+        (name = "scan", description = "The faces of images"),
+        (name = "process", description = "Changed images, and tensors"),
         (name = "store", description = "Stored results"),
         (name = "service", description = "The server itself")
     )

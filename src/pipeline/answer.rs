@@ -178,7 +178,7 @@ pub struct ImageInfo {
     pub orientation: u8,
 }
 
-/// The result of `/detect`, `/embed` and `/quality` for one image.
+/// The result of a scan for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ScanResult {
     /// The id of the stored image. Absent with `store=false`.
@@ -291,7 +291,7 @@ pub struct Timings {
     pub detect: f64,
     /// The alignment and the quality measures of the faces.
     pub align: f64,
-    /// The embedder runs.
+    /// The runs of the models on aligned crops or on the whole image.
     pub embed: f64,
     /// The enhancement and the encoding.
     pub enhance: f64,

@@ -139,7 +139,7 @@ impl ImageOperation for EncodePlan {
     }
 
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        pipeline.encoder()?;
+        pipeline.models.check(&self.operations())?;
         pipeline.check_strict(self.strict_device, &self.operations())?;
         pipeline.check_platform(self.strict_device)
     }
@@ -155,18 +155,6 @@ impl ImageOperation for EncodePlan {
 }
 
 impl Pipeline {
-    /// Returns the encoder of whole images.
-    ///
-    /// # Errors
-    /// [`PipelineError::InvalidOption`] if the settings name no encoder.
-    pub fn encoder(&self) -> Result<&Encoder, PipelineError> {
-        self.models.encoder.as_ref().ok_or_else(|| {
-            let detail =
-                "`image` needs an encoder; set models.encoder to an encoder of the registry";
-            PipelineError::invalid_option("kind", detail)
-        })
-    }
-
     /// Embeds one whole image.
     ///
     /// # Errors
@@ -178,7 +166,7 @@ impl Pipeline {
         plan: &EncodePlan,
     ) -> Result<RunOutput<Encoded>, PipelineError> {
         let started = self.clock.monotonic();
-        let encoder = self.encoder()?.clone();
+        let encoder = self.models.encoder()?.clone();
         let work = move |pipeline: Self, mut run| async move {
             let submitted = pipeline.submit_now(&encoder, bytes, &mut run).await?;
             Ok((submitted, run))
@@ -188,7 +176,7 @@ impl Pipeline {
         self.record_preprocessing(&mut run, submitted.processed)?;
         // The permit is released here, because the row has all that the model needs. A remote server can take long.
         let began = self.clock.monotonic();
-        let encoded = self.encoder()?.finish(submitted.pending).await?;
+        let encoded = self.models.encoder()?.finish(submitted.pending).await?;
         self.record(&mut run, Operation::ImageEmbedding, encoded.run)?;
         let queued = encoded
             .queued

@@ -1,7 +1,7 @@
 //! The errors of the pipeline.
 
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
-use facescan_inference::{engine::EngineError, heads::HeadError, pool::PoolError};
+use facescan_inference::{engine::EngineError, heads::HeadError, pool::PoolError, registry::Role};
 use facescan_store::StoreError;
 use thiserror::Error;
 
@@ -64,6 +64,9 @@ pub enum PipelineError {
         /// The number of searches for faces.
         searches: u32,
     },
+    /// The settings name no model for the operation.
+    #[error("this operation needs a model; set models.{0} to an id of the registry")]
+    NoModel(Role),
     /// A model could not be run.
     #[error(transparent)]
     Engine(#[from] EngineError),

@@ -36,9 +36,12 @@ pub trait ImageOperation: Sync {
     /// Checks that the operation can run with these options. [`FanOut`] does not call this. The caller must.
     ///
     /// # Errors
-    /// [`PipelineError::DeviceUnavailable`] if the options are strict about devices, and an operation would run elsewhere.
+    /// [`PipelineError::NoModel`] if the settings name no model for an operation, or [`PipelineError::DeviceUnavailable`]
+    /// if the options are strict about devices, and an operation would run elsewhere.
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        pipeline.check_strict(self.strict_device(), &self.operations())
+        let operations = self.operations();
+        pipeline.models.check(&operations)?;
+        pipeline.check_strict(self.strict_device(), &operations)
     }
 
     /// Runs on one image.

@@ -13,6 +13,7 @@ use facescan_inference::{
     registry::{ModelSpec, Role, RoleInput},
 };
 
+use crate::pipeline::error::PipelineError;
 use crop_model::CropModel;
 use detector::Detector;
 use embedder::Embedder;
@@ -73,8 +74,7 @@ pub struct Models {
     pub detector: Detector,
     /// Computes the vectors of faces.
     pub embedder: Embedder,
-    /// Computes the vectors of whole images. `None` if the settings name no encoder.
-    pub encoder: Option<Encoder>,
+    encoder: Option<Encoder>,
     specs: BTreeMap<Role, Arc<ModelSpec>>,
     crop_models: BTreeMap<Role, CropModel>,
 }
@@ -103,9 +103,37 @@ impl Models {
         self.specs.values().map(AsRef::as_ref)
     }
 
-    /// Returns the model of a role whose rows are aligned crops. Returns `None` if it is not loaded or takes other rows.
-    pub fn crop_model(&self, role: Role) -> Option<&CropModel> {
-        self.crop_models.get(&role)
+    /// Checks that the models of `operations` are loaded.
+    ///
+    /// # Errors
+    /// [`PipelineError::NoModel`] with the role of the first missing model.
+    pub fn check(&self, operations: &[Operation]) -> Result<(), PipelineError> {
+        for operation in operations {
+            if let Workload::Model(role) = operation.workload()
+                && !self.specs.contains_key(&role)
+            {
+                return Err(PipelineError::NoModel(role));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the encoder of whole images.
+    ///
+    /// # Errors
+    /// [`PipelineError::NoModel`] if the settings name no encoder.
+    pub fn encoder(&self) -> Result<&Encoder, PipelineError> {
+        let encoder = self.encoder.as_ref();
+        encoder.ok_or(PipelineError::NoModel(Role::Encoder))
+    }
+
+    /// Returns the model of a role whose rows are aligned crops.
+    ///
+    /// # Errors
+    /// [`PipelineError::NoModel`] if no such model is loaded.
+    pub fn crop_model(&self, role: Role) -> Result<&CropModel, PipelineError> {
+        let model = self.crop_models.get(&role);
+        model.ok_or(PipelineError::NoModel(role))
     }
 
     /// Returns the entry of the model that an operation runs. Returns `None` if it runs none.

@@ -46,7 +46,7 @@ impl ScanKind {
     }
 }
 
-/// Options of `/detect`, `/embed` and `/quality`. The settings have the defaults.
+/// Options of a scan. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ScanOptions)]

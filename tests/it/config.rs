@@ -137,12 +137,6 @@ fn only_relevant_environment_variables_are_read() {
 fn every_short_name_sets_its_setting() {
     let config = Setup::new()
         .env("ALL_GPU", "1")
-        .env("FACE_DETECTION_GPU", "no")
-        .env("FACE_EMBEDDING_GPU", "False")
-        .env("IMAGE_PROCESSING_GPU", "off")
-        .env("IMAGE_ENHANCEMENT_GPU", "0")
-        .env("QUALITY_CHECKS_GPU", "Yes")
-        .env("IMAGE_EMBEDDING_GPU", "ON")
         .env("GPU_BACKEND", "MIGraphX")
         .env("GPU_DEVICE_ID", "3")
         .env("GPU_MEMORY_LIMIT_GB", "1.5")
@@ -152,14 +146,7 @@ fn every_short_name_sets_its_setting() {
         .env("DATABASE_URL", "postgres://ann@db/faces")
         .config();
     let devices = &config.devices;
-    let toggle = |operation: Operation| devices.operations[&operation].gpu;
     assert!(devices.all_gpu);
-    assert_eq!(toggle(Operation::FaceDetection), Some(false));
-    assert_eq!(toggle(Operation::FaceEmbedding), Some(false));
-    assert_eq!(toggle(Operation::ImageProcessing), Some(false));
-    assert_eq!(toggle(Operation::ImageEnhancement), Some(false));
-    assert_eq!(toggle(Operation::QualityChecks), Some(true));
-    assert_eq!(toggle(Operation::ImageEmbedding), Some(true));
     assert_eq!(devices.backend, Accelerator::Migraphx);
     assert_eq!(devices.device_id, 3);
     assert_eq!(devices.memory_limit_gb, Some(1.5));
@@ -170,6 +157,30 @@ fn every_short_name_sets_its_setting() {
         config.database_url().expose_secret(),
         "postgres://ann@db/faces"
     );
+}
+
+#[test]
+fn the_short_name_of_a_toggle_accepts_every_form_of_a_flag() {
+    let flags = [
+        ("no", false),
+        ("False", false),
+        ("off", false),
+        ("0", false),
+        ("Yes", true),
+        ("ON", true),
+        ("1", true),
+    ];
+    for operation in Operation::ALL {
+        let name = format!("{}_GPU", operation.name().to_uppercase());
+        for (text, flag) in flags {
+            let devices = Setup::new().env(&name, text).config().devices;
+            assert_eq!(
+                devices.operations[&operation].gpu,
+                Some(flag),
+                "{name}={text}"
+            );
+        }
+    }
 }
 
 #[test]

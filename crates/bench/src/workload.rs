@@ -25,7 +25,7 @@ const SHUFFLES: usize = 256;
 /// The options of every measurement.
 #[derive(Clone, Debug, Args, Serialize)]
 pub struct Workload {
-    /// The operation on each image: detect, embed or quality.
+    /// The scan of each image, such as detect or embed.
     #[arg(long, default_value = "detect", value_parser = operation)]
     pub operation: ScanKind,
     /// Images, or folders of images.
@@ -43,8 +43,7 @@ pub struct Workload {
 }
 
 fn operation(text: &str) -> Result<ScanKind, String> {
-    serde_json::from_value(Value::String(text.to_owned()))
-        .map_err(|_| "must be one of detect, embed and quality".to_owned())
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
 }
 
 /// Parses a number above zero.

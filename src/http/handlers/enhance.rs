@@ -37,7 +37,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// With `Accept: image/*` the answer is the image itself. The header `x-facescan-scale` then has the scale, and
 /// `x-facescan-steps` has the applied steps.
 #[utoipa::path(
-    post, path = "/enhance", operation_id = "enhance", tag = "scan", params(EnhanceRequest),
+    post, path = "/enhance", operation_id = "enhance", tag = "process", params(EnhanceRequest),
     request_body = EnhanceBody,
     responses(
         (status = 200, description = "One result for each image, in order", content(

@@ -114,7 +114,7 @@ pub struct SourceAnswer {
 #[schema(as = StoredScan)]
 pub struct StoredScanAnswer {
     scan_id: Uuid,
-    /// `detect`, `embed` or `quality`.
+    /// The operation, such as `detect`.
     operation: String,
     /// The id of the detector. Absent for aligned crops.
     #[serde(skip_serializing_if = "Option::is_none")]

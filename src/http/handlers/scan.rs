@@ -1,4 +1,4 @@
-//! `POST /detect`, `/embed` and `/quality`.
+//! The scans: find the faces of images, and run operations on each face.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};

@@ -45,7 +45,7 @@ macro_rules! answer {
 }
 
 answer!(
-    /// The answer of `/detect` and `/quality`.
+    /// The answer of a scan.
     ScanAnswer,
     ScanOutcome
 );

@@ -11,7 +11,7 @@ use crate::pipeline::{
     process::ProcessRequest,
 };
 
-/// Images, and the options of `/detect`, `/embed` and `/quality`.
+/// Images, and the options of a scan.
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScanBody {

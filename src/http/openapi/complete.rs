@@ -15,14 +15,17 @@ use utoipa::{
 
 use super::Bytes;
 
-/// The ids in answers: the operation that returns the id, the operation that takes it, and its path in the answer.
-const LINKS: [(&str, &str, &str); 9] = [
-    ("detect_faces", "read_image", "/results/0/image_id"),
-    ("detect_faces", "read_face", "/results/0/faces/0/face_id"),
-    ("embed_faces", "read_image", "/results/0/image_id"),
-    ("embed_faces", "read_face", "/results/0/faces/0/face_id"),
-    ("measure_quality", "read_image", "/results/0/image_id"),
-    ("measure_quality", "read_face", "/results/0/faces/0/face_id"),
+/// The tag of the operations that answer with a scan.
+const SCAN: &str = "scan";
+
+/// The ids in the answer of a scan: the operation that takes the id, and its path in the answer.
+const SCAN_LINKS: [(&str, &str); 2] = [
+    ("read_image", "/results/0/image_id"),
+    ("read_face", "/results/0/faces/0/face_id"),
+];
+
+/// The ids in other answers: the operation that returns the id, the operation that takes it, and its path in the answer.
+const LINKS: [(&str, &str, &str); 3] = [
     ("list_images", "read_image", "/images/0/image_id"),
     ("read_image", "read_face", "/scans/0/faces/0/face_id"),
     ("read_face", "read_image", "/image_id"),
@@ -252,16 +255,20 @@ fn without_null(schema: &RefOr<Schema>) -> RefOr<Schema> {
 /// Links the answer of an operation to the operations that take its ids.
 fn add_links(operation: &mut Operation) {
     let id = operation.operation_id.as_deref().unwrap_or_default();
-    let links = LINKS.iter().filter(|(from, _, _)| *from == id);
+    let tags = operation.tags.as_deref().unwrap_or_default();
+    let is_scan = tags.iter().any(|tag| tag == SCAN);
+    let of_scan = SCAN_LINKS.iter().filter(|_| is_scan).copied();
+    let others = LINKS.iter().filter(|(from, _, _)| *from == id);
+    let links = of_scan.chain(others.map(|(_, to, place)| (*to, *place)));
     let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else {
         return;
     };
-    for (_, to, place) in links {
+    for (to, place) in links {
         let link = LinkBuilder::new()
-            .operation_id(*to)
+            .operation_id(to)
             .parameter("id", format!("$response.body#{place}"))
             .build();
-        answer.links.insert((*to).to_owned(), RefOr::T(link));
+        answer.links.insert(to.to_owned(), RefOr::T(link));
     }
 }
 
@@ -310,8 +317,10 @@ mod tests {
         for (from, to, _) in LINKS {
             assert!(ids.contains(from) && ids.contains(to), "{from} to {to}");
         }
+        let is_scan = |operation: &&&serde_json::Value| operation["tags"][0] == SCAN;
+        let scans = operations.iter().filter(is_scan).count();
         let links = document.to_string().matches("$response.body#").count();
-        assert_eq!(links, LINKS.len());
+        assert_eq!(links, scans * SCAN_LINKS.len() + LINKS.len());
     }
 
     #[test]

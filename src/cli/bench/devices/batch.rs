@@ -30,7 +30,7 @@ use crate::{
 use facescan_inference::{
     operation::{ImageWork, Operation, Workload},
     pool::Stage,
-    registry::{Role, RoleInput},
+    registry::RoleInput,
 };
 
 /// An operation with its options.
@@ -69,13 +69,8 @@ impl Work {
         Ok(match operation.workload() {
             Workload::Model(role) => match role.input() {
                 RoleInput::Letterbox => Self::Detect(scan(ScanKind::Detect, false)?),
-                RoleInput::AlignedCrop => Self::Crop(
-                    models
-                        .crop_model(role)
-                        .ok_or_else(|| no_model(role))?
-                        .clone(),
-                ),
-                RoleInput::Image => Self::Encode(app.pipeline.encoder()?.clone()),
+                RoleInput::AlignedCrop => Self::Crop(models.crop_model(role)?.clone()),
+                RoleInput::Image => Self::Encode(models.encoder()?.clone()),
             },
             Workload::Graphs(ImageWork::Processing) => {
                 Self::Process(scan(ScanKind::Detect, false)?)
@@ -170,10 +165,6 @@ async fn run_crop(
     let submit = move || submitting.submit(&crop, true);
     let pending = pipeline.pool.run(Stage::Finish, submit).await?;
     model.finish(vec![pending]).await.map(drop)
-}
-
-fn no_model(role: Role) -> PipelineError {
-    PipelineError::UnexpectedOutput(format!("no model is loaded; set models.{role}"))
 }
 
 async fn process(
