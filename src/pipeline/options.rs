@@ -320,7 +320,7 @@ impl ScanRequest {
         if aligned && kind == ScanKind::Detect {
             return Err(PipelineError::invalid_option(
                 "aligned",
-                "an aligned crop has nothing to detect; use /embed or /quality",
+                "an aligned crop has nothing to detect; use an operation on faces, such as /embed",
             ));
         }
         let crops = self.crops.unwrap_or(false);

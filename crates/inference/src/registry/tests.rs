@@ -70,7 +70,7 @@ fn the_commented_examples_are_valid() {
     }
     let models = parse(&text, Path::new("examples")).unwrap();
     let ids: Vec<&str> = models.iter().map(|model| model.id.as_str()).collect();
-    assert_eq!(ids, ["scrfd-10g", "arcface-r50", "clip-vit-b32"]);
+    assert_eq!(ids[..3], ["scrfd-10g", "arcface-r50", "clip-vit-b32"]);
     let one = "1".parse().unwrap();
     assert_eq!(models[0].batch, Batch::Fixed(one));
     assert_eq!(models[1].dim, Some(512));
