@@ -10,7 +10,7 @@ use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::{
     engine::Engine,
     operation::{Operation, Workload},
-    registry::{ModelSpec, Role, RoleInput},
+    registry::{ModelSpec, Role},
 };
 
 use crate::pipeline::error::PipelineError;
@@ -75,23 +75,26 @@ pub struct Models {
     /// Computes the vectors of faces.
     pub embedder: Embedder,
     encoder: Option<Encoder>,
-    specs: BTreeMap<Role, Arc<ModelSpec>>,
-    crop_models: BTreeMap<Role, CropModel>,
+    entries: BTreeMap<Role, Entry>,
+}
+
+/// A registry entry in use, with the contract of its vectors. The contract is a digest, which answers need often.
+#[derive(Clone)]
+struct Entry {
+    spec: Arc<ModelSpec>,
+    contract: Arc<str>,
 }
 
 impl Models {
     /// Creates the models from the loaded ones. Returns `None` if a required model is missing.
     pub fn new(mut loaded: BTreeMap<Role, LoadedModel>) -> Option<Self> {
-        let specs = loaded
-            .iter()
-            .map(|(role, model)| (*role, Arc::clone(&model.spec)));
-        let crop_models = loaded
-            .iter()
-            .filter(|(role, _)| role.input() == RoleInput::AlignedCrop)
-            .map(|(role, model)| (*role, CropModel::new(model.clone())));
+        let entry = |model: &LoadedModel| Entry {
+            spec: Arc::clone(&model.spec),
+            contract: model.spec.contract().into(),
+        };
+        let entries = loaded.iter().map(|(role, model)| (*role, entry(model)));
         Some(Self {
-            specs: specs.collect(),
-            crop_models: crop_models.collect(),
+            entries: entries.collect(),
             detector: Detector::new(loaded.remove(&Role::Detector)?)?,
             embedder: Embedder::new(loaded.remove(&Role::Embedder)?),
             encoder: loaded.remove(&Role::Encoder).map(Encoder::new),
@@ -100,7 +103,7 @@ impl Models {
 
     /// Returns the entries of all loaded models.
     pub fn specs(&self) -> impl Iterator<Item = &ModelSpec> {
-        self.specs.values().map(AsRef::as_ref)
+        self.entries.values().map(|entry| entry.spec.as_ref())
     }
 
     /// Checks that the models of `operations` are loaded.
@@ -110,7 +113,7 @@ impl Models {
     pub fn check(&self, operations: &[Operation]) -> Result<(), PipelineError> {
         for operation in operations {
             if let Workload::Model(role) = operation.workload()
-                && !self.specs.contains_key(&role)
+                && !self.entries.contains_key(&role)
             {
                 return Err(PipelineError::NoModel(role));
             }
@@ -130,16 +133,18 @@ impl Models {
     /// Returns the model of a role whose rows are aligned crops.
     ///
     /// # Errors
-    /// [`PipelineError::NoModel`] if no such model is loaded.
+    /// [`PipelineError::NoModel`] if the role has no such model.
     pub fn crop_model(&self, role: Role) -> Result<&CropModel, PipelineError> {
-        let model = self.crop_models.get(&role);
-        model.ok_or(PipelineError::NoModel(role))
+        match role {
+            Role::Embedder => Ok(self.embedder.model()),
+            Role::Detector | Role::Encoder => Err(PipelineError::NoModel(role)),
+        }
     }
 
     /// Returns the entry of the model that an operation runs. Returns `None` if it runs none.
-    fn spec_of(&self, operation: Operation) -> Option<&ModelSpec> {
+    fn entry_of(&self, operation: Operation) -> Option<&Entry> {
         match operation.workload() {
-            Workload::Model(role) => self.specs.get(&role).map(AsRef::as_ref),
+            Workload::Model(role) => self.entries.get(&role),
             Workload::Graphs(_) => None,
         }
     }
@@ -147,29 +152,31 @@ impl Models {
     /// Returns what decides the results of an operation's model, for scan keys. `precision` is the precision of vectors.
     /// Returns null if the operation runs no model.
     pub fn key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {
-        match self.spec_of(operation) {
-            Some(spec) if spec.role.has_vector() => json!([spec.contract(), precision]),
-            Some(spec) => json!([spec.sha256, spec.family, spec.input]),
-            None => Value::Null,
+        let Some(Entry { spec, contract }) = self.entry_of(operation) else {
+            return Value::Null;
+        };
+        match spec.role.has_vector() {
+            true => json!([contract.as_ref(), precision]),
+            false => json!([spec.sha256, spec.family, spec.input]),
         }
     }
 
     /// Returns the models of an answer that used `operations`.
     pub fn used(&self, operations: &[Operation]) -> ModelsUsed {
-        let spec = |operation| {
+        let entry = |operation| {
             let is_used = operations.contains(&operation);
-            is_used.then(|| self.spec_of(operation)).flatten()
+            is_used.then(|| self.entry_of(operation)).flatten()
         };
         ModelsUsed {
-            detector: spec(Operation::FaceDetection).map(DetectorUsed::new),
-            embedder: spec(Operation::FaceEmbedding).map(EmbedderUsed::new),
-            encoder: spec(Operation::ImageEmbedding).map(EmbedderUsed::new),
+            detector: entry(Operation::FaceDetection).map(DetectorUsed::new),
+            embedder: entry(Operation::FaceEmbedding).map(EmbedderUsed::new),
+            encoder: entry(Operation::ImageEmbedding).map(EmbedderUsed::new),
         }
     }
 }
 
 impl DetectorUsed {
-    fn new(spec: &ModelSpec) -> Self {
+    fn new(Entry { spec, .. }: &Entry) -> Self {
         Self {
             id: spec.id.clone(),
             sha256: spec.sha256.clone(),
@@ -178,11 +185,11 @@ impl DetectorUsed {
 }
 
 impl EmbedderUsed {
-    fn new(spec: &ModelSpec) -> Self {
+    fn new(Entry { spec, contract }: &Entry) -> Self {
         Self {
             id: spec.id.clone(),
             dim: spec.dim.unwrap_or(0),
-            contract: spec.contract(),
+            contract: contract.as_ref().to_owned(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The four layers of the configuration, and its errors.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+mod example;
+
+use std::{fs, path::PathBuf};
 
 use facescan::{
     cli,
     config::{
-        CONFIG_FILE, Config, ConfigError, Dtype, Origin, PREFIX, Platform, Problem, Provenance,
-        Sources, short_names,
+        CONFIG_FILE, Config, ConfigError, Dtype, Origin, Platform, Problem, Provenance, Sources,
     },
 };
 use facescan_imaging::preprocess::Layout;
@@ -428,43 +429,6 @@ fn the_printed_configuration_says_where_values_came_from_and_can_be_loaded() {
     assert_eq!(json["server.port"]["value"], 9000);
     assert_eq!(json["server.port"]["origin"], "env:FACESCAN__SERVER__PORT");
     assert_eq!(json["devices.backend"]["value"], "auto");
-}
-
-/// Loads `.env.example` with every setting uncommented.
-#[test]
-fn every_line_of_the_example_is_a_known_setting_with_an_allowed_value() {
-    let example = include_str!("../../.env.example");
-    let settings: Vec<&str> = example
-        .lines()
-        .filter_map(|line| line.strip_prefix('#'))
-        .filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()))
-        .collect();
-    let names: BTreeSet<&str> = settings
-        .iter()
-        .filter_map(|line| line.split('=').next())
-        .collect();
-    for (short, _) in short_names() {
-        assert!(names.contains(short), "{short} is missing");
-    }
-    for name in &names {
-        let known = name.starts_with(PREFIX) || short_names().any(|(short, _)| short == *name);
-        assert!(known || *name == CONFIG_FILE, "{name} is unknown");
-    }
-    // The configuration file that the example names does not exist, so the test sets another one.
-    let setup = Setup::new().dotenv(&settings.join("\n")).file("");
-    let (_, provenance) = setup.load().unwrap();
-    let set = provenance
-        .iter()
-        .filter(|(_, origin)| matches!(origin, Origin::Dotenv(_)))
-        .count();
-    assert_eq!(set, names.len() - 1, "all but {CONFIG_FILE} set something");
-
-    let untouched = Setup::new().dotenv(example).load().unwrap().1;
-    assert!(
-        untouched
-            .iter()
-            .all(|(_, origin)| *origin == Origin::Default)
-    );
 }
 
 #[test]

@@ -59,6 +59,11 @@ impl Embedder {
         &self.model.spec
     }
 
+    /// Returns the model, which runs the rows.
+    pub fn model(&self) -> &CropModel {
+        &self.model
+    }
+
     /// Returns the precision of the device that runs rows now.
     ///
     /// A row that is submitted now may still run elsewhere. [`Embedding::precision`] has the precision of the actual
