@@ -96,7 +96,7 @@ impl<'a> Preprocessor<'a> {
     /// [`PipelineError::DeviceUnavailable`] if a strict request needs a platform that is missing.
     pub fn new(app: &'a App, request: PreprocessRequest) -> Result<Self, PipelineError> {
         let plan = request.resolve(&app.config)?;
-        app.pipeline.check_platform(plan.strict_device)?;
+        app.pipeline.check_platform(plan.run.strict_device)?;
         Ok(Self {
             app,
             context: app.run_context(),

@@ -189,7 +189,8 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Res
     while let Some((index, found, scanned)) = results.next().await {
         failed += usize::from(scanned.is_err());
         let scanned = scanned.map(|output| output.map(|scan| ScanResult::new(scan, options)));
-        let result = ImageResult::new(index, None, scanned, options.timings).with_fallbacks_only();
+        let result =
+            ImageResult::new(index, None, scanned, options.run.timings).with_fallbacks_only();
         progress.suspend(|| printer.print(&found.path, &result))?;
         progress.inc(1);
     }

@@ -18,7 +18,7 @@ use crate::{
             encoder::{Encoder, PendingVector},
         },
         options::ScanRequest,
-        run::{ImageRun, RunOutput},
+        run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
     },
@@ -42,10 +42,8 @@ pub enum EmbedKind {
 pub struct EncodePlan {
     /// The format of vectors in the answer.
     pub embedding_format: EmbeddingFormat,
-    /// Whether a fallback to another device is an error.
-    pub strict_device: bool,
-    /// Whether results have timings.
-    pub timings: bool,
+    /// The options of the run.
+    pub run: RunOptions,
 }
 
 impl EncodePlan {
@@ -56,8 +54,7 @@ impl EncodePlan {
     pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
         let plan = Self {
             embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
-            strict_device: asked.strict_device.unwrap_or(false),
-            timings: asked.timings.unwrap_or(false),
+            run: RunOptions::new(asked.strict_device, asked.timings),
         };
         let rest = ScanRequest {
             kind: None,
@@ -130,18 +127,14 @@ impl ImageOperation for EncodePlan {
         vec![Operation::ImageEmbedding]
     }
 
-    fn strict_device(&self) -> bool {
-        self.strict_device
-    }
-
-    fn reports_timings(&self) -> bool {
-        self.timings
+    fn run_options(&self) -> RunOptions {
+        self.run
     }
 
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
         pipeline.models.check(&self.operations())?;
-        pipeline.check_strict(self.strict_device, &self.operations())?;
-        pipeline.check_platform(self.strict_device)
+        pipeline.check_strict(self.run.strict_device, &self.operations())?;
+        pipeline.check_platform(self.run.strict_device)
     }
 
     async fn run(
@@ -171,7 +164,7 @@ impl Pipeline {
             let submitted = pipeline.submit_now(&encoder, bytes, &mut run).await?;
             Ok((submitted, run))
         };
-        let output = self.drive(context, plan.strict_device, work).await?;
+        let output = self.drive(context, plan.run.strict_device, work).await?;
         let ((image, submitted), mut run) = (output.result, output.run);
         self.record_preprocessing(&mut run, submitted.processed)?;
         // The permit is released here, because the row has all that the model needs. A remote server can take long.
@@ -228,7 +221,7 @@ mod tests {
             timings: Some(true),
             ..ScanRequest::default()
         };
-        assert!(resolve(usual.clone()).unwrap().timings);
+        assert!(resolve(usual.clone()).unwrap().run.timings);
         let faces = ScanRequest {
             max_faces: Some(1),
             ..usual.clone()

@@ -21,7 +21,7 @@ use crate::{
         answer::ImageInfo,
         fan_out::ImageOperation,
         options::{DetectOptions, DetectRequest, HasPriority, schema},
-        run::{ImageRun, RunOutput},
+        run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
     },
@@ -151,10 +151,8 @@ pub struct EnhancePlan {
     pub options: EnhanceOptions,
     /// How to compare the identity of the best face. `None` if it is not compared.
     pub identity: Option<IdentityCheck>,
-    /// Whether a fallback to another device is an error.
-    pub strict_device: bool,
-    /// Whether results have timings.
-    pub timings: bool,
+    /// The options of the run.
+    pub run: RunOptions,
 }
 
 /// The options of the identity check.
@@ -273,8 +271,7 @@ impl EnhanceRequest {
                 denoise: self.denoise.unwrap_or(false),
             },
             identity,
-            strict_device: self.strict_device.unwrap_or(false),
-            timings: self.timings.unwrap_or(false),
+            run: RunOptions::new(self.strict_device, self.timings),
         })
     }
 }
@@ -319,12 +316,8 @@ impl ImageOperation for EnhancePlan {
         operations
     }
 
-    fn strict_device(&self) -> bool {
-        self.strict_device
-    }
-
-    fn reports_timings(&self) -> bool {
-        self.timings
+    fn run_options(&self) -> RunOptions {
+        self.run
     }
 
     async fn run(
@@ -351,7 +344,7 @@ impl Pipeline {
         if let Some(check) = &plan.identity {
             self.models.detector.check(&check.detect)?;
         }
-        let (strict, plan) = (plan.strict_device, plan.clone());
+        let (strict, plan) = (plan.run.strict_device, plan.clone());
         let work = move |pipeline: Self, mut run| async move {
             let result = pipeline.enhance_now(&bytes, &plan, &mut run).await?;
             Ok((result, run))

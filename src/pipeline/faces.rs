@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::pipeline::{
     Pipeline,
     error::PipelineError,
-    models::{detector::DetectedFace, embedder::Embedding},
+    models::{crop_model::FaceModel, detector::DetectedFace, embedder::Embedding},
     options::ScanPlan,
     quality::{FaceQuality, Grader, PendingQuality, Subject},
     run::ImageRun,
@@ -85,14 +85,15 @@ pub(super) struct FaceWork<'a> {
     picture: &'a RgbImage,
     pipeline: &'a Pipeline,
     options: &'a ScanPlan,
-    embed: bool,
+    models: Vec<(Operation, &'a dyn FaceModel)>,
     measure: bool,
 }
 
-/// A face that was cut out. All fields are `None` if its landmarks are degenerate and there is no crop.
+/// A face that was cut out. It is empty if its landmarks are degenerate, because then there is no crop.
 #[derive(Default)]
 struct CutFace {
-    embedding: Option<Pending>,
+    /// One row for each model.
+    rows: std::vec::IntoIter<Pending>,
     measures: Option<PendingQuality>,
     png: Option<Vec<u8>>,
 }
@@ -108,10 +109,10 @@ impl<'a> FaceWork<'a> {
             picture,
             pipeline,
             options,
-            embed: options.runs(Operation::FaceEmbedding),
+            models: pipeline.models.of_faces(&options.operations()),
             measure: options.runs(Operation::QualityChecks),
         };
-        (work.embed || work.measure || options.crops).then_some(work)
+        (!work.models.is_empty() || work.measure || options.crops).then_some(work)
     }
 
     /// Adds the results to the faces. Processes a limited number of faces at a time, because their crops are in memory.
@@ -147,20 +148,23 @@ impl<'a> FaceWork<'a> {
         let crop = match points {
             _ if self.options.aligned => Some(self.picture.clone()),
             Some(points) => align_face(self.picture, points),
-            None if self.embed => return Err(no_landmarks()),
+            None if !self.models.is_empty() => return Err(no_landmarks()),
             None => None,
         };
         let Some(crop) = crop else {
             return Ok(CutFace::default());
         };
         let keep = self.options.crops;
+        // If this thread has more work with the face, it must not run a model itself.
+        let waits_next = is_last && !self.measure && !keep;
+        let last = self.models.len().saturating_sub(1);
+        let rows = self.models.iter().enumerate().map(|(index, (_, model))| {
+            let is_last = waits_next && index == last;
+            model.model().submit(&crop, is_last)
+        });
         Ok(CutFace {
-            // First, so that the model runs during the rest of the work.
-            embedding: self.embed.then(|| {
-                // If this thread has more work with the face, it must not run the model itself.
-                let is_last = is_last && !self.measure && !keep;
-                self.pipeline.models.embedder.submit(&crop, is_last)
-            }),
+            // First, so that the models run during the rest of the work.
+            rows: rows.collect::<Vec<_>>().into_iter(),
             measures: self
                 .measure
                 .then(|| Grader::measure(self.pipeline.grader.as_ref(), &crop)),
@@ -181,33 +185,23 @@ impl<'a> FaceWork<'a> {
         mut cut: Vec<CutFace>,
         run: &mut ImageRun,
     ) -> Result<(), PipelineError> {
-        let rows = cut.iter_mut().map(|cut| cut.embedding.take()).collect();
-        self.embed(faces, rows, run).await?;
+        for &(operation, model) in &self.models {
+            let began = self.pipeline.clock.monotonic();
+            let rows = cut.iter_mut().map(|cut| cut.rows.next());
+            let rows = faces.iter_mut().zip(rows);
+            let (faces, rows): (Vec<_>, Vec<_>) =
+                rows.filter_map(|(face, row)| Some((face, row?))).unzip();
+            let outputs = model.model().finish(rows).await?;
+            self.record(run, operation, (outputs.run, outputs.queued), began)?;
+            for (face, output) in faces.into_iter().zip(&outputs.rows) {
+                model.add(output, face)?;
+            }
+        }
         for (face, cut) in faces.iter_mut().zip(cut) {
             if let Some(pending) = cut.measures {
                 face.results.quality = Some(self.judge(face, pending, run).await?);
             }
             face.crop = cut.png;
-        }
-        Ok(())
-    }
-
-    /// Waits for the vectors.
-    async fn embed(
-        &self,
-        faces: &mut [Face],
-        rows: Vec<Option<Pending>>,
-        run: &mut ImageRun,
-    ) -> Result<(), PipelineError> {
-        let began = self.pipeline.clock.monotonic();
-        let embedded = faces.iter_mut().zip(&rows).filter(|(_, row)| row.is_some());
-        let embedded: Vec<_> = embedded.map(|(face, _)| face).collect();
-        let rows = rows.into_iter().flatten().collect();
-        let embeddings = self.pipeline.models.embedder.finish(rows).await?;
-        let ran = (embeddings.run, embeddings.queued);
-        self.record(run, Operation::FaceEmbedding, ran, began)?;
-        for (face, embedding) in embedded.into_iter().zip(embeddings.rows) {
-            face.embedding = embedding;
         }
         Ok(())
     }

@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 
-use super::{Pipeline, error::PipelineError, run::RunOutput, stored::StoredScans};
+use super::{
+    Pipeline,
+    error::PipelineError,
+    run::{RunOptions, RunOutput},
+    stored::StoredScans,
+};
 use crate::{
     admission::Admission,
     context::RequestContext,
@@ -27,11 +32,8 @@ pub trait ImageOperation: Sync {
     /// Returns the operations that take part.
     fn operations(&self) -> Vec<Operation>;
 
-    /// Returns whether a fallback to another device is an error.
-    fn strict_device(&self) -> bool;
-
-    /// Returns whether results contain the time of each stage.
-    fn reports_timings(&self) -> bool;
+    /// Returns the options of the run.
+    fn run_options(&self) -> RunOptions;
 
     /// Checks that the operation can run with these options. [`FanOut`] does not call this. The caller must.
     ///
@@ -41,7 +43,7 @@ pub trait ImageOperation: Sync {
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
         let operations = self.operations();
         pipeline.models.check(&operations)?;
-        pipeline.check_strict(self.strict_device(), &operations)
+        pipeline.check_strict(self.run_options().strict_device, &operations)
     }
 
     /// Runs on one image.

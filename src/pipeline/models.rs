@@ -14,7 +14,7 @@ use facescan_inference::{
 };
 
 use crate::pipeline::error::PipelineError;
-use crop_model::CropModel;
+use crop_model::FaceModel;
 use detector::Detector;
 use embedder::Embedder;
 use encoder::Encoder;
@@ -130,15 +130,20 @@ impl Models {
         encoder.ok_or(PipelineError::NoModel(Role::Encoder))
     }
 
-    /// Returns the model of a role whose rows are aligned crops.
-    ///
-    /// # Errors
-    /// [`PipelineError::NoModel`] if the role has no such model.
-    pub fn crop_model(&self, role: Role) -> Result<&CropModel, PipelineError> {
-        match role {
-            Role::Embedder => Ok(self.embedder.model()),
-            Role::Detector | Role::Encoder => Err(PipelineError::NoModel(role)),
+    /// Returns the model that `operation` runs on aligned crops. Returns `None` if it runs none.
+    pub fn of_face(&self, operation: Operation) -> Option<&dyn FaceModel> {
+        match operation.workload() {
+            Workload::Model(Role::Embedder) => Some(&self.embedder),
+            Workload::Model(Role::Detector | Role::Encoder) | Workload::Graphs(_) => None,
         }
+    }
+
+    /// Returns the operations that run a model on aligned crops, with their models.
+    pub fn of_faces(&self, operations: &[Operation]) -> Vec<(Operation, &dyn FaceModel)> {
+        let operations = operations.iter();
+        let models =
+            operations.filter_map(|&operation| Some((operation, self.of_face(operation)?)));
+        models.collect()
     }
 
     /// Returns the entry of the model that an operation runs. Returns `None` if it runs none.

@@ -8,6 +8,7 @@ use crate::{
     config::{Config, Detection, EmbeddingFormat},
     pipeline::encode::EmbedKind,
     pipeline::error::PipelineError,
+    pipeline::run::RunOptions,
 };
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::{operation::Operation, registry::Thresholds};
@@ -193,10 +194,8 @@ pub struct ScanPlan {
     pub source: Option<String>,
     /// The address where the image was found.
     pub source_url: Option<String>,
-    /// Whether a fallback to another device is an error.
-    pub strict_device: bool,
-    /// Whether results have timings.
-    pub timings: bool,
+    /// The options of the run.
+    pub run: RunOptions,
 }
 
 impl ScanPlan {
@@ -339,8 +338,7 @@ impl ScanRequest {
             cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
             source: bounded_text("source", self.source, 512)?,
             source_url: bounded_text("source_url", self.source_url, 4096)?,
-            strict_device: self.strict_device.unwrap_or(false),
-            timings: self.timings.unwrap_or(false),
+            run: RunOptions::new(self.strict_device, self.timings),
         })
     }
 }

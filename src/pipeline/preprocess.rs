@@ -19,7 +19,7 @@ use crate::{
         budget::Budget,
         fan_out::ImageOperation,
         options::{HasPriority, schema},
-        run::{ImageRun, RunOutput},
+        run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
     },
@@ -133,10 +133,8 @@ pub struct PreprocessPlan {
     pub preprocess: Preprocess,
     /// The data type of the values.
     pub dtype: Dtype,
-    /// Whether a fallback to another platform is an error.
-    pub strict_device: bool,
-    /// Whether results have timings.
-    pub timings: bool,
+    /// The options of the run. A strict run fails on another platform too.
+    pub run: RunOptions,
     /// The bytes that are left for the answer.
     pub budget: Budget,
 }
@@ -232,8 +230,7 @@ impl PreprocessRequest {
         Ok(PreprocessPlan {
             preprocess,
             dtype: self.dtype.unwrap_or(usual.dtype),
-            strict_device: self.strict_device.unwrap_or(false),
-            timings: self.timings.unwrap_or(false),
+            run: RunOptions::new(self.strict_device, self.timings),
             budget: Budget::default(),
         })
     }
@@ -280,16 +277,12 @@ impl ImageOperation for PreprocessPlan {
         vec![Operation::ImageProcessing]
     }
 
-    fn strict_device(&self) -> bool {
-        self.strict_device
-    }
-
-    fn reports_timings(&self) -> bool {
-        self.timings
+    fn run_options(&self) -> RunOptions {
+        self.run
     }
 
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        pipeline.check_platform(self.strict_device)
+        pipeline.check_platform(self.run.strict_device)
     }
 
     async fn run(
@@ -329,7 +322,7 @@ impl Pipeline {
         bytes: Bytes,
         plan: &PreprocessPlan,
     ) -> Result<RunOutput<Row>, PipelineError> {
-        let (strict, plan) = (plan.strict_device, plan.clone());
+        let (strict, plan) = (plan.run.strict_device, plan.clone());
         let work = move |pipeline: Self, mut run| async move {
             let row = pipeline.preprocess_now(&bytes, &plan, &mut run).await?;
             Ok((row, run))

@@ -20,7 +20,7 @@ use crate::{
         fan_out::ImageOperation,
         options::{DetectOptions, DetectRequest, HasPriority},
         preprocess::RowJob,
-        run::{ImageRun, RunOutput},
+        run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info},
         stored::StoredScans,
     },
@@ -200,10 +200,8 @@ pub struct ProcessPlan {
     mask: Option<MaskUnion>,
     max_pixels: u64,
     budget: Budget,
-    /// Whether a fallback to another device is an error.
-    pub strict_device: bool,
-    /// Whether results have timings.
-    pub timings: bool,
+    /// The options of the run.
+    pub run: RunOptions,
 }
 
 /// The union of the masks.
@@ -333,8 +331,7 @@ impl ProcessRequest {
             mask: None,
             budget: Budget::default(),
             max_pixels: config.limits.max_pixels,
-            strict_device: self.strict_device.unwrap_or(false),
-            timings: self.timings.unwrap_or(false),
+            run: RunOptions::new(self.strict_device, self.timings),
         })
     }
 }
@@ -360,12 +357,8 @@ impl ImageOperation for ProcessPlan {
         operations
     }
 
-    fn strict_device(&self) -> bool {
-        self.strict_device
-    }
-
-    fn reports_timings(&self) -> bool {
-        self.timings
+    fn run_options(&self) -> RunOptions {
+        self.run
     }
 
     async fn run(
@@ -434,7 +427,7 @@ impl Pipeline {
         if plan.steps.iter().any(Step::finds_faces) {
             self.models.detector.check(&plan.detect)?;
         }
-        let (strict, plan) = (plan.strict_device, plan.clone());
+        let (strict, plan) = (plan.run.strict_device, plan.clone());
         let work = move |pipeline: Self, mut run| async move {
             let result = pipeline.process_now(&bytes, &plan, &mut run).await?;
             Ok((result, run))

@@ -9,6 +9,25 @@ use super::{answer::Timings, error::PipelineError};
 /// The requested device and the device that ran the result, by the name of the operation.
 pub type DevicesUsed = BTreeMap<Cow<'static, str>, DeviceState>;
 
+/// The options that every operation has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Whether a fallback to another device is an error.
+    pub strict_device: bool,
+    /// Whether results contain the time of each stage.
+    pub timings: bool,
+}
+
+impl RunOptions {
+    /// Fills in the defaults. Both options are off by default.
+    pub fn new(strict_device: Option<bool>, timings: Option<bool>) -> Self {
+        Self {
+            strict_device: strict_device.unwrap_or(false),
+            timings: timings.unwrap_or(false),
+        }
+    }
+}
+
 /// A result and its run.
 #[derive(Clone, Debug)]
 pub struct RunOutput<T> {

@@ -19,7 +19,7 @@ use crate::{
         models::detector::PendingDetection,
         options::{ScanKind, ScanPlan},
         quality::{Grader, PendingQuality},
-        run::{ImageRun, RunOutput},
+        run::{ImageRun, RunOptions, RunOutput},
         stored::StoredScans,
     },
 };
@@ -83,12 +83,8 @@ impl ImageOperation for ScanPlan {
         self.operations()
     }
 
-    fn strict_device(&self) -> bool {
-        self.strict_device
-    }
-
-    fn reports_timings(&self) -> bool {
-        self.timings
+    fn run_options(&self) -> RunOptions {
+        self.run
     }
 
     async fn run(
@@ -117,7 +113,7 @@ impl Pipeline {
         if !options.aligned {
             self.models.detector.check(&options.detect)?;
         }
-        let (strict, options) = (options.strict_device, options.clone());
+        let (strict, options) = (options.run.strict_device, options.clone());
         let work = move |pipeline, mut run| async move {
             let scan_run = ScanRun { pipeline, options };
             let scan = scan_run.run(bytes, hash, &mut run).await?;

@@ -146,8 +146,7 @@ impl StoredScans {
             cache: _,
             source: _,
             source_url: _,
-            strict_device: _,
-            timings: _,
+            run: _,
         } = options;
         let models: BTreeMap<_, _> = options
             .operations()
@@ -385,8 +384,10 @@ pub fn hash_from_hex(text: &str) -> Result<ContentHash, PipelineError> {
     Ok(hash)
 }
 
+/// Converts a result to JSON.
 fn to_value(value: &impl Serialize) -> Result<Value, PipelineError> {
-    Ok(serde_json::to_value(value)?)
+    // A direct conversion turns each `f32` into an `f64`, so 0.53 would be stored as 0.5299999713897705.
+    Ok(serde_json::from_slice(&serde_json::to_vec(value)?)?)
 }
 
 impl Scan {
@@ -446,6 +447,12 @@ fn read_back<T: DeserializeOwned>(stored: Option<Value>) -> Option<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stored_values_have_the_digits_of_answers() {
+        let value = to_value(&[0.53_f32, 1.0, 1e-7]).unwrap();
+        assert_eq!(value.to_string(), "[0.53,1.0,1e-7]");
+    }
 
     #[test]
     fn hashes_are_parsed_from_hex() {

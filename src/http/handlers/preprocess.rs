@@ -159,6 +159,7 @@ pub async fn preprocess(
                 shape: batch.shape(&plan)?,
                 index: batch.rows.iter().map(|row| row.index).collect(),
                 timings_ms: plan
+                    .run
                     .timings
                     .then(|| batch.rows.iter().map(|row| row.timings).collect()),
                 tensor: batch.rows.into_iter().map(|row| row.row.values).collect(),

@@ -54,7 +54,7 @@ pub async fn run_images<P: ImageOperation>(
 ) -> Result<ImageResults<P::Output>, ApiError> {
     operation.check(&state.pipeline)?;
     let is_single = images.len() == 1;
-    let reports_timings = operation.reports_timings();
+    let reports_timings = operation.run_options().timings;
     let mut results = ImageResults {
         entries: Vec::with_capacity(images.len()),
         devices: DevicesUsed::new(),

@@ -10,6 +10,7 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         models::{
+            crop_model::FaceModel,
             detector::{DetectedFace, Pixels},
             embedder::{Embedding, cosine},
         },
@@ -105,15 +106,15 @@ impl Pipeline {
             )
         })?;
         let crop = align_face(picture, &points);
-        let row = crop.map(|crop| self.models.embedder.submit(&crop, true));
-        let embeddings = self
-            .models
-            .embedder
-            .finish(row.into_iter().collect())
-            .await?;
-        if let Some(device_run) = embeddings.run {
+        let embedder = &self.models.embedder;
+        let row = crop.map(|crop| embedder.model().submit(&crop, true));
+        let outputs = embedder.model().finish(row.into_iter().collect()).await?;
+        if let Some(device_run) = outputs.run {
             self.record(run, Operation::FaceEmbedding, device_run)?;
         }
-        Ok(embeddings.rows.into_iter().next().flatten())
+        match outputs.rows.first() {
+            Some(output) => embedder.embedding(output),
+            None => Ok(None),
+        }
     }
 }

@@ -12,7 +12,19 @@ use facescan_inference::{
 };
 
 use super::LoadedModel;
-use crate::pipeline::error::PipelineError;
+use crate::pipeline::{error::PipelineError, faces::Face};
+
+/// A model that adds a result to a face. Its rows are aligned crops.
+pub trait FaceModel: Send + Sync {
+    /// Returns the model, which runs the rows.
+    fn model(&self) -> &CropModel;
+
+    /// Adds the result in `output` to the face.
+    ///
+    /// # Errors
+    /// [`PipelineError::UnexpectedOutput`] if the output does not have the form that the registry declares.
+    fn add(&self, output: &RowOutput, face: &mut Face) -> Result<(), PipelineError>;
+}
 
 /// Runs a model on aligned crops. Cheap to clone.
 #[derive(Clone)]

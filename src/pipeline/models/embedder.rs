@@ -1,14 +1,15 @@
 //! Computes vectors of aligned crops.
 
-use std::{sync::Arc, time::Duration};
-
-use image::RgbImage;
+use std::sync::Arc;
 
 use facescan_imaging::precision::NumericPrecision;
-use facescan_inference::{device::DeviceRun, engine::Pending, registry::ModelSpec};
+use facescan_inference::{engine::RowOutput, registry::ModelSpec};
 
-use super::{LoadedModel, crop_model::CropModel};
-use crate::pipeline::error::PipelineError;
+use super::{
+    LoadedModel,
+    crop_model::{CropModel, FaceModel},
+};
+use crate::pipeline::{error::PipelineError, faces::Face};
 
 /// The embedder. Cheap to clone.
 #[derive(Clone)]
@@ -32,18 +33,6 @@ pub struct Embedding {
     pub precision: Option<NumericPrecision>,
 }
 
-/// The vectors of some crops, and their times.
-#[derive(Debug, Default)]
-pub struct Embeddings {
-    /// One for each row. `None` if the model's output has no direction.
-    pub rows: Vec<Option<Embedding>>,
-    /// The time that the first row waited for a session.
-    pub queued: Duration,
-    /// The device that ran the rows. `None` if there were no rows. If several devices ran them, this is the one that
-    /// was not requested.
-    pub run: Option<DeviceRun>,
-}
-
 impl Embedder {
     /// Creates an embedder of a loaded model.
     pub fn new(loaded: LoadedModel) -> Self {
@@ -59,11 +48,6 @@ impl Embedder {
         &self.model.spec
     }
 
-    /// Returns the model, which runs the rows.
-    pub fn model(&self) -> &CropModel {
-        &self.model
-    }
-
     /// Returns the precision of the device that runs rows now.
     ///
     /// A row that is submitted now may still run elsewhere. [`Embedding::precision`] has the precision of the actual
@@ -72,39 +56,33 @@ impl Embedder {
         self.model.engine().current_placement().numeric_precision()
     }
 
-    /// Writes a crop into a row and commits it. This is CPU work. `is_last` says that the job waits for the rows next.
-    pub fn submit(&self, crop: &RgbImage, is_last: bool) -> Pending {
-        self.model.submit(crop, is_last)
-    }
-
-    /// Waits for the vectors. Returns one for each row, in order.
+    /// Returns the vector in the output of a row, or `None` if it has no direction.
     ///
     /// # Errors
-    /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if a vector does not have the length in the
-    /// registry.
-    pub async fn finish(&self, rows: Vec<Pending>) -> Result<Embeddings, PipelineError> {
-        let outputs = self.model.finish(rows).await?;
-        let mut embeddings = Embeddings {
-            rows: Vec::with_capacity(outputs.rows.len()),
-            queued: outputs.queued,
-            run: outputs.run,
-        };
-        for output in outputs.rows {
-            let vectors = output.outputs.first();
-            let vector = vectors.map(|vectors| vectors.row(output.row));
-            let vector = vector
-                .filter(|vector| vector.len() == self.dim)
-                .ok_or_else(|| {
-                    PipelineError::UnexpectedOutput(format!(
-                        "the embedder {} did not return a vector of {} values",
-                        self.spec().id,
-                        self.dim
-                    ))
-                })?;
-            let precision = output.ran_on.numeric_precision();
-            embeddings.rows.push(normalise(vector, precision));
-        }
-        Ok(embeddings)
+    /// [`PipelineError::UnexpectedOutput`] if the vector does not have the length in the registry.
+    pub fn embedding(&self, output: &RowOutput) -> Result<Option<Embedding>, PipelineError> {
+        let vectors = output.outputs.first();
+        let vector = vectors.map(|vectors| vectors.row(output.row));
+        let vector = vector.filter(|vector| vector.len() == self.dim);
+        let vector = vector.ok_or_else(|| {
+            PipelineError::UnexpectedOutput(format!(
+                "the embedder {} did not return a vector of {} values",
+                self.spec().id,
+                self.dim
+            ))
+        })?;
+        Ok(normalise(vector, output.ran_on.numeric_precision()))
+    }
+}
+
+impl FaceModel for Embedder {
+    fn model(&self) -> &CropModel {
+        &self.model
+    }
+
+    fn add(&self, output: &RowOutput, face: &mut Face) -> Result<(), PipelineError> {
+        face.embedding = self.embedding(output)?;
+        Ok(())
     }
 }
 

@@ -69,7 +69,11 @@ impl Work {
         Ok(match operation.workload() {
             Workload::Model(role) => match role.input() {
                 RoleInput::Letterbox => Self::Detect(scan(ScanKind::Detect, false)?),
-                RoleInput::AlignedCrop => Self::Crop(models.crop_model(role)?.clone()),
+                RoleInput::AlignedCrop => {
+                    let model = models.of_face(operation);
+                    let model = model.ok_or(PipelineError::NoModel(role))?;
+                    Self::Crop(model.model().clone())
+                }
                 RoleInput::Image => Self::Encode(models.encoder()?.clone()),
             },
             Workload::Graphs(ImageWork::Processing) => {
