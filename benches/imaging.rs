@@ -57,10 +57,10 @@ fn decoding(criterion: &mut Criterion) {
 fn rows(criterion: &mut Criterion) {
     let identity = Normalisation::identity(ChannelOrder::Bgr);
     for (width, height) in [(1280, 886), (970, 2204), (910, 1137), (4000, 3000)] {
-        let picture = noise(width, height);
+        let image = noise(width, height);
         let mut row = row(640, 640);
         criterion.bench_function(&format!("letterbox/{width}x{height} to 640"), |b| {
-            b.iter(|| letterbox_into(black_box(&picture), (640, 640), &identity, &mut row));
+            b.iter(|| letterbox_into(black_box(&image), (640, 640), &identity, &mut row));
         });
     }
     let imagenet = Normalisation {
@@ -68,10 +68,10 @@ fn rows(criterion: &mut Criterion) {
         mean: [123.675, 116.28, 103.53],
         scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
     };
-    let picture = noise(512, 512);
+    let image = noise(512, 512);
     let mut small = row(224, 224);
     criterion.bench_function("preprocess/512x512 to 224", |b| {
-        b.iter(|| preprocess_into(black_box(&picture), (224, 224), &imagenet, &mut small));
+        b.iter(|| preprocess_into(black_box(&image), (224, 224), &imagenet, &mut small));
     });
     let crop = noise(ALIGNED_SIDE, ALIGNED_SIDE);
     let mut aligned = row(ALIGNED_SIDE, ALIGNED_SIDE);
@@ -81,7 +81,7 @@ fn rows(criterion: &mut Criterion) {
 }
 
 fn faces(criterion: &mut Criterion) {
-    let picture = noise(1280, 886);
+    let image = noise(1280, 886);
     let points = [
         [500.0, 300.0],
         [620.0, 310.0],
@@ -90,7 +90,7 @@ fn faces(criterion: &mut Criterion) {
         [610.0, 445.0],
     ];
     criterion.bench_function("align/112", |b| {
-        b.iter(|| align_face(black_box(&picture), &points));
+        b.iter(|| align_face(black_box(&image), &points));
     });
     let mut numbers = Numbers(2);
     let candidates: Vec<Candidate> = (0..500)

@@ -28,17 +28,17 @@ pub struct Reservation {
 }
 
 impl ByteBudget {
-    /// Creates a budget for `pictures` images of at most `largest` bytes each. A budget for one image also serves bulk
+    /// Creates a budget for `images` images of at most `largest` bytes each. A budget for one image also serves bulk
     /// images.
-    pub fn new(pictures: usize, largest: u64) -> Self {
+    pub fn new(images: usize, largest: u64) -> Self {
         let largest = u32::try_from(largest.div_ceil(BYTES_A_PERMIT as u64)).unwrap_or(u32::MAX);
-        let semaphore_for = |pictures: usize| {
-            let permits = pictures.max(1).saturating_mul(largest as usize);
+        let semaphore_for = |images: usize| {
+            let permits = images.max(1).saturating_mul(largest as usize);
             Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
         };
         Self {
-            all: semaphore_for(pictures),
-            bulk: semaphore_for(pictures.saturating_sub(1)),
+            all: semaphore_for(images),
+            bulk: semaphore_for(images.saturating_sub(1)),
             largest,
         }
     }

@@ -154,7 +154,7 @@ fn pipeline(
         devices: Arc::new(models.devices),
         memory: Arc::new(PixelMemory::new(pixel_bytes)),
         decode_permits: PrioritySemaphore::new(
-            config.imaging.decoded_pictures(),
+            config.imaging.decoded_images(),
             config.admission.bulk_max_wait(),
             Arc::clone(&clock),
         ),

@@ -117,9 +117,9 @@ impl Graphs {
             image_executor::health_probe([letterbox]),
             process::probe(),
         ]);
-        let (processing, processed) = loader.load_pictures(Operation::ImageProcessing, probe);
+        let (processing, processed) = loader.load_executor(Operation::ImageProcessing, probe);
         let probe = image_executor::health_probe([FinishJob::probe()]);
-        let (enhancing, enhanced) = loader.load_pictures(Operation::ImageEnhancement, probe);
+        let (enhancing, enhanced) = loader.load_executor(Operation::ImageEnhancement, probe);
         let preprocessing = loader.load_preprocessing()?;
         let (quality, measured) = loader.load_quality();
         Ok(Self {

@@ -22,7 +22,7 @@ use facescan_inference::{
 
 mod cpu;
 mod device;
-mod pictures;
+mod image_executor;
 mod remote;
 
 pub(super) use remote::{Connected, connect};

@@ -12,7 +12,7 @@ use crate::{
 };
 
 mod devices;
-pub mod pictures;
+pub mod images;
 pub mod process;
 pub mod report;
 

@@ -135,7 +135,7 @@ async fn embed_all(
     let progress = progress_bar(&args.scan.paths);
     let context = &app.run_context();
     let mut failures = 0;
-    let images = files::pictures(&args.scan.paths);
+    let images = files::images(&args.scan.paths);
     let in_flight = in_work(app, args.scan.jobs);
     let results = app
         .fan_out
@@ -181,7 +181,7 @@ async fn vectors_of(
         Plan::Images(plan) => {
             let encoded = fan_out.run_one(context, image, plan).await;
             let encoded = encoded.map_err(ErrorEntry::in_full)?.result;
-            let vector = encoded.embedding.map(Vector::of_picture);
+            let vector = encoded.embedding.map(Vector::of_image);
             vector.into_iter().collect()
         }
     })

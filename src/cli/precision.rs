@@ -114,15 +114,15 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
             .unwrap_or_default()
     };
     let mut pairs: Vec<Pair> = Vec::new();
-    for found in files::pictures(&args.paths) {
+    for found in files::images(&args.paths) {
         let path = found.path.display().to_string();
         let image = match read(app, &found).await {
             Ok(image) => image,
             Err(error) => anyhow::bail!("{path}: {}", error.detail),
         };
-        let picture = decode(&image.bytes, &app.pipeline.decoding).with_context(|| path)?;
-        let picture = Arc::new(picture.pixels);
-        let ways = ways(app, &picture, args).await;
+        let decoded = decode(&image.bytes, &app.pipeline.decoding).with_context(|| path)?;
+        let pixels = Arc::new(decoded.pixels);
+        let ways = ways(app, &pixels, args).await;
         for (index, (profile, on_device, first)) in ways.iter().enumerate() {
             for (other, other_on, second) in &ways[index + 1..] {
                 // A device is compared only with the CPU, by the same profile.
@@ -164,7 +164,7 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
 type Way = (Profile, Option<String>, Vec<f32>);
 
 /// Returns the image resized by every profile on the CPU, then on the device, in levels.
-async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way> {
+async fn ways(app: &App, image: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way> {
     let job = |profile| {
         let preprocess = Preprocess {
             height: args.height,
@@ -174,7 +174,7 @@ async fn ways(app: &App, picture: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<W
             std: [1.0 / 255.0; 3],
             ..Preprocess::default()
         };
-        RowJob::new(picture, &preprocess)
+        RowJob::new(image, &preprocess)
     };
     let mut ways: Vec<Way> = Profile::ALL
         .map(|profile| (profile, None, job(profile).fill()))

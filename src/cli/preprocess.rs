@@ -194,7 +194,7 @@ async fn write_all(
     let mut tensor = BufWriter::new(create(&args.out)?);
     tensor.write_all(&[0; HEAD])?;
     let progress = progress_bar(&args.paths);
-    let found = files::pictures(&args.paths).map(|found| {
+    let found = files::images(&args.paths).map(|found| {
         let source = found.source();
         (found, source)
     });

@@ -173,7 +173,7 @@ async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Re
     let progress = progress_bar(&files.paths);
     let context = &app.run_context();
     let mut failed = 0;
-    let images = files::pictures(&files.paths);
+    let images = files::images(&files.paths);
     let in_flight = in_work(app, files.jobs);
     let results = app
         .fan_out
@@ -214,13 +214,13 @@ async fn process_file(
         .run_one(context, image, &plan.with_new_budget())
         .await
         .map_err(ErrorEntry::in_full)?;
-    let pictures = processed.result.processed;
-    let several = pictures.len() > 1;
-    let mut written = Vec::with_capacity(pictures.len());
-    for (index, picture) in pictures.into_iter().enumerate() {
+    let images = processed.result.processed;
+    let several = images.len() > 1;
+    let mut written = Vec::with_capacity(images.len());
+    for (index, image) in images.into_iter().enumerate() {
         let number = several.then_some(index);
-        let target = target(out, &found.relative, number, picture.format);
-        write(&target, &found.path, &picture.data)
+        let target = target(out, &found.relative, number, image.format);
+        write(&target, &found.path, &image.data)
             .await
             .map_err(|error| {
                 ErrorEntry::in_full(ApiError::Internal(format!(

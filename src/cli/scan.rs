@@ -178,7 +178,7 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Res
     let progress = progress_bar(&args.paths);
     let mut printer = Printer::new(args.format);
     let mut failed = 0;
-    let images = files::pictures(&args.paths).enumerate();
+    let images = files::images(&args.paths).enumerate();
     let results = app
         .fan_out
         .admit_each(context, images, jobs, async |(index, found)| {
@@ -246,7 +246,7 @@ pub(super) fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} images  {per_sec}  {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(files::pictures(paths).count() as u64).with_style(style)
+    ProgressBar::new(files::images(paths).count() as u64).with_style(style)
 }
 
 /// Writes results to standard output as they arrive.

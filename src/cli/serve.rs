@@ -98,16 +98,16 @@ fn announce(app: &App, bound: &str) {
         embedder = %app.pipeline.models.embedder.spec().id,
         "listening"
     );
-    let picture = std::path::Path::new(".runtime/pictures/t1.jpg");
-    let picture = if picture.exists() {
-        picture.display().to_string()
+    let image = std::path::Path::new(".runtime/pictures/t1.jpg");
+    let image = if image.exists() {
+        image.display().to_string()
     } else {
         "photo.jpg".to_owned()
     };
     // Standard error may contain JSON lines, so this goes to standard output. A closed pipe is not an error.
     let lines = format!(
         "facescan listens on http://{bound} (its pages: http://{bound}/docs/)\n\
-         try:  curl -s -F image=@{picture} 'http://{bound}/detect?timings=true'\n"
+         try:  curl -s -F image=@{image} 'http://{bound}/detect?timings=true'\n"
     );
     io::stdout().write_all(lines.as_bytes()).ok();
 }

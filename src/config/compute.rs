@@ -23,7 +23,7 @@ pub struct Imaging {
 
 impl Imaging {
     /// Returns how many images may be held decoded, at least one.
-    pub fn decoded_pictures(&self) -> usize {
+    pub fn decoded_images(&self) -> usize {
         match self.max_decoded {
             0 => 2 * self.worker_threads().get(),
             images => images,

@@ -23,7 +23,7 @@ pub enum Accepted {
     /// msgpack with named fields.
     Msgpack,
     /// The image itself, in this format if the caller names one.
-    Picture(Option<EnhancedFormat>),
+    Image(Option<EnhancedFormat>),
     /// The tensor itself, as a NumPy file.
     Npy,
     /// One part for each tensor, as `multipart/mixed`.
@@ -38,10 +38,10 @@ const STRUCTURED: [(&str, Accepted); 4] = [
 ];
 
 const IMAGES: [(&str, Accepted); 4] = [
-    ("image/jpeg", Accepted::Picture(Some(EnhancedFormat::Jpeg))),
-    ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
-    ("image/webp", Accepted::Picture(Some(EnhancedFormat::Webp))),
-    ("image/avif", Accepted::Picture(Some(EnhancedFormat::Avif))),
+    ("image/jpeg", Accepted::Image(Some(EnhancedFormat::Jpeg))),
+    ("image/png", Accepted::Image(Some(EnhancedFormat::Png))),
+    ("image/webp", Accepted::Image(Some(EnhancedFormat::Webp))),
+    ("image/avif", Accepted::Image(Some(EnhancedFormat::Avif))),
 ];
 
 const NPY: (&str, Accepted) = ("application/x-npy", Accepted::Npy);
@@ -95,10 +95,10 @@ impl Accepted {
         }
         match best {
             // A wildcard names no format, so the endpoint chooses it, unless the header also names one.
-            Some(((_, Precision::Wild, _), Self::Picture(_)))
+            Some(((_, Precision::Wild, _), Self::Image(_)))
                 if !ranges.iter().any(Range::names_one_image_type) =>
             {
-                Self::Picture(None)
+                Self::Image(None)
             }
             Some((_, accepted)) => accepted,
             None => offered[0].1,
@@ -183,7 +183,7 @@ fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, ApiErr
         Accepted::Msgpack => {
             rmp_serde::to_vec_named(answer).map_err(|error| ApiError::Internal(error.to_string()))
         }
-        Accepted::Json | Accepted::Picture(_) | Accepted::Npy | Accepted::Parts => {
+        Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => {
             serde_json::to_vec(answer).map_err(|error| ApiError::Internal(error.to_string()))
         }
     }
@@ -192,9 +192,7 @@ fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, ApiErr
 fn response(accepted: Accepted, body: Vec<u8>) -> Response {
     let media_type = match accepted {
         Accepted::Msgpack => "application/msgpack",
-        Accepted::Json | Accepted::Picture(_) | Accepted::Npy | Accepted::Parts => {
-            "application/json"
-        }
+        Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => "application/json",
     };
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(media_type)),
@@ -225,24 +223,21 @@ mod tests {
             ),
             ("application/msgpack;q=0, application/json", Accepted::Json),
             ("image/*;q=0.5, application/json;q=0.9", Accepted::Json),
-            ("image/*", Accepted::Picture(None)),
+            ("image/*", Accepted::Image(None)),
             (
                 "image/*, image/jpeg;q=0",
-                Accepted::Picture(Some(EnhancedFormat::Png)),
+                Accepted::Image(Some(EnhancedFormat::Png)),
             ),
-            ("image/png", Accepted::Picture(Some(EnhancedFormat::Png))),
-            ("image/avif", Accepted::Picture(Some(EnhancedFormat::Avif))),
+            ("image/png", Accepted::Image(Some(EnhancedFormat::Png))),
+            ("image/avif", Accepted::Image(Some(EnhancedFormat::Avif))),
             ("text/plain", Accepted::Json),
             // A malformed range, and a malformed weight.
             ("image, */, application/msgpack", Accepted::Msgpack),
-            (
-                "application/msgpack;q=high, image/*",
-                Accepted::Picture(None),
-            ),
+            ("application/msgpack;q=high, image/*", Accepted::Image(None)),
             ("image/*, application/json", Accepted::Json),
             (
                 "IMAGE/WEBP;q=0.4, image/*;q=0.3",
-                Accepted::Picture(Some(EnhancedFormat::Webp)),
+                Accepted::Image(Some(EnhancedFormat::Webp)),
             ),
         ] {
             assert_eq!(accepted(header), expected, "{header}");

@@ -192,10 +192,10 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<(ImageInfo, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
-        let picture = decode_within(&bytes, &self.decoding, &self.memory)?;
-        let image = image_info(&picture, content_hash(&bytes));
+        let decoded = decode_within(&bytes, &self.decoding, &self.memory)?;
+        let image = image_info(&decoded, content_hash(&bytes));
         drop(bytes);
-        let pixels = PooledImage::new(picture.pixels, self);
+        let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let submitted = encoder

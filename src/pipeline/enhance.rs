@@ -170,7 +170,7 @@ pub struct EnhanceResult {
     /// The properties of the image that was sent.
     pub image: ImageInfo,
     /// The enhanced image.
-    pub enhanced: EnhancedPicture,
+    pub enhanced: EnhancedImage,
     /// The comparison of the best face before and after. Present with `identity=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
@@ -178,7 +178,7 @@ pub struct EnhanceResult {
 
 /// An enhanced image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct EnhancedPicture {
+pub struct EnhancedImage {
     /// The format of `data`.
     pub format: EnhancedFormat,
     /// Width in pixels.
@@ -359,16 +359,16 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
         let began = self.clock.monotonic();
-        let picture = decode_within(bytes, &self.decoding, &self.memory)?;
-        let info = image_info(&picture, content_hash(bytes));
-        let before = PooledImage::new(picture.pixels, self);
+        let decoded = decode_within(bytes, &self.decoding, &self.memory)?;
+        let info = image_info(&decoded, content_hash(bytes));
+        let before = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let partial = PartlyEnhanced::new(&before, &plan.options);
         let after = match partial.device_steps {
             Some(steps) => {
-                let picture = partial.image;
-                let done = self.enhancing.run(Arc::new(FinishJob { picture, steps }));
+                let image = partial.image;
+                let done = self.enhancing.run(Arc::new(FinishJob { image, steps }));
                 let done = done.await;
                 self.record(run, Operation::ImageEnhancement, done.run)?;
                 run.timings.queue += millis(done.queued);
@@ -389,7 +389,7 @@ impl Pipeline {
         };
         Ok(EnhanceResult {
             image: info,
-            enhanced: EnhancedPicture {
+            enhanced: EnhancedImage {
                 format: plan.format,
                 width: after.width(),
                 height: after.height(),

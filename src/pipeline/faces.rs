@@ -82,7 +82,7 @@ impl From<DetectedFace> for Face {
 
 /// The work that a scan does with the faces of one image.
 pub(super) struct FaceWork<'a> {
-    picture: &'a RgbImage,
+    image: &'a RgbImage,
     pipeline: &'a Pipeline,
     options: &'a ScanPlan,
     models: Vec<(Operation, &'a dyn FaceModel)>,
@@ -100,13 +100,9 @@ struct CutFace {
 
 impl<'a> FaceWork<'a> {
     /// Returns the work that `options` request, or `None` if there is none.
-    pub fn new(
-        picture: &'a RgbImage,
-        pipeline: &'a Pipeline,
-        options: &'a ScanPlan,
-    ) -> Option<Self> {
+    pub fn new(image: &'a RgbImage, pipeline: &'a Pipeline, options: &'a ScanPlan) -> Option<Self> {
         let work = Self {
-            picture,
+            image,
             pipeline,
             options,
             models: pipeline.models.of_faces(&options.operations()),
@@ -146,8 +142,8 @@ impl<'a> FaceWork<'a> {
 
     fn cut_one(&self, points: Option<&Landmarks>, is_last: bool) -> Result<CutFace, PipelineError> {
         let crop = match points {
-            _ if self.options.aligned => Some(self.picture.clone()),
-            Some(points) => align_face(self.picture, points),
+            _ if self.options.aligned => Some(self.image.clone()),
+            Some(points) => align_face(self.image, points),
             None if !self.models.is_empty() => return Err(no_landmarks()),
             None => None,
         };

@@ -337,9 +337,9 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
         let began = self.clock.monotonic();
-        let picture = decode_within(bytes, &self.decoding, &self.memory)?;
-        let image = image_info(&picture, content_hash(bytes));
-        let pixels = PooledImage::new(picture.pixels, self);
+        let decoded = decode_within(bytes, &self.decoding, &self.memory)?;
+        let image = image_info(&decoded, content_hash(bytes));
+        let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
         let (width, height) = plan.preprocess.output_size(pixels.dimensions());
         let values = 3 * u64::from(width) * u64::from(height);

@@ -218,14 +218,14 @@ pub struct ProcessResult {
     /// The properties of the image that was sent.
     pub image: ImageInfo,
     /// The processed images: one, or one for each face that was cut out.
-    pub processed: Vec<ProcessedPicture>,
+    pub processed: Vec<ProcessedImage>,
     /// A report of each operation, in order.
     pub steps: Vec<StepReport>,
 }
 
 /// A processed image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ProcessedPicture {
+pub struct ProcessedImage {
     /// The format of `data`.
     pub format: ProcessedFormat,
     /// Width in pixels.
@@ -442,9 +442,9 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
         let began = self.clock.monotonic();
-        let picture = decode_within(bytes, &self.decoding, &self.memory)?;
-        let info = image_info(&picture, content_hash(bytes));
-        let image = PooledImage::new(picture.pixels, self);
+        let decoded = decode_within(bytes, &self.decoding, &self.memory)?;
+        let info = image_info(&decoded, content_hash(bytes));
+        let image = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
         let began = self.clock.monotonic();
         let mut canvas = Canvas::new(self, plan, &image, info, run);

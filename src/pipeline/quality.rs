@@ -46,14 +46,14 @@ impl Grader {
 
     /// Measures an image on the engine of `grader`. Measures it on this thread if there is no grader or the image is
     /// empty. This is CPU work.
-    pub(super) fn measure(grader: Option<&Self>, picture: &RgbImage) -> PendingQuality {
-        let Some(grader) = grader.filter(|_| !picture.is_empty()) else {
-            return PendingQuality::Done(quality::measure(picture));
+    pub(super) fn measure(grader: Option<&Self>, image: &RgbImage) -> PendingQuality {
+        let Some(grader) = grader.filter(|_| !image.is_empty()) else {
+            return PendingQuality::Done(quality::measure(image));
         };
-        let (width, height) = picture.dimensions();
+        let (width, height) = image.dimensions();
         let mut row = grader.engine.claim(&[3, height as usize, width as usize]);
         fill_row(
-            picture,
+            image,
             &Normalisation::identity(ChannelOrder::Rgb),
             row.values(),
         );

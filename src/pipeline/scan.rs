@@ -63,7 +63,7 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// A decoded image with its properties, and the rows that wait for the detector.
 struct DecodedImage {
-    picture: Arc<PooledImage>,
+    image: Arc<PooledImage>,
     info: ImageInfo,
     perceptual_hash: Option<u64>,
     quality: Option<PendingQuality>,
@@ -133,7 +133,7 @@ impl ScanRun {
         let mut decoded = self.open(&bytes, hash, run).await?;
         drop(bytes);
         let mut faces = self.find(&mut decoded, run).await?;
-        if let Some(work) = FaceWork::new(&decoded.picture, &self.pipeline, &self.options) {
+        if let Some(work) = FaceWork::new(&decoded.image, &self.pipeline, &self.options) {
             work.run(&mut faces, run).await?;
         }
         let quality = match decoded.quality.take() {
@@ -173,22 +173,22 @@ impl ScanRun {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
-        let picture = decode_within(bytes, &pipeline.decoding, &pipeline.memory)?;
+        let image = decode_within(bytes, &pipeline.decoding, &pipeline.memory)?;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
         let quality = measure.then(|| {
-            let canonical = quality::canonical(&picture.pixels);
+            let canonical = quality::canonical(&image.pixels);
             Grader::measure(pipeline.grader.as_ref(), &canonical)
         });
-        let hint = options.store.then(|| perceptual_hash(&picture.pixels));
-        let info = image_info(&picture, hash);
+        let hint = options.store.then(|| perceptual_hash(&image.pixels));
+        let info = image_info(&image, hash);
         run.timings.decode = self.since(began);
         let began = self.now();
-        let picture = PooledImage::new(picture.pixels, pipeline);
+        let image = PooledImage::new(image.pixels, pipeline);
         let submitted = if options.aligned {
             None
         } else {
             let (detector, executor) = (&pipeline.models.detector, &pipeline.processing);
-            let submitted = detector.submit_through(executor, &picture, &options.detect);
+            let submitted = detector.submit_through(executor, &image, &options.detect);
             Some(submitted.await)
         };
         if let Some(rows) = &submitted {
@@ -196,7 +196,7 @@ impl ScanRun {
         }
         run.timings.detect = self.since(began);
         Ok(DecodedImage {
-            picture,
+            image,
             info,
             perceptual_hash: hint.flatten(),
             quality,
@@ -211,14 +211,14 @@ impl ScanRun {
         run: &mut ImageRun,
     ) -> Result<Vec<Face>, PipelineError> {
         let Some(submitted) = decoded.submitted.take() else {
-            return Ok(vec![AlignedCrop::check(&decoded.picture)?.into_face()]);
+            return Ok(vec![AlignedCrop::check(&decoded.image)?.into_face()]);
         };
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let detected = pipeline.models.detector.finish(submitted).await?;
         pipeline.record(run, Operation::FaceDetection, detected.run)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
-        let size = decoded.picture.dimensions();
+        let size = decoded.image.dimensions();
         let faces = pipeline
             .models
             .detector
@@ -233,8 +233,8 @@ impl ScanRun {
 struct AlignedCrop;
 
 impl AlignedCrop {
-    fn check(picture: &RgbImage) -> Result<Self, PipelineError> {
-        match picture.dimensions() {
+    fn check(image: &RgbImage) -> Result<Self, PipelineError> {
+        match image.dimensions() {
             (ALIGNED_SIDE, ALIGNED_SIDE) => Ok(Self),
             (width, height) => Err(PipelineError::invalid_option(
                 "aligned",
@@ -251,13 +251,13 @@ impl AlignedCrop {
     }
 }
 
-pub(super) fn image_info(picture: &Decoded, hash: ContentHash) -> ImageInfo {
+pub(super) fn image_info(image: &Decoded, hash: ContentHash) -> ImageInfo {
     ImageInfo {
-        width: picture.pixels.width(),
-        height: picture.pixels.height(),
-        format: picture.format,
+        width: image.pixels.width(),
+        height: image.pixels.height(),
+        format: image.format,
         sha256: hex(&hash),
-        orientation: picture.orientation,
+        orientation: image.orientation,
     }
 }
 

@@ -7,7 +7,7 @@ use axum::{
 use facescan::admission::Priority;
 use serde_json::json;
 
-use crate::support::app::{TestApp, picture};
+use crate::support::app::{TestApp, image_file};
 
 #[tokio::test]
 async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
@@ -21,16 +21,16 @@ async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
         .admission
         .try_admit(Priority::Interactive, 2)
         .unwrap();
-    let refused = app.post("/detect?store=false", picture("t1.jpg")).await;
+    let refused = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.code(), "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");
     let bulk = app
-        .post("/detect?store=false&priority=bulk", picture("t1.jpg"))
+        .post("/detect?store=false&priority=bulk", image_file("t1.jpg"))
         .await;
     assert_eq!(bulk.status, StatusCode::OK);
     drop(held);
-    let served = app.post("/detect?store=false", picture("t1.jpg")).await;
+    let served = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(served.status, StatusCode::OK);
     let metrics = app.get("/metrics").await;
     let text = String::from_utf8(metrics.body.to_vec()).unwrap();
@@ -93,7 +93,7 @@ async fn a_client_can_shorten_its_deadline_but_not_extend_it() {
         Request::post("/detect?store=false")
             .header(CONTENT_TYPE, "image/jpeg")
             .header("x-request-timeout-ms", timeout)
-            .body(Body::from(picture("t1.jpg")))
+            .body(Body::from(image_file("t1.jpg")))
             .unwrap()
     };
     let late = app.send(request("0")).await;
@@ -108,7 +108,7 @@ async fn a_client_can_shorten_its_deadline_but_not_extend_it() {
 async fn the_answer_reports_the_time_of_each_stage() {
     let app = TestApp::start().await;
     let reply = app
-        .post("/embed?store=false&timings=true", picture("t1.jpg"))
+        .post("/embed?store=false&timings=true", image_file("t1.jpg"))
         .await;
     let time = |name: &str| {
         reply.headers[name]

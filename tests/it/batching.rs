@@ -11,7 +11,7 @@ use proptest::{
 };
 use serde_json::Value;
 
-use crate::support::app::{TestApp, numbers, picture};
+use crate::support::app::{TestApp, image_file, numbers};
 
 /// The number of mixes that run by default. FACESCAN_MIXES sets another number.
 const MIXES: usize = 40;
@@ -21,7 +21,7 @@ const PICTURES: [&str; 4] = ["t1.jpg", "obama.jpg", "obama2.jpg", "biden.jpg"];
 /// One request of a mix.
 #[derive(Clone, Debug)]
 struct Sent {
-    picture: usize,
+    image: usize,
     embed: bool,
     det_size: u32,
     /// Whether the client disconnects before the answer.
@@ -38,8 +38,8 @@ fn sent() -> impl Strategy<Value = Sent> {
         prop::bool::weighted(0.15),
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(picture, embed, det_size, leaves, broken)| Sent {
-            picture,
+        .prop_map(|(image, embed, det_size, leaves, broken)| Sent {
+            image,
             embed,
             det_size,
             leaves,
@@ -82,18 +82,18 @@ async fn batched_requests_return_the_same_answers_as_single_requests() {
     let alone = TestApp::with(&[("FACESCAN__RUNTIME__INTRA_THREADS", "1")]).await;
     let mut expected: BTreeMap<(usize, bool, u32), Value> = BTreeMap::new();
     for embed in [false, true] {
-        for (picture_index, name) in PICTURES.into_iter().enumerate() {
+        for (image_index, name) in PICTURES.into_iter().enumerate() {
             for det_size in [320, 256] {
                 let request = Sent {
-                    picture: picture_index,
+                    image: image_index,
                     embed,
                     det_size,
                     leaves: false,
                     broken: false,
                 };
-                let reply = alone.post(&request.uri(), picture(name)).await;
+                let reply = alone.post(&request.uri(), image_file(name)).await;
                 expected.insert(
-                    (picture_index, embed, det_size),
+                    (image_index, embed, det_size),
                     reply.result()["faces"].clone(),
                 );
             }
@@ -121,7 +121,7 @@ async fn batched_requests_return_the_same_answers_as_single_requests() {
                     let body = if request.broken {
                         "not an image".into()
                     } else {
-                        picture(PICTURES[request.picture])
+                        image_file(PICTURES[request.image])
                     };
                     let uri = request.uri();
                     let mut answer = Box::pin(together.post(&uri, body));
@@ -149,7 +149,7 @@ async fn batched_requests_return_the_same_answers_as_single_requests() {
             .await;
         for (request, faces) in answers {
             if let Some(faces) = faces {
-                let key = (request.picture, request.embed, request.det_size);
+                let key = (request.image, request.embed, request.det_size);
                 worst = worst.max(difference(&faces, &expected[&key]));
             }
         }

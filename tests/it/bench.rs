@@ -19,7 +19,7 @@ fn report(output: &Output, folder: &Path) -> Value {
 fn devices(settings: &[(&str, &str)], args: &[&str]) -> (Value, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let output = facescan(["bench", "devices", "--batch-size", "2", "--iterations", "2"])
-        .args(["--warm-up", "1", "--image-size", "small", "--pictures"])
+        .args(["--warm-up", "1", "--image-size", "small", "--images"])
         .arg(runtime_dir().join("pictures"))
         .arg("--output")
         .arg(folder.path())

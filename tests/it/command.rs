@@ -9,7 +9,7 @@ use std::{
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::support::{app::picture, cli::facescan};
+use crate::support::{app::image_file, cli::facescan};
 
 fn stderr(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -60,7 +60,7 @@ fn a_missing_runtime_or_model_stops_the_start_and_says_what_to_do() {
 #[test]
 fn scanning_a_folder_draws_faces_and_a_failure_sets_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.jpg"), picture("t1.jpg")).unwrap();
+    std::fs::write(folder.path().join("a.jpg"), image_file("t1.jpg")).unwrap();
     std::fs::write(folder.path().join("b.jpg"), "not an image").unwrap();
     std::fs::write(folder.path().join("notes.txt"), "not read").unwrap();
     let drawings = folder.path().join("drawn");
@@ -126,18 +126,18 @@ fn the_openapi_document_is_printed_even_if_settings_are_invalid() {
 }
 
 /// Sends a request without the last byte of its body, so that the request stays in flight.
-fn begin(address: &str, picture: &[u8]) -> TcpStream {
+fn begin(address: &str, image: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
         "POST /detect?store=false HTTP/1.1\r\nhost: {address}\r\ncontent-type: image/jpeg\r\ncontent-length: {}\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n",
-        picture.len()
+        image.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
     // The interim response proves that the handler has the request and waits for its body.
     let mut line = [0; 25];
     stream.read_exact(&mut line).unwrap();
     assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
-    stream.write_all(&picture[..picture.len() - 1]).unwrap();
+    stream.write_all(&image[..image.len() - 1]).unwrap();
     stream
 }
 
@@ -200,8 +200,8 @@ fn a_signal_lets_requests_finish_and_stops_new_connections() {
         .unwrap();
     assert!(health.status.success(), "{}", stderr(&health));
 
-    let picture = picture("t1.jpg");
-    let mut in_flight = begin(&address, &picture);
+    let image = image_file("t1.jpg");
+    let mut in_flight = begin(&address, &image);
     let signalled = std::process::Command::new("kill")
         .args(["-TERM", &server.0.id().to_string()])
         .status()
@@ -211,7 +211,7 @@ fn a_signal_lets_requests_finish_and_stops_new_connections() {
     while TcpStream::connect(&address).is_ok() {
         std::thread::yield_now();
     }
-    in_flight.write_all(&picture[picture.len() - 1..]).unwrap();
+    in_flight.write_all(&image[image.len() - 1..]).unwrap();
     let mut answer = String::new();
     in_flight.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");

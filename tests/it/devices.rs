@@ -6,7 +6,7 @@ use image::RgbImage;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{Reply, TestApp, numbers, picture, runtime_dir},
+    app::{Reply, TestApp, image_file, numbers, runtime_dir},
     cli::facescan,
 };
 
@@ -29,7 +29,7 @@ fn cosine(a: &Value, b: &Value) -> f32 {
 /// Returns the devices and the six faces of the image, from `/embed`.
 async fn faces(app: &TestApp, query: &str) -> (Value, Vec<Value>) {
     let reply = app
-        .post(&format!("/embed?store=false{query}"), picture("t1.jpg"))
+        .post(&format!("/embed?store=false{query}"), image_file("t1.jpg"))
         .await;
     let result = reply.result();
     let faces = result["faces"].as_array().unwrap().clone();
@@ -53,7 +53,10 @@ async fn a_missing_device_is_refused_with_a_reason_and_the_cpu_answers() {
 
     let strict = |reply: Reply| (reply.status.as_u16(), reply.code());
     let reply = app
-        .post("/detect?store=false&strict_device=true", picture("t1.jpg"))
+        .post(
+            "/detect?store=false&strict_device=true",
+            image_file("t1.jpg"),
+        )
         .await;
     assert_eq!(strict(reply), (503, "device_unavailable".to_owned()));
 
@@ -115,7 +118,7 @@ async fn openvino_returns_the_same_answers_as_the_cpu() {
 #[tokio::test]
 async fn libtorch_returns_the_same_answers_as_the_cpu() {
     faces_through("torch", "torch-cpu").await;
-    whole_pictures_through("torch", "torch-cpu").await;
+    whole_images_through("torch", "torch-cpu").await;
 }
 
 /// Compares detection, embedding and quality on a provider with the CPU kernels.
@@ -164,14 +167,14 @@ async fn faces_through(backend: &str, active: &str) -> TestApp {
 #[tokio::test]
 async fn openvino_returns_the_same_images_as_the_cpu() {
     if has_openvino() {
-        whole_pictures_through("openvino", "openvino-cpu").await;
+        whole_images_through("openvino", "openvino-cpu").await;
     }
 }
 
 /// Returns the image with six faces after one operation of `/process`.
 async fn processed(app: &TestApp, step: &Value) -> RgbImage {
     let body = json!({
-        "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
+        "images": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
         "options": {"operations": [step], "second_det_size": 0, "strict_device": true},
     });
     let reply = app.post_as("/process", "application/json", body.to_string());
@@ -182,11 +185,11 @@ async fn processed(app: &TestApp, step: &Value) -> RgbImage {
 }
 
 /// Compares letterboxing, enhancement, preprocessing and processing on a provider with the CPU.
-async fn whole_pictures_through(backend: &str, active: &str) {
+async fn whole_images_through(backend: &str, active: &str) {
     let enhance = "/enhance?store=false&upscale=2&contrast=true&sharpen=true&format=png";
     let alone = TestApp::start().await;
     let (_, on_cpu) = faces(&alone, "&second_det_size=320").await;
-    let picture_on_cpu = alone.post(enhance, picture("t1.jpg")).await.result();
+    let image_on_cpu = alone.post(enhance, image_file("t1.jpg")).await.result();
     let app = TestApp::with(&[
         ("IMAGE_PROCESSING_GPU", "1"),
         ("IMAGE_ENHANCEMENT_GPU", "1"),
@@ -200,22 +203,25 @@ async fn whole_pictures_through(backend: &str, active: &str) {
     let enhanced = app
         .post(
             &format!("{enhance}&strict_device=true&gamma=0.9"),
-            picture("t1.jpg"),
+            image_file("t1.jpg"),
         )
         .await;
     assert_eq!(enhanced.status, 200);
     let reply = app
-        .post(&format!("{enhance}&strict_device=true"), picture("t1.jpg"))
+        .post(
+            &format!("{enhance}&strict_device=true"),
+            image_file("t1.jpg"),
+        )
         .await;
     assert_eq!(
         reply.json()["devices"]["image_enhancement"]["active"],
         active
     );
-    assert_eq!(reply.result()["enhanced"], picture_on_cpu["enhanced"]);
+    assert_eq!(reply.result()["enhanced"], image_on_cpu["enhanced"]);
 
     let preprocessed = async |app: &TestApp, profile: &str| {
         let query = format!("/preprocess?profile={profile}&mode=letterbox&strict_device=true");
-        let reply = app.post(&query, picture("t1.jpg")).await;
+        let reply = app.post(&query, image_file("t1.jpg")).await;
         assert_eq!(reply.status, 200, "{:?}", reply.body);
         let active = reply.headers["x-facescan-device"]
             .to_str()

@@ -13,7 +13,7 @@ use crate::{
     families::{fixture, sha256},
     forms::multipart,
     support::{
-        app::{TestApp, numbers, picture, settings_for},
+        app::{TestApp, image_file, numbers, settings_for},
         cli::facescan,
     },
 };
@@ -96,7 +96,7 @@ async fn app_with(folder: &Path, encoder: &str) -> TestApp {
 
 /// Returns the row that the library computes for an image.
 fn row(name: &str, preprocess: &Preprocess) -> Vec<f32> {
-    let decoded = decode(&picture(name), &DecodeOptions::default()).unwrap();
+    let decoded = decode(&image_file(name), &DecodeOptions::default()).unwrap();
     let mut row = vec![0.0; preprocess.row_len(decoded.pixels.dimensions())];
     preprocess.write(&decoded.pixels, &mut row);
     row
@@ -142,7 +142,10 @@ async fn an_image_embedding_is_the_pooled_tokens_of_its_row() {
     for (encoder, right) in [("mean", of_all), ("first", of_first)] {
         let app = app_with(folder.path(), encoder).await;
         let reply = app
-            .post("/embed?kind=image&timings=true", picture("astronaut.png"))
+            .post(
+                "/embed?kind=image&timings=true",
+                image_file("astronaut.png"),
+            )
             .await;
         let result = reply.result();
         assert_near(&numbers(&result["embedding"]), &unit(&right));
@@ -163,7 +166,7 @@ async fn layout_and_channel_order_follow_the_registry_entry() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "nhwc").await;
     let result = app
-        .post("/embed?kind=image", picture("t1.jpg"))
+        .post("/embed?kind=image", image_file("t1.jpg"))
         .await
         .result();
     let preprocess = Preprocess {
@@ -186,7 +189,7 @@ async fn layout_and_channel_order_follow_the_registry_entry() {
 async fn images_of_one_request_return_the_same_vectors_as_single_requests() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "embeds").await;
-    let (a, b) = (picture("t1.jpg"), picture("astronaut.png"));
+    let (a, b) = (image_file("t1.jpg"), image_file("astronaut.png"));
     let (media_type, body) = multipart(&[
         ("image", Some("a"), &a),
         ("image", Some("broken"), &a[..100]),
@@ -229,13 +232,13 @@ async fn an_unsupported_option_is_refused_by_name() {
         ("/quality?kind=image", "`image` works only with /embed"),
         ("/embed?kind=picture", "kind"),
     ] {
-        let reply = app.post(uri, picture("t1.jpg")).await;
+        let reply = app.post(uri, image_file("t1.jpg")).await;
         assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY, "{uri}");
         let detail = reply.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(said), "{uri}: {detail}");
     }
     let none = TestApp::start().await;
-    let reply = none.post("/embed?kind=image", picture("t1.jpg")).await;
+    let reply = none.post("/embed?kind=image", image_file("t1.jpg")).await;
     assert_eq!(reply.code(), "invalid_option");
     assert!(
         reply.json()["detail"]
@@ -278,17 +281,17 @@ async fn an_encoder_that_does_not_match_its_entry_stops_the_start() {
 
 /// Runs `facescan embed` on a folder with an image, a truncated image and an image without faces.
 fn embed(folder: &Path, options: &[&str]) -> std::process::Output {
-    let pictures = folder.join("pictures");
-    std::fs::create_dir_all(&pictures).unwrap();
-    std::fs::write(pictures.join("a.jpg"), picture("t1.jpg")).unwrap();
-    std::fs::write(pictures.join("b.jpg"), &picture("t1.jpg")[..100]).unwrap();
+    let images = folder.join("pictures");
+    std::fs::create_dir_all(&images).unwrap();
+    std::fs::write(images.join("a.jpg"), image_file("t1.jpg")).unwrap();
+    std::fs::write(images.join("b.jpg"), &image_file("t1.jpg")[..100]).unwrap();
     let mut flat = std::io::Cursor::new(Vec::new());
     image::RgbImage::from_pixel(64, 48, image::Rgb([90, 120, 30]))
         .write_to(&mut flat, image::ImageFormat::Png)
         .unwrap();
-    std::fs::write(pictures.join("c.png"), flat.into_inner()).unwrap();
+    std::fs::write(images.join("c.png"), flat.into_inner()).unwrap();
     facescan(["embed"])
-        .arg(&pictures)
+        .arg(&images)
         .args(options)
         .env("FACESCAN__MODELS__REGISTRY", registry(folder))
         .env("FACESCAN__MODELS__ENCODER", "embeds")

@@ -7,7 +7,7 @@ use axum::{
 use insta::assert_json_snapshot;
 use serde_json::json;
 
-use crate::support::app::{Reply, TestApp, picture};
+use crate::support::app::{Reply, TestApp, image_file};
 
 /// Returns the fields of a problem that do not change between runs.
 fn problem(reply: &Reply) -> serde_json::Value {
@@ -79,39 +79,44 @@ async fn requests_that_cannot_be_served_say_why() {
         ),
         (
             "an enhanced picture to be stored",
-            app.post("/enhance?store=true", picture("t1.jpg")).await,
+            app.post("/enhance?store=true", image_file("t1.jpg")).await,
         ),
         (
             "no exponent",
-            app.post("/enhance?gamma=bright", picture("t1.jpg")).await,
+            app.post("/enhance?gamma=bright", image_file("t1.jpg"))
+                .await,
         ),
         (
             "unknown query option",
-            app.post("/detect?min_scor=0.5", picture("t1.jpg")).await,
+            app.post("/detect?min_scor=0.5", image_file("t1.jpg")).await,
         ),
         (
             "out of range",
-            app.post("/detect?min_score=1.5", picture("t1.jpg")).await,
+            app.post("/detect?min_score=1.5", image_file("t1.jpg"))
+                .await,
         ),
         (
             "wrong type",
-            app.post("/detect?landmarks=yes", picture("t1.jpg")).await,
+            app.post("/detect?landmarks=yes", image_file("t1.jpg"))
+                .await,
         ),
         (
             "bad size",
-            app.post("/detect?det_size=100", picture("t1.jpg")).await,
+            app.post("/detect?det_size=100", image_file("t1.jpg")).await,
         ),
         (
             "aligned detect",
-            app.post("/detect?aligned=true", picture("t1.jpg")).await,
+            app.post("/detect?aligned=true", image_file("t1.jpg")).await,
         ),
         (
             "bad jpeg quality",
-            app.post("/enhance?jpeg_quality=0", picture("t1.jpg")).await,
+            app.post("/enhance?jpeg_quality=0", image_file("t1.jpg"))
+                .await,
         ),
         (
             "unknown preset",
-            app.post("/quality?preset=strict", picture("t1.jpg")).await,
+            app.post("/quality?preset=strict", image_file("t1.jpg"))
+                .await,
         ),
         ("wrong method", app.get("/detect").await),
         ("wrong address", app.get("/nowhere").await),
@@ -137,8 +142,8 @@ async fn images_over_a_limit_are_refused_with_the_name_of_the_limit() {
         ("FACESCAN__LIMITS__MAX_IMAGE_BYTES", "300000"),
     ])
     .await;
-    let wide = app.post("/detect", picture("t1.jpg")).await;
-    let heavy = app.post("/detect", picture("astronaut.png")).await;
+    let wide = app.post("/detect", image_file("t1.jpg")).await;
+    let heavy = app.post("/detect", image_file("astronaut.png")).await;
     assert_json_snapshot!([problem(&wide), problem(&heavy)]);
 }
 
@@ -146,10 +151,10 @@ async fn images_over_a_limit_are_refused_with_the_name_of_the_limit() {
 async fn a_strict_request_does_not_fall_back() {
     let app = TestApp::with(&[("FACE_DETECTION_GPU", "true"), ("GPU_BACKEND", "cuda")]).await;
     let strict = app
-        .post("/detect?strict_device=true", picture("t1.jpg"))
+        .post("/detect?strict_device=true", image_file("t1.jpg"))
         .await;
     assert_json_snapshot!(problem(&strict));
-    let lenient = app.post("/detect", picture("t1.jpg")).await;
+    let lenient = app.post("/detect", image_file("t1.jpg")).await;
     assert_json_snapshot!(lenient.json()["devices"]);
 }
 

@@ -16,7 +16,7 @@ use facescan_inference::{
 };
 use serde_json::json;
 
-use crate::support::app::{TestApp, picture};
+use crate::support::app::{TestApp, image_file};
 
 /// A backend whose CUDA device is the CPU. The device fails the next `failures` runs.
 struct FlakyDevice {
@@ -114,13 +114,13 @@ const DETECT: &str = "/detect?second_det_size=0";
 async fn an_answer_names_the_device_that_ran_each_image() {
     let (app, failures) = flaky_app().await;
     let uri = format!("{DETECT}&store=false");
-    let reply = app.post(&uri, picture("t1.jpg"));
+    let reply = app.post(&uri, image_file("t1.jpg"));
     let answer = reply.await.json();
     let state = &answer["devices"]["face_detection"];
     assert_eq!(state, &json!({"requested": "cuda:0", "active": "cuda:0"}));
 
     failures.store(1, Ordering::Relaxed);
-    let image = json!({"data": BASE64_STANDARD.encode(picture("t1.jpg"))});
+    let image = json!({"data": BASE64_STANDARD.encode(image_file("t1.jpg"))});
     let body = json!({
         "images": [image, image, image],
         "options": {"second_det_size": 0, "store": false},
@@ -149,9 +149,9 @@ async fn a_cached_answer_names_the_device_that_ran_it_then() {
     let (app, failures) = flaky_app().await;
     failures.store(1, Ordering::Relaxed);
     let uri = format!("{DETECT}&store=true");
-    let first = app.post(&uri, picture("t1.jpg")).await.json();
+    let first = app.post(&uri, image_file("t1.jpg")).await.json();
     // The device works again, and this answer still comes from the CPU.
-    let again = app.post(&uri, picture("t1.jpg")).await.json();
+    let again = app.post(&uri, image_file("t1.jpg")).await.json();
     assert_eq!(again["results"][0]["cached"], true);
     assert_eq!(again["devices"]["face_detection"]["active"], "cpu");
     assert_eq!(again["devices"], first["devices"]);
@@ -168,7 +168,7 @@ async fn post_as_request(app: &TestApp, uri: &str, id: &'static str) {
     let request = Request::post(uri)
         .header("content-type", "image/jpeg")
         .header("x-request-id", id)
-        .body(Body::from(picture("t1.jpg")))
+        .body(Body::from(image_file("t1.jpg")))
         .unwrap();
     app.send(request).await;
 }

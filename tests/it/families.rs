@@ -8,7 +8,7 @@ use facescan::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::support::app::{TestApp, numbers, picture, settings_for};
+use crate::support::app::{TestApp, image_file, numbers, settings_for};
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -80,7 +80,7 @@ async fn scrfd_and_arcface_files_run_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(&registry(folder.path(), |text| text));
     let app = TestApp::with(&borrowed(&settings)).await;
-    let reply = app.post("/embed", picture("astronaut.png")).await;
+    let reply = app.post("/embed", image_file("astronaut.png")).await;
     let result = reply.result();
     let face = &result["faces"][0];
     // The one face of the model, scaled by 8 from network pixels to image pixels.
@@ -89,7 +89,7 @@ async fn scrfd_and_arcface_files_run_by_path() {
     assert_eq!(face["embedding"].as_array().unwrap().len(), 512);
     assert_eq!(reply.json()["models"]["embedder"]["dim"], 512);
     let refused = app
-        .post("/detect?det_size=640", picture("astronaut.png"))
+        .post("/detect?det_size=640", image_file("astronaut.png"))
         .await;
     assert!(
         refused.json()["detail"]
@@ -102,10 +102,10 @@ async fn scrfd_and_arcface_files_run_by_path() {
 #[tokio::test]
 async fn centerface_finds_the_same_faces_as_yunet() {
     let app = TestApp::with(&[("FACESCAN__MODELS__DETECTOR", "centerface")]).await;
-    let by_centerface = app.post("/detect", picture("t1.jpg")).await.result();
+    let by_centerface = app.post("/detect", image_file("t1.jpg")).await.result();
     let by_yunet = TestApp::start()
         .await
-        .post("/detect", picture("t1.jpg"))
+        .post("/detect", image_file("t1.jpg"))
         .await
         .result();
     let centres = |result: &serde_json::Value| -> Vec<[f32; 2]> {

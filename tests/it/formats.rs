@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, io::Cursor};
 use axum::http::StatusCode;
 use image::{DynamicImage, ImageFormat};
 
-use crate::support::app::{TestApp, files, numbers, picture, testdata};
+use crate::support::app::{TestApp, files, image_file, numbers, testdata};
 
 #[tokio::test]
 async fn every_accepted_format_returns_the_same_faces() {
     let app = TestApp::start().await;
-    let original = image::load_from_memory(&picture("t1.jpg")).unwrap();
+    let original = image::load_from_memory(&image_file("t1.jpg")).unwrap();
     let grey = DynamicImage::ImageLuma8(original.to_luma8());
     let deep = DynamicImage::ImageRgb16(original.to_rgb16());
     let clear = DynamicImage::ImageRgba8(original.to_rgba8());
@@ -38,9 +38,9 @@ async fn every_accepted_format_returns_the_same_faces() {
         ("tiff", &original, ImageFormat::Tiff, "tiff"),
         ("gif", &original, ImageFormat::Gif, "gif"),
     ];
-    for (what, picture, format, name) in cases {
+    for (what, image, format, name) in cases {
         let mut bytes = Vec::new();
-        picture
+        image
             .write_to(&mut Cursor::new(&mut bytes), format)
             .unwrap();
         let result = app.post("/detect?store=false", bytes.into()).await.result();

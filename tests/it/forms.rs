@@ -11,7 +11,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{TestApp, picture, runtime_dir},
+    app::{TestApp, image_file, runtime_dir},
     cli::facescan,
 };
 
@@ -37,7 +37,7 @@ pub fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     (format!("multipart/form-data; boundary={BOUNDARY}"), body)
 }
 
-fn msgpack(picture: &[u8]) -> Vec<u8> {
+fn msgpack(image: &[u8]) -> Vec<u8> {
     #[derive(serde::Serialize)]
     struct Image<'a> {
         id: &'a str,
@@ -60,7 +60,7 @@ fn msgpack(picture: &[u8]) -> Vec<u8> {
     let body = Body {
         images: [Image {
             id: "t1.jpg",
-            data: picture,
+            data: image,
         }],
         options: json!({"quality": true, "store": false}),
     };
@@ -75,21 +75,21 @@ fn essence(result: &Value) -> Value {
 #[tokio::test]
 async fn every_request_form_returns_the_same_answer() {
     let app = TestApp::start().await;
-    let picture = picture("t1.jpg");
+    let image = image_file("t1.jpg");
     for operation in ["detect", "embed"] {
         let uri = format!("/{operation}");
         let raw = app
             .post_as(
                 &format!("{uri}?quality=true&store=false"),
                 "image/jpeg",
-                picture.clone(),
+                image.clone(),
             )
             .await
             .result();
         assert_eq!(raw["faces"].as_array().unwrap().len(), 6);
 
         let fields: [(&str, Option<&str>, &[u8]); 3] = [
-            ("image", Some("t1.jpg"), &picture),
+            ("image", Some("t1.jpg"), &image),
             ("quality", None, b"true"),
             ("store", None, b"false"),
         ];
@@ -100,14 +100,11 @@ async fn every_request_form_returns_the_same_answer() {
         let options = br#"{"quality": true, "store": false}"#;
         let (media_type, body) = multipart(&[
             ("options", None, options),
-            ("image", Some("t1.jpg"), &picture),
+            ("image", Some("t1.jpg"), &image),
         ]);
         let by_options = app.post_as(&uri, &media_type, body).await.result();
 
-        let prefixed = format!(
-            "data:image/jpeg;base64,{}",
-            BASE64_STANDARD.encode(&picture)
-        );
+        let prefixed = format!("data:image/jpeg;base64,{}", BASE64_STANDARD.encode(&image));
         let body = json!({"images": [{"id": "t1.jpg", "data": prefixed}], "options": {"quality": true, "store": false}});
         let by_json = app
             .post_as(&uri, "application/json", body.to_string())
@@ -115,7 +112,7 @@ async fn every_request_form_returns_the_same_answer() {
             .result();
 
         let by_msgpack = app
-            .post_as(&uri, "application/msgpack", msgpack(&picture))
+            .post_as(&uri, "application/msgpack", msgpack(&image))
             .await
             .result();
 
@@ -132,7 +129,7 @@ async fn the_command_line_returns_the_same_answer_as_the_server() {
         let over_http = app
             .post(
                 &format!("/{operation}?quality=true&store=false"),
-                picture("t1.jpg"),
+                image_file("t1.jpg"),
             )
             .await
             .result();
@@ -156,7 +153,7 @@ async fn msgpack_and_json_answers_have_the_same_content() {
         Request::post("/embed?store=false&max_faces=1")
             .header(CONTENT_TYPE, "image/jpeg")
             .header(ACCEPT, accept)
-            .body(Body::from(picture("t1.jpg")))
+            .body(Body::from(image_file("t1.jpg")))
             .unwrap()
     };
     let json = app.send(request("application/json")).await;
@@ -180,7 +177,7 @@ async fn base64_vectors_equal_float_vectors() {
     let app = TestApp::start().await;
     let embedding = async |format: &str| {
         let uri = format!("/embed?store=false&max_faces=1&embedding_format={format}");
-        app.post(&uri, picture("obama.jpg")).await.result()["faces"][0]["embedding"].clone()
+        app.post(&uri, image_file("obama.jpg")).await.result()["faces"][0]["embedding"].clone()
     };
     let float = crate::support::app::numbers(&embedding("float").await);
     let f32s: Vec<f32> = decode(&embedding("base64-f32").await)
@@ -203,10 +200,10 @@ fn decode(value: &Value) -> Vec<u8> {
 #[tokio::test]
 async fn an_invalid_image_does_not_fail_the_other_images() {
     let app = TestApp::start().await;
-    let picture = picture("t1.jpg");
+    let image = image_file("t1.jpg");
     let parts: [(&str, Option<&str>, &[u8]); 5] = [
-        ("image", Some("cut.jpg"), &picture[..40_000]),
-        ("image", Some("t1.jpg"), &picture),
+        ("image", Some("cut.jpg"), &image[..40_000]),
+        ("image", Some("t1.jpg"), &image),
         ("image", Some("text.jpg"), b"this is not an image"),
         ("store", None, b"false"),
         ("landmarks", None, b"false"),
@@ -230,7 +227,7 @@ async fn an_invalid_image_does_not_fail_the_other_images() {
 async fn embedding_an_aligned_crop_returns_the_vector_of_its_face() {
     let app = TestApp::start().await;
     let uncut = app
-        .post("/embed?store=false&crops=true", picture("obama.jpg"))
+        .post("/embed?store=false&crops=true", image_file("obama.jpg"))
         .await
         .result();
     let face = &uncut["faces"][0];
@@ -244,7 +241,7 @@ async fn embedding_an_aligned_crop_returns_the_vector_of_its_face() {
     assert!(aligned["faces"][0].get("score").is_none());
 
     let refused = app
-        .post("/embed?store=false&aligned=true", picture("obama.jpg"))
+        .post("/embed?store=false&aligned=true", image_file("obama.jpg"))
         .await;
     assert_eq!(
         (refused.status, refused.code().as_str()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::app::{TestApp, numbers, picture};
+use crate::support::app::{TestApp, image_file, numbers};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -68,7 +68,7 @@ async fn faces_and_vectors_equal_the_reference() {
     let app = TestApp::start().await;
     for (key, file) in PICTURES {
         let expected = &golden().images[key];
-        let result = app.post("/embed", picture(file)).await.result();
+        let result = app.post("/embed", image_file(file)).await.result();
         assert_eq!(result["image"]["sha256"], expected.sha256, "{file}");
         assert_eq!(
             [&result["image"]["width"], &result["image"]["height"]],
@@ -115,7 +115,10 @@ async fn cosines_between_faces_equal_the_reference() {
     let app = TestApp::start().await;
     let mut vectors = BTreeMap::new();
     for (key, file) in &PICTURES[1..] {
-        let result = app.post("/embed?max_faces=1", picture(file)).await.result();
+        let result = app
+            .post("/embed?max_faces=1", image_file(file))
+            .await
+            .result();
         vectors.insert(*key, numbers(&result["faces"][0]["embedding"]));
     }
     for (pair, cosines) in &golden().cosine {

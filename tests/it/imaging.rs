@@ -15,7 +15,7 @@ fn decode_file(path: &Path) -> Result<Decoded, DecodeError> {
 
 fn outcome(result: &Result<Decoded, DecodeError>) -> String {
     match result {
-        Ok(picture) => format!("ok {}", picture.format),
+        Ok(image) => format!("ok {}", image.format),
         Err(DecodeError::UnsupportedMedia { format }) => format!("unsupported media: {format:?}"),
         Err(DecodeError::Unsupported { format, detail }) => {
             format!("unsupported {format}: {detail}")
@@ -87,10 +87,10 @@ fn a_file_that_is_cut_off_is_reported_as_truncated() {
         for percent in [40, 70, 90, 97] {
             let cut = &bytes[..(bytes.len() * percent / 100).max(26)];
             let result = decode(cut, &DecodeOptions::default());
-            if let Ok(picture) = &result {
+            if let Ok(image) = &result {
                 // Only metadata, further frames or padding were cut off.
                 assert_eq!(
-                    picture.pixels,
+                    image.pixels,
                     whole.pixels,
                     "{} at {percent} %",
                     path.display()
@@ -141,15 +141,15 @@ fn all_orientations_decode_to_the_same_upright_image() {
         let upright = load(1);
         let reference = canonical(&upright.pixels);
         for n in 0..=8u8 {
-            let picture = load(n);
+            let image = load(n);
             let expected = if n == 0 { 1 } else { n };
-            assert_eq!(picture.orientation, expected, "{scene}_{n}");
+            assert_eq!(image.orientation, expected, "{scene}_{n}");
             assert_eq!(
-                picture.pixels.dimensions(),
+                image.pixels.dimensions(),
                 upright.pixels.dimensions(),
                 "{scene}_{n}"
             );
-            let ours = canonical(&picture.pixels);
+            let ours = canonical(&image.pixels);
             let samples = ours.as_raw().iter().zip(reference.as_raw());
             let apart: u64 = samples.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
             let mean = apart as f64 / ours.as_raw().len() as f64;
@@ -165,8 +165,8 @@ fn a_blurred_image_has_a_lower_blur_score() {
         return;
     };
     let score = |name: &str| {
-        let picture = decode_file(&folder.join(name)).unwrap().pixels;
-        measure(&canonical(&picture)).blur_score
+        let image = decode_file(&folder.join(name)).unwrap().pixels;
+        measure(&canonical(&image)).blur_score
     };
     let (blurred, sharp) = (score("bulk/blur.jpg"), score("reaction/close_eyes.jpeg"));
     assert!(blurred * 2.0 < sharp, "{blurred} {sharp}");

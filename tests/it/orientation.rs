@@ -5,7 +5,7 @@ use std::io::Cursor;
 use image::{ImageFormat, RgbImage, imageops};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, files, numbers, picture, testdata};
+use crate::support::app::{TestApp, files, image_file, numbers, testdata};
 
 /// Returns the image as a turned camera would have stored it: `orientation` turns it upright.
 fn turned(upright: &RgbImage, orientation: u8) -> RgbImage {
@@ -28,9 +28,9 @@ fn exif(orientation: u8) -> Vec<u8> {
     tiff
 }
 
-fn jpeg(picture: &RgbImage, orientation: u8) -> Vec<u8> {
+fn jpeg(image: &RgbImage, orientation: u8) -> Vec<u8> {
     let mut plain = Vec::new();
-    picture
+    image
         .write_to(&mut Cursor::new(&mut plain), ImageFormat::Jpeg)
         .unwrap();
     let payload = [b"Exif\0\0".as_slice(), &exif(orientation)].concat();
@@ -38,14 +38,14 @@ fn jpeg(picture: &RgbImage, orientation: u8) -> Vec<u8> {
     [&plain[..2], &[0xff, 0xe1], &length, &payload, &plain[2..]].concat()
 }
 
-fn png(picture: &RgbImage, orientation: u8) -> Vec<u8> {
+fn png(image: &RgbImage, orientation: u8) -> Vec<u8> {
     use image::{ImageEncoder, codecs::png::PngEncoder};
     let mut bytes = Vec::new();
     let mut encoder = PngEncoder::new(&mut bytes);
     encoder.set_exif_metadata(exif(orientation)).unwrap();
-    let (width, height) = picture.dimensions();
+    let (width, height) = image.dimensions();
     encoder
-        .write_image(picture, width, height, image::ExtendedColorType::Rgb8)
+        .write_image(image, width, height, image::ExtendedColorType::Rgb8)
         .unwrap();
     bytes
 }
@@ -83,7 +83,7 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 #[tokio::test]
 async fn every_orientation_returns_the_same_upright_faces() {
     let app = TestApp::start().await;
-    let upright = image::load_from_memory(&picture("t1.jpg"))
+    let upright = image::load_from_memory(&image_file("t1.jpg"))
         .unwrap()
         .to_rgb8();
     let expected = app

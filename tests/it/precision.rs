@@ -27,7 +27,7 @@ use facescan_inference::{
     tensor::{Signature, Tensor},
 };
 
-use crate::support::app::{TestApp, picture};
+use crate::support::app::{TestApp, image_file};
 
 const REDUCED: DevicePlacement = DevicePlacement {
     provider: Provider::OpenvinoCpu,
@@ -95,7 +95,7 @@ async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanPlan) -> Scan {
         store: Arc::clone(&app.app.store),
     };
     let context = app.app.run_context();
-    let image = picture("t1.jpg");
+    let image = image_file("t1.jpg");
     let scanned = scans.scan(&context, image, options).await;
     scanned.unwrap().result
 }

@@ -24,14 +24,14 @@ use serde_json::{Value, json};
 use crate::{
     forms::multipart,
     support::{
-        app::{Reply, TestApp, picture, runtime_dir, settings_for},
+        app::{Reply, TestApp, image_file, runtime_dir, settings_for},
         cli::facescan,
     },
 };
 
 /// Returns the row that the library computes for an image.
 fn expected(name: &str, preprocess: &Preprocess) -> Vec<f32> {
-    let pixels = decode(&picture(name), &DecodeOptions::default())
+    let pixels = decode(&image_file(name), &DecodeOptions::default())
         .unwrap()
         .pixels;
     let mut row = vec![0.0; preprocess.row_len(pixels.dimensions())];
@@ -41,7 +41,7 @@ fn expected(name: &str, preprocess: &Preprocess) -> Vec<f32> {
 
 /// Posts three images, of which the second is truncated.
 async fn three(app: &TestApp, query: &str, accept: &str) -> Reply {
-    let (whole, other) = (picture("t1.jpg"), picture("astronaut.png"));
+    let (whole, other) = (image_file("t1.jpg"), image_file("astronaut.png"));
     let (media_type, body) = multipart(&[
         ("image", Some("a"), &whole),
         ("image", Some("b"), &whole[..whole.len() / 2]),
@@ -118,7 +118,7 @@ async fn options_set_size_layout_profile_and_type() {
     let post = async |dtype: &str| {
         app.post(
             &format!("/preprocess?{query}&dtype={dtype}"),
-            picture("t1.jpg"),
+            image_file("t1.jpg"),
         )
         .await
     };
@@ -174,7 +174,7 @@ async fn an_invalid_option_is_refused_by_name() {
         ("size=224", "size"),
     ] {
         let reply = app
-            .post(&format!("/preprocess?{query}"), picture("t1.jpg"))
+            .post(&format!("/preprocess?{query}"), image_file("t1.jpg"))
             .await;
         assert_eq!(reply.status, 422, "{query}: {:?}", reply.body);
         let detail = reply.json()["detail"].as_str().unwrap().to_owned();
@@ -184,7 +184,7 @@ async fn an_invalid_option_is_refused_by_name() {
         );
     }
     let large = app
-        .post("/preprocess?height=8192&width=8192", picture("t1.jpg"))
+        .post("/preprocess?height=8192&width=8192", image_file("t1.jpg"))
         .await;
     assert_eq!(
         (large.status.as_u16(), large.code()),
@@ -196,8 +196,8 @@ async fn an_invalid_option_is_refused_by_name() {
     assert_eq!(alone.code(), "unsupported_media_type");
     // Rows of different shapes do not fit in one tensor.
     let (media_type, body) = multipart(&[
-        ("image", Some("a"), &picture("t1.jpg")),
-        ("image", Some("b"), &picture("astronaut.png")),
+        ("image", Some("a"), &image_file("t1.jpg")),
+        ("image", Some("b"), &image_file("astronaut.png")),
     ]);
     let reply = app
         .post_as("/preprocess?mode=short_side", &media_type, body)
@@ -232,7 +232,7 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
         [&Value::Null; 2]
     );
     let strict = app
-        .post("/preprocess?strict_device=true", picture("t1.jpg"))
+        .post("/preprocess?strict_device=true", image_file("t1.jpg"))
         .await;
     assert_eq!(
         (strict.status.as_u16(), strict.code()),
@@ -256,19 +256,15 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
 #[test]
 fn the_command_line_writes_a_tensor_and_an_index_of_its_rows() {
     let folder = tempfile::tempdir().unwrap();
-    let pictures = folder.path().join("pictures");
-    std::fs::create_dir(&pictures).unwrap();
+    let images = folder.path().join("pictures");
+    std::fs::create_dir(&images).unwrap();
     for name in ["astronaut.png", "t1.jpg"] {
-        std::fs::copy(
-            runtime_dir().join("pictures").join(name),
-            pictures.join(name),
-        )
-        .unwrap();
+        std::fs::copy(runtime_dir().join("pictures").join(name), images.join(name)).unwrap();
     }
-    std::fs::write(pictures.join("b.jpg"), &picture("t1.jpg")[..9000]).unwrap();
+    std::fs::write(images.join("b.jpg"), &image_file("t1.jpg")[..9000]).unwrap();
     let out = folder.path().join("batch.npy");
     let output = facescan(["preprocess", "--profile", "jax", "--out"])
-        .args([&out, &pictures])
+        .args([&out, &images])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -292,7 +288,7 @@ fn the_command_line_writes_a_tensor_and_an_index_of_its_rows() {
     assert!(lines[2]["path"].as_str().unwrap().ends_with("t1.jpg"));
 
     let out = folder.path().join("batch.safetensors");
-    let one = pictures.join("t1.jpg");
+    let one = images.join("t1.jpg");
     let output = facescan(["preprocess", "--dtype", "bf16", "--out"])
         .args([&out, &one])
         .output()
@@ -344,12 +340,12 @@ fn the_precision_command_reports_differences_between_profiles() {
 async fn the_library_accepts_files_and_bytes_and_reports_failures() {
     let app = TestApp::start().await;
     let preprocessor = Preprocessor::new(&app.app, PreprocessRequest::default()).unwrap();
-    let broken = picture("t1.jpg").slice(..100);
+    let broken = image_file("t1.jpg").slice(..100);
     let sources = [
         Source::File(runtime_dir().join("pictures/t1.jpg")),
         Source::File("no/such/file".into()),
         Source::Bytes(broken),
-        Source::Bytes(picture("astronaut.png")),
+        Source::Bytes(image_file("astronaut.png")),
         Source::Url("https://example.org/a.jpg".to_owned()),
     ];
     let batch = preprocessor.batch(sources.clone()).await.unwrap();

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     forms::multipart,
     support::{
-        app::{Reply, TestApp, picture, runtime_dir},
+        app::{Reply, TestApp, image_file, runtime_dir},
         cli::facescan,
     },
 };
@@ -26,7 +26,7 @@ use crate::{
 /// Applies operations to the image with six faces.
 async fn process(app: &TestApp, operations: Value) -> Reply {
     let body = json!({
-        "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
+        "images": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
         "options": {"operations": operations},
     });
     app.post_as("/process", "application/json", body.to_string())
@@ -38,35 +38,35 @@ fn pixels(bytes: &[u8]) -> RgbImage {
 }
 
 /// Decodes the images of a result.
-fn pictures(result: &Value) -> Vec<RgbImage> {
+fn images(result: &Value) -> Vec<RgbImage> {
     let list = result["processed"].as_array().unwrap().iter();
-    list.map(|picture| {
+    list.map(|image| {
         let data = BASE64_STANDARD
-            .decode(picture["data"].as_str().unwrap())
+            .decode(image["data"].as_str().unwrap())
             .unwrap();
         let pixels = pixels(&data);
-        let told = (&picture["width"], &picture["height"]);
+        let told = (&image["width"], &image["height"]);
         assert_eq!(told, (&json!(pixels.width()), &json!(pixels.height())));
         pixels
     })
     .collect()
 }
 
-fn png(picture: &RgbImage) -> Vec<u8> {
-    encode(picture, OutputFormat::Png).unwrap()
+fn png(image: &RgbImage) -> Vec<u8> {
+    encode(image, OutputFormat::Png).unwrap()
 }
 
 #[tokio::test]
 async fn every_anonymize_method_leaves_no_detectable_face() {
     let app = TestApp::start().await;
-    let before = pixels(&picture("t1.jpg"));
+    let before = pixels(&image_file("t1.jpg"));
     for method in ["blur", "pixelate", "fill"] {
         let step = json!([{"op": "anonymize", "method": method, "colour": [9, 99, 199]}]);
         let result = process(&app, step).await.result();
         assert_eq!(result["steps"][0]["op"], "anonymize");
         assert!(result["steps"][0]["faces"].as_u64().unwrap() >= 6);
         assert!(result["steps"][0]["searches"].as_u64().unwrap() >= 2);
-        let [after] = pictures(&result).try_into().unwrap();
+        let [after] = images(&result).try_into().unwrap();
         let found = app.post("/detect?store=false", png(&after).into()).await;
         assert_eq!(found.result()["faces"], json!([]), "{method}");
         // The other pixels do not change.
@@ -83,12 +83,12 @@ async fn each_face_is_cropped_with_its_margin() {
         .await
         .result();
     assert_eq!(result["steps"][0]["faces"], 6);
-    let whole = pixels(&picture("t1.jpg"));
-    let found = app.post("/detect?store=false", picture("t1.jpg")).await;
+    let whole = pixels(&image_file("t1.jpg"));
+    let found = app.post("/detect?store=false", image_file("t1.jpg")).await;
     let faces = found.result()["faces"].as_array().unwrap().clone();
     for ((face, cut), told) in faces
         .iter()
-        .zip(pictures(&result))
+        .zip(images(&result))
         .zip(result["processed"].as_array().unwrap())
     {
         let region: [u32; 4] = serde_json::from_value(told["region"].clone()).unwrap();
@@ -134,7 +134,7 @@ async fn operations_run_in_order_and_are_reported() {
     );
     assert_eq!(result["steps"][1]["profile"], "pil");
     assert_eq!(result["processed"][0]["region"], json!([100, 50, 500, 350]));
-    let [after] = pictures(&result).try_into().unwrap();
+    let [after] = images(&result).try_into().unwrap();
     assert_eq!(after.dimensions(), (150, 200));
     assert!(after.pixels().all(|Rgb([r, g, b])| r == g && g == b));
 }
@@ -147,14 +147,14 @@ async fn accepting_an_image_type_returns_the_image_itself() {
         Request::post(format!("/process?{operations}"))
             .header(CONTENT_TYPE, "image/jpeg")
             .header(ACCEPT, accept)
-            .body(Body::from(picture("t1.jpg")))
+            .body(Body::from(image_file("t1.jpg")))
             .unwrap()
     };
     let reply = app.send(request("image/webp")).await;
     assert_eq!(reply.status, 200, "{:?}", reply.body);
     assert_eq!(reply.headers[CONTENT_TYPE], "image/webp");
     assert_eq!(reply.headers["x-facescan-steps"], r#"[{"op":"flip"}]"#);
-    let (before, after) = (pixels(&picture("t1.jpg")), pixels(&reply.body));
+    let (before, after) = (pixels(&image_file("t1.jpg")), pixels(&reply.body));
     assert_eq!(after, image::imageops::flip_vertical(&before));
 
     let reply = app.send(request("image/avif")).await;
@@ -165,7 +165,7 @@ async fn accepting_an_image_type_returns_the_image_itself() {
     let refused = app
         .post(
             &format!("/process?format=avif&operations={large}"),
-            picture("t1.jpg"),
+            image_file("t1.jpg"),
         )
         .await;
     assert_eq!(refused.status, 422, "{:?}", refused.body);
@@ -201,7 +201,7 @@ async fn normalised_samples_are_returned_as_floats() {
         .iter()
         .map(|bytes| f32::from_le_bytes(*bytes))
         .collect();
-    let Rgb(pixel) = pixels(&picture("t1.jpg")).get_pixel(2, 1).to_owned();
+    let Rgb(pixel) = pixels(&image_file("t1.jpg")).get_pixel(2, 1).to_owned();
     for (channel, std) in [0.25, 0.5, 1.0].into_iter().enumerate() {
         let expected = (f32::from(pixel[channel]) / 255.0 - 0.5) / std;
         let given = values[(5 + 2) * 3 + channel];
@@ -235,7 +235,7 @@ async fn masks_crop_all_images_alike_and_report_unmet_constraints() {
         assert_eq!(result["processed"][0]["region"], json!([0, 0, 64, 64]));
         assert_eq!(result["steps"][0]["unmet"], json!([]));
         assert_eq!(result["steps"][0]["padding_clipped"], false);
-        let [cut] = pictures(result).try_into().unwrap();
+        let [cut] = images(result).try_into().unwrap();
         assert_eq!(*cut.get_pixel(3, 4), *frame.get_pixel(3, 4));
     }
 
@@ -265,7 +265,7 @@ async fn masks_crop_all_images_alike_and_report_unmet_constraints() {
 async fn anonymizing_thousands_of_overlapping_faces_returns_an_answer() {
     let app = TestApp::start().await;
     let body = json!({
-        "images": [{"data": BASE64_STANDARD.encode(picture("t1.jpg"))}],
+        "images": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
         "options": {
             "operations": [{"op": "anonymize", "method": "fill", "margin": 10}],
             "min_score": 0.0, "nms_iou": 1.0,
@@ -336,10 +336,10 @@ async fn an_invalid_operation_is_refused_with_the_reason() {
 #[test]
 fn the_command_line_writes_results_but_never_over_the_input() {
     let out = tempfile::tempdir().unwrap();
-    let pictures = runtime_dir().join("pictures/t1.jpg");
+    let images = runtime_dir().join("pictures/t1.jpg");
     let output = facescan(["anonymize", "--method", "fill", "--format", "jpeg", "--out"])
         .arg(out.path())
-        .arg(&pictures)
+        .arg(&images)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -356,7 +356,7 @@ fn the_command_line_writes_results_but_never_over_the_input() {
 
     // The command never overwrites its input.
     let copy = out.path().join("copy.jpg");
-    std::fs::copy(&pictures, &copy).unwrap();
+    std::fs::copy(&images, &copy).unwrap();
     let operations = r#"[{"op":"crop","faces":true}]"#;
     let output = facescan([
         "process",
@@ -381,6 +381,6 @@ fn the_command_line_writes_results_but_never_over_the_input() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         std::fs::read(&copy).unwrap(),
-        std::fs::read(&pictures).unwrap()
+        std::fs::read(&images).unwrap()
     );
 }

@@ -10,7 +10,7 @@ use axum::{
 use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, picture};
+use crate::support::app::{TestApp, image_file};
 
 #[tokio::test]
 async fn the_openapi_document_matches_its_snapshot() {
@@ -58,7 +58,7 @@ async fn the_models_are_listed_with_their_licences() {
 async fn an_answer_names_models_devices_and_timings() {
     let app = TestApp::start().await;
     let reply = app
-        .post("/embed?timings=true&max_faces=1", picture("obama.jpg"))
+        .post("/embed?timings=true&max_faces=1", image_file("obama.jpg"))
         .await;
     let rounded = |value: &Value| (value.as_f64().unwrap() * 10.0).round() / 10.0;
     let mut answer = reply.json();
@@ -94,7 +94,7 @@ async fn an_answer_names_models_devices_and_timings() {
 async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
     let app = TestApp::start().await;
     let clear = app
-        .post("/quality?store=false&max_faces=1", picture("obama.jpg"))
+        .post("/quality?store=false&max_faces=1", image_file("obama.jpg"))
         .await
         .result();
     let face = &clear["faces"][0]["quality"];
@@ -102,9 +102,9 @@ async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
     assert_eq!(face["measured_at"], serde_json::json!([112, 112]));
     assert_eq!(face["occlusion_measured"], false);
 
-    let picture = image::load_from_memory(&picture("obama.jpg")).unwrap();
+    let image = image::load_from_memory(&image_file("obama.jpg")).unwrap();
     let mut blurred = Vec::new();
-    picture
+    image
         .blur(12.0)
         .write_to(
             &mut std::io::Cursor::new(&mut blurred),
@@ -133,7 +133,7 @@ async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
 #[tokio::test]
 async fn enhancing_a_small_image_reports_the_correct_scale() {
     let app = TestApp::start().await;
-    let large = image::load_from_memory(&picture("obama.jpg")).unwrap();
+    let large = image::load_from_memory(&image_file("obama.jpg")).unwrap();
     let small = large.resize_exact(180, 225, image::imageops::FilterType::Triangle);
     let mut bytes = Vec::new();
     small
@@ -173,10 +173,10 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
         .header(ACCEPT, "image/*")
         .body(Body::from(bytes.clone()))
         .unwrap();
-    let picture = app.send(request).await;
-    assert_eq!(picture.headers[CONTENT_TYPE], "image/png");
+    let image = app.send(request).await;
+    assert_eq!(image.headers[CONTENT_TYPE], "image/png");
     assert_eq!(
-        picture.headers["x-facescan-scale"]
+        image.headers["x-facescan-scale"]
             .to_str()
             .unwrap()
             .parse::<f64>()
@@ -184,13 +184,13 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
         scale
     );
     assert!(
-        picture.headers["x-facescan-steps"]
+        image.headers["x-facescan-steps"]
             .to_str()
             .unwrap()
             .contains("unsharp_mask")
     );
     let before = app.post("/detect?store=false", bytes.into()).await.result();
-    let after = app.post("/detect?store=false", picture.body).await.result();
+    let after = app.post("/detect?store=false", image.body).await.result();
     for (before, after) in before["faces"][0]["bbox"]
         .as_array()
         .unwrap()
@@ -207,11 +207,11 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
 #[tokio::test]
 async fn a_second_detection_size_finds_a_face_that_fills_the_image() {
     let app = TestApp::start().await;
-    let portrait = image::load_from_memory(&picture("biden.jpg")).unwrap();
+    let portrait = image::load_from_memory(&image_file("biden.jpg")).unwrap();
     let all = app
         .post(
             "/detect?store=false&second_det_size=320",
-            picture("biden.jpg"),
+            image_file("biden.jpg"),
         )
         .await
         .result();

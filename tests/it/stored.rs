@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde_json::Value;
 
 use crate::support::{
-    app::{TestApp, picture},
+    app::{TestApp, image_file},
     chaos_proxy::ChaosProxy,
     database::{Database, on_postgres},
 };
@@ -23,7 +23,7 @@ fn faces(result: &Value) -> Vec<Value> {
 async fn scenario(app: &TestApp) {
     // The first request runs inference and stores everything.
     let first = app
-        .post("/embed?source=album&quality=true", picture("t1.jpg"))
+        .post("/embed?source=album&quality=true", image_file("t1.jpg"))
         .await
         .result();
     assert_eq!(first["cached"], false);
@@ -31,7 +31,7 @@ async fn scenario(app: &TestApp) {
 
     // The same image from another source is answered from the store.
     let again = app
-        .post("/embed?source=feed&quality=true", picture("t1.jpg"))
+        .post("/embed?source=feed&quality=true", image_file("t1.jpg"))
         .await
         .result();
     assert_eq!(again["cached"], true);
@@ -43,7 +43,7 @@ async fn scenario(app: &TestApp) {
 
     // Other options and other operations on the same image are not answered from the store.
     let fewer = app
-        .post("/embed?quality=true&max_faces=2", picture("t1.jpg"))
+        .post("/embed?quality=true&max_faces=2", image_file("t1.jpg"))
         .await
         .result();
     assert_eq!(
@@ -52,21 +52,21 @@ async fn scenario(app: &TestApp) {
     );
     assert_eq!(fewer["image_id"], first["image_id"]);
     let uncached = app
-        .post("/embed?quality=true&cache=false", picture("t1.jpg"))
+        .post("/embed?quality=true&cache=false", image_file("t1.jpg"))
         .await
         .result();
     assert_eq!(uncached["cached"], false);
     let unstored = app
-        .post("/detect?store=false", picture("t1.jpg"))
+        .post("/detect?store=false", image_file("t1.jpg"))
         .await
         .result();
     assert!(unstored.get("image_id").is_none() && unstored["faces"][0].get("face_id").is_none());
-    let graded = app.post("/quality", picture("t1.jpg")).await.result();
+    let graded = app.post("/quality", image_file("t1.jpg")).await.result();
     assert_eq!(
         graded["picture_quality"]["measured_at"],
         serde_json::json!([640, 443])
     );
-    let regraded = app.post("/quality", picture("t1.jpg")).await.result();
+    let regraded = app.post("/quality", image_file("t1.jpg")).await.result();
     assert_eq!(
         (&regraded["cached"], &regraded["picture_quality"]),
         (&Value::Bool(true), &graded["picture_quality"])
@@ -74,7 +74,7 @@ async fn scenario(app: &TestApp) {
 
     // A second image, and the list of images.
     let other = app
-        .post("/embed?source=feed", picture("obama.jpg"))
+        .post("/embed?source=feed", image_file("obama.jpg"))
         .await
         .result();
     let page = app.get("/images?limit=1").await.json();
@@ -140,7 +140,7 @@ async fn scenario(app: &TestApp) {
         );
     }
     let rescanned = app
-        .post("/embed?quality=true", picture("t1.jpg"))
+        .post("/embed?quality=true", image_file("t1.jpg"))
         .await
         .result();
     assert_eq!(
@@ -157,7 +157,7 @@ async fn scenario(app: &TestApp) {
         StatusCode::NOT_FOUND
     );
     let fresh = app
-        .post("/embed?quality=true", picture("t1.jpg"))
+        .post("/embed?quality=true", image_file("t1.jpg"))
         .await
         .result();
     assert_eq!(fresh["cached"], false);
@@ -196,16 +196,16 @@ async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
         assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
 
         proxy.cut().await;
-        let refused = app.post("/detect", picture("t1.jpg")).await;
+        let refused = app.post("/detect", image_file("t1.jpg")).await;
         assert_eq!(
             (refused.status.as_u16(), refused.code().as_str()),
             (503, "store_unavailable")
         );
-        let uncached = app.post("/detect?cache=false", picture("t1.jpg")).await;
+        let uncached = app.post("/detect?cache=false", image_file("t1.jpg")).await;
         assert_eq!(uncached.code(), "store_unavailable");
         assert_eq!(app.get("/images").await.code(), "store_unavailable");
         let unstored = app
-            .post("/detect?store=false", picture("t1.jpg"))
+            .post("/detect?store=false", image_file("t1.jpg"))
             .await
             .result();
         assert_eq!(faces(&unstored).len(), 6);
@@ -214,7 +214,7 @@ async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
         assert!(text(&held_back.json()["reasons"][0]).contains("database"));
 
         proxy.restore();
-        let stored = app.post("/detect", picture("t1.jpg")).await.result();
+        let stored = app.post("/detect", image_file("t1.jpg")).await.result();
         assert_eq!(
             stored["cached"], false,
             "nothing was written while the database was unreachable"

@@ -18,7 +18,7 @@ use tokio::{net::TcpListener, sync::Notify};
 use url::Url;
 
 use crate::support::{
-    app::{TestApp, picture},
+    app::{TestApp, image_file},
     cli::facescan,
 };
 
@@ -34,9 +34,9 @@ const LOCAL: [(&str, &str); 3] = [
 ];
 
 /// Starts a server of images on the loopback interface and returns its URL.
-async fn pictures() -> String {
+async fn images() -> String {
     let routes = Router::new()
-        .route("/t1.jpg", get(|| async { picture("t1.jpg") }))
+        .route("/t1.jpg", get(|| async { image_file("t1.jpg") }))
         .route("/moved", get(|| async { Redirect::to("/t1.jpg") }))
         .route(
             "/inside",
@@ -56,7 +56,7 @@ fn body(images: Value, options: Value) -> String {
 
 #[tokio::test]
 async fn an_image_by_url_returns_the_same_answer_as_its_bytes() {
-    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     let unstored = json!({"store": false, "timings": true});
     for uri in ["/detect", "/embed", "/quality"] {
         let sent = body(
@@ -65,7 +65,7 @@ async fn an_image_by_url_returns_the_same_answer_as_its_bytes() {
         );
         let fetched = app.post_as(uri, JSON, sent).await.result();
         let by_bytes = app
-            .post(&format!("{uri}?store=false"), picture("t1.jpg"))
+            .post(&format!("{uri}?store=false"), image_file("t1.jpg"))
             .await;
         assert_eq!(fetched["faces"], by_bytes.result()["faces"], "{uri}");
         assert_eq!(fetched["id"], "a");
@@ -76,7 +76,7 @@ async fn an_image_by_url_returns_the_same_answer_as_its_bytes() {
 
 #[tokio::test]
 async fn every_operation_accepts_urls_for_images_and_masks() {
-    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     let url = json!([{"url": format!("{server}/t1.jpg")}]);
     let enhanced = app
         .post_as(
@@ -102,7 +102,7 @@ async fn every_operation_accepts_urls_for_images_and_masks() {
 #[tokio::test]
 async fn a_failed_fetch_does_not_fail_the_other_images() {
     let settings = [&LOCAL[..], &[("FACESCAN__URLS__MAX_BYTES", "2000000")]].concat();
-    let (app, server) = (TestApp::with(&settings).await, pictures().await);
+    let (app, server) = (TestApp::with(&settings).await, images().await);
     let images = json!([
         {"id": "good", "url": format!("{server}/t1.jpg")},
         {"id": "missing", "url": format!("{server}/t2.jpg")},
@@ -152,7 +152,7 @@ async fn a_failed_fetch_does_not_fail_the_other_images() {
 
 #[tokio::test]
 async fn a_single_failed_fetch_sets_the_status_of_the_answer() {
-    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     for (url, status, code) in [
         (format!("{server}/t2.jpg"), 422, "url_failed"),
         (
@@ -182,7 +182,7 @@ async fn a_single_failed_fetch_sets_the_status_of_the_answer() {
 
 #[tokio::test]
 async fn the_url_is_stored_as_the_source_unless_the_caller_names_one() {
-    let (app, server) = (TestApp::with(&LOCAL).await, pictures().await);
+    let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     let url = format!("{server}/moved");
     for (image, options, expected) in [
         (json!({"url": url}), json!({}), url.as_str()),
@@ -265,7 +265,7 @@ async fn a_fetch_ends_with_its_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_line_accepts_urls() {
-    let server = pictures().await;
+    let server = images().await;
     let url = format!("{server}/t1.jpg");
     let run = |enabled: &'static str| {
         let url = url.clone();

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use facescan::cli::bench::{
-    pictures::Picture,
+    images::Image,
     report::{self, Render},
     run_to_end,
 };
@@ -98,7 +98,7 @@ struct Comparison {
 /// # Errors
 /// Returns an error if an image, a model or a server is missing, or the report cannot be written.
 pub fn run(settings: &Settings, args: &CompareArgs) -> anyhow::Result<ExitCode> {
-    let pictures = args.workload.load()?;
+    let images = args.workload.load()?;
     let peers = args
         .peer
         .iter()
@@ -114,7 +114,7 @@ pub fn run(settings: &Settings, args: &CompareArgs) -> anyhow::Result<ExitCode> 
     let bench = Bench {
         settings,
         workload: &args.workload,
-        pictures: &pictures,
+        images: &images,
         clients: args.clients,
     };
     let comparison = run_to_end(bench.compare(args, &peers))?;
@@ -126,7 +126,7 @@ pub fn run(settings: &Settings, args: &CompareArgs) -> anyhow::Result<ExitCode> 
 struct Bench<'a> {
     settings: &'a Settings,
     workload: &'a Workload,
-    pictures: &'a Arc<[Picture]>,
+    images: &'a Arc<[Image]>,
     clients: usize,
 }
 

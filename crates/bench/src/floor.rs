@@ -66,10 +66,10 @@ pub struct Shares {
 /// # Errors
 /// Returns an error if an image or a model cannot be used, or the report cannot be written.
 pub fn run(settings: &Settings, args: &FloorArgs) -> anyhow::Result<ExitCode> {
-    let pictures = args.workload.load()?;
+    let images = args.workload.load()?;
     let workload = &args.workload;
     let figures = run_to_end(async {
-        Floor::prepare(&settings.config, workload, &pictures, args.threads)
+        Floor::prepare(&settings.config, workload, &images, args.threads)
             .await?
             .measure(workload)
             .await

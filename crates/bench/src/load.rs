@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
-use facescan::cli::bench::{pictures::Picture, process::Processes, report, run_to_end};
+use facescan::cli::bench::{images::Image, process::Processes, report, run_to_end};
 use http::StatusCode;
 use serde::Serialize;
 use tokio::time::{sleep_until, timeout};
@@ -132,17 +132,17 @@ pub struct LoadFigures {
 /// Returns an error if the load cannot be generated. A failing server is a result and not an error.
 pub async fn measure(
     subject: &Subject,
-    pictures: &[Picture],
+    images: &[Image],
     workload: &Workload,
     pace: Pace,
     most_connections: usize,
 ) -> anyhow::Result<LoadFigures> {
-    let requests = generator::requests(&subject.target, pictures)?;
+    let requests = generator::requests(&subject.target, images)?;
     let window = workload.window();
     let generator = Generator {
         target: &subject.target,
         requests: &requests,
-        sequence: workload.sequence(pictures.len()),
+        sequence: workload.sequence(images.len()),
         window,
         seed: workload.seed,
         most_connections,
@@ -186,7 +186,7 @@ async fn counters(target: &Target) -> Option<Counters> {
 /// # Errors
 /// Returns an error if an image or the server is missing, or the report cannot be written.
 pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
-    let pictures = args.workload.load()?;
+    let images = args.workload.load()?;
     let pace = args.rate.map_or(Pace::Clients(args.clients), Pace::Rate);
     let figures = run_to_end(async {
         let (_own, subject) = match &args.url {
@@ -203,7 +203,7 @@ pub fn run(settings: &Settings, args: &LoadArgs) -> anyhow::Result<ExitCode> {
         };
         measure(
             &subject,
-            &pictures,
+            &images,
             &args.workload,
             pace,
             args.max_connections,

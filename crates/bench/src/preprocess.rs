@@ -56,7 +56,7 @@ pub fn run(args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
     let material = Material {
         threads: args.threads.get(),
         files: &args.files,
-        pictures: noise(BATCHES[2]),
+        images: noise(BATCHES[2]),
         memory: PixelMemory::new(256 << 20),
         tensor: RefCell::new(Vec::new()),
     };
@@ -77,7 +77,7 @@ pub fn run(args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
 struct Material<'a> {
     threads: usize,
     files: &'a [String],
-    pictures: Vec<RgbImage>,
+    images: Vec<RgbImage>,
     memory: PixelMemory,
     // All measures share one tensor. Memory that was idle for a while would be measured otherwise.
     tensor: RefCell<Vec<f32>>,
@@ -108,13 +108,13 @@ impl Material<'_> {
     fn of_memory(&self, side: u32, batch: usize, layout: Layout) -> Measure<'_> {
         let preprocess = to(side, layout);
         let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
-        let pictures = &self.pictures[..batch];
+        let images = &self.images[..batch];
         Measure::new(name, batch, move || {
             let mut rows = self.tensor.borrow_mut();
-            let write = |picture: &RgbImage, write: &mut dyn FnMut(&RgbImage)| {
-                write(black_box(picture));
+            let write = |image: &RgbImage, write: &mut dyn FnMut(&RgbImage)| {
+                write(black_box(image));
             };
-            each(self.threads, &preprocess, pictures, &mut rows, write);
+            each(self.threads, &preprocess, images, &mut rows, write);
         })
     }
 
@@ -126,9 +126,9 @@ impl Material<'_> {
         Measure::new(name, batch, move || {
             let mut rows = tensor.borrow_mut();
             each(threads, &preprocess, &some, &mut rows, |path, write| {
-                let picture = decoded(path, memory);
-                write(&picture);
-                memory.keep(picture.into_raw());
+                let image = decoded(path, memory);
+                write(&image);
+                memory.keep(image.into_raw());
             });
         })
     }
@@ -141,8 +141,8 @@ impl Material<'_> {
         let mut no_rows = Vec::new();
         Measure::new("decode".to_owned(), batch, move || {
             each(threads, &none, &some, &mut no_rows, |path, _| {
-                let picture = decoded(path, memory);
-                memory.keep(black_box(picture).into_raw());
+                let image = decoded(path, memory);
+                memory.keep(black_box(image).into_raw());
             });
         })
     }
@@ -151,17 +151,17 @@ impl Material<'_> {
 /// Batches of one kind and their total time.
 struct Measure<'a> {
     name: String,
-    pictures: usize,
+    images: usize,
     run: Box<dyn FnMut() + 'a>,
     took: Duration,
     done: usize,
 }
 
 impl<'a> Measure<'a> {
-    fn new(name: String, pictures: usize, run: impl FnMut() + 'a) -> Self {
+    fn new(name: String, images: usize, run: impl FnMut() + 'a) -> Self {
         Self {
             name,
-            pictures,
+            images,
             run: Box::new(run),
             took: Duration::ZERO,
             done: 0,
@@ -173,7 +173,7 @@ impl<'a> Measure<'a> {
         let began = Instant::now();
         while began.elapsed() < TURN {
             (self.run)();
-            self.done += self.pictures;
+            self.done += self.images;
         }
         self.took += began.elapsed();
     }
@@ -200,7 +200,7 @@ fn each<T: Sync>(
         loop {
             let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((item, row)) = next else { break };
-            work(item, &mut |picture| preprocess.write(picture, row));
+            work(item, &mut |image| preprocess.write(image, row));
         }
     };
     thread::scope(|scope| {
@@ -235,8 +235,8 @@ fn some_of(files: &[String], count: usize) -> Vec<&String> {
 
 fn decoded(path: &str, memory: &PixelMemory) -> RgbImage {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let picture = decode_within(&bytes, &DecodeOptions::default(), memory);
-    picture
+    let image = decode_within(&bytes, &DecodeOptions::default(), memory);
+    image
         .unwrap_or_else(|error| panic!("{path}: {error}"))
         .pixels
 }
@@ -244,11 +244,11 @@ fn decoded(path: &str, memory: &PixelMemory) -> RgbImage {
 /// Returns images of 512 × 512 with random pixels.
 fn noise(count: usize) -> Vec<RgbImage> {
     let mut state = 1u32;
-    let picture = |_| {
+    let image = |_| {
         RgbImage::from_fn(512, 512, |_, _| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             Rgb([24, 16, 8].map(|shift| (state >> shift) as u8))
         })
     };
-    (0..count).map(picture).collect()
+    (0..count).map(image).collect()
 }

@@ -13,7 +13,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
 use facescan::cli::bench::{
-    pictures::{Picture, load_pictures},
+    images::{Image, load_images},
     process::Processes,
     report::{self, Render, Table, figure},
     run_to_end,
@@ -81,7 +81,7 @@ pub struct SoakArgs {
     clients: usize,
     /// Images, or folders of images. Smaller copies of each image are sent too.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
-    pictures: Vec<PathBuf>,
+    images: Vec<PathBuf>,
     /// The seed of the order of the requests. The same seed results in the same order.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -125,11 +125,11 @@ struct SoakFigures {
 /// # Errors
 /// Returns an error if an image or the server is missing, or the report cannot be written.
 pub fn run(settings: &Settings, args: &SoakArgs) -> anyhow::Result<ExitCode> {
-    let pictures = load_pictures(&args.pictures)?;
+    let images = load_images(&args.images)?;
     let figures = run_to_end(async {
         let server = OwnServer::start(settings).await?;
         let target = Target::parse(server.url(), "/detect", "")?;
-        let requests = requests(&target, &bodies(&pictures)?)?;
+        let requests = requests(&target, &bodies(&images)?)?;
         soak(&target, &requests, server.pid(), args).await
     })?;
     let is_alive = figures.failed == 0;
@@ -148,15 +148,15 @@ struct Bodies {
     broken: Vec<Bytes>,
 }
 
-fn bodies(pictures: &[Picture]) -> anyhow::Result<Bodies> {
+fn bodies(images: &[Image]) -> anyhow::Result<Bodies> {
     let options = DecodeOptions {
         limits: Limits::default(),
         background: [255; 3],
     };
     let mut usual = Vec::new();
-    for picture in pictures {
-        let pixels = decode(&picture.bytes, &options)
-            .with_context(|| format!("decoding {}", picture.path.display()))?
+    for image in images {
+        let pixels = decode(&image.bytes, &options)
+            .with_context(|| format!("decoding {}", image.path.display()))?
             .pixels;
         let longest = pixels.width().max(pixels.height());
         for side in SIDES {
@@ -167,10 +167,7 @@ fn bodies(pictures: &[Picture]) -> anyhow::Result<Bodies> {
         }
     }
     Ok(Bodies {
-        own: pictures
-            .iter()
-            .map(|picture| picture.bytes.clone())
-            .collect(),
+        own: images.iter().map(|image| image.bytes.clone()).collect(),
         broken: usual
             .iter()
             .map(|body: &Bytes| body.slice(..body.len() / 2))

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use facescan::{
-    cli::bench::pictures::{Picture, load_pictures},
+    cli::bench::images::{Image, load_images},
     pipeline::options::ScanKind,
 };
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct Workload {
     pub operation: ScanKind,
     /// Images, or folders of images.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
-    pub pictures: Vec<PathBuf>,
+    pub images: Vec<PathBuf>,
     /// The duration of each measurement.
     #[arg(long, default_value = "10", value_parser = positive, value_name = "SECONDS")]
     pub seconds: f64,
@@ -79,13 +79,13 @@ impl Workload {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read, its format is not supported, or there are no images.
-    pub fn load(&self) -> anyhow::Result<Arc<[Picture]>> {
-        load_pictures(&self.pictures)
+    pub fn load(&self) -> anyhow::Result<Arc<[Image]>> {
+        load_images(&self.images)
     }
 
-    /// Returns the order of `pictures` images.
-    pub fn sequence(&self, pictures: usize) -> Sequence {
-        Sequence::new(self.seed, pictures)
+    /// Returns the order of `images` images.
+    pub fn sequence(&self, images: usize) -> Sequence {
+        Sequence::new(self.seed, images)
     }
 
     /// Returns the time window of a measurement that starts now.
@@ -122,10 +122,10 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    fn new(seed: u64, pictures: usize) -> Self {
+    fn new(seed: u64, images: usize) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut order = Vec::with_capacity(SHUFFLES * pictures);
-        let mut shuffled: Vec<usize> = (0..pictures).collect();
+        let mut order = Vec::with_capacity(SHUFFLES * images);
+        let mut shuffled: Vec<usize> = (0..images).collect();
         for _ in 0..SHUFFLES {
             rng.shuffle(&mut shuffled);
             order.extend_from_slice(&shuffled);
@@ -157,8 +157,8 @@ mod tests {
         let order = taken(7, 50);
         assert_eq!(order, taken(7, 50));
         assert_ne!(order, taken(8, 50));
-        for picture in 0..5 {
-            assert_eq!(order.iter().filter(|taken| **taken == picture).count(), 10);
+        for image in 0..5 {
+            assert_eq!(order.iter().filter(|taken| **taken == image).count(), 10);
         }
         assert_ne!(order[..5], order[5..10], "shuffles differ");
     }

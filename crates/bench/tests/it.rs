@@ -57,7 +57,7 @@ fn facescan_bench<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command
 
 fn bench(args: &[&str], output: &Path) -> Output {
     facescan_bench(args)
-        .args(["--seconds", "1", "--warm-up", "0", "--pictures"])
+        .args(["--seconds", "1", "--warm-up", "0", "--images"])
         .arg(runtime_dir().join("pictures"))
         .arg("--output")
         .arg(output)
@@ -146,7 +146,7 @@ fn the_floor_reports_the_share_of_each_part() {
 fn a_soak_test_sends_requests_of_every_kind_and_records_memory() {
     let folder = tempfile::tempdir().unwrap();
     let output = facescan_bench(["soak", "--requests", "60", "--clients", "4"])
-        .arg("--pictures")
+        .arg("--images")
         .arg(runtime_dir().join("pictures/t1.jpg"))
         .arg("--output")
         .arg(folder.path())

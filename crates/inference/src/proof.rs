@@ -80,7 +80,7 @@ fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
 }
 
 /// Returns an image of such values.
-pub fn picture(width: u32, height: u32) -> RgbImage {
+pub fn image(width: u32, height: u32) -> RgbImage {
     let values = pattern(&[3, width as usize], height as usize);
     let mut values = values.into_iter().map(|value| value as u8);
     let mut next = || values.next().unwrap_or(0);
@@ -196,18 +196,17 @@ pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
 /// # Errors
 /// The difference of the samples, if it is more than one level. A device may fuse a product and a sum, so one level is
 /// allowed.
-pub fn same_picture(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
+pub fn same_image(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
     const LEVELS: u8 = 1;
     let pairs = given.as_raw().iter().zip(right.as_raw());
     let most = pairs.map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0);
     if given.dimensions() != right.dimensions() || most > LEVELS {
         return Err(format!(
-            "its picture is up to {most} levels from the cpu's; {LEVELS} is allowed"
+            "its image is up to {most} levels from the cpu's; {LEVELS} is allowed"
         ));
     }
-    let floats = |picture: &RgbImage| -> Vec<f32> {
-        picture.as_raw().iter().map(|&v| f32::from(v)).collect()
-    };
+    let floats =
+        |image: &RgbImage| -> Vec<f32> { image.as_raw().iter().map(|&v| f32::from(v)).collect() };
     Ok(cosine(&floats(given), &floats(right)))
 }
 

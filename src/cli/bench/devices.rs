@@ -14,7 +14,7 @@ use clap::{
 use serde::Serialize;
 
 use super::{
-    pictures::{Picture, load_pictures},
+    images::{Image, load_images},
     report, run_to_end,
 };
 use crate::config::{Config, Models};
@@ -31,7 +31,7 @@ mod render;
 mod session;
 
 /// The maximum number of images in a batch.
-const MOST_PICTURES: usize = 1024;
+const MOST_IMAGES: usize = 1024;
 
 /// The subject and the length of the measurement.
 #[derive(Debug, Args, Serialize)]
@@ -64,7 +64,7 @@ pub struct DevicesArgs {
     warm_up: NonZeroUsize,
     /// Images, or folders of images, with faces. They are resized before the measurement.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
-    pictures: Vec<PathBuf>,
+    images: Vec<PathBuf>,
     /// Write report.json, report.md and plots to this folder.
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
@@ -83,8 +83,8 @@ fn operation_parser() -> impl TypedValueParser<Value = Operation> {
 fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
     text.parse()
         .ok()
-        .filter(|size: &NonZeroUsize| size.get() <= MOST_PICTURES)
-        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_PICTURES}"))
+        .filter(|size: &NonZeroUsize| size.get() <= MOST_IMAGES)
+        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_IMAGES}"))
 }
 
 impl fmt::Display for DevicesArgs {
@@ -134,8 +134,8 @@ fn distinct<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
 /// # Errors
 /// Returns an error if the images have no faces, an application does not start, or the report cannot be written.
 pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
-    let pictures = load_pictures(&args.pictures)?;
-    let figures = run_to_end(measure(config, args, &pictures))?;
+    let images = load_images(&args.images)?;
+    let figures = run_to_end(measure(config, args, &images))?;
     let is_whole = figures.cells().all(|cell| cell.errors.is_empty());
     report::publish(args, &figures, args.output.as_deref())?;
     Ok(if is_whole {
@@ -148,7 +148,7 @@ pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
 async fn measure(
     config: &Config,
     args: &DevicesArgs,
-    pictures: &[Picture],
+    images: &[Image],
 ) -> anyhow::Result<DevicesFigures> {
     let backend = crate::cli::runtime::backend(config)?;
     let mut figures = DevicesFigures::default();
@@ -159,7 +159,7 @@ async fn measure(
             .with_context(|| format!("starting with {}", toggle.name()))?;
         if materials.is_empty() {
             // Both applications work on the same pixels. The detector of the first one has found the faces.
-            materials = session.materials(pictures, &args.sizes()).await?;
+            materials = session.materials(images, &args.sizes()).await?;
         }
         for material in &materials {
             for operation in args.operations(&config.models) {

@@ -41,7 +41,7 @@ impl Vector {
     }
 
     /// Returns the vector of a whole image.
-    pub fn of_picture(embedding: Embedding) -> Self {
+    pub fn of_image(embedding: Embedding) -> Self {
         Self {
             face: None,
             embedding,

@@ -46,9 +46,9 @@ pub async fn write(
     pipeline
         .pool
         .run(Stage::Finish, move || {
-            let mut picture = decode(&bytes, &decoding)?.pixels;
-            annotate(&mut picture, &annotations);
-            let jpeg = encode(&picture, OutputFormat::Jpeg { quality: 90 })?;
+            let mut image = decode(&bytes, &decoding)?.pixels;
+            annotate(&mut image, &annotations);
+            let jpeg = encode(&image, OutputFormat::Jpeg { quality: 90 })?;
             let failed = |error: std::io::Error| {
                 ApiError::Internal(format!("writing {}: {error}", target.display()))
             };

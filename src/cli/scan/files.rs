@@ -74,7 +74,7 @@ fn found_url(text: &str) -> Found {
 
 /// Returns the named files of any extension, the named URLs, and the images in the named folders in the order of their
 /// names. The search is lazy, so any number of files needs little memory.
-pub fn pictures(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
+pub fn images(paths: &[PathBuf]) -> impl Iterator<Item = Found> {
     let several = paths.len() > 1;
     paths.iter().flat_map(move |root| {
         let url = url_of(root).map(found_url);
@@ -90,7 +90,7 @@ fn below(root: &Path, several: bool) -> impl Iterator<Item = Found> {
         .into_iter()
         .filter_map(move |entry| match entry {
             Ok(entry) if entry.file_type().is_dir() => None,
-            Ok(entry) if entry.depth() > 0 && !is_picture(entry.path()) => None,
+            Ok(entry) if entry.depth() > 0 && !is_image(entry.path()) => None,
             Ok(entry) => Some(Found {
                 relative: if several {
                     named_part(entry.path())
@@ -110,7 +110,7 @@ fn below(root: &Path, several: bool) -> impl Iterator<Item = Found> {
         })
 }
 
-fn is_picture(path: &Path) -> bool {
+fn is_image(path: &Path) -> bool {
     path.extension()
         .and_then(|ending| ending.to_str())
         .is_some_and(|ending| ENDINGS.contains(&ending.to_ascii_lowercase().as_str()))
@@ -142,7 +142,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let relative = |named: &[PathBuf]| -> Vec<PathBuf> {
-            pictures(named).map(|found| found.relative).collect()
+            images(named).map(|found| found.relative).collect()
         };
         let expected = ["a.png", "b.JPG", "sub/c.webp"].map(PathBuf::from);
         assert_eq!(relative(&[folder.path().to_owned()]), expected);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_url_stays_unchanged_and_its_host_becomes_a_folder() {
         let url = "https://example.com/a/../b.jpg?size=2";
-        let found: Vec<_> = pictures(&[url.into()]).collect();
+        let found: Vec<_> = images(&[url.into()]).collect();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].url.as_deref(), Some(url));
         assert_eq!(found[0].path.to_str(), Some(url));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_missing_folder_is_a_result_with_an_error() {
-        let found: Vec<_> = pictures(&["/no/such/folder".into()]).collect();
+        let found: Vec<_> = images(&["/no/such/folder".into()]).collect();
         assert_eq!(found.len(), 1);
         assert!(found[0].unreadable.is_some());
     }

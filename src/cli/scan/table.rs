@@ -10,7 +10,7 @@ use crate::pipeline::answer::{FaceAnswer, ImageResult, Outcome, ScanResult};
 /// Prints rows with fixed column widths as they arrive. A table that adapts its widths would have to hold every row.
 #[derive(Debug, Default)]
 pub struct Table {
-    pictures: usize,
+    images: usize,
     faces: usize,
     failed: usize,
 }
@@ -23,14 +23,14 @@ impl Table {
         path: &Path,
         result: &ImageResult<ScanResult>,
     ) -> io::Result<()> {
-        if self.pictures == 0 {
+        if self.images == 0 {
             writeln!(
                 out,
                 "{:>7} {:>7} {:>7} {:>7}  {:>5}  {:>7}  IMAGE",
                 "X1", "Y1", "X2", "Y2", "SCORE", "QUALITY"
             )?;
         }
-        self.pictures += 1;
+        self.images += 1;
         let path = path.display();
         match &result.outcome {
             Outcome::Error { error } => {
@@ -54,7 +54,7 @@ impl Table {
         writeln!(
             out,
             "{} images, {} faces, {} failed",
-            self.pictures, self.faces, self.failed
+            self.images, self.faces, self.failed
         )
     }
 }

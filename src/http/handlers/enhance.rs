@@ -61,7 +61,7 @@ pub async fn enhance(
         ..
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;
-    if let Accepted::Picture(format) = accepted {
+    if let Accepted::Image(format) = accepted {
         options.format = options.format.or(format);
     }
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
@@ -86,6 +86,6 @@ fn image(result: &EnhanceResult) -> Response {
     let scale = HeaderValue::from_str(&enhanced.scale.to_string());
     let scale = [(SCALE, scale.unwrap_or(HeaderValue::from_static("")))];
     let media_type = enhanced.format.media_type();
-    let picture = single_image::response(media_type, &enhanced.steps, enhanced.data.clone());
-    (scale, picture).into_response()
+    let image = single_image::response(media_type, &enhanced.steps, enhanced.data.clone());
+    (scale, image).into_response()
 }

@@ -167,7 +167,7 @@ pub async fn preprocess(
             };
             respond(accepted, &pipeline.pool, answer).await?
         }
-        Accepted::Npy | Accepted::Picture(_) => batch.file(&plan, permits)?,
+        Accepted::Npy | Accepted::Image(_) => batch.file(&plan, permits)?,
     };
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
 }

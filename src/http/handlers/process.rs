@@ -108,7 +108,7 @@ async fn load_masks(
 fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
     Some(match accepted {
         Accepted::Npy => ProcessedFormat::Npy,
-        Accepted::Picture(format) => match format? {
+        Accepted::Image(format) => match format? {
             EnhancedFormat::Jpeg => ProcessedFormat::Jpeg,
             EnhancedFormat::Png => ProcessedFormat::Png,
             EnhancedFormat::Webp => ProcessedFormat::Webp,
@@ -120,7 +120,7 @@ fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
 
 /// Returns the only image of the result as the whole answer.
 fn image(result: &ProcessResult) -> Result<Response, ApiError> {
-    let [picture] = result.processed.as_slice() else {
+    let [processed] = result.processed.as_slice() else {
         return Err(ApiError::invalid_option(
             "operations",
             format!(
@@ -129,10 +129,10 @@ fn image(result: &ProcessResult) -> Result<Response, ApiError> {
             ),
         ));
     };
-    let media_type = picture.format.media_type();
+    let media_type = processed.format.media_type();
     Ok(single_image::response(
         media_type,
         &result.steps,
-        picture.data.clone(),
+        processed.data.clone(),
     ))
 }

@@ -19,7 +19,7 @@ const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 /// # Errors
 /// [`ApiError::InvalidBody`] if the request has several images.
 pub fn is_requested(accepted: Accepted, images: usize) -> Result<bool, ApiError> {
-    let is_requested = matches!(accepted, Accepted::Picture(_) | Accepted::Npy);
+    let is_requested = matches!(accepted, Accepted::Image(_) | Accepted::Npy);
     if is_requested && images > 1 {
         return Err(ApiError::InvalidBody(
             "a request that accepts only an image can have one image; accept application/json to send several".to_owned(),

@@ -16,7 +16,7 @@ use facescan_inference::{
 /// The job that finishes a partly enhanced image.
 pub(crate) struct FinishJob {
     /// The partly enhanced image.
-    pub picture: RgbImage,
+    pub image: RgbImage,
     /// The steps to do.
     pub steps: DeviceSteps,
 }
@@ -25,7 +25,7 @@ impl FinishJob {
     /// Creates the job that proves a device: it enlarges a small image and applies every step.
     pub fn probe() -> Self {
         Self {
-            picture: proof::picture(96, 72),
+            image: proof::image(96, 72),
             steps: DeviceSteps {
                 size: (192, 144),
                 contrast: true,
@@ -46,7 +46,7 @@ impl ImageJob for FinishJob {
     type Output = RgbImage;
 
     fn shape_key(&self) -> ShapeKey {
-        let ((width, height), (w, h)) = (self.picture.dimensions(), self.steps.size);
+        let ((width, height), (w, h)) = (self.image.dimensions(), self.steps.size);
         ShapeKey {
             graph: self.graph_steps().graph_name(),
             lengths: vec![width, height, w, h],
@@ -55,23 +55,23 @@ impl ImageJob for FinishJob {
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<RgbImage, BackendError> {
         let (size, steps) = (self.steps.size, self.graph_steps());
-        let plan = Plan::new(self.picture.dimensions(), size);
+        let plan = Plan::new(self.image.dimensions(), size);
         let session = graphs.session(steps.graph_name(), || graph(steps))?;
-        let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;
-        let picture = match samples {
+        let (shape, samples) = only_output(session.run(&plan.inputs(&self.image))?)?;
+        let image = match samples {
             Samples::U8(bytes) => RgbImage::from_raw(size.0, size.1, bytes),
             Samples::F32(_) => None,
         };
-        picture.ok_or_else(|| BackendError::Run {
+        image.ok_or_else(|| BackendError::Run {
             detail: format!("the graph returned {shape:?} instead of an image of {size:?}"),
         })
     }
 
     fn run_on_cpu(&self) -> RgbImage {
-        self.steps.apply(&self.picture)
+        self.steps.apply(&self.image)
     }
 
     fn compare(&self, given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
-        proof::same_picture(given, right)
+        proof::same_image(given, right)
     }
 }

@@ -77,14 +77,14 @@ impl Pipeline {
 
     async fn faces_of<P: Pixels>(
         &self,
-        picture: &Arc<P>,
+        image: &Arc<P>,
         options: &DetectOptions,
         run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
         let (detector, executor) = (&self.models.detector, &self.processing);
-        let submitted = detector.submit_through(executor, picture, options).await;
+        let submitted = detector.submit_through(executor, image, options).await;
         self.record(run, Operation::ImageProcessing, submitted.processed)?;
-        let size = picture.as_ref().borrow().dimensions();
+        let size = image.as_ref().borrow().dimensions();
         let detected = self.models.detector.finish(submitted).await?;
         self.record(run, Operation::FaceDetection, detected.run)?;
         self.models.detector.faces(&detected, size, options)
@@ -92,7 +92,7 @@ impl Pipeline {
 
     async fn vector_of(
         &self,
-        picture: &RgbImage,
+        image: &RgbImage,
         face: &DetectedFace,
         run: &mut ImageRun,
     ) -> Result<Option<Embedding>, PipelineError> {
@@ -105,7 +105,7 @@ impl Pipeline {
                 ),
             )
         })?;
-        let crop = align_face(picture, &points);
+        let crop = align_face(image, &points);
         let embedder = &self.models.embedder;
         let row = crop.map(|crop| embedder.model().submit(&crop, true));
         let outputs = embedder.model().finish(row.into_iter().collect()).await?;

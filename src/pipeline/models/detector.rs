@@ -119,13 +119,13 @@ impl Detector {
 
     /// Writes one row for each resolution and commits the rows. This is CPU work. The caller must wait for the rows
     /// next.
-    pub fn submit(&self, picture: &RgbImage, options: &DetectOptions) -> PendingDetection {
+    pub fn submit(&self, image: &RgbImage, options: &DetectOptions) -> PendingDetection {
         let mut rows = Vec::with_capacity(2);
         if let Some(size) = options.second_det_size {
-            let (placed, row) = self.write(picture, size);
+            let (placed, row) = self.write(image, size);
             rows.push((placed, row.commit()));
         }
-        let (placed, row) = self.write(picture, options.det_size);
+        let (placed, row) = self.write(image, options.det_size);
         rows.push((placed, row.commit_last()));
         PendingDetection {
             rows,
@@ -133,10 +133,10 @@ impl Detector {
         }
     }
 
-    fn write(&self, picture: &RgbImage, size: u32) -> (Placed, Row) {
+    fn write(&self, image: &RgbImage, size: u32) -> (Placed, Row) {
         let side = size as usize;
         let mut row = self.engine.claim(&[3, side, side]);
-        let letterbox = letterbox_into(picture, (size, size), &self.normalisation, row.values());
+        let letterbox = letterbox_into(image, (size, size), &self.normalisation, row.values());
         (Placed { size, letterbox }, row)
     }
 
@@ -181,14 +181,14 @@ impl Detector {
             candidates.extend(
                 found
                     .into_iter()
-                    .map(|candidate| to_picture(candidate, &placed.letterbox)),
+                    .map(|candidate| to_image(candidate, &placed.letterbox)),
             );
         }
         Ok(select(candidates, options, width, height))
     }
 }
 
-fn to_picture(candidate: Candidate, letterbox: &Letterbox) -> Candidate {
+fn to_image(candidate: Candidate, letterbox: &Letterbox) -> Candidate {
     let BBox { x1, y1, x2, y2 } = candidate.bbox;
     let [x1, y1] = letterbox.to_image([x1, y1]);
     let [x2, y2] = letterbox.to_image([x2, y2]);

@@ -47,7 +47,7 @@ pub(crate) struct PendingVector {
 }
 
 /// The vector of a whole image, and its times.
-pub(crate) struct EncodedPicture {
+pub(crate) struct EncodedImage {
     /// The vector, of length 1. `None` if the model's output has no direction.
     pub embedding: Option<Embedding>,
     /// Time spent waiting for a session.
@@ -73,14 +73,14 @@ impl Encoder {
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
         executor: &ImageExecutor,
-        picture: &Arc<P>,
+        image: &Arc<P>,
     ) -> PendingVector {
-        let job = RowJob::new(picture, &self.preprocess);
+        let job = RowJob::new(image, &self.preprocess);
         let shape = self.spec.input.row_shape();
         let order = self.spec.input.channel_order;
         if !(executor.has_device() && job.has_graph()) {
             let mut row = self.engine.claim(&shape);
-            let pixels = picture.as_ref().borrow();
+            let pixels = image.as_ref().borrow();
             self.preprocess.write(pixels, row.values());
             reorder(row.values(), self.preprocess.layout, order);
             return PendingVector {
@@ -106,7 +106,7 @@ impl Encoder {
     /// # Errors
     /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if the vector does not have the length in the
     /// registry.
-    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedPicture, PipelineError> {
+    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedImage, PipelineError> {
         let output = pending.await.map_err(|error| match &self.spec.remote {
             // The log has the error of the model server.
             Some(_) => PipelineError::DeviceUnavailable {
@@ -122,7 +122,7 @@ impl Encoder {
                 "the encoder {id} did not return a vector of {dim} values"
             ))
         })?;
-        Ok(EncodedPicture {
+        Ok(EncodedImage {
             embedding: normalise(&vector, output.ran_on.numeric_precision()),
             queued: output.queued,
             run: output.device_run(),

@@ -34,7 +34,7 @@ const MOST_WEIGHTS: u64 = 32 << 20;
 
 /// The job that makes a tensor row from an image.
 pub(crate) struct RowJob<P> {
-    picture: Arc<P>,
+    image: Arc<P>,
     preprocess: Preprocess,
 }
 
@@ -56,20 +56,20 @@ impl RowJob<RgbImage> {
             pad: [7, 114, 255],
             ..Preprocess::default()
         };
-        Self::new(&Arc::new(proof::picture(150, 110)), &preprocess)
+        Self::new(&Arc::new(proof::image(150, 110)), &preprocess)
     }
 }
 
 impl<P: Pixels> RowJob<P> {
-    pub fn new(picture: &Arc<P>, preprocess: &Preprocess) -> Self {
+    pub fn new(image: &Arc<P>, preprocess: &Preprocess) -> Self {
         Self {
-            picture: Arc::clone(picture),
+            image: Arc::clone(image),
             preprocess: preprocess.clone(),
         }
     }
 
     fn pixels(&self) -> &RgbImage {
-        self.picture.as_ref().borrow()
+        self.image.as_ref().borrow()
     }
 
     /// Returns the shape of the row: `[3, h, w]` or `[h, w, 3]`.
@@ -85,11 +85,11 @@ impl<P: Pixels> RowJob<P> {
     /// Returns whether a device can make the row. The answer is no if the graph would need too much memory: for a large
     /// row, or for too many scaled pixels, input lines or weights.
     pub fn has_graph(&self) -> bool {
-        let picture = self.pixels();
-        if picture.is_empty() {
+        let image = self.pixels();
+        if image.is_empty() {
             return false;
         }
-        let (width, height) = picture.dimensions();
+        let (width, height) = image.dimensions();
         let Placement { scaled, output, .. } = self.preprocess.placement((width, height));
         let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
         let is_light = match self.preprocess.profile {
@@ -142,8 +142,8 @@ impl<P: Pixels> ImageJob for RowJob<P> {
     }
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
-        let picture = self.pixels();
-        let size = picture.dimensions();
+        let image = self.pixels();
+        let size = image.dimensions();
         let placed = self.preprocess.placement(size);
         let normalisation = self.preprocess.normalisation();
         let pad = self.preprocess.pad;
@@ -152,11 +152,11 @@ impl<P: Pixels> ImageJob for RowJob<P> {
         let outputs = match self.preprocess.profile {
             Profile::Torchvision | Profile::Jax | Profile::Pil => {
                 let plan = BilinearPlan::new(size, &placed);
-                session.run(&plan.inputs(picture, pad, &normalisation))
+                session.run(&plan.inputs(image, pad, &normalisation))
             }
             Profile::Opencv => {
                 let plan = TwoTapPlan::new(size, &placed);
-                session.run(&plan.inputs(picture, pad, &normalisation))
+                session.run(&plan.inputs(image, pad, &normalisation))
             }
         }?;
         let len: usize = self.shape().iter().product();

@@ -67,9 +67,9 @@ impl Pipeline {
             ..plan.detect.clone()
         };
         while hidden.searches < MOST_SEARCHES {
-            let picture = Arc::new(std::mem::take(&mut hidden.pixels));
-            let found = self.faces_in(&picture, &every, run).await?;
-            hidden.pixels = into_owned(picture);
+            let image = Arc::new(std::mem::take(&mut hidden.pixels));
+            let found = self.faces_in(&image, &every, run).await?;
+            hidden.pixels = into_owned(image);
             hidden.searches += 1;
             if found.is_empty() {
                 return Ok(hidden);

@@ -31,15 +31,15 @@ const MOST_READ: u64 = 1 << 23;
 pub(super) struct BlurJob {
     /// The region, and the pixels around it that the kernel reads. The kernel reflects at the edges of the image only,
     /// so the result is the same as if the whole image were blurred.
-    picture: RgbImage,
-    /// The region inside `picture`, not empty.
+    image: RgbImage,
+    /// The region inside `image`, not empty.
     region: Region,
     gaussian: Gaussian,
 }
 
 impl BlurJob {
     /// Cuts out the pixels that a blur of `region` reads. The region must not be empty and must be inside the image.
-    fn new(picture: &RgbImage, region: Region, gaussian: &Gaussian) -> Self {
+    fn new(image: &RgbImage, region: Region, gaussian: &Gaussian) -> Self {
         let reach = gaussian.kernel() / 2;
         let around = Region {
             x1: region.x1.saturating_sub(reach),
@@ -47,9 +47,9 @@ impl BlurJob {
             x2: region.x2.saturating_add(reach),
             y2: region.y2.saturating_add(reach),
         };
-        let around = around.clipped(picture.dimensions());
+        let around = around.clipped(image.dimensions());
         Self {
-            picture: crop(picture, around),
+            image: crop(image, around),
             region: Region {
                 x1: region.x1 - around.x1,
                 y1: region.y1 - around.y1,
@@ -69,7 +69,7 @@ impl BlurJob {
             y2: 70,
         };
         let gaussian = Gaussian::new(7, 1.5)?;
-        Some(Self::new(&proof::picture(150, 110), region, &gaussian))
+        Some(Self::new(&proof::image(150, 110), region, &gaussian))
     }
 }
 
@@ -77,7 +77,7 @@ impl ImageJob for BlurJob {
     type Output = RgbImage;
 
     fn shape_key(&self) -> ShapeKey {
-        let (width, height) = self.picture.dimensions();
+        let (width, height) = self.image.dimensions();
         let tiles = Tiles::new(self.region, &self.gaussian);
         ShapeKey {
             graph: ImageGraph::Blur.name(),
@@ -93,9 +93,9 @@ impl ImageJob for BlurJob {
     }
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<RgbImage, BackendError> {
-        let plan = BlurPlan::new(self.picture.dimensions(), self.region, &self.gaussian);
+        let plan = BlurPlan::new(self.image.dimensions(), self.region, &self.gaussian);
         let session = graphs.session(ImageGraph::Blur.name(), blur)?;
-        let (shape, samples) = only_output(session.run(&plan.inputs(&self.picture))?)?;
+        let (shape, samples) = only_output(session.run(&plan.inputs(&self.image))?)?;
         let pixels = match samples {
             Samples::U8(tiles) => plan.pixels(&tiles),
             Samples::F32(_) => None,
@@ -109,13 +109,13 @@ impl ImageJob for BlurJob {
     }
 
     fn run_on_cpu(&self) -> RgbImage {
-        let mut picture = self.picture.clone();
-        blur_region(&mut picture, self.region, &self.gaussian);
-        crop(&picture, self.region)
+        let mut image = self.image.clone();
+        blur_region(&mut image, self.region, &self.gaussian);
+        crop(&image, self.region)
     }
 
     fn compare(&self, given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
-        proof::same_picture(given, right)
+        proof::same_image(given, right)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use image::RgbImage;
 
 use super::{
-    ProcessPlan, ProcessResult, ProcessedFormat, ProcessedPicture, Step, StepReport,
+    ProcessPlan, ProcessResult, ProcessedFormat, ProcessedImage, Step, StepReport,
     anonymize::HideOptions,
 };
 use crate::{
@@ -374,7 +374,7 @@ impl<'a> Canvas<'a> {
                 }
                 _ => encode(&frame.pixels, plan.output)?,
             };
-            Ok(ProcessedPicture {
+            Ok(ProcessedImage {
                 format: plan.format,
                 width,
                 height,
@@ -424,8 +424,8 @@ impl Frame {
 }
 
 impl Floats {
-    fn npy(&self, picture: &RgbImage) -> Vec<u8> {
-        let (width, height) = picture.dimensions();
+    fn npy(&self, image: &RgbImage) -> Vec<u8> {
+        let (width, height) = image.dimensions();
         let preprocess = Preprocess {
             width,
             height,
@@ -436,7 +436,7 @@ impl Floats {
         };
         let (w, h) = (width as usize, height as usize);
         let mut row = vec![0.0; 3 * w * h];
-        preprocess.write(picture, &mut row);
+        preprocess.write(image, &mut row);
         let shape = match self.layout {
             Layout::Nchw => [3, h, w],
             Layout::Nhwc => [h, w, 3],
@@ -448,27 +448,27 @@ impl Floats {
 }
 
 /// Returns the image after a job. Clones it if the thread of a hanging device still holds it.
-pub(super) fn into_owned(picture: Arc<RgbImage>) -> RgbImage {
-    Arc::try_unwrap(picture).unwrap_or_else(|picture| RgbImage::clone(&picture))
+pub(super) fn into_owned(image: Arc<RgbImage>) -> RgbImage {
+    Arc::try_unwrap(image).unwrap_or_else(|image| RgbImage::clone(&image))
 }
 
 impl Pipeline {
     /// Returns the faces of an image, largest first.
     pub(super) async fn faces_in<P: Pixels>(
         &self,
-        picture: &Arc<P>,
+        image: &Arc<P>,
         detect: &DetectOptions,
         run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
         let submitted = self
             .models
             .detector
-            .submit_through(&self.processing, picture, detect)
+            .submit_through(&self.processing, image, detect)
             .await;
         self.record(run, Operation::ImageProcessing, submitted.processed)?;
         let detected = self.models.detector.finish(submitted).await?;
         self.record(run, Operation::FaceDetection, detected.run)?;
-        let size = picture.as_ref().borrow().dimensions();
+        let size = image.as_ref().borrow().dimensions();
         self.models.detector.faces(&detected, size, detect)
     }
 }

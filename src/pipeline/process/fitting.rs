@@ -40,8 +40,8 @@ impl Pipeline {
                 std: [1.0 / 255.0; 3],
                 ..fitting.clone()
             };
-            let picture = Arc::new(std::mem::take(pixels));
-            let job = RowJob::new(&picture, &levels);
+            let image = Arc::new(std::mem::take(pixels));
+            let job = RowJob::new(&image, &levels);
             if job.has_graph() {
                 let done = self.processing.run(Arc::new(job)).await;
                 let samples = done.output.into_iter();
@@ -54,20 +54,20 @@ impl Pipeline {
                 return self.record(run, Operation::ImageProcessing, done.run);
             }
             drop(job);
-            *pixels = into_owned(picture);
+            *pixels = into_owned(image);
         }
         *pixels = fit_on_cpu(pixels, &placed, fitting);
         self.record(run, Operation::ImageProcessing, DeviceRun::CPU)
     }
 }
 
-fn fit_on_cpu(picture: &RgbImage, placed: &Placement, fitting: &Preprocess) -> RgbImage {
+fn fit_on_cpu(image: &RgbImage, placed: &Placement, fitting: &Preprocess) -> RgbImage {
     let filter = match fitting.profile {
         Profile::Opencv => Filter::BilinearTwoTap,
         Profile::Torchvision | Profile::Jax | Profile::Pil => Filter::Bilinear,
     };
     let ((width, height), (w, h)) = (placed.scaled, placed.output);
-    let scaled = resize(picture, width, height, filter);
+    let scaled = resize(image, width, height, filter);
     if placed.scaled == placed.output {
         return scaled;
     }

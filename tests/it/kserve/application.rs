@@ -18,7 +18,7 @@ use super::{embedding, recorded_answer};
 use crate::{
     forms::multipart,
     support::{
-        app::{TestApp, numbers, picture, settings_for},
+        app::{TestApp, image_file, numbers, settings_for},
         wire::{Reply, WireServer, first_line},
     },
 };
@@ -134,7 +134,7 @@ async fn server(mood: &Arc<Mood>) -> WireServer {
 
 /// Returns the vector that the model computes for an image.
 fn expected(name: &str) -> Vec<f32> {
-    let pixels = decode(&picture(name), &DecodeOptions::default())
+    let pixels = decode(&image_file(name), &DecodeOptions::default())
         .unwrap()
         .pixels;
     let preprocess = Preprocess {
@@ -165,8 +165,8 @@ fn assert_near(given: &Value, right: &[f32]) {
 /// Embeds two images in one request, and checks their vectors and the reported device.
 async fn embed_two(app: &TestApp) {
     let (media_type, body) = multipart(&[
-        ("image", Some("a"), &picture("t1.jpg")),
-        ("image", Some("b"), &picture("astronaut.png")),
+        ("image", Some("a"), &image_file("t1.jpg")),
+        ("image", Some("b"), &image_file("astronaut.png")),
         ("kind", None, b"image"),
     ]);
     let reply = app.post_as("/embed", &media_type, body).await;
@@ -191,7 +191,7 @@ async fn requests_are_refused_while_the_remote_server_is_unavailable() {
     Mood::set(&mood.is_away, true);
     for query in ["", "", "&strict_device=true"] {
         let uri = format!("/embed?kind=image{query}");
-        let reply = app.post(&uri, picture("t1.jpg")).await;
+        let reply = app.post(&uri, image_file("t1.jpg")).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(reply.code(), "device_unavailable");
         assert_discreet(&reply, &server);
@@ -201,12 +201,12 @@ async fn requests_are_refused_while_the_remote_server_is_unavailable() {
     let operation = &report.json()["operations"]["image_embedding"];
     assert_eq!(operation["active"], "none", "{operation}");
     // Detection does not need the remote server.
-    let faces = app.post("/detect", picture("t1.jpg")).await;
+    let faces = app.post("/detect", image_file("t1.jpg")).await;
     assert_eq!(faces.status, StatusCode::OK);
     Mood::set(&mood.is_away, false);
     let mut tries = 0;
     while app
-        .post("/embed?kind=image", picture("t1.jpg"))
+        .post("/embed?kind=image", image_file("t1.jpg"))
         .await
         .status
         != StatusCode::OK
@@ -233,9 +233,9 @@ async fn a_batch_that_the_server_refuses_is_split() {
     let registry = registry(&folder, &server.url(), "");
     let app = TestApp::with(&settings(&registry)).await;
     Mood::set(&mood.takes_one_row, true);
-    let (picture, mut parts) = (picture("t1.jpg"), Vec::new());
+    let (image, mut parts) = (image_file("t1.jpg"), Vec::new());
     for _ in 0..12 {
-        parts.push(("image", Some("a"), &picture[..]));
+        parts.push(("image", Some("a"), &image[..]));
     }
     parts.push(("kind", None, b"image"));
     let (media_type, body) = multipart(&parts);
@@ -261,7 +261,7 @@ async fn a_non_finite_answer_affects_only_its_own_image() {
     let app = TestApp::with(&settings(&registry)).await;
     Mood::set(&mood.is_confused, true);
     let result = app
-        .post("/embed?kind=image", picture("t1.jpg"))
+        .post("/embed?kind=image", image_file("t1.jpg"))
         .await
         .result();
     assert!(result.get("embedding").is_none(), "{result}");

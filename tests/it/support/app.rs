@@ -51,7 +51,7 @@ pub fn models_dir() -> &'static Path {
 }
 
 /// Reads an image that `scripts/setup --tests` fetched.
-pub fn picture(name: &str) -> Bytes {
+pub fn image_file(name: &str) -> Bytes {
     let path = runtime_dir().join("pictures").join(name);
     let bytes = std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()));
@@ -188,8 +188,8 @@ impl TestApp {
     }
 
     /// Posts one image as a raw body.
-    pub async fn post(&self, uri: &str, picture: Bytes) -> Reply {
-        self.post_as(uri, "application/octet-stream", picture).await
+    pub async fn post(&self, uri: &str, image: Bytes) -> Reply {
+        self.post_as(uri, "application/octet-stream", image).await
     }
 
     /// Posts a body of any type.

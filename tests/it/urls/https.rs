@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::support::{app::picture, cli::facescan};
+use crate::support::{app::image_file, cli::facescan};
 
 /// A server of one image on the loopback interface, with a self-signed certificate.
 struct Server {
@@ -34,7 +34,7 @@ impl Server {
             acceptor: Arc::new(config).into(),
         };
         let address = listener.local_addr().unwrap();
-        let routes = Router::new().route("/t1.jpg", get(|| async { picture("t1.jpg") }));
+        let routes = Router::new().route("/t1.jpg", get(|| async { image_file("t1.jpg") }));
         tokio::spawn(async move { axum::serve(listener, routes).await });
         Self {
             url: format!("https://{address}/t1.jpg"),

@@ -43,7 +43,7 @@ impl Bench<'_> {
         peers: &[Peer],
     ) -> anyhow::Result<Vec<Round>> {
         let config = &self.settings.config;
-        let mut floor = Floor::prepare(config, self.workload, self.pictures, threads).await?;
+        let mut floor = Floor::prepare(config, self.workload, self.images, threads).await?;
         let mut rounds = Vec::new();
         for number in 1..=count.get() {
             eprintln!("round {number} of {count}");
@@ -81,14 +81,7 @@ impl Bench<'_> {
 
     /// Measures a server under load for the time of the workload.
     pub async fn load(&self, subject: &Subject, pace: Pace) -> anyhow::Result<LoadFigures> {
-        measure(
-            subject,
-            self.pictures,
-            self.workload,
-            pace,
-            MOST_CONNECTIONS,
-        )
-        .await
+        measure(subject, self.images, self.workload, pace, MOST_CONNECTIONS).await
     }
 
     async fn best_of(&self, peer: &Peer) -> anyhow::Result<LoadFigures> {

@@ -68,7 +68,7 @@ impl Bench<'_> {
         let load = self.load(&subject, Pace::Clients(1)).await?;
         let query = format!("{QUERY}&timings=true");
         let target = Subject::own(&own, self.workload, &query)?.target;
-        let requests = requests(&target, self.pictures)?;
+        let requests = requests(&target, self.images)?;
         let sequence = self.workload.sequence(requests.len());
         // Sampling has its own thread, so no time is lost when the client moves between threads.
         let sampling = spawn_blocking(move || {

@@ -21,7 +21,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Opens the model with the device placement that the server uses on the CPU. The batch has one row, `picture` at
+    /// Opens the model with the device placement that the server uses on the CPU. The batch has one row, `image` at
     /// `side` × `side`.
     ///
     /// # Errors
@@ -30,12 +30,12 @@ impl Bare {
         backend: &dyn Backend,
         (spec, placement): (&ModelSpec, DevicePlacement),
         models: &Path,
-        picture: &RgbImage,
+        image: &RgbImage,
         side: u32,
     ) -> anyhow::Result<Self> {
         let width = side as usize;
         let mut row = vec![0.0; 3 * width * width];
-        letterbox_into(picture, (side, side), &spec.input.normalisation(), &mut row);
+        letterbox_into(image, (side, side), &spec.input.normalisation(), &mut row);
         // A graph with a fixed batch size needs all its rows.
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
         let path = spec.path(models);

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use facescan::{
     app::App,
-    cli::{bench::pictures::Picture, runtime::backend},
+    cli::{bench::images::Image, runtime::backend},
     config::Config,
     pipeline::options::{ScanKind, ScanRequest},
 };
@@ -35,7 +35,7 @@ const MEMORY: usize = 36 << 20;
 /// The threads and their open sessions.
 pub struct Floor {
     workers: Vec<Worker>,
-    pictures: Arc<[Picture]>,
+    images: Arc<[Image]>,
     faces: Arc<[usize]>,
     decoding: DecodeOptions,
 }
@@ -49,7 +49,7 @@ struct Worker {
 
 /// The results of one thread in the window.
 struct Part {
-    pictures: Durations,
+    images: Durations,
     within: u64,
     decode: Duration,
     detect: Duration,
@@ -64,7 +64,7 @@ impl Floor {
     pub async fn prepare(
         config: &Config,
         workload: &Workload,
-        pictures: &Arc<[Picture]>,
+        images: &Arc<[Image]>,
         threads: Option<NonZeroUsize>,
     ) -> anyhow::Result<Self> {
         let backend = backend(config)?;
@@ -75,11 +75,11 @@ impl Floor {
             .build()
             .await?;
         let mut faces = Vec::new();
-        for picture in pictures.iter() {
-            let found = faces_in(&app, picture, workload.operation).await;
-            faces.push(found.with_context(|| format!("scanning {}", picture.path.display()))?);
+        for image in images.iter() {
+            let found = faces_in(&app, image, workload.operation).await;
+            faces.push(found.with_context(|| format!("scanning {}", image.path.display()))?);
         }
-        let first = pictures.first().context("there are no images")?;
+        let first = images.first().context("there are no images")?;
         let decoding = app.pipeline.decoding;
         let row = decode(&first.bytes, &decoding)?.pixels;
         let threads = match threads {
@@ -91,7 +91,7 @@ impl Floor {
             .collect::<anyhow::Result<_>>()?;
         Ok(Self {
             workers,
-            pictures: Arc::clone(pictures),
+            images: Arc::clone(images),
             faces: faces.into(),
             decoding,
         })
@@ -103,10 +103,10 @@ impl Floor {
     /// Returns an error if an image or a model fails.
     pub async fn measure(&mut self, workload: &Workload) -> anyhow::Result<FloorFigures> {
         let work = Arc::new(Work {
-            pictures: Arc::clone(&self.pictures),
+            images: Arc::clone(&self.images),
             faces: Arc::clone(&self.faces),
             decoding: self.decoding,
-            sequence: workload.sequence(self.pictures.len()),
+            sequence: workload.sequence(self.images.len()),
             window: workload.window(),
         });
         let running: Vec<_> = self
@@ -128,7 +128,7 @@ impl Floor {
         Ok(FloorFigures {
             threads: self.workers.len(),
             throughput: whole.within as f64 / workload.seconds,
-            latency_ms: whole.pictures.percentiles(),
+            latency_ms: whole.images.percentiles(),
             shares: Shares {
                 decode: share(whole.decode),
                 detect: share(whole.detect),
@@ -140,7 +140,7 @@ impl Floor {
 }
 
 /// Returns the number of faces that the pipeline finds.
-async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Result<usize> {
+async fn faces_in(app: &App, image: &Image, kind: ScanKind) -> anyhow::Result<usize> {
     let asked = ScanRequest {
         store: Some(false),
         ..ScanRequest::default()
@@ -150,13 +150,13 @@ async fn faces_in(app: &App, picture: &Picture, kind: ScanKind) -> anyhow::Resul
     let context = app.run_context();
     let scan = app
         .pipeline
-        .scan(&context, picture.bytes.clone(), None, &options);
+        .scan(&context, image.bytes.clone(), None, &options);
     Ok(scan.await?.result.faces.len())
 }
 
 /// The data that all threads share.
 struct Work {
-    pictures: Arc<[Picture]>,
+    images: Arc<[Image]>,
     faces: Arc<[usize]>,
     decoding: DecodeOptions,
     sequence: Sequence,
@@ -202,10 +202,10 @@ impl Worker {
                 return Ok(part);
             }
             let index = work.sequence.take();
-            let picture = &work.pictures[index].bytes;
-            let picture = decode_within(picture, &work.decoding, &self.memory)?;
+            let image = &work.images[index].bytes;
+            let image = decode_within(image, &work.decoding, &self.memory)?;
             // The server also reuses the memory of decoded images.
-            self.memory.keep(picture.pixels.into_raw());
+            self.memory.keep(image.pixels.into_raw());
             let decoded = Instant::now();
             self.detector.run()?;
             let detected = Instant::now();
@@ -219,7 +219,7 @@ impl Worker {
                 part.within += 1;
             }
             if work.window.contains(begun) {
-                part.pictures.add(done - begun);
+                part.images.add(done - begun);
                 part.decode += decoded - begun;
                 part.detect += detected - decoded;
                 part.embed += done - detected;
@@ -231,7 +231,7 @@ impl Worker {
 impl Part {
     fn new() -> anyhow::Result<Self> {
         Ok(Self {
-            pictures: Durations::new()?,
+            images: Durations::new()?,
             within: 0,
             decode: Duration::ZERO,
             detect: Duration::ZERO,
@@ -244,6 +244,6 @@ impl Part {
         self.decode += other.decode;
         self.detect += other.detect;
         self.embed += other.embed;
-        self.pictures.merge(&other.pictures)
+        self.images.merge(&other.images)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use facescan::cli::bench::pictures::Picture;
+use facescan::cli::bench::images::Image;
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::{
     Request,
@@ -50,14 +50,14 @@ pub enum Pace {
 ///
 /// # Errors
 /// Returns an error if the target does not form a valid header.
-pub fn requests(target: &Target, pictures: &[Picture]) -> anyhow::Result<Vec<Reusable>> {
-    pictures
+pub fn requests(target: &Target, images: &[Image]) -> anyhow::Result<Vec<Reusable>> {
+    images
         .iter()
-        .map(|picture| {
+        .map(|image| {
             Request::post(target.path.as_str())
                 .header(HOST, &target.host)
-                .header(CONTENT_TYPE, &picture.media_type)
-                .body(Full::new(picture.bytes.clone()))
+                .header(CONTENT_TYPE, &image.media_type)
+                .body(Full::new(image.bytes.clone()))
                 .context("making a request")
         })
         .collect()

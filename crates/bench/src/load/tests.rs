@@ -27,8 +27,8 @@ fn workload() -> Workload {
 }
 
 /// Returns one image. The test servers ignore its content.
-fn pictures() -> Vec<Picture> {
-    vec![Picture {
+fn images() -> Vec<Image> {
+    vec![Image {
         path: "a.jpg".into(),
         bytes: Bytes::from_static(b"a picture"),
         media_type: HeaderValue::from_static("image/jpeg"),
@@ -41,7 +41,7 @@ async fn measured(router: Router, pace: Pace) -> LoadFigures {
     tokio::spawn(async move { axum::serve(listener, router).await });
     let workload = workload();
     let subject = Subject::running(&url, &workload, "store=false").unwrap();
-    measure(&subject, &pictures(), &workload, pace, 8)
+    measure(&subject, &images(), &workload, pace, 8)
         .await
         .unwrap()
 }

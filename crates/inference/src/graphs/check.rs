@@ -104,13 +104,13 @@ pub fn floats(session: &mut Graph, inputs: &[Input<'_>]) -> (Vec<usize>, Vec<f32
 }
 
 /// Returns the only output of a run, which must be an image.
-pub fn picture(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
+pub fn image(session: &mut Graph, inputs: &[Input<'_>]) -> RgbImage {
     let [output] = session.run(inputs).unwrap().try_into().unwrap();
     match (output.samples, output.shape.as_slice()) {
         (Samples::U8(bytes), &[height, width, 3]) => {
             RgbImage::from_raw(width as u32, height as u32, bytes).unwrap()
         }
-        other => panic!("a picture was expected, not {other:?}"),
+        other => panic!("an image was expected, not {other:?}"),
     }
 }
 
@@ -129,25 +129,25 @@ pub fn photographs() -> Vec<(&'static str, RgbImage)> {
 
 /// Difficult images: sides of 1 and 2, no contrast, full contrast, noise, and noise near black.
 pub fn extremes() -> Vec<(String, RgbImage)> {
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     for (width, height) in [(1, 1), (1, 37), (37, 1), (2, 2), (2, 19), (23, 5)] {
-        pictures.push((format!("noise {width}x{height}"), noise(width, height)));
+        images.push((format!("noise {width}x{height}"), noise(width, height)));
     }
     for level in [0, 1, 93, 254, 255] {
         let flat = RgbImage::from_pixel(31, 18, Rgb([level, level, level]));
-        pictures.push((format!("flat {level}"), flat));
+        images.push((format!("flat {level}"), flat));
     }
     let flat = RgbImage::from_pixel(112, 112, Rgb([93, 180, 41]));
-    pictures.push(("flat colour".to_owned(), flat));
+    images.push(("flat colour".to_owned(), flat));
     let checks = RgbImage::from_fn(40, 33, |x, y| Rgb([(x + y) as u8 % 2 * 255; 3]));
-    pictures.push(("checks".to_owned(), checks));
+    images.push(("checks".to_owned(), checks));
     let mut dark = noise(64, 48);
     dark.as_mut().iter_mut().for_each(|v| *v %= 6);
-    pictures.push(("noise near black".to_owned(), dark));
+    images.push(("noise near black".to_owned(), dark));
     let mut bright = noise(64, 48);
     bright.as_mut().iter_mut().for_each(|v| *v = 250 + *v % 6);
-    pictures.push(("noise near white".to_owned(), bright));
-    pictures.push(("noise".to_owned(), noise(90, 71)));
-    pictures.push(("synthetic".to_owned(), synthetic(97, 61)));
-    pictures
+    images.push(("noise near white".to_owned(), bright));
+    images.push(("noise".to_owned(), noise(90, 71)));
+    images.push(("synthetic".to_owned(), synthetic(97, 61)));
+    images
 }

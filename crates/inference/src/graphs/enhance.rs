@@ -34,7 +34,7 @@ const HALF: i32 = 1 << HALF_BITS;
 /// product and a sum may come out a little below an integer, and truncation would lose a level.
 const LIFT: f32 = 0.001;
 
-const PICTURE: &str = "picture";
+const IMAGE: &str = "image";
 const ROWS: [&str; 4] = ["rows", "rows_high", "rows_low", "rows_inside"];
 const COLUMNS: [&str; 4] = ["columns", "columns_high", "columns_low", "columns_inside"];
 
@@ -71,7 +71,7 @@ impl Steps {
     }
 }
 
-/// Returns the graph. In: `picture` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]`
+/// Returns the graph. In: `image` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]`
 /// u8, RGB.
 ///
 /// It equals [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16 megapixels with no
@@ -82,10 +82,10 @@ pub fn graph(steps: Steps) -> GraphModel {
 
 fn describe(b: &mut Builder, steps: Steps) {
     use Dim::{Free, Is};
-    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let columns = Axis::declare(b, COLUMNS, COLUMN, "w");
     let rows = Axis::declare(b, ROWS, ROW, "h");
-    let planes = b.transpose(&picture, &[2, 0, 1]);
+    let planes = b.transpose(&image, &[2, 0, 1]);
     let planes = b.cast(&planes, Kind::F32);
     let planes = columns.enlarge(b, &planes);
     let mut planes = rows.enlarge(b, &planes);
@@ -98,13 +98,8 @@ fn describe(b: &mut Builder, steps: Steps) {
         planes = unsharp_mask(b, &planes);
     }
     let bytes = b.cast(&planes, Kind::U8);
-    let picture = b.transpose(&bytes, &[1, 2, 0]);
-    b.output(
-        "enhanced",
-        &picture,
-        Kind::U8,
-        &[Free("h"), Free("w"), Is(3)],
-    );
+    let image = b.transpose(&bytes, &[1, 2, 0]);
+    b.output("enhanced", &image, Kind::U8, &[Free("h"), Free("w"), Is(3)]);
 }
 
 /// The inputs that belong to one axis.
@@ -345,17 +340,13 @@ impl Plan {
     ///
     /// # Panics
     /// Panics if the image has another size than the plan.
-    pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
-        assert_eq!(
-            picture.dimensions(),
-            self.size,
-            "a picture of the plan's size"
-        );
+    pub fn inputs<'a>(&'a self, image: &'a RgbImage) -> Vec<Input<'a>> {
+        assert_eq!(image.dimensions(), self.size, "an image of the plan's size");
         let (width, height) = (self.size.0 as usize, self.size.1 as usize);
         let mut inputs = vec![Input::u8(
-            PICTURE,
+            IMAGE,
             &[height, width, 3],
-            picture.as_raw().as_slice(),
+            image.as_raw().as_slice(),
         )];
         inputs.extend(self.columns.inputs(COLUMNS, &[]));
         inputs.extend(self.rows.inputs(ROWS, &[1]));

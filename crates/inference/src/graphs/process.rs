@@ -28,7 +28,7 @@ pub use bilinear::{BilinearPlan, Rounding, bilinear};
 pub use blur::{BlurPlan, Tiles, blur};
 pub use two_tap::{TwoTapPlan, bilinear_two_tap};
 
-const PICTURE: &str = "picture";
+const IMAGE: &str = "image";
 const ROWS: &str = "rows";
 const ROW_WEIGHTS: &str = "row_weights";
 const COLUMNS: &str = "columns";
@@ -76,10 +76,10 @@ fn normalisation_inputs(normalisation: &Normalisation) -> [Input<'static>; 3] {
     ]
 }
 
-fn picture_input(picture: &RgbImage, size: (u32, u32)) -> Input<'_> {
-    assert_eq!(picture.dimensions(), size, "a picture of the plan's size");
+fn image_input(image: &RgbImage, size: (u32, u32)) -> Input<'_> {
+    assert_eq!(image.dimensions(), size, "an image of the plan's size");
     let shape = [size.1 as usize, size.0 as usize, 3];
-    Input::u8(PICTURE, &shape, picture.as_raw().as_slice())
+    Input::u8(IMAGE, &shape, image.as_raw().as_slice())
 }
 
 /// Returns the RGB levels of the padding, as the graphs take them.

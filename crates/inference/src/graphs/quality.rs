@@ -18,9 +18,9 @@ const ROW: i64 = 2;
 const COLUMN: i64 = 3;
 
 /// The input: RGB samples, 0..=255.
-const PICTURES: &str = "pictures";
+const IMAGES: &str = "images";
 
-/// Returns the graph. In: `pictures` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. Out: `measures` `[N, 4]`
+/// Returns the graph. In: `images` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. Out: `measures` `[N, 4]`
 /// f32: blur score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
 ///
 /// No operation in it has a reduced precision mode on any provider.
@@ -30,14 +30,10 @@ pub fn graph() -> GraphModel {
 
 fn describe(b: &mut Builder) {
     use Dim::{Free, Is};
-    let pictures = b.input(
-        PICTURES,
-        Kind::F32,
-        &[Free("N"), Is(3), Free("H"), Free("W")],
-    );
+    let images = b.input(IMAGES, Kind::F32, &[Free("N"), Is(3), Free("H"), Free("W")]);
 
     let shares = b.floats(&[1, 3, 1, 1], &BT601);
-    let weighed = b.mul(&pictures, &shares);
+    let weighed = b.mul(&images, &shares);
     let grey = b.sum(&weighed, CHANNEL);
     let brightness = mean(b, &grey);
     // The following is invariant under a constant that is added to grey. Values around zero lose the least precision in
@@ -69,7 +65,7 @@ fn describe(b: &mut Builder) {
 
 /// Returns the graph's input for `data`: `rows` images of 3 × `height` × `width` samples.
 pub fn inputs(data: &[f32], [rows, height, width]: [usize; 3]) -> [Input<'_>; 1] {
-    [Input::f32(PICTURES, &[rows, 3, height, width], data)]
+    [Input::f32(IMAGES, &[rows, 3, height, width], data)]
 }
 
 /// `(0 1 0 / 1 −4 1 / 0 1 0)`, from the rows and the sum of the rows above and below, which are one sample wider at

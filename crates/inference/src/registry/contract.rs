@@ -44,7 +44,7 @@ impl ModelSpec {
             ChannelOrder::Bgr => "bgr",
         };
         let taken = match self.role.input() {
-            RoleInput::Image => self.picture_taken(),
+            RoleInput::Image => self.image_taken(),
             RoleInput::Letterbox | RoleInput::AlignedCrop => format!("alignment {ALIGNMENT}"),
         };
         let text = format!(
@@ -59,7 +59,7 @@ impl ModelSpec {
         digest::sha256(text.as_bytes())[..32].to_owned()
     }
 
-    fn picture_taken(&self) -> String {
+    fn image_taken(&self) -> String {
         let Preprocess {
             profile, mode, pad, ..
         } = self.input.preprocess();

@@ -96,7 +96,7 @@ impl Work {
     pub fn items<'a>(&self, material: &'a Material) -> &'a [Item] {
         match self {
             Self::Detect(_) | Self::Process(_) | Self::Enhance(_) | Self::Encode(_) => {
-                &material.pictures
+                &material.images
             }
             Self::Crop(_) | Self::Grade(_) => &material.crops,
         }
@@ -136,9 +136,9 @@ impl Work {
             Self::Encode(encoder) => {
                 let (encoder, executor) =
                     (encoder.clone(), pipeline.preprocessing.executor.clone());
-                let picture = Arc::clone(&item.pixels);
+                let image = Arc::clone(&item.pixels);
                 let encoding = async move {
-                    let submitted = encoder.submit_through(&executor, &picture).await;
+                    let submitted = encoder.submit_through(&executor, &image).await;
                     encoder.finish(submitted.pending).await
                 };
                 let driven = pipeline.pool.drive(Stage::Begin, encoding);
@@ -149,9 +149,9 @@ impl Work {
 }
 
 async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanPlan) -> Result<(), PipelineError> {
-    let (detector, picture) = (pipeline.models.detector.clone(), Arc::clone(&item.pixels));
+    let (detector, image) = (pipeline.models.detector.clone(), Arc::clone(&item.pixels));
     let asked = options.detect.clone();
-    let submit = move || detector.submit(&picture, &asked);
+    let submit = move || detector.submit(&image, &asked);
     let submitted = pipeline.pool.run(Stage::Begin, submit).await?;
     let detected = pipeline.models.detector.finish(submitted).await?;
     let (detector, size) = (pipeline.models.detector.clone(), item.pixels.dimensions());

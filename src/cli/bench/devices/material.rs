@@ -46,12 +46,12 @@ impl Size {
     }
 
     /// Resizes an image to this long side. The result may be larger than the image.
-    pub fn fit(self, picture: &RgbImage) -> RgbImage {
-        let longest = f64::from(picture.width().max(picture.height()));
+    pub fn fit(self, image: &RgbImage) -> RgbImage {
+        let longest = f64::from(image.width().max(image.height()));
         let scale = f64::from(self.long_side()) / longest.max(1.0);
         let scaled = |side: u32| (f64::from(side) * scale).round() as u32;
-        let (width, height) = (scaled(picture.width()), scaled(picture.height()));
-        resize(picture, width, height, Filter::Bilinear)
+        let (width, height) = (scaled(image.width()), scaled(image.height()));
+        resize(image, width, height, Filter::Bilinear)
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Material {
     /// The size.
     pub size: Size,
     /// The images.
-    pub pictures: Vec<Item>,
+    pub images: Vec<Item>,
     /// The aligned crops of the faces.
     pub crops: Vec<Item>,
 }
@@ -70,7 +70,7 @@ impl Material {
     pub fn new(size: Size) -> Self {
         Self {
             size,
-            pictures: Vec::new(),
+            images: Vec::new(),
             crops: Vec::new(),
         }
     }
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn images_keep_their_aspect_ratio_at_every_size() {
-        let picture = synthetic(90, 60);
-        let sizes = Size::ALL.map(|size| size.fit(&picture).dimensions());
+        let image = synthetic(90, 60);
+        let sizes = Size::ALL.map(|size| size.fit(&image).dimensions());
         assert_eq!(sizes, [(320, 213), (1024, 683), (2560, 1707)]);
         assert_eq!(Size::Small.fit(&synthetic(2000, 10)).dimensions(), (320, 2));
     }

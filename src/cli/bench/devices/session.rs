@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
             own.gpu = None;
         }
         // All images of a batch must run together, so the permits for decoded images cover the whole batch.
-        let together = config.imaging.decoded_pictures();
+        let together = config.imaging.decoded_images();
         config.imaging.max_decoded = together.max(args.batch_size.get());
         let begun = Instant::now();
         let clock = Arc::new(SystemClock::start());

@@ -29,7 +29,7 @@ impl<P: Borrow<RgbImage> + Send + Sync + 'static> Pixels for P {}
 
 /// The job that letterboxes and normalises an image into a row `[3, side, side]`.
 pub(crate) struct LetterboxJob<P> {
-    picture: Arc<P>,
+    image: Arc<P>,
     side: u32,
     normalisation: Normalisation,
 }
@@ -40,7 +40,7 @@ impl<P: Pixels> LetterboxJob<P> {
     }
 
     fn size(&self) -> (u32, u32) {
-        Borrow::<RgbImage>::borrow(self.picture.as_ref()).dimensions()
+        Borrow::<RgbImage>::borrow(self.image.as_ref()).dimensions()
     }
 }
 
@@ -58,8 +58,8 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
         let plan = TwoTapPlan::letterbox(self.size(), (self.side, self.side));
         let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
-        let picture = self.picture.as_ref().borrow();
-        let inputs = plan.inputs(picture, [0; 3], &self.normalisation);
+        let image = self.image.as_ref().borrow();
+        let inputs = plan.inputs(image, [0; 3], &self.normalisation);
         let len = 3 * (self.side as usize).pow(2);
         match only_output(session.run(&inputs)?)? {
             (_, Samples::F32(row)) if row.len() == len => Ok(row),
@@ -76,7 +76,7 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
         let mut row = vec![0.0; 3 * (self.side as usize).pow(2)];
         let side = (self.side, self.side);
         letterbox_into(
-            self.picture.as_ref().borrow(),
+            self.image.as_ref().borrow(),
             side,
             &self.normalisation,
             &mut row,
@@ -97,9 +97,9 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
 
 impl Detector {
     /// Creates the job that makes the detector's input from an image.
-    pub(crate) fn letterbox_job<P: Pixels>(&self, picture: &Arc<P>, side: u32) -> LetterboxJob<P> {
+    pub(crate) fn letterbox_job<P: Pixels>(&self, image: &Arc<P>, side: u32) -> LetterboxJob<P> {
         LetterboxJob {
-            picture: Arc::clone(picture),
+            image: Arc::clone(image),
             side,
             normalisation: self.normalisation,
         }
@@ -108,7 +108,7 @@ impl Detector {
     /// Creates the job that proves a device for the detector's input.
     pub(crate) fn letterbox_probe(normalisation: &Normalisation) -> LetterboxJob<RgbImage> {
         LetterboxJob {
-            picture: Arc::new(proof::picture(150, 110)),
+            image: Arc::new(proof::image(150, 110)),
             side: 96,
             normalisation: *normalisation,
         }
@@ -119,11 +119,11 @@ impl Detector {
     pub(crate) async fn submit_through<P: Pixels>(
         &self,
         executor: &ImageExecutor,
-        picture: &Arc<P>,
+        image: &Arc<P>,
         options: &DetectOptions,
     ) -> PendingDetection {
         if !executor.has_device() {
-            return self.submit(picture.as_ref().borrow(), options);
+            return self.submit(image.as_ref().borrow(), options);
         }
         let sizes = options.second_det_size.into_iter();
         let mut submitted = PendingDetection {
@@ -131,7 +131,7 @@ impl Detector {
             processed: DeviceRun::CPU,
         };
         for (at, size) in sizes.chain([options.det_size]).enumerate() {
-            let work = Arc::new(self.letterbox_job(picture, size));
+            let work = Arc::new(self.letterbox_job(image, size));
             let done = executor.run(Arc::clone(&work)).await;
             submitted.processed = match at {
                 0 => done.run,

@@ -229,8 +229,8 @@ fn the_opencv_profile_has_the_same_bits_on_every_path() {
 #[test]
 fn rows_that_need_too_much_memory_have_no_graph() {
     let has_graph = |from: (u32, u32), to: (u32, u32), profile| {
-        let picture = Arc::new(RgbImage::new(from.0, from.1));
-        RowJob::new(&picture, &levels(to, profile, Mode::Stretch)).has_graph()
+        let image = Arc::new(RgbImage::new(from.0, from.1));
+        RowJob::new(&image, &levels(to, profile, Mode::Stretch)).has_graph()
     };
     for profile in Profile::ALL {
         assert!(has_graph((640, 480), (2048, 2048), profile), "{profile:?}");

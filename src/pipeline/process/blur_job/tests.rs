@@ -20,14 +20,14 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&BlurJob) -> RgbImag
     }
 }
 
-fn whole(picture: &RgbImage, (kernel, sigma): (u32, f32)) -> BlurJob {
-    let region = Region::full(picture.dimensions());
-    BlurJob::new(picture, region, &Gaussian::new(kernel, sigma).unwrap())
+fn whole(image: &RgbImage, (kernel, sigma): (u32, f32)) -> BlurJob {
+    let region = Region::full(image.dimensions());
+    BlurJob::new(image, region, &Gaussian::new(kernel, sigma).unwrap())
 }
 
 /// Returns the pixels of `region` after a blur of the whole image.
-fn of_the_whole(picture: &RgbImage, region: Region, gaussian: &Gaussian) -> RgbImage {
-    crop(&gaussian_blur(picture, gaussian), region)
+fn of_the_whole(image: &RgbImage, region: Region, gaussian: &Gaussian) -> RgbImage {
+    crop(&gaussian_blur(image, gaussian), region)
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_flat_image_does_not_change_on_any_path() {
 #[test]
 fn a_graph_that_returns_too_little_is_an_error() {
     let work = BlurJob::probe().unwrap();
-    let plan = BlurPlan::new(work.picture.dimensions(), work.region, &work.gaussian);
+    let plan = BlurPlan::new(work.image.dimensions(), work.region, &work.gaussian);
     assert!(plan.pixels(&[0; 17]).is_none());
     let right = work.run_on_cpu();
     let mut wrong = right.clone();

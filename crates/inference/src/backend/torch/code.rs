@@ -34,7 +34,7 @@ impl TensorCode {
     fn output(&self, inputs: &[Input<'_>]) -> Result<Output, TchError> {
         let given = Given::new(inputs, self.device)?;
         let output = match self.code {
-            ImageGraph::Quality => quality::measure(given.get("pictures")?),
+            ImageGraph::Quality => quality::measure(given.get("images")?),
             ImageGraph::Enhance(steps) => enhance::enhance(&given, steps),
             ImageGraph::BilinearTwoTap => process::bilinear_two_tap(&given),
             ImageGraph::Blur => process::blur(&given),

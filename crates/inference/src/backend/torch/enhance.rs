@@ -29,7 +29,7 @@ const HALF: i64 = 1 << (BICUBIC_BITS / 2);
 
 /// Returns the enhanced image `[h, w, 3]` u8.
 pub(super) fn enhance(given: &Given, steps: Steps) -> Result<Torch, TchError> {
-    let planes = given.get("picture")?.f_permute([2, 0, 1])?;
+    let planes = given.get("image")?.f_permute([2, 0, 1])?;
     let planes = enlarge(given, &planes.f_to_kind(Kind::Int)?, COLUMN, "columns")?;
     let mut planes = enlarge(given, &planes, ROW, "rows")?;
     if steps.contrast {

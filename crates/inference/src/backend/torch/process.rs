@@ -11,7 +11,7 @@ pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     let (height, width) = (length(rows, 1)?, length(columns, 1)?);
     // The four samples of each output, [2 rows, 2 columns, 3, h, w].
     let samples = given
-        .get("picture")?
+        .get("image")?
         .f_index_select(0, &rows.f_reshape([-1])?)?
         .f_index_select(1, &columns.f_reshape([-1])?)?
         .f_view([2, height, 2, width, 3])?
@@ -48,7 +48,7 @@ pub(super) fn bilinear(given: &Given, rounding: Rounding) -> Result<Torch, TchEr
     let pad = given.get("pad")?;
     // Padding has zero weight. Values are relative to the pad value, so 0 means the pad value.
     let planes = given
-        .get("picture")?
+        .get("image")?
         .f_permute([2, 0, 1])?
         .f_to_kind(Kind::Float)?
         .f_sub(pad)?;
@@ -74,7 +74,7 @@ pub(super) fn blur(given: &Given) -> Result<Torch, TchError> {
     let weights = given.get("weights")?;
     // The lines and columns within a tile come last: [3, m, n, read, read].
     let samples = given
-        .get("picture")?
+        .get("image")?
         .f_index_select(1, &columns.f_reshape([-1])?)?
         .f_index_select(0, &rows.f_reshape([-1])?)?
         .f_view([m, read, n, read, 3])?

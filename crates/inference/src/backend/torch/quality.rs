@@ -35,7 +35,7 @@ impl Measures {
         Self {
             device,
             signature: Signature {
-                inputs: vec![port("pictures", &[None, Some(3), None, None])],
+                inputs: vec![port("images", &[None, Some(3), None, None])],
                 outputs: vec![port("measures", &[None, Some(4)])],
             },
         }
@@ -57,11 +57,11 @@ impl Session for Measures {
 }
 
 /// Returns the four measures `[N, 4]` of RGB images `[N, 3, H, W]` with samples in 0..=255.
-pub(super) fn measure(pictures: &Torch) -> Result<Torch, TchError> {
+pub(super) fn measure(images: &Torch) -> Result<Torch, TchError> {
     let shares = Torch::f_from_slice(&BT601)?
         .f_view([1, 3, 1, 1])?
-        .f_to_device(pictures.device())?;
-    let grey = pictures
+        .f_to_device(images.device())?;
+    let grey = images
         .f_mul(&shares)?
         .f_sum_dim_intlist(CHANNEL, true, None)?;
     let brightness = mean(&grey)?;

@@ -86,9 +86,9 @@ fn detection_equals_onnx_runtime() {
     let bgr = Normalisation::identity(ChannelOrder::Bgr);
     for (width, height) in [(640, 640), (320, 192)] {
         let mut rows = Vec::new();
-        for (_, picture) in photographs() {
+        for (_, image) in photographs() {
             let mut row = vec![0.0; 3 * (width * height) as usize];
-            letterbox_into(&picture, (width, height), &bgr, &mut row);
+            letterbox_into(&image, (width, height), &bgr, &mut row);
             rows.extend(row);
         }
         let shape = [3, height as usize, width as usize];
@@ -102,8 +102,8 @@ fn detection_equals_onnx_runtime() {
 fn embedding_equals_onnx_runtime() {
     let rgb = Normalisation::identity(ChannelOrder::Rgb);
     let mut rows = Vec::new();
-    for (_, picture) in photographs() {
-        let crop = resize(&picture, 112, 112, Filter::Bilinear);
+    for (_, image) in photographs() {
+        let crop = resize(&image, 112, 112, Filter::Bilinear);
         let mut row = vec![0.0; 3 * 112 * 112];
         fill_row(&crop, &rgb, &mut row);
         rows.extend(row);

@@ -1,7 +1,7 @@
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::graphs::check::{Graph, RUNTIMES, extremes, open, photographs, picture};
+use crate::graphs::check::{Graph, RUNTIMES, extremes, image, open, photographs};
 use facescan_imaging::{
     enhance::{Apply, EnhanceOptions, Upscale, automatic_factor, enhance},
     resize::{Filter, resize},
@@ -16,7 +16,7 @@ const ALL: Steps = Steps {
 fn by_graph(session: &mut Graph, source: &RgbImage, factor: u32) -> RgbImage {
     let (width, height) = source.dimensions();
     let plan = Plan::new((width, height), (width * factor, height * factor));
-    picture(session, &plan.inputs(source))
+    image(session, &plan.inputs(source))
 }
 
 fn by_cpu(source: &RgbImage, factor: u32, steps: Steps) -> RgbImage {
@@ -56,7 +56,7 @@ fn golden_values_of_each_step() {
     let plan = Plan::new((97, 61), (150, 100));
     let larger = synthetic(97, 61);
     for runtime in RUNTIMES {
-        let ours = picture(&mut runtime.open(&graph(neither)), &plan.inputs(&larger));
+        let ours = image(&mut runtime.open(&graph(neither)), &plan.inputs(&larger));
         assert_within(&ours, &reference("bicubic_150.png"), 0, runtime.name);
     }
 }
@@ -64,9 +64,9 @@ fn golden_values_of_each_step() {
 #[test]
 fn the_recipe_equals_the_cpu_byte_for_byte() {
     let mut session = open(&graph(ALL));
-    let small = photographs().into_iter().map(|(name, picture)| {
-        let (width, height) = picture.dimensions();
-        let small = resize(&picture, 240, 240 * height / width, Filter::Area);
+    let small = photographs().into_iter().map(|(name, image)| {
+        let (width, height) = image.dimensions();
+        let small = resize(&image, 240, 240 * height / width, Filter::Area);
         (name.to_owned(), small)
     });
     let textures = [(211, 160), (400, 399), (130, 149)]

@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use super::{
-    COLUMNS, PAD, PICTURE, ROWS, finish, normalisation_inputs, pad_input, picture_input, round,
+    COLUMNS, IMAGE, PAD, ROWS, finish, image_input, normalisation_inputs, pad_input, round,
 };
 use crate::graphs::{
     ImageGraph,
@@ -28,7 +28,7 @@ impl Rounding {
     pub const ALL: [Self; 3] = [Self::None, Self::Once, Self::EachPass];
 }
 
-/// Returns the graph of the antialiased resize. In: `picture` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`]
+/// Returns the graph of the antialiased resize. In: `image` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`]
 /// adds. Out: `row` `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value in the padding,
 /// normalised.
 pub fn bilinear(rounding: Rounding) -> GraphModel {
@@ -39,12 +39,12 @@ pub fn bilinear(rounding: Rounding) -> GraphModel {
 
 fn describe(b: &mut Builder, rounding: Rounding) {
     use Dim::{Free, Is};
-    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let columns = b.input(COLUMNS, Kind::F32, &[Free("W"), Free("w")]);
     let rows = b.input(ROWS, Kind::F32, &[Free("h"), Free("H")]);
     let pad = b.input(PAD, Kind::F32, &[Is(3), Is(1), Is(1)]);
 
-    let planes = b.transpose(&picture, &[2, 0, 1]);
+    let planes = b.transpose(&image, &[2, 0, 1]);
     let planes = b.cast(&planes, Kind::F32);
     // Padding has zero weight. Values are relative to the pad value, so 0 means the pad value.
     let planes = b.sub(&planes, &pad);
@@ -96,14 +96,14 @@ impl BilinearPlan {
     /// Panics if the image has another size than the plan.
     pub fn inputs<'a>(
         &'a self,
-        picture: &'a RgbImage,
+        image: &'a RgbImage,
         pad: [u8; 3],
         normalisation: &Normalisation,
     ) -> Vec<Input<'a>> {
         let [w, h] = [self.output.0, self.output.1].map(|side| side as usize);
         let [width, height] = [self.size.0, self.size.1].map(|side| side as usize);
         let mut inputs = vec![
-            picture_input(picture, self.size),
+            image_input(image, self.size),
             Input::f32(COLUMNS, &[width, w], self.columns.as_slice()),
             Input::f32(ROWS, &[h, height], self.rows.as_slice()),
             pad_input(pad),

@@ -2,7 +2,7 @@
 
 use image::RgbImage;
 
-use super::{COLUMNS, PICTURE, ROWS, picture_input, round};
+use super::{COLUMNS, IMAGE, ROWS, image_input, round};
 use crate::graphs::{
     ImageGraph,
     builder::{Builder, Dim, Kind},
@@ -16,7 +16,7 @@ const CHANNELS: usize = 3;
 /// Side of a tile in pixels, unless the kernel is wider.
 const TILE: u32 = 64;
 
-/// Blurs a region, tile by tile. In: `picture` `[H, W, 3]` u8, and what [`BlurPlan::inputs`] adds. Out: `tiles` `[m, t,
+/// Blurs a region, tile by tile. In: `image` `[H, W, 3]` u8, and what [`BlurPlan::inputs`] adds. Out: `tiles` `[m, t,
 /// n, t, 3]` u8: m by n tiles of side t. Their samples are in the order of an image of m·t lines. Levels differ from
 /// the CPU's by at most one.
 ///
@@ -29,12 +29,12 @@ pub fn blur() -> GraphModel {
 
 fn describe(b: &mut Builder) {
     use Dim::{Free, Is};
-    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let rows = b.input(ROWS, Kind::I32, &[Free("m"), Free("r")]);
     let columns = b.input(COLUMNS, Kind::I32, &[Free("n"), Free("r")]);
     let weights = b.input(WEIGHTS, Kind::F32, &[Free("r"), Free("t")]);
 
-    let samples = b.gather(&picture, &columns, 1);
+    let samples = b.gather(&image, &columns, 1);
     let samples = b.gather(&samples, &rows, 0);
     // The lines and columns within a tile come last: [3, m, n, r, r].
     let samples = b.transpose(&samples, &[4, 0, 2, 1, 3]);
@@ -105,7 +105,7 @@ impl BlurPlan {
     pub fn new(size: (u32, u32), region: Region, gaussian: &Gaussian) -> Self {
         assert!(
             !region.is_empty() && region == region.clipped(size),
-            "a region of the picture"
+            "a region of the image"
         );
         let (tiles, reach) = (Tiles::new(region, gaussian), gaussian.kernel() / 2);
         Self {
@@ -122,7 +122,7 @@ impl BlurPlan {
     ///
     /// # Panics
     /// Panics if the image has another size than the plan.
-    pub fn inputs<'a>(&'a self, picture: &'a RgbImage) -> Vec<Input<'a>> {
+    pub fn inputs<'a>(&'a self, image: &'a RgbImage) -> Vec<Input<'a>> {
         let Tiles {
             down,
             across,
@@ -131,7 +131,7 @@ impl BlurPlan {
         } = self.tiles;
         let [m, n, t, r] = [down, across, side, read].map(|length| length as usize);
         vec![
-            picture_input(picture, self.size),
+            image_input(image, self.size),
             Input::i32(ROWS, &[m, r], self.rows.as_slice()),
             Input::i32(COLUMNS, &[n, r], self.columns.as_slice()),
             Input::f32(WEIGHTS, &[r, t], self.weights.as_slice()),

@@ -58,7 +58,7 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
 }
 
 /// Returns a row of levels as an image.
-fn as_picture(row: &[f32], (width, height): (u32, u32)) -> RgbImage {
+fn as_image(row: &[f32], (width, height): (u32, u32)) -> RgbImage {
     let plane = (width * height) as usize;
     assert_eq!(row.len(), 3 * plane);
     RgbImage::from_fn(width, height, |x, y| {
@@ -98,7 +98,7 @@ fn rounded_profiles_equal_pillow() {
         let name = format!("bilinear_{}.png", to.0);
         let pillow = fixture_image(&name);
         let [each, once] = [Rounding::EachPass, Rounding::Once].map(|rounding| {
-            let ours = as_picture(&stretched(rounding, &source, to), to);
+            let ours = as_image(&stretched(rounding, &source, to), to);
             assert_within(&ours, &pillow, 1, &name);
             different(&ours, &pillow)
         });
@@ -117,8 +117,8 @@ fn the_torchvision_profile_is_the_cpus_to_one_level() {
         for to in [(224, 224), (9, 31)] {
             let mut expected = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
             preprocess_into(&source, to, &LEVELS, &mut expected);
-            let ours = as_picture(&stretched(Rounding::Once, &source, to), to);
-            assert_within(&ours, &as_picture(&expected, to), 1, &name);
+            let ours = as_image(&stretched(Rounding::Once, &source, to), to);
+            assert_within(&ours, &as_image(&expected, to), 1, &name);
         }
     }
 }
@@ -169,7 +169,7 @@ fn a_centre_crop_is_the_middle_of_the_scaled_image() {
     let (_, row) = floats(&mut open(&bilinear(Rounding::Once)), &inputs);
     let scaled = resize(&source, 32, 48, Filter::Bilinear);
     let middle = imageops::crop_imm(&scaled, 0, 8, 32, 32).to_image();
-    assert_within(&as_picture(&row, (32, 32)), &middle, 1, "middle");
+    assert_within(&as_image(&row, (32, 32)), &middle, 1, "middle");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn padding_has_the_pad_value_and_does_not_change_the_image() {
     let mut session = open(&bilinear(Rounding::Once));
     let inputs = plan.inputs(&source, [7, 114, 255], &LEVELS);
     let (_, row) = floats(&mut session, &inputs);
-    let ours = as_picture(&row, (30, 30));
+    let ours = as_image(&row, (30, 30));
     let mut expected = RgbImage::from_pixel(30, 30, Rgb([7, 114, 255]));
     let scaled = resize(&source, 20, 30, Filter::Bilinear);
     imageops::replace(&mut expected, &scaled, 5, 0);
@@ -209,7 +209,7 @@ fn inputs_that_do_not_fit_are_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "a picture of the plan's size")]
+#[should_panic(expected = "an image of the plan's size")]
 fn an_image_of_another_size_is_refused() {
     let plan = BilinearPlan::new((8, 6), &Placement::stretch((4, 4)));
     plan.inputs(&noise(6, 8), [0; 3], &LEVELS);

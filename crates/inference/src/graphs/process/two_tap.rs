@@ -3,8 +3,8 @@
 use image::RgbImage;
 
 use super::{
-    COLUMN_WEIGHTS, COLUMNS, PAD, PICTURE, ROW_WEIGHTS, ROWS, finish, normalisation_inputs,
-    pad_input, picture_input,
+    COLUMN_WEIGHTS, COLUMNS, IMAGE, PAD, ROW_WEIGHTS, ROWS, finish, image_input,
+    normalisation_inputs, pad_input,
 };
 use crate::graphs::{
     ImageGraph,
@@ -17,7 +17,7 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalisation},
 };
 
-/// Returns the graph for the detectors' input and for the `opencv` profile. In: `picture` `[H, W, 3]` u8, RGB, and what
+/// Returns the graph for the detectors' input and for the `opencv` profile. In: `image` `[H, W, 3]` u8, RGB, and what
 /// [`TwoTapPlan::inputs`] adds. Out: `row` `[1, 3, h, w]` f32, bit for bit what
 /// [`letterbox_into`](facescan_imaging::tensor::letterbox_into) writes on the CPU: OpenCV's `INTER_LINEAR` in its fixed
 /// point, the pad value in the padding, normalised.
@@ -27,7 +27,7 @@ pub fn bilinear_two_tap() -> GraphModel {
 
 fn describe(b: &mut Builder) {
     use Dim::{Free, Is};
-    let picture = b.input(PICTURE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
+    let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let rows = b.input(ROWS, Kind::I32, &[Is(2), Free("h")]);
     let columns = b.input(COLUMNS, Kind::I32, &[Is(2), Free("w")]);
     let one = Is(1);
@@ -39,7 +39,7 @@ fn describe(b: &mut Builder) {
 
     // Only the four samples of each output are taken from the bytes. They are made planar while they are bytes, so that
     // the arithmetic runs along lines: [2 rows, 2 columns, 3, h, w].
-    let samples = b.gather(&picture, &rows, 0);
+    let samples = b.gather(&image, &rows, 0);
     let samples = b.gather(&samples, &columns, 2);
     let samples = b.transpose(&samples, &[0, 2, 4, 1, 3]);
     let samples = b.cast(&samples, Kind::F32);
@@ -128,13 +128,13 @@ impl TwoTapPlan {
     /// Panics if the image has another size than the plan.
     pub fn inputs<'a>(
         &'a self,
-        picture: &'a RgbImage,
+        image: &'a RgbImage,
         pad: [u8; 3],
         normalisation: &Normalisation,
     ) -> Vec<Input<'a>> {
         let (h, w) = (self.rows.positions, self.columns.positions);
         let mut inputs = vec![
-            picture_input(picture, self.size),
+            image_input(image, self.size),
             Input::i32(ROWS, &[2, h], self.rows.samples.as_slice()),
             Input::i32(COLUMNS, &[2, w], self.columns.samples.as_slice()),
             Input::f32(ROW_WEIGHTS, &[2, 1, 1, h, 1], self.row_weights.as_slice()),

@@ -37,11 +37,11 @@ impl Session for OnCpu {
         };
         let measured = batch.data.chunks_exact(batch.row_len().max(1)).map(|row| {
             let plane = height * width;
-            let picture = RgbImage::from_fn(width as u32, height as u32, |x, y| {
+            let image = RgbImage::from_fn(width as u32, height as u32, |x, y| {
                 let at = y as usize * width + x as usize;
                 image::Rgb([0, 1, 2].map(|channel| row[channel * plane + at] as u8))
             });
-            let measures = measure(&picture);
+            let measures = measure(&image);
             [
                 measures.blur_score,
                 measures.brightness,

@@ -10,25 +10,21 @@ use facescan_imaging::{
 
 const MEASURES: [&str; 4] = ["blur_score", "brightness", "contrast", "sharpness"];
 
-fn samples(picture: &RgbImage) -> Vec<f32> {
-    let mut row = vec![f32::NAN; picture.as_raw().len()];
-    fill_row(
-        picture,
-        &Normalisation::identity(ChannelOrder::Rgb),
-        &mut row,
-    );
+fn samples(image: &RgbImage) -> Vec<f32> {
+    let mut row = vec![f32::NAN; image.as_raw().len()];
+    fill_row(image, &Normalisation::identity(ChannelOrder::Rgb), &mut row);
     row
 }
 
-fn by_graph(session: &mut Graph, picture: &RgbImage) -> [f32; 4] {
-    let size = [1, picture.height() as usize, picture.width() as usize];
-    let (shape, values) = floats(session, &inputs(&samples(picture), size));
+fn by_graph(session: &mut Graph, image: &RgbImage) -> [f32; 4] {
+    let size = [1, image.height() as usize, image.width() as usize];
+    let (shape, values) = floats(session, &inputs(&samples(image), size));
     assert_eq!(shape, [1, 4]);
     values.try_into().unwrap()
 }
 
-fn by_cpu(picture: &RgbImage) -> [f32; 4] {
-    let q = measure(picture);
+fn by_cpu(image: &RgbImage) -> [f32; 4] {
+    let q = measure(image);
     [q.blur_score, q.brightness, q.contrast, q.sharpness]
 }
 
@@ -51,11 +47,11 @@ fn golden_values_of_the_measures() {
     ];
     for runtime in RUNTIMES {
         let mut session = runtime.open(&graph());
-        for (name, picture) in &cases {
+        for (name, image) in &cases {
             let reference = &reference()["quality"][name];
             let theirs = MEASURES.map(|measure| reference[measure].as_f64().unwrap() as f32);
             let what = format!("{name} on {}", runtime.name);
-            assert_close(by_graph(&mut session, picture), theirs, &what);
+            assert_close(by_graph(&mut session, image), theirs, &what);
         }
     }
 }
@@ -63,18 +59,18 @@ fn golden_values_of_the_measures() {
 #[test]
 fn measures_equal_the_cpu_on_extremes_and_photographs() {
     let mut session = open(&graph());
-    for (name, picture) in extremes() {
-        assert_close(by_graph(&mut session, &picture), by_cpu(&picture), &name);
+    for (name, image) in extremes() {
+        assert_close(by_graph(&mut session, &image), by_cpu(&image), &name);
     }
-    for (name, picture) in photographs() {
-        for picture in [&*canonical(&picture), &picture] {
-            assert_close(by_graph(&mut session, picture), by_cpu(picture), name);
+    for (name, image) in photographs() {
+        for image in [&*canonical(&image), &image] {
+            assert_close(by_graph(&mut session, image), by_cpu(image), name);
         }
     }
 }
 
 #[test]
-fn golden_values_of_a_flat_picture_are_0_up_to_its_border() {
+fn golden_values_of_a_flat_image_are_0_up_to_its_border() {
     for runtime in RUNTIMES {
         let mut session = runtime.open(&graph());
         for side in [1, 2, 112] {
@@ -90,12 +86,12 @@ fn golden_values_of_a_flat_picture_are_0_up_to_its_border() {
 #[test]
 fn a_little_texture_on_much_light_is_not_lost() {
     // Squares of 254 have a last place of 2⁻⁸. Subtracting them would lose more than this image's whole variance.
-    let picture = RgbImage::from_fn(1200, 1600, |x, y| {
+    let image = RgbImage::from_fn(1200, 1600, |x, y| {
         Rgb([253 + u8::from(x % 40 == 0 && y % 40 == 0); 3])
     });
-    let expected = by_cpu(&picture);
+    let expected = by_cpu(&image);
     assert!(expected[0] > 0.01 && expected[2] > 0.01);
-    let ours = by_graph(&mut open(&graph()), &picture);
+    let ours = by_graph(&mut open(&graph()), &image);
     for (ours, expected) in ours.into_iter().zip(expected) {
         assert!(
             (ours - expected).abs() <= expected * 0.005,
@@ -108,15 +104,15 @@ fn a_little_texture_on_much_light_is_not_lost() {
 fn images_of_a_batch_do_not_mix() {
     let mut session = open(&graph());
     let flat = RgbImage::from_pixel(112, 112, Rgb([0, 255, 9]));
-    let pictures = [
+    let images = [
         synthetic(112, 112),
         flat,
         facescan_imaging::synthetic::noise(112, 112),
     ];
-    let data: Vec<f32> = pictures.iter().flat_map(samples).collect();
+    let data: Vec<f32> = images.iter().flat_map(samples).collect();
     let (shape, values) = floats(&mut session, &inputs(&data, [3, 112, 112]));
     assert_eq!(shape, [3, 4]);
-    for (picture, ours) in pictures.iter().zip(values.as_chunks().0) {
-        assert_close(*ours, by_cpu(picture), "in a batch");
+    for (image, ours) in images.iter().zip(values.as_chunks().0) {
+        assert_close(*ours, by_cpu(image), "in a batch");
     }
 }

@@ -6,7 +6,7 @@ use super::Session;
 use crate::{
     cli::bench::{
         devices::material::{Item, Material, Size},
-        pictures::Picture,
+        images::Image,
     },
     pipeline::options::{ScanKind, ScanRequest},
 };
@@ -19,27 +19,27 @@ impl Session<'_> {
     /// Returns an error if an image cannot be decoded, or no face is found at a size.
     pub async fn materials(
         &self,
-        pictures: &[Picture],
+        images: &[Image],
         sizes: &[Size],
     ) -> anyhow::Result<Vec<Material>> {
         let mut materials: Vec<Material> = sizes.iter().copied().map(Material::new).collect();
-        for picture in pictures {
+        for image in images {
             let add = async {
-                let decoded = decode(&picture.bytes, &self.app.pipeline.decoding)?.pixels;
+                let decoded = decode(&image.bytes, &self.app.pipeline.decoding)?.pixels;
                 for material in &mut materials {
                     let item = Item::new(material.size.fit(&decoded))?;
                     material.crops.extend(self.faces(&item).await?);
-                    material.pictures.push(item);
+                    material.images.push(item);
                 }
                 anyhow::Ok(())
             };
             add.await
-                .with_context(|| format!("preparing {}", picture.path.display()))?;
+                .with_context(|| format!("preparing {}", image.path.display()))?;
         }
         for material in &materials {
             anyhow::ensure!(
                 !material.crops.is_empty(),
-                "no face was found in the images with a long side of {} pixels; name other images with --pictures",
+                "no face was found in the images with a long side of {} pixels; name other images with --images",
                 material.size.long_side()
             );
         }

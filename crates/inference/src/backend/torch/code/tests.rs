@@ -2,7 +2,7 @@ use image::RgbImage;
 
 use super::*;
 use crate::graphs::{
-    check::{Graph, extremes, floats, photographs, picture},
+    check::{Graph, extremes, floats, image, photographs},
     enhance::{Plan, Steps},
     process::{BilinearPlan, Rounding, TwoTapPlan},
     quality::inputs,
@@ -33,17 +33,17 @@ fn code(code: ImageGraph) -> Graph {
 }
 
 /// Images with one difficulty each, and two photographs.
-fn pictures() -> Vec<(String, RgbImage)> {
+fn images() -> Vec<(String, RgbImage)> {
     let photographs = photographs().into_iter();
     extremes()
         .into_iter()
-        .chain(photographs.map(|(name, picture)| (name.to_owned(), picture)))
+        .chain(photographs.map(|(name, image)| (name.to_owned(), image)))
         .collect()
 }
 
-fn samples(picture: &RgbImage) -> Vec<f32> {
-    let mut row = vec![f32::NAN; picture.as_raw().len()];
-    fill_row(picture, &LEVELS, &mut row);
+fn samples(image: &RgbImage) -> Vec<f32> {
+    let mut row = vec![f32::NAN; image.as_raw().len()];
+    fill_row(image, &LEVELS, &mut row);
     row
 }
 
@@ -62,13 +62,13 @@ fn apart(ours: &[f32], theirs: &[f32]) -> f32 {
 #[test]
 fn quality_equals_the_cpu() {
     let mut worst = 0.0f32;
-    for (name, picture) in pictures() {
-        let picture = canonical(&picture);
-        let data = samples(&picture);
-        let size = [1, picture.height() as usize, picture.width() as usize];
+    for (name, image) in images() {
+        let image = canonical(&image);
+        let data = samples(&image);
+        let size = [1, image.height() as usize, image.width() as usize];
         let (shape, ours) = floats(&mut code(ImageGraph::Quality), &inputs(&data, size));
         assert_eq!(shape, [1, 4]);
-        let q = measure(&picture);
+        let q = measure(&image);
         let theirs = [q.blur_score, q.brightness, q.contrast, q.sharpness];
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             let off = (ours - theirs).abs();
@@ -136,7 +136,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
 #[test]
 fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
     let large = [("large noise".to_owned(), noise(701, 499))];
-    for (name, source) in pictures().into_iter().chain(large) {
+    for (name, source) in images().into_iter().chain(large) {
         for side in [(640, 640), (33, 20), (1, 1)] {
             let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
             letterbox_into(&source, side, &IMAGENET, &mut expected);
@@ -151,7 +151,7 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
 
 #[test]
 fn preprocessing_equals_the_cpu_to_a_level() {
-    for (name, source) in pictures() {
+    for (name, source) in images() {
         for to in [(224, 224), (9, 31)] {
             let mut expected = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
             preprocess_into(&source, to, &LEVELS, &mut expected);
@@ -217,7 +217,7 @@ fn an_input_that_is_missing_or_does_not_fit_is_an_error() {
         error.to_string().contains("the input scale is missing"),
         "{error}"
     );
-    let rows = [Input::f32("pictures", &[1, 3, 5, 5], vec![0.0; 7])];
+    let rows = [Input::f32("images", &[1, 3, 5, 5], vec![0.0; 7])];
     let error = code(ImageGraph::Quality).run(&rows).unwrap_err();
     assert!(matches!(error, BackendError::Run { .. }), "{error}");
 }

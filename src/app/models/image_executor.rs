@@ -20,15 +20,15 @@ use facescan_inference::{
 impl Loader<'_> {
     /// Creates the executor of an operation on whole images. It uses the selected device if the device passes the
     /// probe.
-    pub fn load_pictures(
+    pub fn load_executor(
         &self,
         operation: Operation,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
-        self.load_pictures_on(operation, self.config.devices.requested(operation), probe)
+        self.load_executor_on(operation, self.config.devices.requested(operation), probe)
     }
 
-    fn load_pictures_on(
+    fn load_executor_on(
         &self,
         operation: Operation,
         asked: Option<(Accelerator, u32)>,
@@ -38,7 +38,7 @@ impl Loader<'_> {
             let name = operation.name();
             let precisions = &[Precision::Full];
             self.on_device(name, (candidates, index), precisions, |placement| {
-                self.pictures_at(operation, placement, &probe)
+                self.image_device_at(operation, placement, &probe)
             })
         });
         let metrics = self.metrics.engine(operation.name());
@@ -68,7 +68,7 @@ impl Loader<'_> {
         let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(RowJob::probes());
-        let (executor, mut assignment) = self.load_pictures_on(operation, asked, probe);
+        let (executor, mut assignment) = self.load_executor_on(operation, asked, probe);
         let refused = match settings.asked() {
             Platform::Tpu => Some("this server has no backend for a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
@@ -102,7 +102,7 @@ impl Loader<'_> {
         })
     }
 
-    fn pictures_at(
+    fn image_device_at(
         &self,
         operation: Operation,
         placement: DevicePlacement,

@@ -10,7 +10,7 @@ use crate::cli::scan::files;
 use facescan_imaging::format::{Sniffed, sniff};
 
 /// An image that is used repeatedly.
-pub struct Picture {
+pub struct Image {
     /// The path of the file.
     pub path: PathBuf,
     /// The encoded bytes. All requests share them.
@@ -23,19 +23,19 @@ pub struct Picture {
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, its format is not supported, or there are no images.
-pub fn load_pictures(paths: &[PathBuf]) -> anyhow::Result<Arc<[Picture]>> {
-    let pictures = files::pictures(paths)
+pub fn load_images(paths: &[PathBuf]) -> anyhow::Result<Arc<[Image]>> {
+    let images = files::images(paths)
         .map(|found| {
             let path = found.path;
             let bytes = std::fs::read(&path)
                 .with_context(|| format!("reading the image {}", path.display()))?;
             let Sniffed::Accepted(format) = sniff(&bytes) else {
                 anyhow::bail!(
-                    "{} is not an image in a supported format; remove it from --pictures",
+                    "{} is not an image in a supported format; remove it from --images",
                     path.display()
                 );
             };
-            Ok(Picture {
+            Ok(Image {
                 media_type: HeaderValue::from_str(&format!("image/{}", format.name()))?,
                 bytes: bytes.into(),
                 path,
@@ -43,8 +43,8 @@ pub fn load_pictures(paths: &[PathBuf]) -> anyhow::Result<Arc<[Picture]>> {
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     anyhow::ensure!(
-        !pictures.is_empty(),
-        "there are no images to measure with; name some with --pictures"
+        !images.is_empty(),
+        "there are no images to measure with; name some with --images"
     );
-    Ok(pictures.into())
+    Ok(images.into())
 }
