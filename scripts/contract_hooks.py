@@ -151,7 +151,7 @@ def fit(case, query: dict, body: dict) -> None:
         for name in ("source", "source_url"):
             if isinstance(entry.get(name), str):
                 entry[name] = entry[name].replace("\0", "")[:128]
-    if case.path in ("/detect", "/embed", "/quality"):
+    if "scan" in (case.operation.tags or []):
         fit_kind(case.path, query, options)
         fit_faces(query, options)
     if case.path == "/preprocess":

@@ -132,10 +132,10 @@ impl Admission {
     ///
     /// # Errors
     /// Returns [`AdmissionError::Bytes`] if the byte budget is used up.
-    pub fn try_reserve_body(&self, bytes: usize) -> Result<BodyPermit, AdmissionError> {
-        let permit = self.bytes.try_take(bytes.div_ceil(BYTES_A_PERMIT));
-        let permit = permit.ok_or_else(|| self.refuse(AdmissionError::Bytes))?;
-        Ok(BodyPermit { _permit: permit })
+    pub fn try_reserve_body(&self, bytes: usize) -> Result<BodyReservation, AdmissionError> {
+        let share = self.bytes.try_take(bytes.div_ceil(BYTES_A_PERMIT));
+        let share = share.ok_or_else(|| self.refuse(AdmissionError::Bytes))?;
+        Ok(BodyReservation { _share: share })
     }
 
     /// Admits `images` images of a priority.
@@ -146,32 +146,32 @@ impl Admission {
         &self,
         priority: Priority,
         images: usize,
-    ) -> Result<AdmissionPermit, AdmissionError> {
-        let permit = self
+    ) -> Result<ImageReservation, AdmissionError> {
+        let share = self
             .budget(priority)
             .try_take(images)
             .ok_or_else(|| self.refuse(AdmissionError::Images(priority)))?;
-        Ok(self.permit(priority, images, Some(permit)))
+        Ok(self.reservation(priority, images, Some(share)))
     }
 
     /// Waits until `images` images of a priority are admitted. Drop the future to stop waiting.
-    pub async fn admit(&self, priority: Priority, images: usize) -> AdmissionPermit {
-        let permit = self.budget(priority).take(images).await;
-        self.permit(priority, images, permit)
+    pub async fn admit(&self, priority: Priority, images: usize) -> ImageReservation {
+        let share = self.budget(priority).take(images).await;
+        self.reservation(priority, images, share)
     }
 
-    fn permit(
+    fn reservation(
         &self,
         priority: Priority,
         images: usize,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> AdmissionPermit {
+        share: Option<OwnedSemaphorePermit>,
+    ) -> ImageReservation {
         self.metrics.admitted(priority.name(), signed(images));
-        AdmissionPermit {
+        ImageReservation {
             priority,
             images,
             metrics: self.metrics.clone(),
-            _permit: permit,
+            _share: share,
         }
     }
 
@@ -211,19 +211,19 @@ fn signed(images: usize) -> i64 {
 
 /// The reservation of one body. Dropping it releases the bytes.
 #[derive(Debug)]
-pub struct BodyPermit {
-    _permit: OwnedSemaphorePermit,
+pub struct BodyReservation {
+    _share: OwnedSemaphorePermit,
 }
 
 /// The reservation of the images of one request. Dropping it releases them.
-pub struct AdmissionPermit {
+pub struct ImageReservation {
     priority: Priority,
     images: usize,
     metrics: Metrics,
-    _permit: Option<OwnedSemaphorePermit>,
+    _share: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for AdmissionPermit {
+impl Drop for ImageReservation {
     fn drop(&mut self) {
         self.metrics
             .admitted(self.priority.name(), -signed(self.images));
@@ -251,7 +251,7 @@ mod tests {
             admission.try_admit(Priority::Interactive, 2).err(),
             Some(AdmissionError::Images(Priority::Interactive))
         );
-        // The refused request holds no permit, and each priority has its own budget.
+        // The refused request holds no reservation, and each priority has its own budget.
         let second = admission.try_admit(Priority::Interactive, 1).unwrap();
         let bulk = admission.try_admit(Priority::Bulk, 8).unwrap();
         assert!(admission.check_capacity(None).is_err());

@@ -40,15 +40,15 @@ pub fn router(app: AppState) -> Router {
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
-        // The last layer runs first: context, access log, problem body, panics, deadline, body limit. `problem::describe`
-        // is outside panics and deadline, because it writes the body of their errors.
+        // The last layer runs first: context, access log, problem body, panics, deadline, body limit. The layer of problem
+        // bodies is outside panics and deadline, because it writes the body of their errors.
         .layer(DefaultBodyLimit::max(body_limit))
         .layer(from_fn_with_state(
             Arc::clone(&app),
             middleware::deadline::enforce,
         ))
         .layer(CatchPanicLayer::custom(middleware::panics::answer))
-        .layer(from_fn(problem::describe))
+        .layer(from_fn(middleware::problem_body::write))
         .layer(from_fn_with_state(
             Arc::clone(&app),
             middleware::access_log::log,
@@ -70,23 +70,23 @@ pub async fn serve(
     server::serve(listener, router(app), header_timeout, stopped).await;
 }
 
-/// Returns the routes that the OpenAPI document describes. Each module has the routes of one resource.
+/// Returns the routes that the OpenAPI document describes. Each module has one group of routes.
 fn api() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(openapi::base())
         // Operations on images
-        .merge(handlers::scan::routes())
-        .merge(handlers::enhance::routes())
-        .merge(handlers::process::routes())
-        .merge(handlers::preprocess::routes())
+        .merge(handlers::scan::routes()) // /detect, /embed, /quality
+        .merge(handlers::enhance::routes()) // /enhance
+        .merge(handlers::process::routes()) // /process
+        .merge(handlers::preprocess::routes()) // /preprocess
         // Stored results
-        .merge(handlers::images::routes())
-        .merge(handlers::faces::routes())
+        .merge(handlers::images::routes()) // /images, /images/{id}
+        .merge(handlers::faces::routes()) // /faces/{id}
         // Models and devices
-        .merge(handlers::models::routes())
-        .merge(handlers::devices::routes())
+        .merge(handlers::models::routes()) // /models
+        .merge(handlers::devices::routes()) // /devices
         // Health and metrics
-        .merge(handlers::health::routes())
-        .merge(handlers::metrics::routes())
+        .merge(handlers::health::routes()) // /livez, /readyz
+        .merge(handlers::metrics::routes()) // /metrics
 }
 
 /// Returns the OpenAPI document.

@@ -30,7 +30,7 @@ use facescan_inference::{
 
 pub mod answer;
 pub mod budget;
-pub mod encode;
+pub mod embed_image;
 pub mod enhance;
 pub mod error;
 pub mod faces;

@@ -20,7 +20,7 @@ use crate::{
     context::RequestContext,
     pipeline::{
         answer::ErrorEntry,
-        encode::EncodePlan,
+        embed_image::ImageEmbeddingPlan,
         options::{ScanKind, ScanPlan},
     },
 };
@@ -56,7 +56,7 @@ enum Kind {
 /// How the images are embedded.
 enum Plan {
     Faces(Box<ScanPlan>),
-    Images(EncodePlan),
+    Images(ImageEmbeddingPlan),
 }
 
 /// Embeds every image, in order.
@@ -110,7 +110,7 @@ impl EmbedArgs {
             }
             Kind::Image => {
                 app.pipeline.models.encoder()?;
-                Plan::Images(EncodePlan::resolve(asked, &app.config)?)
+                Plan::Images(ImageEmbeddingPlan::resolve(asked, &app.config)?)
             }
         })
     }
@@ -179,9 +179,9 @@ async fn vectors_of(
             faces.filter_map(Vector::of_face).collect()
         }
         Plan::Images(plan) => {
-            let encoded = fan_out.run_one(context, image, plan).await;
-            let encoded = encoded.map_err(ErrorEntry::in_full)?.result;
-            let vector = encoded.embedding.map(Vector::of_image);
+            let output = fan_out.run_one(context, image, plan).await;
+            let embedded = output.map_err(ErrorEntry::in_full)?.result;
+            let vector = embedded.embedding.map(Vector::of_image);
             vector.into_iter().collect()
         }
     })

@@ -16,7 +16,7 @@ const MARGIN: f64 = 60.0;
 /// The number of horizontal grid lines above the lowest one.
 const GRID_LINES: usize = 5;
 /// The maximum number of labels on a horizontal axis of numbers.
-const MOST_LABELS: usize = 10;
+const MAX_LABELS: usize = 10;
 /// The share of a bar's slot that the bar fills.
 const BAR_WIDTH: f64 = 0.7;
 const COLOURS: [&str; 6] = [
@@ -96,7 +96,7 @@ impl Frame {
         self.begin(axes.title)?;
         let last = self.x.end as usize;
         if axes.x_labels.is_empty() {
-            for at in (0..=last).step_by(last.div_ceil(MOST_LABELS).max(1)) {
+            for at in (0..=last).step_by(last.div_ceil(MAX_LABELS).max(1)) {
                 self.x_label(at, &at.to_string())?;
             }
         }

@@ -69,7 +69,7 @@ pub fn run(
     start_quiet_logs(&config, provenance)?;
     // Nothing is stored, so no database file may be created.
     config.database.url = Some("sqlite::memory:".to_owned().into());
-    let sides = 1..=facescan_imaging::preprocess::LONGEST_SIDE;
+    let sides = 1..=facescan_imaging::preprocess::MAX_SIDE;
     anyhow::ensure!(
         sides.contains(&args.height) && sides.contains(&args.width),
         "--height and --width: must be from 1 to {}",

@@ -12,8 +12,8 @@ use super::{is_path, must};
 
 /// Section `imaging`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Imaging {
+    #[garde(skip)]
     pub background: [u8; 3],
     #[garde(range(max = 1024))]
     pub workers: usize,
@@ -74,8 +74,8 @@ impl Runtime {
 
 /// Section `cpu`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Cpu {
+    #[garde(skip)]
     pub provider: CpuProvider,
 }
 

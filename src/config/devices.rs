@@ -14,12 +14,18 @@ use serde_json::{Error, Value, from_value, json};
 
 /// Section `devices`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Devices {
+    #[garde(skip)]
     pub all_gpu: bool,
     /// The toggle `{operation}` and the setting `{operation}_on` of every operation.
-    #[serde(flatten, serialize_with = "flatten", deserialize_with = "collect")]
+    #[garde(skip)]
+    #[serde(
+        flatten,
+        serialize_with = "serialize_operations",
+        deserialize_with = "deserialize_operations"
+    )]
     pub operations: BTreeMap<Operation, OperationDevice>,
+    #[garde(skip)]
     pub backend: Accelerator,
     #[garde(range(max = 255))]
     pub device_id: u32,
@@ -101,21 +107,26 @@ impl Devices {
 
 type Operations = BTreeMap<Operation, OperationDevice>;
 
-fn flatten<S: Serializer>(operations: &Operations, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_operations<S: Serializer>(
+    operations: &Operations,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let toggles = operations
         .iter()
         .map(|(operation, own)| (operation.name().to_owned(), json!(own.gpu)));
     let devices = operations
         .iter()
-        .map(|(operation, own)| (on(*operation), json!(own.on)));
+        .map(|(operation, own)| (device_key(*operation), json!(own.on)));
     serializer.collect_map(toggles.chain(devices))
 }
 
-fn collect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Operations, D::Error> {
+fn deserialize_operations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Operations, D::Error> {
     let mut values = BTreeMap::<String, Value>::deserialize(deserializer)?;
     let mut take = |key: &str| values.remove(key).unwrap_or_default();
     let of = |operation: Operation| {
-        let (gpu, on) = (take(operation.name()), take(&on(operation)));
+        let (gpu, on) = (take(operation.name()), take(&device_key(operation)));
         Ok((
             operation,
             OperationDevice {
@@ -128,7 +139,7 @@ fn collect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Operations, D::
     operations.map_err(D::Error::custom)
 }
 
-fn on(operation: Operation) -> String {
+fn device_key(operation: Operation) -> String {
     format!("{}_on", operation.name())
 }
 

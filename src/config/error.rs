@@ -19,19 +19,19 @@ pub enum ConfigError {
     #[error("{}: cannot parse the line after {after}; write NAME=value, with quotes around a value with spaces", path.display())]
     Dotenv { path: PathBuf, after: String },
     /// A variable that the configuration reads is not Unicode.
-    #[error("the environment variable {name} is not valid UTF-8")]
+    #[error("the environment variable {name} is not valid UTF-8; set it to UTF-8 text or unset it")]
     NotUnicode { name: String },
     /// The built-in defaults do not match the types. This is a bug in the program.
     #[error("the built-in defaults are not valid: {0}")]
     Defaults(String),
     /// All settings that are unknown or have values that are not allowed.
     #[error("the configuration is not valid:{}", lines(.0))]
-    Invalid(Vec<Problem>),
+    Invalid(Vec<SettingError>),
 }
 
 /// One error in a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum SettingError {
     /// A value has the wrong type or is out of range. The message shows it as JSON, unless it is a secret.
     #[error("{key} is {value} (from {origin}); allowed: {allowed}")]
     Value {
@@ -59,7 +59,7 @@ pub enum Problem {
     },
 }
 
-fn lines(problems: &[Problem]) -> String {
+fn lines(problems: &[SettingError]) -> String {
     let line = |problem| format!("\n  {problem}");
     problems.iter().map(line).collect()
 }

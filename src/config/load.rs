@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
 
 use super::{
-    Config, ConfigError, Origin, PREFIX, Problem, Provenance,
+    Config, ConfigError, Origin, PREFIX, Provenance, SettingError,
     schema::{self, DEFAULTS, SETTINGS, Setting},
 };
 
@@ -23,7 +23,7 @@ type Mapping = serde_json::Map<String, Value>;
 pub(super) struct Loader {
     defaults: Value,
     merged: Figment,
-    problems: Vec<Problem>,
+    problems: Vec<SettingError>,
 }
 
 impl Loader {
@@ -60,7 +60,7 @@ impl Loader {
             } else if !schema::is_section(&key) {
                 let suggestion = schema::suggest(&key).map(|setting| setting.key.clone());
                 let place = path.display().to_string();
-                self.problems.push(Problem::Unknown {
+                self.problems.push(SettingError::Unknown {
                     name: key,
                     place,
                     suggestion,
@@ -70,7 +70,7 @@ impl Loader {
             } else if !value.is_null() {
                 // A section is null if all its settings are commented out.
                 let path = path.to_owned();
-                self.problems.push(Problem::NotASection { key, path });
+                self.problems.push(SettingError::NotASection { key, path });
             }
         }
     }
@@ -88,7 +88,7 @@ impl Loader {
             } else if let Some(rest) = name.strip_prefix(PREFIX) {
                 let suggestion = schema::suggest(&rest.to_ascii_lowercase().replace("__", "."));
                 let suggestion = suggestion.map(Setting::variable);
-                self.problems.push(Problem::Unknown {
+                self.problems.push(SettingError::Unknown {
                     name: name.clone(),
                     place: layer.to_owned(),
                     suggestion,
@@ -107,7 +107,8 @@ impl Loader {
             self.set(key, &value, &second);
         } else if self.value(key) != value {
             let key = key.to_owned();
-            self.problems.push(Problem::Conflict { key, first, second });
+            self.problems
+                .push(SettingError::Conflict { key, first, second });
         }
     }
 
@@ -188,13 +189,13 @@ impl Loader {
         self.problems.extend(problems);
     }
 
-    fn refused(&self, setting: &Setting) -> Problem {
-        let value = if self.is_secret(&setting.key) {
+    fn refused(&self, setting: &Setting) -> SettingError {
+        let value = if setting.is_secret() {
             "(hidden)".to_owned()
         } else {
             self.value(&setting.key).to_string()
         };
-        Problem::Value {
+        SettingError::Value {
             key: setting.key.clone(),
             value,
             origin: self.origin(&setting.key),
@@ -202,16 +203,9 @@ impl Loader {
         }
     }
 
-    /// Returns whether `Debug` hides the value of a setting. Sets the value to a known word and searches the output for it.
-    fn is_secret(&self, key: &str) -> bool {
-        const PROBE: &str = "neverprinted";
-        let config = self.with_value(key, &PROBE.into());
-        config.is_some_and(|config| !format!("{config:?}").contains(PROBE))
-    }
-
     /// Returns the defaults with one other value, if its type accepts the value. Deserialises a whole [`Config`], so that
     /// the field's own type decides.
-    fn with_value(&self, key: &str, value: &Value) -> Option<Config> {
+    pub(super) fn with_value(&self, key: &str, value: &Value) -> Option<Config> {
         let mut tree = self.defaults.clone();
         *tree.pointer_mut(&pointer(key))? = value.clone();
         Config::deserialize(tree).ok()

@@ -8,13 +8,13 @@ use super::must;
 
 /// Section `log`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Log {
     /// A level or the directives of [`Targets`], with level names in lower case as in `tracing`.
     #[garde(custom(must(is_filter)))]
     #[serde(deserialize_with = "directives")]
     pub level: String,
     /// The format of a log line.
+    #[garde(skip)]
     pub format: LogFormat,
 }
 

@@ -3,7 +3,7 @@
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
 use facescan_imaging::{
-    preprocess::{LONGEST_SIDE, Layout, Mode, Profile},
+    preprocess::{Layout, MAX_SIDE, Mode, Profile},
     quality::acceptance::Preset,
 };
 use facescan_inference::registry::ResizeDefaults;
@@ -13,15 +13,23 @@ use utoipa::ToSchema;
 
 use super::must;
 
+/// The minimum of `det_size`.
+pub const MIN_DET_SIZE: u32 = 64;
+
+/// The maximum of `det_size`.
+pub const MAX_DET_SIZE: u32 = 4096;
+
+/// The number that divides every `det_size`: the coarsest stride of the detector families.
+pub const DET_SIZE_STEP: u32 = 32;
+
 /// Section `detection`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Detection {
-    #[garde(range(min = 64, max = 4096), custom(must(is_stride_multiple)))]
+    #[garde(range(min = MIN_DET_SIZE, max = MAX_DET_SIZE), custom(must(is_det_size_step)))]
     pub det_size: u32,
     #[garde(
-        range(min = 64, max = self.det_size.saturating_sub(1).min(4096)),
-        inner(custom(must(is_stride_multiple)))
+        range(min = MIN_DET_SIZE, max = self.det_size.saturating_sub(1).min(MAX_DET_SIZE)),
+        inner(custom(must(is_det_size_step)))
     )]
     pub second_det_size: Option<u32>,
     #[garde(range(min = 0.0, max = 1.0))]
@@ -32,18 +40,18 @@ pub struct Detection {
     pub max_faces: usize,
     #[garde(range(max = 65_535))]
     pub min_face_size: u32,
+    #[garde(skip)]
     pub landmarks: bool,
 }
 
-/// Returns whether the coarsest stride of the detector families divides a side.
-fn is_stride_multiple(side: &u32) -> bool {
-    side.is_multiple_of(32)
+fn is_det_size_step(side: &u32) -> bool {
+    side.is_multiple_of(DET_SIZE_STEP)
 }
 
 /// Section `embedding`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Embedding {
+    #[garde(skip)]
     pub format: EmbeddingFormat,
 }
 
@@ -63,15 +71,15 @@ pub enum EmbeddingFormat {
 
 /// Section `quality`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Quality {
+    #[garde(skip)]
     pub preset: Preset,
 }
 
 /// Section `enhancement`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Enhancement {
+    #[garde(skip)]
     pub format: EnhancedFormat,
     #[garde(range(min = 1, max = 100))]
     pub jpeg_quality: u8,
@@ -107,9 +115,8 @@ impl EnhancedFormat {
 
 /// Section `preprocess`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Preprocess {
-    #[garde(inner(range(min = 1, max = LONGEST_SIDE)))]
+    #[garde(inner(range(min = 1, max = MAX_SIDE)))]
     pub image_size: [u32; 2],
     #[garde(inner(range(min = 0.0, max = 1.0)))]
     pub mean: [f32; 3],
@@ -119,14 +126,23 @@ pub struct Preprocess {
     pub batch_size: usize,
     #[garde(range(min = 1, max = 1024))]
     pub num_workers: usize,
+    #[garde(skip)]
     pub data_format: Layout,
+    #[garde(skip)]
     pub profile: Profile,
+    #[garde(skip)]
     pub mode: Mode,
+    #[garde(skip)]
     pub pad: [u8; 3],
+    #[garde(skip)]
     pub dtype: Dtype,
+    #[garde(skip)]
     pub use_gpu: bool,
+    #[garde(skip)]
     pub platform: Option<Platform>,
+    #[garde(skip)]
     pub strict: bool,
+    #[garde(skip)]
     pub warm_up: bool,
 }
 
@@ -176,7 +192,7 @@ impl Preprocess {
     }
 
     /// Returns the platform in the settings: `platform`, or else `use_gpu`.
-    pub fn asked(&self) -> Platform {
+    pub fn requested_platform(&self) -> Platform {
         let by_default = if self.use_gpu {
             Platform::Gpu
         } else {

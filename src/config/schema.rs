@@ -1,7 +1,8 @@
 //! The list of settings, read from `configs/config.yaml`.
 //!
 //! The comment above a setting ends with `Allowed:` and the allowed values. Before that, the comment can name variables
-//! after `Short name:` and `Other variable:`, and a second key in a file after `Other key:`.
+//! after `Short name:` and `Other variable:`, and a second key in a file after `Other key:`. `Secret.` hides the value in
+//! errors.
 
 use std::{mem, sync::LazyLock};
 
@@ -32,6 +33,11 @@ impl Setting {
     pub(super) fn allowed(&self) -> &str {
         let words = self.after("Allowed: ");
         words.strip_suffix('.').unwrap_or(words)
+    }
+
+    /// Returns whether errors hide the value.
+    pub(super) fn is_secret(&self) -> bool {
+        self.comment.contains("Secret.")
     }
 
     /// Returns the long name of the variable, such as `FACESCAN__DETECTION__MIN_SCORE`.
@@ -67,7 +73,7 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Returns whether the configuration reads a variable of this name or refuses it.
-pub(super) fn is_ours(name: &str) -> bool {
+pub(super) fn is_known_variable(name: &str) -> bool {
     let is_short = || SETTINGS.iter().any(|setting| setting.has_name(name));
     name == CONFIG_FILE || name.starts_with(PREFIX) || is_short()
 }

@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use super::{Config, must};
 
 /// The largest value of `server.max_images_per_request`.
-pub const MOST_IMAGES: usize = 4096;
+pub const MAX_IMAGES: usize = 4096;
 
 /// The largest value of `admission.interactive_images` and `admission.bulk_images`.
-const MOST_ADMITTED: usize = 1 << 20;
+const MAX_ADMITTED: usize = 1 << 20;
 
 /// Section `server`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Server {
     #[garde(custom(must(is_host)))]
     pub host: String,
+    #[garde(skip)]
     pub port: u16,
     #[garde(range(min = 1024, max = 1 << 32))]
     pub max_body_bytes: usize,
-    #[garde(range(min = 1, max = MOST_IMAGES))]
+    #[garde(range(min = 1, max = MAX_IMAGES))]
     pub max_images_per_request: usize,
     #[garde(range(min = 1, max = 3_600_000))]
     pub request_timeout_ms: u64,
@@ -66,13 +66,13 @@ pub struct Limits {
 /// Section `admission`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Admission {
-    #[garde(range(max = MOST_ADMITTED))]
+    #[garde(range(max = MAX_ADMITTED))]
     pub interactive_images: usize,
-    #[garde(range(max = MOST_ADMITTED))]
+    #[garde(range(max = MAX_ADMITTED))]
     pub bulk_images: usize,
     #[garde(range(min = 1024, max = 1 << 42))]
     pub max_bytes: usize,
-    #[garde(range(min = 1, max = MOST_ADMITTED))]
+    #[garde(range(min = 1, max = MAX_ADMITTED))]
     pub bulk_min_images: usize,
     #[garde(range(max = 3_600_000))]
     pub bulk_max_wait_ms: u64,

@@ -32,7 +32,7 @@ impl Sources {
         // A name that is not Unicode cannot be the name of a setting.
         let variables =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        for (name, value) in variables.filter(|(name, _)| schema::is_ours(name)) {
+        for (name, value) in variables.filter(|(name, _)| schema::is_known_variable(name)) {
             let Ok(value) = value.into_string() else {
                 return Err(ConfigError::NotUnicode { name });
             };

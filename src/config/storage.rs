@@ -12,7 +12,6 @@ use super::must;
 
 /// Section `database`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Database {
     /// `None` means a SQLite file: see [`Config::database_url`](super::Config::database_url). Serialisation masks the
     /// password.
@@ -23,6 +22,7 @@ pub struct Database {
     pub max_connections: u32,
     #[garde(range(min = 1, max = 600_000))]
     pub acquire_timeout_ms: u64,
+    #[garde(skip)]
     pub migrate_on_start: bool,
 }
 
@@ -35,9 +35,10 @@ impl Database {
 
 /// Section `store`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Store {
+    #[garde(skip)]
     pub enabled: bool,
+    #[garde(skip)]
     pub cache: bool,
     #[garde(length(min = 1, max = 64), custom(must(is_tenant)))]
     pub tenant: String,

@@ -12,12 +12,14 @@ use super::{Config, must};
 
 /// Section `urls`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
 pub struct Urls {
+    #[garde(skip)]
     pub enabled: bool,
     #[garde(length(min = 1))]
     pub schemes: Vec<Scheme>,
+    #[garde(skip)]
     pub hosts: Vec<HostPattern>,
+    #[garde(skip)]
     pub allow_private: bool,
     #[garde(range(min = 1, max = 3_600_000))]
     pub connect_timeout_ms: u64,
@@ -52,7 +54,7 @@ impl Urls {
 impl Config {
     /// Returns the maximum size of a fetched image in bytes: the lower of the limit of fetches and the limit of all
     /// images.
-    pub fn fetched_bytes(&self) -> u64 {
+    pub fn max_fetched_bytes(&self) -> u64 {
         self.urls.max_bytes.min(self.limits.max_image_bytes)
     }
 }

@@ -15,13 +15,13 @@ use crate::{
     telemetry::causes::with_causes,
 };
 
-/// Why a request, or one image of it, got no result.
+/// An error of a request or of one of its images.
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// An image got no result.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
-    /// The body is not what its content type says.
+    /// The body does not have the format that its content type names.
     #[error("the body could not be read: {0}")]
     InvalidBody(String),
     /// The request holds no image.
@@ -42,13 +42,13 @@ pub enum ApiError {
         /// The limit.
         limit: usize,
     },
-    /// The address is there, for another method.
+    /// The route exists, but not for this method.
     #[error("this address does not take that method; see /docs")]
     MethodNotAllowed,
     /// There is nothing at this address, or it was erased.
     #[error("{0}")]
     NotFound(String),
-    /// The server has as much work as it takes.
+    /// The server is at its limit.
     #[error("{0}; try again after the time in retry-after")]
     Overloaded(AdmissionError),
     /// The body did not arrive in time.
@@ -57,8 +57,8 @@ pub enum ApiError {
         /// The limit in milliseconds.
         limit_ms: u64,
     },
-    /// The request took longer than it may.
-    #[error("the request took longer than {limit_ms} ms")]
+    /// The request exceeded its deadline.
+    #[error("the request took longer than {limit_ms} ms; send fewer images, or allow more time")]
     DeadlineExceeded {
         /// The limit in milliseconds.
         limit_ms: u64,
@@ -68,7 +68,7 @@ pub enum ApiError {
     Internal(String),
 }
 
-/// What the table says of an error.
+/// The status, code and title of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorKind {
     /// The HTTP status.
@@ -117,17 +117,17 @@ pub(super) mod table {
 }
 
 impl ApiError {
-    /// An option that is out of range or malformed.
+    /// Returns the error of an option that is out of range or malformed.
     pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
         InvalidOption::new(option, detail).into()
     }
 
-    /// A body that cannot be read.
+    /// Returns the error of a body that cannot be read.
     pub fn invalid_body(detail: impl Into<String>) -> Self {
         Self::InvalidBody(shorten(detail.into()))
     }
 
-    /// The status, the code and the title.
+    /// Returns the status, the code and the title.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Pipeline(error) => kind_of_pipeline(error),
@@ -145,16 +145,19 @@ impl ApiError {
         }
     }
 
-    /// The text that clients see. What a 5xx says of the server's inside stays in the log.
+    /// Returns the text that clients see. The text of a 5xx can describe the inside of the server, so only the log has it,
+    /// unless the kind is one of those that are named here.
     pub fn public_detail(&self) -> String {
         match self.kind() {
-            table::INTERNAL => {
-                "something failed on the server; its log has the request id".to_owned()
-            }
             table::STORE_UNAVAILABLE => {
                 "the database cannot be used now; try again later, or send store=false".to_owned()
             }
-            _ => self.to_string(),
+            table::DEADLINE_EXCEEDED | table::DEVICE_UNAVAILABLE => self.to_string(),
+            kind if kind.status >= 500 => {
+                "something failed on the server; its log has the request id".to_owned()
+            }
+            // An error of the request.
+            ErrorKind { .. } => self.to_string(),
         }
     }
 }
@@ -210,7 +213,7 @@ fn kind_of_ingest(error: &IngestError) -> ErrorKind {
 }
 
 impl ErrorEntry {
-    /// An error with its whole text, for callers of the library and of the command line.
+    /// Returns an error with its whole text, for callers of the library and of the command line.
     pub fn in_full(error: impl Into<ApiError>) -> Self {
         let error = error.into();
         Self {
@@ -235,7 +238,7 @@ impl From<AdmissionError> for ApiError {
     }
 }
 
-/// Goes through the pipeline's error, so that each has one place in the table.
+/// Converts through `PipelineError`, so that each error has one row in the table.
 macro_rules! through_pipeline {
     ($($source:ty),*) => {
         $(impl From<$source> for ApiError {

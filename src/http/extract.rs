@@ -1,4 +1,4 @@
-//! Reads the four request forms into the same thing: images and options.
+//! Reads the four body formats into images and options.
 
 pub mod admitted;
 mod body;
@@ -19,20 +19,20 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::{
-    admitted::{Admitted, RequestPermits, priority_of},
+    admitted::{Admitted, RequestReservations, priority_of},
     body::{Body, Options, number},
     body_reader::body,
 };
 use crate::{
     config::Server, context::RequestContext, http::AppState, http::error::ApiError,
-    ingest::source::ImageInput, pipeline::options::HasPriority,
+    ingest::source::ImageInput, pipeline::options::RequestOptions,
 };
 use facescan_inference::pool::Stage;
 
-/// Longest option in a part of its own, in bytes.
-const LONGEST_TEXT: usize = 1 << 16;
+/// The maximum length of an option in its own part, in bytes.
+const MAX_TEXT_BYTES: usize = 1 << 16;
 
-/// What a request asks for, whatever its form.
+/// The images and options of a request, in any format.
 pub struct ImageRequest<O> {
     /// The context of the request, with the priority that its images have.
     pub context: RequestContext,
@@ -42,27 +42,32 @@ pub struct ImageRequest<O> {
     pub masks: Vec<ImageInput>,
     /// The options as sent.
     pub options: O,
-    /// To be held until the images are answered.
-    pub permits: RequestPermits,
+    /// The reservations of the request. Hold them until the answer is written.
+    pub reservations: RequestReservations,
 }
 
-/// What a body holds, whatever its form.
+/// The images and options of a body, in any format.
 struct BodyContent {
     images: Vec<ImageInput>,
     masks: Vec<ImageInput>,
     options: Option<Value>,
 }
 
-/// The four forms of the contract.
-enum Form {
+/// The four formats of a request body.
+pub(super) enum BodyFormat {
+    /// The bytes of one image.
     Raw,
+    /// A form with a part for each image.
     Multipart,
+    /// JSON with the images in base64, or their URLs.
     Json,
+    /// The same tree as JSON.
     Msgpack,
 }
 
-impl Form {
-    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+impl BodyFormat {
+    /// Returns the format that the content type names.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
                         application/msgpack";
         let Some(value) = headers.get(CONTENT_TYPE) else {
@@ -90,9 +95,8 @@ impl Form {
             ))),
         }
     }
-}
 
-impl Form {
+    /// Reads a body of this format.
     async fn read(self, request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
         match self {
             Self::Raw => Ok(BodyContent {
@@ -121,26 +125,26 @@ impl Form {
     }
 }
 
-impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRequest<O> {
+impl<O: DeserializeOwned + RequestOptions + Send> FromRequest<AppState> for ImageRequest<O> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let limits = &state.config.server;
-        let form = Form::of(request.headers())?;
+        let format = BodyFormat::of(request.headers())?;
         let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
         // A request with one image can be refused before its body is read. Invalid options are reported after the body.
-        let alone = match form {
-            Form::Raw => read_options::<O>(query.clone(), None).ok(),
-            _ => None,
+        let raw_options = match format {
+            BodyFormat::Raw => read_options::<O>(query.clone(), None).ok(),
+            BodyFormat::Multipart | BodyFormat::Json | BodyFormat::Msgpack => None,
         };
-        let priority = alone.map(|options| priority_of(state, options.priority(), 1));
+        let priority = raw_options.map(|options| priority_of(state, options.priority(), 1));
         let mut context = RequestContext::of(&request)?;
-        let (admitted, request) = Admitted::body(request, state, priority).await?;
+        let (admitted, request) = Admitted::admit_body(request, state, priority).await?;
         let BodyContent {
             images,
             masks,
             options: in_body,
-        } = form.read(request, state).await?;
+        } = format.read(request, state).await?;
         if images.is_empty() {
             return Err(ApiError::MissingImage("send at least one"));
         }
@@ -158,14 +162,15 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
         let options: O = read_options(query, in_body)?;
         let all = images.len() + masks.len();
         let are_fetched = images.iter().chain(&masks).any(ImageInput::is_fetched);
-        let (permits, priority) = admitted.images(state, options.priority(), all, are_fetched)?;
+        let (reservations, priority) =
+            admitted.admit_images(state, options.priority(), all, are_fetched)?;
         context.priority = priority;
         Ok(Self {
             context,
             images,
             masks,
             options,
-            permits,
+            reservations,
         })
     }
 }
@@ -173,7 +178,9 @@ impl<O: DeserializeOwned + HasPriority + Send> FromRequest<AppState> for ImageRe
 async fn raw(request: Request, state: &AppState) -> Result<ImageInput, ApiError> {
     let bytes = body(request, state).await?;
     if bytes.is_empty() {
-        return Err(ApiError::MissingImage("the body is empty"));
+        return Err(ApiError::MissingImage(
+            "the body is empty; send the bytes of an image",
+        ));
     }
     Ok(ImageInput::from_bytes(bytes))
 }
@@ -201,12 +208,12 @@ async fn structured(
         .await?
 }
 
-/// What the parts of a form hold, as they are read.
+/// The parts of a multipart form that are already read.
 #[derive(Default)]
 struct Parts {
     images: Vec<ImageInput>,
     masks: Vec<ImageInput>,
-    /// Options in parts of their own.
+    /// The options with a part of their own.
     texts: BTreeMap<String, String>,
     /// The part named `options`.
     options: Option<Value>,
@@ -230,8 +237,8 @@ impl Parts {
             }
             _ => {
                 let text = part.text().await.map_err(unreadable)?;
-                if text.len() > LONGEST_TEXT {
-                    let detail = format!("is longer than {LONGEST_TEXT} bytes");
+                if text.len() > MAX_TEXT_BYTES {
+                    let detail = format!("is longer than {MAX_TEXT_BYTES} bytes");
                     return Err(ApiError::invalid_option(name, detail));
                 }
                 self.texts.insert(name, text);
@@ -286,8 +293,8 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
         .map_err(|error| ApiError::invalid_option("query", error.to_string()))
 }
 
-/// Text options as a tree. A text that is a JSON number or boolean becomes one, so that one set
-/// of rules reads the options of every form.
+/// Converts text options to a JSON object. A text that is a JSON number or boolean becomes one, so that the options of
+/// every format follow the same rules.
 fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
     if pairs.is_empty() {
         return None;
@@ -309,10 +316,10 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
     Some(Value::Object(tree))
 }
 
-/// Options whose value is any text, even one that looks like a number.
+/// Options that stay text even if they look like a number.
 const TEXT_OPTIONS: [&str; 3] = ["after", "source", "source_url"];
 
-/// The options of both places; the body wins.
+/// Merges both option sets. The body overrides the query.
 fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, ApiError> {
     match (query, body) {
         (Some(Value::Object(mut query)), Some(Value::Object(body))) => {
@@ -328,7 +335,7 @@ fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Api
 /// Reads the options of a query string.
 ///
 /// # Errors
-/// An invalid option, which the error names.
+/// Returns an error with the name of the first invalid option.
 pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
     read_options(options_from_pairs(&pairs(query)?), None)
 }
@@ -353,6 +360,8 @@ fn read_options<O: DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::pipeline::options::ScanRequest;
 
@@ -373,6 +382,27 @@ mod tests {
         assert!(read("det_size=320.5").is_err());
     }
 
+    /// A new option that is plain text must be in the list. Otherwise a text such as `42` would become a number.
+    #[test]
+    fn every_plain_text_option_of_the_document_stays_text() {
+        let document = serde_json::to_value(crate::http::openapi_document()).unwrap();
+        let is_text = |schema: &Value| {
+            schema["type"] == "string" || schema["type"] == serde_json::json!(["string", "null"])
+        };
+        let operations = document["paths"].as_object().unwrap().values();
+        let texts: BTreeSet<&str> = operations
+            .flat_map(|item| item.as_object().unwrap().values())
+            .filter_map(|operation| operation["parameters"].as_array())
+            .flatten()
+            .filter(|parameter| parameter["in"] == "query")
+            .filter(|parameter| is_text(&parameter["schema"]))
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            // These texts are lists, and the types of the options parse them.
+            .filter(|name| !["mean", "operations", "std"].contains(name))
+            .collect();
+        assert_eq!(texts, BTreeSet::from(TEXT_OPTIONS));
+    }
+
     #[test]
     fn booleans_are_strict_and_the_error_names_the_option() {
         for query in ["quality=1", "quality=yes", "quality=True", "quality="] {
@@ -391,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_wins_over_the_query() {
+    fn the_body_overrides_the_query() {
         let query = options_from_pairs(&pairs("det_size=320&crops=true").unwrap());
         let merged: ScanRequest =
             read_options(query, Some(serde_json::json!({"det_size": 640}))).unwrap();

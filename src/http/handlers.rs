@@ -1,8 +1,8 @@
-//! The handlers, one file for each resource.
+//! The handlers, one file for each group of routes; `run` and `single_image` are shared.
 
 pub mod devices;
 pub mod docs;
-mod encode;
+mod embed_image;
 pub mod enhance;
 pub mod faces;
 pub mod health;

@@ -1,6 +1,7 @@
-//! The layers around every handler, one in each file, except `problem::describe`.
+//! The layers around every handler, one in each file.
 
 pub mod access_log;
 pub mod context;
 pub mod deadline;
 pub mod panics;
+pub mod problem_body;

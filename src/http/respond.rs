@@ -68,7 +68,7 @@ impl Accepted {
         Self::of(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
     }
 
-    /// Returns the offered type with the highest weight. If several have the same weight, the most precise range wins,
+    /// Returns the offered type with the highest weight. If several have the same weight, the most specific range wins,
     /// then the first range in the header, then the first offered type.
     fn of(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
         let ranges: Vec<Range> = headers
@@ -80,22 +80,22 @@ impl Accepted {
             .collect();
         let mut best = None;
         for (media_type, accepted) in offered {
-            // The most precise range decides the weight of a type.
-            let of_it = ranges.iter().enumerate().filter_map(|(at, range)| {
-                let precision = range.precision(media_type)?;
-                Some((precision, Reverse(at), range.weight))
+            // The most specific range decides the weight of a type.
+            let matching = ranges.iter().enumerate().filter_map(|(position, range)| {
+                let specificity = range.specificity(media_type)?;
+                Some((specificity, Reverse(position), range.weight))
             });
-            let Some((precision, at, weight)) = of_it.max() else {
+            let Some((specificity, position, weight)) = matching.max() else {
                 continue;
             };
-            let rank = (weight, precision, at);
+            let rank = (weight, specificity, position);
             if weight > 0 && best.is_none_or(|(highest, _)| rank > highest) {
                 best = Some((rank, *accepted));
             }
         }
         match best {
             // A wildcard names no format, so the endpoint chooses it, unless the header also names one.
-            Some(((_, Precision::Wild, _), Self::Image(_)))
+            Some(((_, Specificity::Subtype, _), Self::Image(_)))
                 if !ranges.iter().any(Range::names_one_image_type) =>
             {
                 Self::Image(None)
@@ -106,12 +106,15 @@ impl Accepted {
     }
 }
 
-/// The precision with which a range names a type.
+/// How specific a range is, from the least to the most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Precision {
-    Anything,
-    Wild,
-    Named,
+enum Specificity {
+    /// `*/*`.
+    Any,
+    /// Every subtype, such as `image/*`.
+    Subtype,
+    /// One type, such as `image/png`.
+    Exact,
 }
 
 /// A media range of an `Accept` header.
@@ -139,22 +142,34 @@ impl Range {
         self.name.starts_with("image/") && self.name != "image/*"
     }
 
-    fn precision(&self, media_type: &str) -> Option<Precision> {
-        let of_its_kind = self.name.strip_suffix('*');
+    /// Returns how specifically the range names a type, or `None` if the type is not in the range.
+    fn specificity(&self, media_type: &str) -> Option<Specificity> {
+        let prefix = self.name.strip_suffix('*');
         match self.name.as_str() {
-            "*/*" => Some(Precision::Anything),
-            name if name == media_type => Some(Precision::Named),
-            _ if of_its_kind.is_some_and(|kind| media_type.starts_with(kind)) => {
-                Some(Precision::Wild)
+            "*/*" => Some(Specificity::Any),
+            name if name == media_type => Some(Specificity::Exact),
+            _ if prefix.is_some_and(|prefix| media_type.starts_with(prefix)) => {
+                Some(Specificity::Subtype)
             }
             _ => None,
         }
     }
 }
 
+/// Converts a text to the value of a header.
+///
+/// # Errors
+/// [`ApiError::Internal`] if the text has a character that a header cannot have.
+pub fn header_value(text: &str) -> Result<HeaderValue, ApiError> {
+    HeaderValue::from_str(text).map_err(|error| ApiError::Internal(error.to_string()))
+}
+
 /// Formats milliseconds for a header, with microseconds.
-pub fn milliseconds(milliseconds: f64) -> HeaderValue {
-    HeaderValue::from_str(&format!("{milliseconds:.3}")).unwrap_or(HeaderValue::from_static("0"))
+///
+/// # Errors
+/// The error of [`header_value`].
+pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
+    header_value(&format!("{milliseconds:.3}"))
 }
 
 /// Serialises `answer` on the CPU pool, because vectors and images make it large.
@@ -253,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn tensor_types_are_chosen_by_weight_precision_and_order() {
+    fn tensor_types_are_chosen_by_weight_specificity_and_order() {
         for (header, expected) in [
             ("", Accepted::Npy),
             ("*/*", Accepted::Npy),
@@ -270,14 +285,14 @@ mod tests {
             ),
             ("application/json;q=0.8, application/x-npy", Accepted::Npy),
             ("application/json;q=0.1, */*;q=0.01", Accepted::Json),
-            // By precision.
+            // By specificity.
             ("*/*, multipart/mixed", Accepted::Parts),
             ("application/*, application/msgpack", Accepted::Msgpack),
             ("*/*, multipart/*", Accepted::Parts),
             // By order.
             ("application/msgpack, application/json", Accepted::Msgpack),
             ("application/json, application/msgpack", Accepted::Json),
-            // The most precise range decides a type's weight, and one of 0 refuses it.
+            // The most specific range decides a type's weight, and one of 0 refuses it.
             ("*/*, application/x-npy;q=0", Accepted::Json),
             ("application/*;q=0, */*;q=0.1", Accepted::Parts),
             ("application/x-npy;q=0.1, */*;q=0.5", Accepted::Json),

@@ -75,7 +75,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
-            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) if concerns_only_one_connection(&error) => {}
             Err(error) => {
                 tracing::error!(error = %error, "cannot accept connections; trying again");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -84,7 +84,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn concerns_only_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused

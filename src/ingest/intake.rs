@@ -22,7 +22,7 @@ use crate::{
 use facescan_clock::Clock;
 
 /// The maximum length of a URL in bytes. Stored URLs have the same limit.
-const LONGEST_URL: usize = 4096;
+const MAX_URL_BYTES: usize = 4096;
 
 /// Loads the bytes of images.
 pub struct Intake {
@@ -66,7 +66,7 @@ impl Intake {
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Self {
-        let limit = config.fetched_bytes();
+        let limit = config.max_fetched_bytes();
         Self {
             fetcher: fetcher.filter(|_| config.urls.enabled),
             budget: ByteBudget::new(config.urls.max_concurrent, limit),
@@ -175,12 +175,12 @@ impl Drop for Counted<'_> {
 /// Parses a URL and removes its fragment, which is never sent to a server.
 fn read_url(text: &str) -> Result<Url, FetchError> {
     // Checks the length before parsing, because a body may contain megabytes of text.
-    if text.len() > LONGEST_URL {
+    if text.len() > MAX_URL_BYTES {
         return Err(FetchError::NotAUrl);
     }
     let mut url = Url::parse(text).map_err(|_| FetchError::NotAUrl)?;
     url.set_fragment(None);
-    if url.as_str().len() > LONGEST_URL {
+    if url.as_str().len() > MAX_URL_BYTES {
         return Err(FetchError::NotAUrl);
     }
     Ok(url)

@@ -80,13 +80,13 @@ impl<T> ImageResult<T> {
         }
     }
 
-    /// Converts the result with `form`.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> ImageResult<U> {
+    /// Converts the result with `convert`.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> ImageResult<U> {
         ImageResult {
             index: self.index,
             id: self.id,
             outcome: match self.outcome {
-                Outcome::Ok(result) => Outcome::Ok(form(result)),
+                Outcome::Ok(result) => Outcome::Ok(convert(result)),
                 Outcome::Error { error } => Outcome::Error { error },
             },
             devices: self.devices,
@@ -304,7 +304,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// Returns the time of each stage by name, without the total.
+    /// Returns the milliseconds of each stage by name, without the total.
     pub fn stages(&self) -> [(&'static str, f64); 10] {
         // Without `..`, so that the compiler requires a name for each new stage.
         let Self {
@@ -332,6 +332,25 @@ impl Timings {
             ("process", process),
             ("store", store),
         ]
+    }
+
+    /// Returns the sum of detection, embedding, enhancement and processing, in milliseconds.
+    pub fn inference(&self) -> f64 {
+        // Without `..`, so that the compiler requires a decision about each new stage.
+        let Self {
+            fetch: _,
+            cache: _,
+            decode: _,
+            queue: _,
+            detect,
+            align: _,
+            embed,
+            enhance,
+            process,
+            store: _,
+            total: _,
+        } = *self;
+        detect + embed + enhance + process
     }
 
     /// Returns the times of an image whose download took `milliseconds`.

@@ -8,7 +8,7 @@ use std::sync::{
 use crate::pipeline::error::PipelineError;
 
 /// The maximum number of bytes of tensors and images in one answer.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// The bytes that are left for one answer. Clones share them. Without this limit, a small request could ask for many
 /// large rows.
@@ -17,7 +17,7 @@ pub struct Budget(Arc<AtomicUsize>);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(Arc::new(AtomicUsize::new(MOST_BYTES)))
+        Self(Arc::new(AtomicUsize::new(MAX_BYTES)))
     }
 }
 
@@ -34,7 +34,7 @@ impl Budget {
             });
         taken
             .map(drop)
-            .map_err(|_| PipelineError::AnswerTooLarge { limit: MOST_BYTES })
+            .map_err(|_| PipelineError::AnswerTooLarge { limit: MAX_BYTES })
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     fn clones_share_the_bytes() {
         let budget = Budget::default();
         let other = budget.clone();
-        let most = MOST_BYTES as u64;
+        let most = MAX_BYTES as u64;
         budget.take(most - 10).unwrap();
         assert!(other.take(11).is_err());
         other.take(10).unwrap();

@@ -20,7 +20,7 @@ use crate::{
         Pipeline, PooledImage,
         answer::ImageInfo,
         fan_out::ImageOperation,
-        options::{DetectOptions, DetectRequest, HasPriority, schema},
+        options::{DetectOptions, DetectRequest, RequestOptions, schema},
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
@@ -108,7 +108,7 @@ pub struct EnhanceRequest {
     pub timings: Option<bool>,
 }
 
-impl HasPriority for EnhanceRequest {
+impl RequestOptions for EnhanceRequest {
     fn priority(&self) -> Option<Priority> {
         self.priority
     }
@@ -170,7 +170,7 @@ pub struct EnhanceResult {
     /// The properties of the image that was sent.
     pub image: ImageInfo,
     /// The enhanced image.
-    pub enhanced: EnhancedImage,
+    pub enhanced: EnhancedFile,
     /// The comparison of the best face before and after. Present with `identity=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
@@ -178,7 +178,7 @@ pub struct EnhanceResult {
 
 /// An enhanced image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct EnhancedImage {
+pub struct EnhancedFile {
     /// The format of `data`.
     pub format: EnhancedFormat,
     /// Width in pixels.
@@ -304,6 +304,10 @@ impl EnhancePlan {
 impl ImageOperation for EnhancePlan {
     type Output = EnhanceResult;
 
+    fn name(&self) -> &'static str {
+        "enhance"
+    }
+
     fn operations(&self) -> Vec<Operation> {
         let mut operations = vec![Operation::ImageEnhancement];
         if self.identity.is_some() {
@@ -389,7 +393,7 @@ impl Pipeline {
         };
         Ok(EnhanceResult {
             image: info,
-            enhanced: EnhancedImage {
+            enhanced: EnhancedFile {
                 format: plan.format,
                 width: after.width(),
                 height: after.height(),

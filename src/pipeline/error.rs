@@ -120,9 +120,11 @@ impl InvalidOption {
 
 /// Shortens a text that quotes the caller.
 pub fn shorten(mut text: String) -> String {
-    const LONGEST: usize = 500;
-    if text.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end));
+    const MAX_BYTES: usize = 500;
+    if text.len() > MAX_BYTES {
+        let end = (0..=MAX_BYTES)
+            .rev()
+            .find(|&end| text.is_char_boundary(end));
         text.truncate(end.unwrap_or(0));
         text.push('…');
     }

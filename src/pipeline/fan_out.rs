@@ -24,10 +24,13 @@ use facescan_inference::operation::Operation;
 /// many are decoded.
 const IN_FLIGHT: usize = 16;
 
-/// An operation with its options resolved. It works on one image at a time.
+/// A plan: an operation with its options resolved. It works on one image at a time.
 pub trait ImageOperation: Sync {
     /// The result for one image.
     type Output: Send;
+
+    /// Returns the name of the operation in answers.
+    fn name(&self) -> &'static str;
 
     /// Returns the operations that take part.
     fn operations(&self) -> Vec<Operation>;
@@ -81,19 +84,19 @@ pub struct FanOut {
 }
 
 impl FanOut {
-    /// Runs an operation on the images of an admitted request. The outcomes are in the order of the images.
+    /// Runs a plan on the images of an admitted request. The outcomes are in the order of the images.
     pub async fn run_all<P: ImageOperation>(
         &self,
         context: &RequestContext,
         images: Vec<ImageInput>,
-        operation: &P,
+        plan: &P,
     ) -> Vec<ImageOutcome<P::Output>> {
         let mut outcomes: Vec<_> = stream::iter(images.into_iter().enumerate())
             .map(async |(index, image)| {
                 let id = image.id.clone();
                 let output = async {
                     let image = self.intake.load(image, context.priority).await?;
-                    self.run_one(context, image, operation).await
+                    self.run_one(context, image, plan).await
                 };
                 ImageOutcome {
                     index,
@@ -129,14 +132,14 @@ impl FanOut {
             .map(move |image| {
                 let each = Arc::clone(&each);
                 async move {
-                    let _permit = self.admission.admit(context.priority, 1).await;
+                    let _reservation = self.admission.admit(context.priority, 1).await;
                     each(image).await
                 }
             })
             .buffered(in_flight.max(1))
     }
 
-    /// Runs an operation on one image, and adds the time that it took to fetch the image.
+    /// Runs a plan on one image, and adds the time that it took to fetch the image.
     ///
     /// # Errors
     /// Returns an error of the image or a fault of the server.
@@ -144,12 +147,12 @@ impl FanOut {
         &self,
         context: &RequestContext,
         mut image: LoadedImage,
-        operation: &P,
+        plan: &P,
     ) -> Result<RunOutput<P::Output>, PipelineError> {
         // Fetched bytes keep their share of the byte budget until there is a result.
         let _reservation = image.reservation.take();
         let fetch_ms = image.fetch_ms;
-        let mut output = operation.run(&self.scans, context, image).await?;
+        let mut output = plan.run(&self.scans, context, image).await?;
         output.run.timings = output.run.timings.after_fetch(fetch_ms);
         self.scans
             .pipeline

@@ -29,7 +29,7 @@ pub mod encoder;
 pub struct ModelsUsed {
     /// The model that found the faces.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub detector: Option<DetectorUsed>,
+    pub detector: Option<ModelUsed>,
     /// The model that made the vectors of faces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<EmbedderUsed>,
@@ -38,9 +38,9 @@ pub struct ModelsUsed {
     pub encoder: Option<EmbedderUsed>,
 }
 
-/// A detector, by id and content.
+/// A model without vectors, by id and content.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct DetectorUsed {
+pub struct ModelUsed {
     /// The id in the registry.
     pub id: String,
     /// The sha256 of the model file.
@@ -173,14 +173,14 @@ impl Models {
             is_used.then(|| self.entry_of(operation)).flatten()
         };
         ModelsUsed {
-            detector: entry(Operation::FaceDetection).map(DetectorUsed::new),
+            detector: entry(Operation::FaceDetection).map(ModelUsed::new),
             embedder: entry(Operation::FaceEmbedding).map(EmbedderUsed::new),
             encoder: entry(Operation::ImageEmbedding).map(EmbedderUsed::new),
         }
     }
 }
 
-impl DetectorUsed {
+impl ModelUsed {
     fn new(Entry { spec, .. }: &Entry) -> Self {
         Self {
             id: spec.id.clone(),

@@ -5,8 +5,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Priority,
-    config::{Config, Detection, EmbeddingFormat},
-    pipeline::encode::EmbedKind,
+    config::{Config, DET_SIZE_STEP, Detection, EmbeddingFormat, MAX_DET_SIZE, MIN_DET_SIZE},
+    pipeline::embed_image::EmbedKind,
     pipeline::error::PipelineError,
     pipeline::run::RunOptions,
 };
@@ -14,6 +14,12 @@ use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::{operation::Operation, registry::Thresholds};
 
 pub mod schema;
+
+/// The maximum length of `source`, in bytes. The schemas have the same number.
+pub const MAX_SOURCE_BYTES: usize = 512;
+
+/// The maximum length of `source_url`, in bytes. The schemas have the same number.
+pub const MAX_SOURCE_URL_BYTES: usize = 4096;
 
 /// The operation of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -124,8 +130,8 @@ pub struct ScanRequest {
     pub timings: Option<bool>,
 }
 
-/// Options that can name a priority.
-pub trait HasPriority {
+/// The options of a request that decide how it is admitted.
+pub trait RequestOptions {
     /// Whether a request can have masks for its images.
     const TAKES_MASKS: bool = false;
 
@@ -133,7 +139,7 @@ pub trait HasPriority {
     fn priority(&self) -> Option<Priority>;
 }
 
-impl HasPriority for ScanRequest {
+impl RequestOptions for ScanRequest {
     fn priority(&self) -> Option<Priority> {
         self.priority
     }
@@ -306,7 +312,7 @@ impl ScanRequest {
                 "`image` works only with /embed",
             ));
         }
-        let asked = DetectRequest {
+        let requested = DetectRequest {
             min_score: self.min_score,
             nms_iou: self.nms_iou,
             det_size: self.det_size,
@@ -314,7 +320,7 @@ impl ScanRequest {
             max_faces: self.max_faces,
             min_face_size: self.min_face_size,
         };
-        let detect = asked.resolve(&config.detection, thresholds)?;
+        let detect = requested.resolve(&config.detection, thresholds)?;
         let aligned = self.aligned.unwrap_or(false);
         if aligned && kind == ScanKind::Detect {
             return Err(PipelineError::invalid_option(
@@ -336,20 +342,22 @@ impl ScanRequest {
             store,
             // A scan with crops cannot come from the database, because pixels are never stored.
             cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
-            source: bounded_text("source", self.source, 512)?,
-            source_url: bounded_text("source_url", self.source_url, 4096)?,
+            source: source_text(self.source)?,
+            source_url: source_url_text(self.source_url)?,
             run: RunOptions::new(self.strict_device, self.timings),
         })
     }
 }
 
 fn check_det_size(option: &str, size: u32) -> Result<u32, PipelineError> {
-    if size.is_multiple_of(32) && (64..=4096).contains(&size) {
+    if size.is_multiple_of(DET_SIZE_STEP) && (MIN_DET_SIZE..=MAX_DET_SIZE).contains(&size) {
         Ok(size)
     } else {
         Err(PipelineError::invalid_option(
             option,
-            format!("{size} is not a multiple of 32 from 64 to 4096"),
+            format!(
+                "{size} is not a multiple of {DET_SIZE_STEP} from {MIN_DET_SIZE} to {MAX_DET_SIZE}"
+            ),
         ))
     }
 }
@@ -365,12 +373,24 @@ fn unit_range(option: &str, value: f32) -> Result<f32, PipelineError> {
     }
 }
 
-/// Checks a text that will be stored. Returns `None` if it is empty.
+/// Checks the caller's name for a source. Returns `None` if it is empty.
 ///
 /// # Errors
-/// [`PipelineError::InvalidOption`] if it is longer than `limit` bytes or has a NUL character, which Postgres cannot
-/// store.
-pub fn bounded_text(
+/// [`PipelineError::InvalidOption`] if it is longer than [`MAX_SOURCE_BYTES`] or has a NUL character.
+pub fn source_text(text: Option<String>) -> Result<Option<String>, PipelineError> {
+    stored_text("source", text, MAX_SOURCE_BYTES)
+}
+
+/// Checks the address of an image. Returns `None` if it is empty.
+///
+/// # Errors
+/// [`PipelineError::InvalidOption`] if it is longer than [`MAX_SOURCE_URL_BYTES`] or has a NUL character.
+pub fn source_url_text(text: Option<String>) -> Result<Option<String>, PipelineError> {
+    stored_text("source_url", text, MAX_SOURCE_URL_BYTES)
+}
+
+/// Checks a text that will be stored. Postgres cannot store a NUL character.
+fn stored_text(
     option: &str,
     text: Option<String>,
     limit: usize,
@@ -384,5 +404,41 @@ pub fn bounded_text(
             Err(PipelineError::invalid_option(option, "has a NUL character"))
         }
         text => Ok(text.filter(|text| !text.is_empty())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The attributes of the schemas have numbers, and the checks have constants.
+    #[test]
+    fn the_schemas_have_the_limits_that_are_checked() {
+        let document = serde_json::to_value(crate::http::openapi_document()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let scan = &schemas["ScanOptions"]["properties"];
+        assert_eq!(scan["source"]["maxLength"], json!(MAX_SOURCE_BYTES));
+        assert_eq!(scan["source_url"]["maxLength"], json!(MAX_SOURCE_URL_BYTES));
+        for options in ["ScanOptions", "EnhanceOptions", "ProcessOptions"] {
+            let properties = &schemas[options]["properties"];
+            for (name, min) in [("det_size", MIN_DET_SIZE), ("second_det_size", 0)] {
+                let size = &properties[name];
+                assert_eq!(size["minimum"], json!(min), "{options} {name}");
+                assert_eq!(size["maximum"], json!(MAX_DET_SIZE), "{options} {name}");
+                assert_eq!(size["multipleOf"], json!(DET_SIZE_STEP), "{options} {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_source_is_accepted() {
+        let text = |length| Some("x".repeat(length));
+        assert!(source_text(text(MAX_SOURCE_BYTES)).is_ok());
+        assert!(source_text(text(MAX_SOURCE_BYTES + 1)).is_err());
+        assert!(source_url_text(text(MAX_SOURCE_URL_BYTES)).is_ok());
+        assert!(source_url_text(text(MAX_SOURCE_URL_BYTES + 1)).is_err());
+        assert!(source_text(Some("a\0b".to_owned())).is_err());
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
-        options::{HasPriority, schema},
+        options::{RequestOptions, schema},
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
@@ -28,7 +28,7 @@ use facescan_clock::Clock;
 use facescan_imaging::{
     decode::decode_within,
     npy,
-    preprocess::{LONGEST_SIDE, Layout, Mode, Preprocess, Profile},
+    preprocess::{Layout, MAX_SIDE, Mode, Preprocess, Profile},
 };
 use facescan_inference::{
     device::{Assignment, DeviceRun},
@@ -103,7 +103,7 @@ pub struct PreprocessRequest {
     pub timings: Option<bool>,
 }
 
-impl HasPriority for PreprocessRequest {
+impl RequestOptions for PreprocessRequest {
     fn priority(&self) -> Option<Priority> {
         self.priority
     }
@@ -194,10 +194,10 @@ impl PreprocessRequest {
             std: self.std.unwrap_or(usual.std),
         };
         for (option, side) in [("height", preprocess.height), ("width", preprocess.width)] {
-            if !(1..=LONGEST_SIDE).contains(&side) {
+            if !(1..=MAX_SIDE).contains(&side) {
                 return Err(PipelineError::invalid_option(
                     option,
-                    format!("must be from 1 to {LONGEST_SIDE}"),
+                    format!("must be from 1 to {MAX_SIDE}"),
                 ));
             }
         }
@@ -272,6 +272,10 @@ impl Dtype {
 
 impl ImageOperation for PreprocessPlan {
     type Output = Row;
+
+    fn name(&self) -> &'static str {
+        "preprocess"
+    }
 
     fn operations(&self) -> Vec<Operation> {
         vec![Operation::ImageProcessing]

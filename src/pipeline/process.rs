@@ -18,7 +18,7 @@ use crate::{
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
-        options::{DetectOptions, DetectRequest, HasPriority},
+        options::{DetectOptions, DetectRequest, RequestOptions},
         preprocess::RowJob,
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info},
@@ -41,7 +41,7 @@ use facescan_inference::{
 
 use blur_job::BlurJob;
 use canvas::Canvas;
-pub use step::{MOST_STEPS, Method, Step};
+pub use step::{MAX_STEPS, Method, Step};
 
 mod anonymize;
 mod blur_job;
@@ -59,7 +59,7 @@ pub(crate) fn probe() -> HealthProbe {
 }
 
 /// The maximum length of a list of operations as text, in bytes.
-const LONGEST_TEXT: usize = 1 << 16;
+const MAX_TEXT_BYTES: usize = 1 << 16;
 
 /// Options of `/process`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -119,7 +119,7 @@ pub struct ProcessRequest {
     pub timings: Option<bool>,
 }
 
-impl HasPriority for ProcessRequest {
+impl RequestOptions for ProcessRequest {
     const TAKES_MASKS: bool = true;
 
     fn priority(&self) -> Option<Priority> {
@@ -136,8 +136,8 @@ fn list_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>,
         List(Vec<serde_json::Value>),
     }
     let list = match Sent::deserialize(deserializer)? {
-        Sent::Text(text) if text.len() > LONGEST_TEXT => {
-            let detail = format!("is longer than {LONGEST_TEXT} bytes");
+        Sent::Text(text) if text.len() > MAX_TEXT_BYTES => {
+            let detail = format!("is longer than {MAX_TEXT_BYTES} bytes");
             return Err(serde::de::Error::custom(detail));
         }
         Sent::Text(text) => serde_json::from_str(&text).map_err(serde::de::Error::custom)?,
@@ -218,14 +218,14 @@ pub struct ProcessResult {
     /// The properties of the image that was sent.
     pub image: ImageInfo,
     /// The processed images: one, or one for each face that was cut out.
-    pub processed: Vec<ProcessedImage>,
+    pub processed: Vec<ProcessedFile>,
     /// A report of each operation, in order.
     pub steps: Vec<StepReport>,
 }
 
 /// A processed image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ProcessedImage {
+pub struct ProcessedFile {
     /// The format of `data`.
     pub format: ProcessedFormat,
     /// Width in pixels.
@@ -348,6 +348,10 @@ impl ProcessPlan {
 
 impl ImageOperation for ProcessPlan {
     type Output = ProcessResult;
+
+    fn name(&self) -> &'static str {
+        "process"
+    }
 
     fn operations(&self) -> Vec<Operation> {
         let mut operations = vec![Operation::ImageProcessing];

@@ -38,10 +38,10 @@ pub struct RunOutput<T> {
 }
 
 impl<T> RunOutput<T> {
-    /// Converts the result with `form`.
-    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> RunOutput<U> {
+    /// Converts the result with `convert`.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> RunOutput<U> {
         RunOutput {
-            result: form(self.result),
+            result: convert(self.result),
             run: self.run,
         }
     }

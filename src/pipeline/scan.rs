@@ -79,6 +79,10 @@ struct ScanRun {
 impl ImageOperation for ScanPlan {
     type Output = Scan;
 
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
     fn operations(&self) -> Vec<Operation> {
         self.operations()
     }

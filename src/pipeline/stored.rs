@@ -15,7 +15,7 @@ use crate::{
         answer::ImageInfo,
         faces::{Face, FaceResults},
         models::embedder::Embedding,
-        options::{ScanKind, ScanPlan, bounded_text},
+        options::{ScanKind, ScanPlan, source_text, source_url_text},
         run::{ImageRun, RunOutput},
         scan::{ContentHash, Scan, content_hash, hex, millis},
     },
@@ -45,10 +45,10 @@ impl ScanPlan {
     ) -> Result<Self, PipelineError> {
         let mut options = self.clone();
         if source.is_some() {
-            options.source = bounded_text("source", source, 512)?;
+            options.source = source_text(source)?;
         }
         if source_url.is_some() {
-            options.source_url = bounded_text("source_url", source_url, 4096)?;
+            options.source_url = source_url_text(source_url)?;
         }
         options.source_url = options.source_url.or(fetched_from);
         Ok(options)

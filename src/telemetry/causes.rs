@@ -35,7 +35,7 @@ mod tests {
         };
         assert_eq!(
             with_causes(&error),
-            "cannot create the directory data for the database: permission denied"
+            "cannot create the directory data for the database; check the permissions of its parent: permission denied"
         );
     }
 

@@ -96,12 +96,18 @@ async fn a_client_can_shorten_its_deadline_but_not_extend_it() {
             .body(Body::from(image_file("t1.jpg")))
             .unwrap()
     };
-    let late = app.send(request("0")).await;
+    let late = app.send(request("1")).await;
     assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
-    assert_eq!(late.json()["detail"], "the request took longer than 0 ms");
+    assert_eq!(
+        late.json()["detail"],
+        "the request took longer than 1 ms; send fewer images, or allow more time"
+    );
     assert_eq!(app.send(request("60000")).await.status, StatusCode::OK);
-    let wrong = app.send(request("soon")).await;
-    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for wrong in ["0", "-1", "1.5", "soon", ""] {
+        let refused = app.send(request(wrong)).await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{wrong}");
+        assert_eq!(refused.code(), "invalid_option", "{wrong}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::{fs, path::PathBuf};
 use facescan::{
     cli,
     config::{
-        CONFIG_FILE, Config, ConfigError, Dtype, Origin, Platform, Problem, Provenance, Sources,
+        CONFIG_FILE, Config, ConfigError, Dtype, Origin, Platform, Provenance, SettingError,
+        Sources,
     },
 };
 use facescan_imaging::preprocess::Layout;
@@ -68,7 +69,7 @@ impl Setup {
         error.replace(&folder, "")
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self) -> Vec<SettingError> {
         match self.load().unwrap_err() {
             ConfigError::Invalid(problems) => problems,
             other => panic!("{other}"),
@@ -325,7 +326,7 @@ fn variables_of_other_programs_are_ignored() {
     let setup = Setup::new().env("FACESCAN__server__port", "1");
     assert!(matches!(
         &setup.problems()[..],
-        [Problem::Unknown { suggestion: Some(name), .. }] if name == "FACESCAN__SERVER__PORT"
+        [SettingError::Unknown { suggestion: Some(name), .. }] if name == "FACESCAN__SERVER__PORT"
     ));
 }
 
@@ -443,7 +444,7 @@ fn preprocessing_settings_accept_the_names_of_other_programs() {
     };
     let usual = of(&[], "");
     assert_eq!(
-        (usual.image_size, usual.asked()),
+        (usual.image_size, usual.requested_platform()),
         ([224, 224], Platform::Cpu)
     );
     let set = of(
@@ -457,10 +458,16 @@ fn preprocessing_settings_accept_the_names_of_other_programs() {
     );
     assert_eq!(set.image_size, [384, 320]);
     assert_eq!((set.data_format, set.dtype), (Layout::Nhwc, Dtype::Bf16));
-    assert_eq!(set.asked(), Platform::Gpu);
+    assert_eq!(set.requested_platform(), Platform::Gpu);
     // `platform` wins over `use_gpu` in every layer.
     let file = "preprocess:\n  use_gpu: true\n  jax_platform: cpu\n  cache_compiled: false\n";
     let set = of(&[], file);
-    assert_eq!((set.asked(), set.warm_up), (Platform::Cpu, false));
-    assert_eq!(of(&[("JAX_PLATFORM", "tpu")], file).asked(), Platform::Tpu);
+    assert_eq!(
+        (set.requested_platform(), set.warm_up),
+        (Platform::Cpu, false)
+    );
+    assert_eq!(
+        of(&[("JAX_PLATFORM", "tpu")], file).requested_platform(),
+        Platform::Tpu
+    );
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
-    Embedding, ImageFilter, Model, NewScan, PageRequest, SavedScan, Source, Store, StoreError,
-    StoredFace,
+    Embedding, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest, SavedScan, Source,
+    Store, StoreError, StoredFace,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -377,16 +377,49 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
     assert_eq!(find(store, &mine).await.unwrap().faces.len(), 1);
 }
 
+/// Returns scans that cannot be stored, each with the field that the error names.
+fn invalid_scans() -> Vec<(NewScan, &'static str)> {
+    let with_face = |change: fn(&mut NewFace)| {
+        let mut scan = new_scan("refuse", 1);
+        scan.faces = vec![face_at(10.0), face_at(200.0)];
+        change(&mut scan.faces[1]);
+        scan
+    };
+    let with_image = |change: fn(&mut NewImage)| {
+        let mut scan = new_scan("refuse", 1);
+        change(&mut scan.image);
+        scan
+    };
+    let with_source = |id: &str| {
+        let mut scan = new_scan("refuse", 1);
+        scan.source = Some(source(id, None, noon()));
+        scan
+    };
+    let bbox = with_face(|face| face.bbox.x1 = f32::NAN);
+    let score = with_face(|face| face.score = Some(f32::INFINITY));
+    let landmarks = with_face(|face| face.landmarks = Some([[f32::NAN; 2]; 5]));
+    let embedding = with_face(|face| face.embedding.as_mut().unwrap().vector[1] = f32::NAN);
+    vec![
+        (bbox, "the bbox of face 1"),
+        (score, "the score of face 1"),
+        (landmarks, "the landmarks of face 1"),
+        (embedding, "the embedding of face 1"),
+        (
+            with_image(|image| image.byte_size = u64::MAX),
+            "the byte_size",
+        ),
+        (with_image(|image| image.width = u32::MAX), "the width"),
+        (with_image(|image| image.height = u32::MAX), "the height"),
+        (with_source("a\0b"), "the source id"),
+        (with_source(&"x".repeat(1025)), "the source id"),
+    ]
+}
+
 async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Database) {
-    let mut not_finite = new_scan("refuse", 1);
-    not_finite.faces = vec![face_at(f32::NAN)];
-    let mut nul = new_scan("refuse", 1);
-    nul.source = Some(source("a\0b", None, noon()));
-    let mut long = new_scan("refuse", 1);
-    long.source = Some(source(&"x".repeat(1025), None, noon()));
-    for scan in [not_finite, nul, long] {
+    for (scan, named) in invalid_scans() {
         let error = store.save_scan(scan).await.unwrap_err();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
+        assert!(error.to_string().contains(named), "{named}: {error}");
     }
     // One invalid row rolls back the whole transaction.
     let mut twice = new_scan("refuse", 1);

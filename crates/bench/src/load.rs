@@ -49,7 +49,7 @@ pub struct LoadArgs {
     rate: Option<f64>,
     /// The maximum number of connections of an open loop. Requests wait if all are in use, and the wait counts as
     /// latency.
-    #[arg(long, default_value_t = MOST_CONNECTIONS, value_name = "COUNT")]
+    #[arg(long, default_value_t = MAX_CONNECTIONS, value_name = "COUNT")]
     max_connections: usize,
     /// The id of a process of the server at --url, to report its CPU time and memory; can be given several times.
     #[arg(long, requires = "url")]
@@ -62,14 +62,14 @@ pub struct LoadArgs {
 }
 
 /// The default maximum number of connections. It is below the usual limit of open files.
-pub const MOST_CONNECTIONS: usize = 900;
+pub const MAX_CONNECTIONS: usize = 900;
 
 /// Parses a number of clients.
 pub fn clients(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
-        .filter(|clients| (1..=MOST_CONNECTIONS).contains(clients))
-        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_CONNECTIONS}"))
+        .filter(|clients| (1..=MAX_CONNECTIONS).contains(clients))
+        .ok_or_else(|| format!("must be a whole number from 1 to {MAX_CONNECTIONS}"))
 }
 
 /// A server to measure.

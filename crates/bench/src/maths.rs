@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// The longest distinguishable duration in microseconds: ten minutes.
-const LONGEST: u64 = 600_000_000;
+const MAX_MICROS: u64 = 600_000_000;
 
 /// Durations with three significant digits.
 #[derive(Clone, Debug)]
@@ -36,13 +36,13 @@ impl Durations {
     /// # Errors
     /// Never fails with the bounds in this module.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self(Histogram::new_with_bounds(1, LONGEST, 3)?))
+        Ok(Self(Histogram::new_with_bounds(1, MAX_MICROS, 3)?))
     }
 
     /// Adds a duration. A duration above ten minutes counts as ten minutes.
     pub fn add(&mut self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(LONGEST);
-        self.0.saturating_record(micros.clamp(1, LONGEST));
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(MAX_MICROS);
+        self.0.saturating_record(micros.clamp(1, MAX_MICROS));
     }
 
     /// Adds all durations of another set.

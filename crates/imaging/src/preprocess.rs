@@ -20,7 +20,7 @@ pub use placement::Placement;
 const RGB: usize = 3;
 
 /// The longest side of a preprocessed image, in pixels.
-pub const LONGEST_SIDE: u32 = 8192;
+pub const MAX_SIDE: u32 = 8192;
 
 /// The mean of ImageNet's training images, RGB in 0..=1, as torchvision publishes it.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];

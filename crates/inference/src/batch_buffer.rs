@@ -1,6 +1,6 @@
-//! The memory of one batch. Its rows lie one after the other, and one owner writes each row.
+//! The memory of one batch. Its rows lie one after the other, and one caller writes each row.
 //!
-//! The owner writes pixels once, into the row that runs. Rows are split off one buffer, so several threads can write
+//! A caller writes pixels once, into the row that runs. Rows are split off one buffer, so several threads can write
 //! without a lock. Joining the rows copies nothing.
 
 use std::ops::Range;
@@ -16,6 +16,8 @@ pub(super) struct BatchBuffer {
     /// The part that no row has been split off yet.
     rest: BytesMut,
     row_bytes: usize,
+    /// The size of the whole buffer, with the rows that are split off.
+    total_bytes: usize,
 }
 
 /// The memory of one row.
@@ -23,7 +25,7 @@ pub(super) struct BatchBuffer {
 pub(super) struct RowMemory(BytesMut);
 
 impl RowMemory {
-    /// Returns the row's values. Until the owner writes them, they can be those of an earlier row.
+    /// Returns the row's values. Until the caller writes them, they can be those of an earlier row.
     pub fn values(&mut self) -> &mut [f32] {
         bytemuck::cast_slice_mut(&mut self.0)
     }
@@ -33,17 +35,21 @@ impl BatchBuffer {
     /// Creates a buffer of `rows` rows of `row_len` values, all zero.
     pub fn new(rows: usize, row_len: usize) -> Self {
         let row_bytes = row_len * size_of::<f32>();
-        let bytes = rows * row_bytes;
-        let mut rest = BytesMut::zeroed(bytes + ALIGNMENT);
+        let total_bytes = rows * row_bytes;
+        let mut rest = BytesMut::zeroed(total_bytes + ALIGNMENT);
         let skipped = rest.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         let _ = rest.split_to(skipped);
-        rest.truncate(bytes);
-        Self { rest, row_bytes }
+        rest.truncate(total_bytes);
+        Self {
+            rest,
+            row_bytes,
+            total_bytes,
+        }
     }
 
-    /// Returns the buffer's size in bytes. Call it only while no row is split off.
+    /// Returns the buffer's size in bytes, with the rows that are split off.
     pub fn bytes(&self) -> usize {
-        self.rest.len()
+        self.total_bytes
     }
 
     /// Splits off the next row. Returns `None` if all rows are split off.
@@ -60,7 +66,7 @@ impl BatchBuffer {
         joined.unsplit(self.rest);
         Self {
             rest: joined,
-            row_bytes: self.row_bytes,
+            ..self
         }
     }
 
@@ -113,8 +119,9 @@ mod tests {
         let mut buffer = BatchBuffer::new(4, 1);
         for _ in 0..3 {
             let row = buffer.split_row().unwrap();
+            assert_eq!(buffer.bytes(), 16, "a row is split off");
             buffer = buffer.join([row]);
-            assert_eq!(buffer.bytes(), 16);
+            assert_eq!(buffer.values(0..4).len(), 4, "the row is joined again");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Decides which rows run together.
 //!
-//! The owner of a row claims it, writes it and commits it. Rows of one shape and one route share a batch buffer until it
+//! The caller of a row claims it, writes it and commits it. Rows of one shape and one route share a batch buffer until it
 //! is full. A buffer is ready when none of its rows is being written, and it is full or its first row has waited for
 //! `max_delay`. When a session takes a ready buffer, rows whose callers have left are dropped. This module neither waits
 //! nor runs anything: it is the state that an engine keeps behind a lock.
@@ -12,7 +12,7 @@ use tracing::Span;
 use crate::batch_buffer::{BatchBuffer, RowMemory};
 
 pub use grouping::{BatchSizes, Grouping};
-pub(super) use grouping::{Groupings, Route};
+pub(super) use grouping::{Route, RouteGroupings};
 
 mod grouping;
 
@@ -24,7 +24,7 @@ pub(super) trait Reply {
 
 /// The state of one engine's rows. `R` replies to a row's caller.
 pub(super) struct Batcher<R> {
-    groupings: Groupings,
+    groupings: RouteGroupings,
     /// The route of newly claimed rows.
     route: Route,
     /// Oldest first.
@@ -52,10 +52,10 @@ struct OpenBuffer<R> {
 }
 
 enum RowState<R> {
-    /// The owner has the memory.
+    /// The caller has the memory.
     Writing,
     Committed(CommittedRow<R>),
-    /// The owner dropped the row.
+    /// The caller dropped the row.
     GivenUp(RowMemory),
 }
 
@@ -73,7 +73,7 @@ pub(super) struct RowSlot {
     route: Route,
 }
 
-/// A row for its owner to write.
+/// A row for its caller to write.
 pub(super) struct ClaimedRow {
     pub slot: RowSlot,
     pub memory: RowMemory,
@@ -86,8 +86,8 @@ pub(super) struct ClaimedRow {
 pub(super) struct StagedRows {
     pub shape: RowShape,
     buffer: BatchBuffer,
-    /// The capacity of the buffer in rows.
-    pub capacity: usize,
+    /// The end of the rows that may run. The last of them can be padding, which is zero.
+    pub end: usize,
     /// Whether the buffer is too large to be kept for later rows.
     pub is_oversized: bool,
     /// The span of the first row's caller.
@@ -126,7 +126,7 @@ pub(super) struct NextBatch<R> {
 impl<R: Reply> Batcher<R> {
     /// Keeps up to `max_spare` buffers for reuse. Frees a buffer after use if it is larger than a full buffer of rows with
     /// `usual_row_len` values.
-    pub fn new(groupings: Groupings, max_spare: usize, usual_row_len: usize) -> Self {
+    pub fn new(groupings: RouteGroupings, max_spare: usize, usual_row_len: usize) -> Self {
         Self {
             groupings,
             route: if groupings.device.is_some() {
@@ -149,7 +149,7 @@ impl<R: Reply> Batcher<R> {
 
     /// Changes the route of newly claimed rows. If the route is the CPU, the CPU may also run the rows that were claimed
     /// for the device.
-    pub fn send_to(&mut self, route: Route) {
+    pub fn set_route(&mut self, route: Route) {
         self.route = route;
     }
 
@@ -243,7 +243,7 @@ impl<R: Reply> Batcher<R> {
     }
 
     /// Returns the number of committed rows that wait for this route.
-    pub fn waiting(&self, route: Route) -> usize {
+    pub fn waiting_for(&self, route: Route) -> usize {
         self.committed_rows(|open| self.may_run(route, open))
     }
 
@@ -274,10 +274,10 @@ impl<R: Reply> Batcher<R> {
             .ready_index(route, now)
             .and_then(|index| self.open.remove(index))
         {
-            let (batch, abandoned) = self.close(open);
+            let (batch, abandoned) = self.take_batch(open);
             skipped += abandoned;
             if batch.callers.is_empty() {
-                self.keep(batch.staged);
+                self.recycle(batch.staged);
             } else {
                 let batch = Some(batch);
                 return NextBatch { batch, skipped };
@@ -310,7 +310,7 @@ impl<R: Reply> Batcher<R> {
     }
 
     /// Joins the rows of a buffer. Moves the rows that run to the front.
-    fn close(&self, open: OpenBuffer<R>) -> (ReadyBatch<R>, usize) {
+    fn take_batch(&self, open: OpenBuffer<R>) -> (ReadyBatch<R>, usize) {
         let claimed = open.rows.len();
         let mut memories = Vec::with_capacity(claimed);
         let mut live = Vec::with_capacity(claimed);
@@ -342,15 +342,15 @@ impl<R: Reply> Batcher<R> {
             })
             .collect();
         let grouping = self.groupings.of(open.route);
-        let capacity = grouping.max_rows.get();
+        let end = grouping.padded(callers.len(), grouping.max_rows.get());
         // Padding must not contain values of an earlier request.
-        buffer.clear_rows(callers.len(), grouping.padded(callers.len(), capacity));
+        buffer.clear_rows(callers.len(), end);
         let batch = ReadyBatch {
             staged: StagedRows {
                 is_oversized: buffer.bytes() > self.max_spare_bytes,
                 shape: open.shape,
                 buffer,
-                capacity,
+                end,
                 span: open.span,
             },
             callers,
@@ -359,7 +359,7 @@ impl<R: Reply> Batcher<R> {
     }
 
     /// Keeps a buffer for later rows of its shape. When too many are kept, frees the least recently used one.
-    pub fn keep(&mut self, staged: StagedRows) {
+    pub fn recycle(&mut self, staged: StagedRows) {
         if staged.is_oversized {
             return;
         }

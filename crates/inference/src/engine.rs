@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     backend::BackendError,
-    batcher::{Batcher, Groupings, Reply, Route},
+    batcher::{Batcher, Reply, Route, RouteGroupings},
     device::{DeviceRun, supervisor::Supervisor},
     health::Fault,
     metrics::EngineMetrics,
@@ -43,7 +43,8 @@ mod device;
 mod row;
 mod sub_batch;
 
-/// Total size in bytes of the buffers that are kept for reuse, unless the sessions need more.
+/// The total size in bytes of the buffers that are kept for reuse, unless the sessions need more. It is enough to reuse the
+/// buffers of small rows after a burst of requests, and small next to the memory of a model.
 const SPARE_BYTES: usize = 16 << 20;
 
 /// Runs rows of many requests on one model. Cheap to clone.
@@ -77,7 +78,7 @@ struct Shared {
     sessions: Mutex<CpuSessions>,
     /// Where the sessions on the CPU were opened.
     cpu_placement: DevicePlacement,
-    groupings: Groupings,
+    groupings: RouteGroupings,
     device: Option<DeviceLink>,
     pool: Arc<CpuPool>,
     clock: Arc<dyn Clock>,
@@ -143,11 +144,13 @@ impl Reply for ReplySender {
 impl Engine {
     /// Starts an engine. Must be called within the async runtime.
     pub fn start(parts: EngineParts) -> Self {
-        let groupings = Groupings {
+        let groupings = RouteGroupings {
             cpu: parts.grouping,
             device: parts.device.as_ref().map(|device| device.grouping),
         };
         let buffer_bytes = parts.grouping.max_rows.get() * parts.usual_row_len * size_of::<f32>();
+        // A session can use two buffers, because callers write the rows of the next one while one runs. The session over
+        // all cores is not in `per_worker`.
         let in_use = 2 * (parts.sessions.per_worker.len() + 1);
         let spare = in_use.max(SPARE_BYTES / buffer_bytes.max(1));
         let (device, driver) = parts
@@ -196,7 +199,7 @@ impl Engine {
 
 /// When the pool runs the next batch.
 #[derive(Clone, Copy)]
-enum Dispatch {
+enum RunTiming {
     /// When a thread of the pool is free.
     Queued,
     /// When the current job ends, on the same thread.
@@ -224,20 +227,20 @@ impl Shared {
         self.runtime.spawn(async move {
             tokio::time::sleep(delay).await;
             let route = shared.batcher().effective_route(route);
-            shared.dispatch(route, Dispatch::Queued);
+            shared.dispatch(route, RunTiming::Queued);
         });
     }
 
     /// Wakes whoever runs the rows of this route. The device's task is woken in any case: it may still have to run rows
     /// that were claimed before the route changed.
-    fn dispatch(self: &Arc<Self>, route: Route, dispatch: Dispatch) {
+    fn dispatch(self: &Arc<Self>, route: Route, timing: RunTiming) {
         if let Some(device) = &self.device {
             device.wake.notify_one();
         }
-        match (route, dispatch) {
+        match (route, timing) {
             (Route::Device, _) => {}
-            (Route::Cpu, Dispatch::Queued) => self.queue_dispatch(),
-            (Route::Cpu, Dispatch::Next) => self.dispatch_next(),
+            (Route::Cpu, RunTiming::Queued) => self.queue_dispatch(),
+            (Route::Cpu, RunTiming::Next) => self.dispatch_next(),
         }
     }
 }

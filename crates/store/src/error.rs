@@ -12,14 +12,14 @@ use sqlx::migrate::MigrateError;
 /// or the password of the database URL.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database is away, overloaded or full.
+    /// The database is unreachable, overloaded or full.
     ///
     /// The same call may succeed later, and it is safe to repeat. If the connection broke during the commit, the
     /// change may have been made. A repeated call then finds it.
     #[error("the database is unavailable; try again later")]
     Unavailable(#[source] sqlx::Error),
 
-    /// The tables do not exist yet, because the database was away at the start.
+    /// The tables do not exist yet, because the database was unavailable at the start.
     #[error("the database has no tables yet; run `facescan migrate`")]
     NotMigrated(#[source] sqlx::Error),
 
@@ -37,7 +37,7 @@ pub enum StoreError {
     Url(#[source] sqlx::Error),
 
     /// The directory of a SQLite file cannot be created.
-    #[error("cannot create the directory {} for the database", directory.display())]
+    #[error("cannot create the directory {} for the database; check the permissions of its parent", directory.display())]
     Directory {
         /// The directory.
         directory: PathBuf,
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_failed_connection_may_pass() {
-        let away = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert!(StoreError::from(sqlx::Error::Io(away)).is_unavailable());
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(StoreError::from(sqlx::Error::Io(refused)).is_unavailable());
         assert!(StoreError::from(sqlx::Error::PoolTimedOut).is_unavailable());
         let migrating = MigrateError::Execute(sqlx::Error::PoolTimedOut);
         assert!(StoreError::from(migrating).is_unavailable());
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn the_sources_are_kept() {
-        let away = io::Error::other("connection refused");
-        let error = StoreError::from(sqlx::Error::Io(away));
+        let refused = io::Error::other("connection refused");
+        let error = StoreError::from(sqlx::Error::Io(refused));
         let root = error.source().and_then(|driver| driver.source());
         assert!(root.is_some_and(|root| root.is::<io::Error>()));
 

@@ -5,8 +5,8 @@
 //! The logic is written once, over `dialect::Statements`, and the SQL text is the same for both databases. They differ
 //! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
 
+mod delete;
 mod dialect;
-mod erase;
 mod error;
 mod migrations;
 mod observed;
@@ -62,7 +62,7 @@ pub struct ConnectionCounts {
 ///
 /// # Cached scans
 ///
-/// A scan answers requests if it was saved with `answers_cache` and has lost no face since.
+/// A scan can be returned from the cache if it was saved with `answers_cache` and none of its faces was deleted.
 ///
 /// # Transactions
 ///
@@ -77,7 +77,7 @@ pub struct ConnectionCounts {
 ///
 /// # Adding a method
 ///
-/// Add it to this trait, to `SqlStore` and to [`ObservedStore`]. Its queries belong in `read.rs`, `save.rs` or `erase.rs`.
+/// Add it to this trait, to `SqlStore` and to [`ObservedStore`]. Its queries belong in `read.rs`, `save.rs` or `delete.rs`.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Creates the tables, or upgrades them to this version of the program.
@@ -94,7 +94,7 @@ pub trait Store: Send + Sync {
 
     /// Records the models whose results are stored from now on.
     ///
-    /// A model that is recorded already keeps its row and its first time.
+    /// A model that is recorded already keeps its row and its `first_seen`.
     async fn register_models(
         &self,
         models: &[Model],
@@ -105,8 +105,8 @@ pub trait Store: Send + Sync {
     ///
     /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
     ///
-    /// If that image already has a scan with this key and the scan answers requests, the call returns that scan and writes
-    /// nothing. Otherwise the new scan replaces it.
+    /// If that image already has a scan with this key, and that scan can be returned from the cache, the call returns it
+    /// and writes nothing. Otherwise the new scan replaces it.
     ///
     /// Calls for the same image wait for each other. When two calls save the same scan at once, one writes it and the
     /// other returns it.
@@ -116,7 +116,7 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Invalid`] when a value cannot be stored. The message names the field.
     async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError>;
 
-    /// Returns the scan with this key of the image with this SHA-256, if that scan answers requests.
+    /// Returns the scan with this key of the image with this SHA-256, if that scan can be returned from the cache.
     async fn find_scan(
         &self,
         tenant: &str,
@@ -162,9 +162,9 @@ pub trait Store: Send + Sync {
 
     /// Deletes a face and its embedding, in every scan of the image.
     ///
-    /// In the other scans, a face is the same face if the IoU of the two boxes is at least 0.5. The scans that lose a
-    /// face no longer answer requests. An answer therefore never contains a deleted face, and never omits one without
-    /// a new scan.
+    /// In the other scans, a face is the same face if the IoU of the two boxes is at least 0.5. A scan that loses a face
+    /// can no longer be returned from the cache. An answer therefore never contains a deleted face, and never omits one
+    /// without a new scan.
     ///
     /// Returns false if the tenant has no such face.
     async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
@@ -193,7 +193,7 @@ pub async fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError
         "postgres" | "postgresql" => Ok(Arc::new(postgres::open(url, settings)?)),
         "sqlite" => Ok(Arc::new(sqlite::open(url, settings).await?)),
         _ => Err(StoreError::Invalid(
-            "the database URL must start with `postgres://`, `postgresql://` or `sqlite://`".into(),
+            "the database URL must start with `postgres://`, `postgresql://` or `sqlite:`".into(),
         )),
     }
 }

@@ -30,7 +30,7 @@ pub struct ObservedStore {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: Arc<dyn StoreMetrics>,
-    is_away: AtomicBool,
+    was_unavailable: AtomicBool,
 }
 
 impl ObservedStore {
@@ -44,7 +44,7 @@ impl ObservedStore {
             store,
             clock,
             metrics,
-            is_away: AtomicBool::new(false),
+            was_unavailable: AtomicBool::new(false),
         }
     }
 
@@ -64,7 +64,7 @@ impl ObservedStore {
         self.metrics.called(method, outcome, elapsed);
         match &result {
             Ok(_) => {
-                if self.is_away.swap(false, Ordering::Relaxed) {
+                if self.was_unavailable.swap(false, Ordering::Relaxed) {
                     tracing::info!(call = method, "the database answers again");
                 }
             }
@@ -72,7 +72,7 @@ impl ObservedStore {
                 let cause = error.source().map(ToString::to_string).unwrap_or_default();
                 // Warns about each failed call, so that the log of every request id has the cause.
                 tracing::warn!(call = method, %error, cause, "a store call failed");
-                self.is_away
+                self.was_unavailable
                     .fetch_or(error.is_unavailable(), Ordering::Relaxed);
             }
         }

@@ -11,7 +11,7 @@ use super::sql_store::SqlStore;
 use super::values::Value;
 use super::{StoreError, StoreSettings, migrations};
 
-/// Opens a pool that connects on first use. After the server was away, the pool connects again on the next use.
+/// Opens a pool that connects on first use. After the server was unavailable, the pool connects again on the next use.
 pub(super) fn open(url: &str, settings: &StoreSettings) -> Result<SqlStore<Postgres>, StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("facescan");
     let pool = PgPoolOptions::new()

@@ -63,7 +63,7 @@ const LIST_OF_SOURCE: &str = concat!(
      ORDER BY i.id DESC LIMIT $3"
 );
 
-/// Returns the scan with this key of the image with this SHA-256, if it may answer requests.
+/// Returns the scan with this key of the image with this SHA-256, if it can be returned from the cache.
 pub(super) async fn find_scan(
     connection: &mut impl Statements,
     tenant: &str,
@@ -85,7 +85,7 @@ pub(super) async fn find_scan(
     Ok(image.map(|image| CachedScan { image, scan }))
 }
 
-/// Returns the scan of an image with this key, whether or not it may answer requests.
+/// Returns the scan of an image with this key, even if it cannot be returned from the cache.
 pub(super) async fn scan_by_key(
     connection: &mut impl Statements,
     image_id: Uuid,

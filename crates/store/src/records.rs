@@ -69,7 +69,7 @@ pub struct NewScan {
     pub picture_quality: Option<Value>,
     /// The device that ran each operation, by the name of the operation.
     pub devices: Option<Value>,
-    /// Whether the scan may answer later requests.
+    /// Whether the scan can be returned from the cache later.
     pub answers_cache: bool,
     /// When the scan was made.
     pub created_at: OffsetDateTime,
@@ -166,7 +166,7 @@ impl SavedScan {
 pub struct StoredImage {
     /// The image itself.
     pub summary: ImageSummary,
-    /// Where it was seen, in the order of the last times.
+    /// Where it was seen, in the order of `seen_at`, oldest first.
     pub sources: Vec<Source>,
     /// Its scans, oldest first.
     pub scans: Vec<StoredScan>,
@@ -214,7 +214,7 @@ pub struct StoredScan {
     pub picture_quality: Option<Value>,
     /// The device that ran each operation, by the name of the operation.
     pub devices: Option<Value>,
-    /// Whether it may answer requests. It may not after one of its faces was deleted.
+    /// Whether it can be returned from the cache. It cannot after one of its faces was deleted.
     pub answers_cache: bool,
     /// When it was made.
     pub created_at: OffsetDateTime,
@@ -266,6 +266,6 @@ pub struct ImageFilter {
 pub struct PageRequest {
     /// The last id of the previous page; `None` for the first page.
     pub after: Option<Uuid>,
-    /// The maximum number of entries to return.
+    /// The maximum number of entries to return. Every value is allowed, and 0 returns no entry.
     pub limit: u32,
 }

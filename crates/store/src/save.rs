@@ -1,5 +1,7 @@
 //! Saving scans, sources and models.
 
+use std::fmt::Display;
+
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -7,7 +9,7 @@ use uuid::Uuid;
 use super::StoreError;
 use super::dialect::{Statements, insert_rows};
 use super::read;
-use super::records::{Model, NewImage, NewScan, SavedScan, Source};
+use super::records::{Model, NewFace, NewImage, NewScan, SavedScan, Source};
 use super::rows::{FaceRow, IdRow, ScanRow, to_the_microsecond};
 use super::values::{Digest, Value};
 
@@ -168,15 +170,27 @@ struct Sizes {
 }
 
 fn sizes(image: &NewImage) -> Result<Sizes, StoreError> {
-    let too_large = |_| StoreError::Invalid("the image is too large to store".into());
     Ok(Sizes {
-        byte_size: image.byte_size.try_into().map_err(too_large)?,
-        width: image.width.try_into().map_err(too_large)?,
-        height: image.height.try_into().map_err(too_large)?,
+        byte_size: stored_size("byte_size", image.byte_size)?,
+        width: stored_size("width", image.width)?,
+        height: stored_size("height", image.height)?,
     })
 }
 
-/// Refuses values that only one of the two databases would store. This runs before any statement.
+fn stored_size<S, D>(field: &str, size: S) -> Result<D, StoreError>
+where
+    S: Copy + Display + TryInto<D>,
+{
+    size.try_into().map_err(|_| {
+        StoreError::Invalid(format!(
+            "the {field} of the image, {size}, is too large to store; send a smaller image"
+        ))
+    })
+}
+
+/// Refuses a NUL character in the tenant, the format, the operation and the source, because Postgres cannot store it.
+/// Refuses a number of a face that is not finite, because the databases store it differently. This runs before any
+/// statement.
 pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
     check_text("tenant", &scan.tenant)?;
     check_text("format", &scan.image.format)?;
@@ -185,23 +199,35 @@ pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
         check_source(source)?;
     }
     for (index, face) in scan.faces.iter().enumerate() {
-        let mut numbers = face.bbox.to_array().to_vec();
-        numbers.extend(face.score);
-        numbers.extend(face.landmarks.iter().flatten().flatten());
-        if let Some(embedding) = &face.embedding {
-            numbers.push(embedding.norm);
-            numbers.extend(&embedding.vector);
-        }
-        if !numbers.iter().all(|number| number.is_finite()) {
+        if let Some(field) = field_not_finite(face) {
             return Err(StoreError::Invalid(format!(
-                "face {index} has a value that is not finite"
+                "the {field} of face {index} has a value that is not finite; save finite numbers"
             )));
         }
     }
     Ok(())
 }
 
-/// Checks a source in the same way as [`check_scan`].
+/// Returns the name of the first field that has a number that is not finite.
+fn field_not_finite(face: &NewFace) -> Option<&'static str> {
+    let is_finite = |numbers: &[f32]| numbers.iter().all(|number| number.is_finite());
+    let landmarks = face.landmarks.as_ref().map(|points| points.as_flattened());
+    let embedding = face.embedding.as_ref();
+    let fields = [
+        ("bbox", is_finite(&face.bbox.to_array())),
+        ("score", is_finite(face.score.as_slice())),
+        ("landmarks", landmarks.is_none_or(is_finite)),
+        (
+            "embedding",
+            embedding.is_none_or(|it| it.norm.is_finite() && is_finite(&it.vector)),
+        ),
+    ];
+    fields
+        .into_iter()
+        .find_map(|(name, is_finite)| (!is_finite).then_some(name))
+}
+
+/// Refuses an id or a URL with a NUL character, and an id that is too long.
 pub(super) fn check_source(source: &Source) -> Result<(), StoreError> {
     let id = source.id.as_deref().unwrap_or_default();
     check_text("source id", id)?;

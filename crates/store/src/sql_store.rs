@@ -13,31 +13,35 @@ use super::records::{
     CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
     StoredFace, StoredImage,
 };
-use super::{ConnectionCounts, Store, StoreError, erase, read, save};
+use super::{ConnectionCounts, Store, StoreError, delete, read, save};
 
 /// A store in a database of type `DB`.
 pub(super) struct SqlStore<DB: Dialect> {
-    reads: Pool<DB>,
+    read_pool: Pool<DB>,
     /// The pool for writes. `None` if writes use the pool for reads.
-    writes: Option<Pool<DB>>,
+    write_pool: Option<Pool<DB>>,
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// Creates a store that reads through `reads`, and writes through `writes` if that is another pool.
-    pub(super) fn new(reads: Pool<DB>, writes: Option<Pool<DB>>) -> Self {
-        Self { reads, writes }
+    /// Creates a store that reads through `read_pool`. It writes through `write_pool`, or through `read_pool` if there is
+    /// no other pool.
+    pub(super) fn new(read_pool: Pool<DB>, write_pool: Option<Pool<DB>>) -> Self {
+        Self {
+            read_pool,
+            write_pool,
+        }
     }
 
-    fn writes(&self) -> &Pool<DB> {
-        self.writes.as_ref().unwrap_or(&self.reads)
+    fn write_pool(&self) -> &Pool<DB> {
+        self.write_pool.as_ref().unwrap_or(&self.read_pool)
     }
 
-    async fn read(&self) -> Result<Transaction<'static, DB>, StoreError> {
-        Ok(self.reads.begin_with(DB::BEGIN_READ).await?)
+    async fn begin_read(&self) -> Result<Transaction<'static, DB>, StoreError> {
+        Ok(self.read_pool.begin_with(DB::BEGIN_READ).await?)
     }
 
-    async fn write(&self) -> Result<Transaction<'static, DB>, StoreError> {
-        Ok(self.writes().begin_with(DB::BEGIN_WRITE).await?)
+    async fn begin_write(&self) -> Result<Transaction<'static, DB>, StoreError> {
+        Ok(self.write_pool().begin_with(DB::BEGIN_WRITE).await?)
     }
 }
 
@@ -45,16 +49,20 @@ impl<DB: Dialect> SqlStore<DB> {
 impl<DB: Dialect> Store for SqlStore<DB> {
     async fn migrate(&self) -> Result<(), StoreError> {
         let migrator = DB::migrator();
-        match migrator.run(self.writes()).await.map_err(StoreError::from) {
+        match migrator
+            .run(self.write_pool())
+            .await
+            .map_err(StoreError::from)
+        {
             // SQLite takes no lock around all migrations. If two processes migrate at once, the second one fails
             // because the table exists. When it runs again, it finds the migration applied.
-            Err(StoreError::Refused(_)) => Ok(migrator.run(self.writes()).await?),
+            Err(StoreError::Refused(_)) => Ok(migrator.run(self.write_pool()).await?),
             done => done,
         }
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.reads
+        self.read_pool
             .acquire()
             .await?
             .execute("SELECT 1 FROM images LIMIT 1", &[])
@@ -67,14 +75,14 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         models: &[Model],
         first_seen: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.write().await?;
+        let mut transaction = self.begin_write().await?;
         save::register_models(&mut *transaction, models, first_seen).await?;
         Ok(transaction.commit().await?)
     }
 
     async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError> {
         save::check_scan(&scan)?;
-        let mut transaction = self.write().await?;
+        let mut transaction = self.begin_write().await?;
         let saved = save::save_scan(&mut *transaction, &scan).await?;
         transaction.commit().await?;
         Ok(saved)
@@ -86,7 +94,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError> {
-        let mut transaction = self.read().await?;
+        let mut transaction = self.begin_read().await?;
         let scan = read::find_scan(&mut *transaction, tenant, sha256, scan_key).await?;
         transaction.commit().await?;
         Ok(scan)
@@ -99,21 +107,21 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         source: &Source,
     ) -> Result<bool, StoreError> {
         save::check_source(source)?;
-        let mut transaction = self.write().await?;
+        let mut transaction = self.begin_write().await?;
         let found = save::add_source_of(&mut *transaction, tenant, image_id, source).await?;
         transaction.commit().await?;
         Ok(found)
     }
 
     async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError> {
-        let mut transaction = self.read().await?;
+        let mut transaction = self.begin_read().await?;
         let image = read::image(&mut *transaction, tenant, id).await?;
         transaction.commit().await?;
         Ok(image)
     }
 
     async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError> {
-        let mut connection = self.reads.acquire().await?;
+        let mut connection = self.read_pool.acquire().await?;
         read::face(&mut *connection, tenant, id).await
     }
 
@@ -123,27 +131,27 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         filter: &ImageFilter,
         page: PageRequest,
     ) -> Result<Vec<ImageSummary>, StoreError> {
-        let mut connection = self.reads.acquire().await?;
+        let mut connection = self.read_pool.acquire().await?;
         read::list_images(&mut *connection, tenant, filter, page).await
     }
 
     async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.write().await?;
-        let found = erase::delete_image(&mut *transaction, tenant, id).await?;
+        let mut transaction = self.begin_write().await?;
+        let found = delete::delete_image(&mut *transaction, tenant, id).await?;
         transaction.commit().await?;
         Ok(found)
     }
 
     async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.write().await?;
-        let found = erase::delete_face(&mut *transaction, tenant, id).await?;
+        let mut transaction = self.begin_write().await?;
+        let found = delete::delete_face(&mut *transaction, tenant, id).await?;
         transaction.commit().await?;
         Ok(found)
     }
 
     fn connections(&self) -> ConnectionCounts {
         let pools = || {
-            [Some(&self.reads), self.writes.as_ref()]
+            [Some(&self.read_pool), self.write_pool.as_ref()]
                 .into_iter()
                 .flatten()
         };
@@ -154,9 +162,9 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn close(&self) {
-        self.reads.close().await;
-        if let Some(writes) = &self.writes {
-            writes.close().await;
+        self.read_pool.close().await;
+        if let Some(write_pool) = &self.write_pool {
+            write_pool.close().await;
         }
     }
 }

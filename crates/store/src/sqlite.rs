@@ -42,13 +42,13 @@ pub(super) async fn open(
             .min_connections(1)
             .idle_timeout(None)
             .max_lifetime(None);
-        let writes = writer.connect_lazy_with(options);
-        return Ok(SqlStore::new(writes, None));
+        let pool = writer.connect_lazy_with(options);
+        return Ok(SqlStore::new(pool, None));
     }
     create_directory(options.get_filename()).await?;
-    let reads = pool.max_connections(settings.max_connections.max(1));
+    let readers = pool.max_connections(settings.max_connections.max(1));
     Ok(SqlStore::new(
-        reads.connect_lazy_with(options.clone()),
+        readers.connect_lazy_with(options.clone()),
         Some(writer.connect_lazy_with(options)),
     ))
 }

@@ -14,7 +14,7 @@ use facescan_inference::{
 };
 
 /// The maximum number of sessions of one model on the CPU.
-const MOST_SESSIONS: usize = 16;
+const MAX_SESSIONS: usize = 16;
 
 /// The speed-up over the runtime's own kernels that another provider needs to replace them on the CPU.
 const WORTH_IT: f64 = 1.25;
@@ -27,7 +27,7 @@ impl Loader<'_> {
     /// it opens fewer sessions with several threads each, because every session takes memory.
     pub(super) fn on_cpu(&self, subject: &Subject, spec: &ModelSpec) -> anyhow::Result<OnCpu> {
         let threads = self.pool.threads();
-        let count = threads.min(MOST_SESSIONS);
+        let count = threads.min(MAX_SESSIONS);
         let each = NonZeroUsize::new(threads / count).unwrap_or(NonZeroUsize::MIN);
         let all = self.config.runtime.threads();
         let open = |placement: DevicePlacement, threads: NonZeroUsize, count: usize| {

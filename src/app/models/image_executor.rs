@@ -51,7 +51,7 @@ impl Loader<'_> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
         let (backend, index) = devices.accelerator(Operation::ImageProcessing);
         let by_name = settings.platform.is_some() || settings.use_gpu;
-        match settings.asked() {
+        match settings.requested_platform() {
             Platform::Gpu if backend != Accelerator::Cpu => Some((backend, index)),
             _ if !by_name => devices.requested(Operation::ImageProcessing),
             _ => None,
@@ -69,14 +69,14 @@ impl Loader<'_> {
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(RowJob::probes());
         let (executor, mut assignment) = self.load_executor_on(operation, asked, probe);
-        let refused = match settings.asked() {
+        let refused = match settings.requested_platform() {
             Platform::Tpu => Some("this server has no backend for a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
             _ => None,
         };
         if let Some(reason) = refused {
             settings
-                .asked()
+                .requested_platform()
                 .name()
                 .clone_into(&mut assignment.requested);
             assignment.device = Err(Some(reason.to_owned()));

@@ -31,7 +31,7 @@ mod render;
 mod session;
 
 /// The maximum number of images in a batch.
-const MOST_IMAGES: usize = 1024;
+const MAX_IMAGES: usize = 1024;
 
 /// The subject and the length of the measurement.
 #[derive(Debug, Args, Serialize)]
@@ -83,8 +83,8 @@ fn operation_parser() -> impl TypedValueParser<Value = Operation> {
 fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
     text.parse()
         .ok()
-        .filter(|size: &NonZeroUsize| size.get() <= MOST_IMAGES)
-        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_IMAGES}"))
+        .filter(|size: &NonZeroUsize| size.get() <= MAX_IMAGES)
+        .ok_or_else(|| format!("must be a whole number from 1 to {MAX_IMAGES}"))
 }
 
 impl fmt::Display for DevicesArgs {

@@ -11,7 +11,7 @@ use axum::{
 use futures::StreamExt;
 
 use crate::{
-    admission::{AdmissionError, AdmissionPermit, BodyPermit, Priority},
+    admission::{AdmissionError, BodyReservation, ImageReservation, Priority},
     http::AppState,
     http::error::ApiError,
 };
@@ -19,15 +19,15 @@ use crate::{
 /// The server drains the body of a refused request up to this size, so that the connection can be reused.
 const MAX_DRAINED_BYTES: usize = 1 << 20;
 
-/// The permits that a request holds until its answer is complete.
-pub struct RequestPermits {
-    _body: BodyPermit,
-    _images: AdmissionPermit,
+/// The reservations that a request holds until its answer is complete.
+pub struct RequestReservations {
+    _body: BodyReservation,
+    _images: ImageReservation,
 }
 
 /// A request whose body may be read.
 pub struct Admitted {
-    body: BodyPermit,
+    body: BodyReservation,
 }
 
 impl Admitted {
@@ -36,7 +36,7 @@ impl Admitted {
     /// # Errors
     /// [`ApiError::Overloaded`] if the byte budget has no reservation for the body, or if no image of the priority can
     /// be admitted. [`ApiError::BodyTooLarge`] if the stated length is too large.
-    pub async fn body(
+    pub async fn admit_body(
         request: Request,
         state: &AppState,
         priority: Option<Priority>,
@@ -56,27 +56,27 @@ impl Admitted {
         }
     }
 
-    /// Admits the images of the request. Returns the permits and the priority. By default, many images are bulk, and so
-    /// are images that must be fetched.
+    /// Admits the images of the request. Returns the reservations and the priority. By default, many images are bulk, and
+    /// so are images that must be fetched.
     ///
     /// # Errors
     /// [`ApiError::Overloaded`] if too many images wait.
-    pub fn images(
+    pub fn admit_images(
         self,
         state: &AppState,
         named: Option<Priority>,
         images: usize,
         are_fetched: bool,
-    ) -> Result<(RequestPermits, Priority), ApiError> {
+    ) -> Result<(RequestReservations, Priority), ApiError> {
         // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have
         // bytes.
         let named = named.or(are_fetched.then_some(Priority::Bulk));
         let priority = priority_of(state, named, images);
-        let permits = RequestPermits {
+        let reservations = RequestReservations {
             _images: state.admission.try_admit(priority, images)?,
             _body: self.body,
         };
-        Ok((permits, priority))
+        Ok((reservations, priority))
     }
 }
 

@@ -8,22 +8,22 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::{config::MOST_IMAGES, ingest::source::ImageEntry};
+use crate::{config::MAX_IMAGES, ingest::source::ImageEntry};
 
 /// The maximum number of options, and of values on one level of an option.
-const MOST_OPTIONS: usize = 64;
+const MAX_OPTIONS: usize = 64;
 
 /// The maximum depth of options: the options, a list, its items, and lists of numbers in them.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// The maximum number of values in all options.
-const MOST_VALUES: usize = 1024;
+const MAX_VALUES: usize = 1024;
 
 /// A JSON or msgpack body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Body {
-    /// The images. One more than [`MOST_IMAGES`] means any larger number.
+    /// The images. One more than [`MAX_IMAGES`] means any larger number.
     #[serde(deserialize_with = "images")]
     pub images: Vec<ImageEntry>,
     /// The masks of the images, with the same limit.
@@ -35,11 +35,11 @@ pub struct Body {
 }
 
 /// The largest number up to which all integers are exact in a float.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// Converts a number. JSON Schema treats `91.0` as the integer `91`.
 pub fn number(value: f64) -> Value {
-    if value.fract() == 0.0 && value.abs() <= EXACT {
+    if value.fract() == 0.0 && value.abs() <= MAX_EXACT_INTEGER {
         Value::from(value as i64)
     } else {
         value.into()
@@ -60,7 +60,7 @@ fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>,
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut images = Vec::new();
-            while images.len() <= MOST_IMAGES {
+            while images.len() <= MAX_IMAGES {
                 match list.next_element()? {
                     Some(image) => images.push(image),
                     None => return Ok(images),
@@ -75,9 +75,9 @@ fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>,
 
 impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let left = Cell::new(MOST_VALUES);
+        let left = Cell::new(MAX_VALUES);
         let tree = Tree {
-            depth: DEEPEST,
+            depth: MAX_DEPTH,
             left: &left,
         };
         tree.deserialize(deserializer).map(Self)
@@ -104,7 +104,7 @@ impl Tree<'_> {
     /// Counts a value of a level that already has `kept` values.
     fn count<E: Error>(self, kept: usize) -> Result<(), E> {
         match self.left.get().checked_sub(1) {
-            Some(left) if kept < MOST_OPTIONS => {
+            Some(left) if kept < MAX_OPTIONS => {
                 self.left.set(left);
                 Ok(())
             }
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn any_number_of_images_is_counted_but_not_kept() {
-        let json = format!(r#"{{"images":[{}{{}}]}}"#, "{},".repeat(MOST_IMAGES * 3));
+        let json = format!(r#"{{"images":[{}{{}}]}}"#, "{},".repeat(MAX_IMAGES * 3));
         let body: Body = serde_json::from_str(&json).unwrap();
-        assert_eq!(body.images.len(), MOST_IMAGES + 1);
+        assert_eq!(body.images.len(), MAX_IMAGES + 1);
     }
 
     #[test]
@@ -201,8 +201,8 @@ mod tests {
         );
         let wide = format!("[{}1]", "1,".repeat(60));
         let many = format!(r#"{{"a":[{}{wide}]}}"#, format!("{wide},").repeat(20));
-        assert!(read(&many).is_err(), "more than {MOST_VALUES} values");
-        let many: String = (0..=MOST_OPTIONS).map(|n| format!(r#""{n}":1,"#)).collect();
+        assert!(read(&many).is_err(), "more than {MAX_VALUES} values");
+        let many: String = (0..=MAX_OPTIONS).map(|n| format!(r#""{n}":1,"#)).collect();
         assert!(read(&format!("{{{many}\"z\":1}}")).is_err());
     }
 }

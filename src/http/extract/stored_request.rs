@@ -40,7 +40,7 @@ impl StoredRequest {
         kind: &str,
         stored: Option<impl Into<A>>,
     ) -> Result<Response, ApiError> {
-        let stored = stored.ok_or_else(|| self.not_found(kind))?;
+        let stored = stored.ok_or_else(|| not_found(kind, self.id))?;
         let answer: A = stored.into();
         respond(self.accepted, &self.state.pipeline.pool, answer).await
     }
@@ -53,14 +53,14 @@ impl StoredRequest {
         if is_erased {
             Ok(StatusCode::NO_CONTENT)
         } else {
-            Err(self.not_found(kind))
+            Err(not_found(kind, self.id))
         }
     }
+}
 
-    fn not_found(&self, kind: &str) -> ApiError {
-        let id = self.id;
-        ApiError::NotFound(format!("there is no {kind} {id}, or it was erased"))
-    }
+/// Returns the error of a stored image or face that does not exist.
+pub(in crate::http) fn not_found(kind: &str, id: Uuid) -> ApiError {
+    ApiError::NotFound(format!("there is no {kind} {id}, or it was erased"))
 }
 
 impl FromRequestParts<AppState> for StoredRequest {

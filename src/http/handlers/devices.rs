@@ -15,7 +15,13 @@ pub fn routes() -> OpenApiRouter<AppState> {
 ///
 /// A provider has its proof or the reason why it cannot be used. A device has its current memory. An operation has its
 /// setting, its device placement and its faults.
-#[utoipa::path(get, path = "/devices", operation_id = "list_devices", tag = "service", responses((status = 200, description = "The devices", body = DevicesReport), ServiceFailures))]
+#[utoipa::path(
+    get, path = "/devices", operation_id = "list_devices", tag = "service",
+    responses(
+        (status = 200, description = "The devices", body = DevicesReport),
+        ServiceFailures,
+    )
+)]
 pub async fn list(State(state): State<AppState>) -> Json<DevicesReport> {
     Json(state.pipeline.devices.report())
 }

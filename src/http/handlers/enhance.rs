@@ -2,13 +2,13 @@
 
 use axum::{
     extract::State,
-    http::{HeaderMap, HeaderName, HeaderValue},
+    http::{HeaderMap, HeaderName},
     response::{AppendHeaders, IntoResponse, Response},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    run::{Responder, run_images},
+    run::{PlanRun, WriteOn},
     single_image,
 };
 use crate::{
@@ -17,12 +17,9 @@ use crate::{
         AppState,
         extract::ImageRequest,
         openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
-        respond::Accepted,
+        respond::{Accepted, header_value},
     },
-    pipeline::{
-        enhance::{EnhanceRequest, EnhanceResult},
-        fan_out::ImageOperation,
-    },
+    pipeline::enhance::{EnhanceRequest, EnhanceResult},
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
@@ -57,7 +54,7 @@ pub async fn enhance(
         images,
         mut options,
         // Holds the reservations until the answer is written.
-        permits: _permits,
+        reservations: _reservations,
         ..
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;
@@ -66,26 +63,23 @@ pub async fn enhance(
     }
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = options.resolve(&state.config, thresholds)?;
-    let results = run_images(&state, &context, images, &plan).await?;
-    if is_single && let Some(result) = results.succeeded().next() {
-        return Ok((AppendHeaders(results.times()), image(result)).into_response());
-    }
-    let responder = Responder {
+    let run = PlanRun {
         state: &state,
         context: &context,
-        accepted,
-        operation: "enhance",
-        operations: plan.operations(),
+        plan: &plan,
     };
-    responder.respond(results, false).await
+    let results = run.results(images).await?;
+    if is_single && let Some(result) = results.succeeded().next() {
+        return Ok((AppendHeaders(results.times()?), image(result)?).into_response());
+    }
+    run.respond(accepted, results, WriteOn::Pool).await
 }
 
 /// Returns the image as the whole answer.
-fn image(result: &EnhanceResult) -> Response {
+fn image(result: &EnhanceResult) -> Result<Response, ApiError> {
     let enhanced = &result.enhanced;
-    let scale = HeaderValue::from_str(&enhanced.scale.to_string());
-    let scale = [(SCALE, scale.unwrap_or(HeaderValue::from_static("")))];
+    let scale = [(SCALE, header_value(&enhanced.scale.to_string())?)];
     let media_type = enhanced.format.media_type();
-    let image = single_image::response(media_type, &enhanced.steps, enhanced.data.clone());
-    (scale, image).into_response()
+    let image = single_image::response(media_type, &enhanced.steps, enhanced.data.clone())?;
+    Ok((scale, image).into_response())
 }

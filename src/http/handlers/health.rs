@@ -34,7 +34,13 @@ pub fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Checks that the process responds.
-#[utoipa::path(get, path = "/livez", operation_id = "check_liveness", tag = "service", responses((status = 200, description = "The process responds", body = String, content_type = "text/plain"), ServiceFailures))]
+#[utoipa::path(
+    get, path = "/livez", operation_id = "check_liveness", tag = "service",
+    responses(
+        (status = 200, description = "The process responds", body = String, content_type = "text/plain"),
+        ServiceFailures,
+    )
+)]
 pub async fn livez() -> &'static str {
     "ok"
 }
@@ -45,7 +51,11 @@ pub async fn livez() -> &'static str {
 /// database, or if it is shutting down.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "check_readiness", tag = "service",
-    responses((status = 200, description = "Ready", body = Readiness), (status = 503, description = "Not ready, with the reasons", body = Readiness), ServiceFailures)
+    responses(
+        (status = 200, description = "Ready", body = Readiness),
+        (status = 503, description = "Not ready, with the reasons", body = Readiness),
+        ServiceFailures,
+    )
 )]
 pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let mut reasons = Vec::new();

@@ -21,15 +21,15 @@ use crate::{
         openapi::failures::{ListFailures, StoredFailures},
         respond::{Accepted, respond},
     },
-    pipeline::{faces::FaceResults, options::bounded_text, scan::hex},
+    pipeline::{faces::FaceResults, options::source_text, scan::hex},
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan};
 
 /// The default number of images on a page.
-const PAGE: u32 = 50;
+const DEFAULT_PAGE_SIZE: u32 = 50;
 /// The maximum number of images on a page.
-const LARGEST_PAGE: u32 = 500;
+const MAX_PAGE_SIZE: u32 = 500;
 
 /// The images to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -260,7 +260,9 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(
     get, path = "/images", operation_id = "list_images", tag = "store", params(ListQuery),
     responses(
-        (status = 200, description = "The page", content((ImagePage = "application/json"), (ImagePage = "application/msgpack"))),
+        (status = 200, description = "The page", content(
+            (ImagePage = "application/json"), (ImagePage = "application/msgpack")
+        )),
         ListFailures,
     )
 )]
@@ -271,11 +273,11 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let query: ListQuery = crate::http::extract::read_query(query.as_deref().unwrap_or_default())?;
-    let limit = query.limit.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE_SIZE);
+    if !(1..=MAX_PAGE_SIZE).contains(&limit) {
         return Err(ApiError::invalid_option(
             "limit",
-            format!("must be from 1 to {LARGEST_PAGE}"),
+            format!("must be from 1 to {MAX_PAGE_SIZE}"),
         ));
     }
     let pipeline = &state.pipeline;
@@ -285,7 +287,7 @@ pub async fn list(
         limit: limit + 1,
     };
     let filter = ImageFilter {
-        source: bounded_text("source", query.source, 512)?,
+        source: source_text(query.source)?,
     };
     let mut images = state
         .store
@@ -306,7 +308,9 @@ pub async fn list(
     get, path = "/images/{id}", operation_id = "read_image", tag = "store",
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
-        (status = 200, description = "The image", content((ImageAnswer = "application/json"), (ImageAnswer = "application/msgpack"))),
+        (status = 200, description = "The image", content(
+            (ImageAnswer = "application/json"), (ImageAnswer = "application/msgpack")
+        )),
         StoredFailures,
     )
 )]

@@ -19,7 +19,16 @@ pub fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Returns the metrics of the server in the text format of OpenMetrics.
-#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "service", responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"), ServiceFailures))]
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "read_metrics", tag = "service",
+    responses(
+        (
+            status = 200, description = "OpenMetrics text", body = String,
+            content_type = "application/openmetrics-text"
+        ),
+        ServiceFailures,
+    )
+)]
 pub async fn read(State(state): State<AppState>) -> Result<Response, ApiError> {
     let text = state
         .metrics

@@ -12,7 +12,7 @@ use crate::http::{AppState, openapi::failures::ServiceFailures};
 pub struct ModelEntry {
     /// The id in the registry.
     id: String,
-    /// `detector`, `embedder` or `encoder`.
+    /// What the model does.
     #[schema(example = "detector")]
     role: String,
     /// The model family. It decides the layout of the inputs and outputs.
@@ -42,7 +42,13 @@ pub fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Lists the models of the registry.
-#[utoipa::path(get, path = "/models", operation_id = "list_models", tag = "service", responses((status = 200, description = "The registry", body = Vec<ModelEntry>), ServiceFailures))]
+#[utoipa::path(
+    get, path = "/models", operation_id = "list_models", tag = "service",
+    responses(
+        (status = 200, description = "The registry", body = Vec<ModelEntry>),
+        ServiceFailures,
+    )
+)]
 pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
     let loaded: Vec<_> = state.pipeline.models.specs().map(|spec| &spec.id).collect();
     let entries = state

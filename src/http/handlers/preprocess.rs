@@ -14,19 +14,20 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::run::{ImageResults, run_images};
+use super::run::{PlanRun, RequestResults};
 use crate::{
     config::Dtype,
     http::error::ApiError,
     http::{
         AppState,
-        extract::{ImageRequest, admitted::RequestPermits},
+        extract::{ImageRequest, admitted::RequestReservations},
         openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
-        respond::{Accepted, respond},
+        respond::{Accepted, header_value, respond},
     },
     pipeline::{
         Pipeline,
         answer::{ErrorEntry, Outcome, Timings},
+        fan_out::ImageOperation as _,
         preprocess::{PREPROCESSING, PreprocessPlan, PreprocessRequest, Row},
         run::DevicesUsed,
     },
@@ -126,29 +127,34 @@ pub async fn preprocess(
         context,
         images,
         options,
-        permits,
+        reservations,
         ..
     } = request;
     let plan = options.resolve(&state.config)?;
     let pipeline = &state.pipeline;
-    let answered = run_images(&state, &context, images, &plan).await?;
-    let times = answered.times();
-    let batch = Batch::of(answered);
+    let run = PlanRun {
+        state: &state,
+        context: &context,
+        plan: &plan,
+    };
+    let results = run.results(images).await?;
+    let times = results.times()?;
+    let batch = Batch::of(results);
     let device = batch.device(pipeline);
     let names = [
         (
             PROFILE,
             HeaderValue::from_static(plan.preprocess.profile.name()),
         ),
-        (DEVICE, text(&batch.device_names(&device))?),
+        (DEVICE, header_value(&batch.device_names(&device))?),
         (VARY, HeaderValue::from_static("accept")),
     ];
     let response = match Accepted::tensors(&headers) {
-        Accepted::Parts => batch.parts(&plan, permits),
+        Accepted::Parts => batch.parts(&plan, reservations)?,
         accepted @ (Accepted::Json | Accepted::Msgpack) => {
             let answer = PreprocessAnswer {
                 request_id: context.id.to_string(),
-                operation: "preprocess",
+                operation: plan.name(),
                 devices: batch.row_devices(&device),
                 device,
                 warm_up_ms: pipeline.preprocessing.warm_up_ms,
@@ -167,13 +173,9 @@ pub async fn preprocess(
             };
             respond(accepted, &pipeline.pool, answer).await?
         }
-        Accepted::Npy | Accepted::Image(_) => batch.file(&plan, permits)?,
+        Accepted::Npy | Accepted::Image(_) => batch.file(&plan, reservations)?,
     };
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
-}
-
-fn text(value: &str) -> Result<HeaderValue, ApiError> {
-    HeaderValue::from_str(value).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
 /// A row of the tensor.
@@ -195,14 +197,14 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(answered: ImageResults<Row>) -> Self {
+    fn of(results: RequestResults<Row>) -> Self {
         let device_of = |mut devices: DevicesUsed| devices.remove(PREPROCESSING);
         let mut batch = Self {
             rows: Vec::new(),
             failed: Vec::new(),
-            device: device_of(answered.devices),
+            device: device_of(results.devices),
         };
-        for result in answered.entries {
+        for result in results.entries {
             let (index, id) = (result.index, result.id);
             match result.outcome {
                 Outcome::Ok(row) => batch.rows.push(BatchRow {
@@ -262,9 +264,13 @@ impl Batch {
     }
 
     /// Returns one NumPy file.
-    fn file(self, plan: &PreprocessPlan, permits: RequestPermits) -> Result<Response, ApiError> {
+    fn file(
+        self,
+        plan: &PreprocessPlan,
+        reservations: RequestReservations,
+    ) -> Result<Response, ApiError> {
         let head = npy::header(plan.dtype.npy(), &self.shape(plan)?);
-        let list = |items: Vec<String>| text(&items.join(","));
+        let list = |items: Vec<String>| header_value(&items.join(","));
         let index = list(self.rows.iter().map(|row| row.index.to_string()).collect())?;
         let failed = |failed: &FailedImage| format!("{}:{}", failed.index, failed.error.code);
         let errors = list(self.failed.iter().map(failed).collect())?;
@@ -275,12 +281,16 @@ impl Batch {
         ];
         // Row by row, so that the batch is not in memory twice.
         let rows = self.rows.into_iter().map(|row| row.row.values);
-        let body = stream_body(std::iter::once(head).chain(rows), permits);
+        let body = stream_body(std::iter::once(head).chain(rows), reservations);
         Ok((headers, body).into_response())
     }
 
     /// Returns one part for each image, in order (RFC 2046, 5.1.3).
-    fn parts(self, plan: &PreprocessPlan, permits: RequestPermits) -> Response {
+    fn parts(
+        self,
+        plan: &PreprocessPlan,
+        reservations: RequestReservations,
+    ) -> Result<Response, ApiError> {
         const BOUNDARY: &str = "facescan-part-8b1e2f7a4c";
         let mut parts: Vec<(usize, [Vec<u8>; 3])> = Vec::new();
         for BatchRow { index, row, .. } in self.rows {
@@ -292,7 +302,8 @@ impl Batch {
             parts.push((index, [head, row.values, b"\r\n".to_vec()]));
         }
         for failed in self.failed {
-            let problem = serde_json::to_vec(&failed.error).unwrap_or_default();
+            let problem = serde_json::to_vec(&failed.error)
+                .map_err(|error| ApiError::Internal(error.to_string()))?;
             let index = failed.index;
             let head = format!(
                 "--{BOUNDARY}\r\ncontent-type: application/json\r\nx-facescan-index: {index}\r\n\r\n"
@@ -303,17 +314,21 @@ impl Batch {
         let end = format!("--{BOUNDARY}--\r\n").into_bytes();
         let parts = parts.into_iter().flat_map(|(_, part)| part).chain([end]);
         let media_type = format!("multipart/mixed; boundary={BOUNDARY}");
-        ([(CONTENT_TYPE, media_type)], stream_body(parts, permits)).into_response()
+        Ok((
+            [(CONTENT_TYPE, media_type)],
+            stream_body(parts, reservations),
+        )
+            .into_response())
     }
 }
 
-/// Returns a body that holds the permits until its last piece is sent.
+/// Returns a body that holds the reservations until its last piece is sent.
 fn stream_body(
     pieces: impl Iterator<Item = Vec<u8>> + Send + 'static,
-    permits: RequestPermits,
+    reservations: RequestReservations,
 ) -> Body {
     let pieces = pieces.map(move |piece| {
-        let _permits = &permits;
+        let _reservations = &reservations;
         Ok::<_, std::io::Error>(piece)
     });
     Body::from_stream(futures::stream::iter(pieces))

@@ -8,7 +8,7 @@ use axum::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    run::{Responder, run_images},
+    run::{PlanRun, WriteOn},
     single_image,
 };
 use crate::{
@@ -61,7 +61,7 @@ pub async fn process(
         masks,
         mut options,
         // Holds the reservations until the answer is written.
-        permits: _permits,
+        reservations: _reservations,
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;
     options.format = options.format.or(format_of(accepted));
@@ -69,18 +69,16 @@ pub async fn process(
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
     plan.check(&state.pipeline)?;
     let plan = load_masks(&state, &context, plan, masks).await?;
-    let results = run_images(&state, &context, images, &plan).await?;
-    if is_single && let Some(result) = results.succeeded().next() {
-        return Ok((AppendHeaders(results.times()), image(result)?).into_response());
-    }
-    let responder = Responder {
+    let run = PlanRun {
         state: &state,
         context: &context,
-        accepted,
-        operation: "process",
-        operations: plan.operations(),
+        plan: &plan,
     };
-    responder.respond(results, false).await
+    let results = run.results(images).await?;
+    if is_single && let Some(result) = results.succeeded().next() {
+        return Ok((AppendHeaders(results.times()?), image(result)?).into_response());
+    }
+    run.respond(accepted, results, WriteOn::Pool).await
 }
 
 /// Returns the plan with its masks. All masks are in memory until they are decoded.
@@ -130,9 +128,5 @@ fn image(result: &ProcessResult) -> Result<Response, ApiError> {
         ));
     };
     let media_type = processed.format.media_type();
-    Ok(single_image::response(
-        media_type,
-        &result.steps,
-        processed.data.clone(),
-    ))
+    single_image::response(media_type, &result.steps, processed.data.clone())
 }

@@ -1,7 +1,7 @@
-//! Runs an operation on the images of a request and writes the answer. The image handlers share it.
+//! Runs a plan on the images of a request and writes the answer. The image handlers share it.
 //!
 //! A result has these forms on its way: `RunOutput` (one image, with its timings) → `ImageOutcome` (with index and id) →
-//! `ImageResult` (an entry of the answer) → [`ImageResults`] (all images) → `Answer` (the body).
+//! `ImageResult` (an entry of the answer) → [`RequestResults`] (all images) → `Answer` (the body).
 
 use axum::{
     http::{HeaderName, HeaderValue},
@@ -24,60 +24,22 @@ use crate::{
     },
     telemetry::causes::with_causes,
 };
-use facescan_inference::operation::Operation;
 
 /// The time that the images waited for a permit, a thread or a session.
 const QUEUE_TIME: HeaderName = HeaderName::from_static("x-queue-time");
 /// The time of detection, embedding, enhancement and processing.
 const INFERENCE_TIME: HeaderName = HeaderName::from_static("x-inference-time");
 
-/// The results of a request's images, and the sums of their times in milliseconds.
-pub struct ImageResults<T> {
+/// The results of a request's images.
+pub struct RequestResults<T> {
     /// One result for each image, in the order of the request.
     pub entries: Vec<ImageResult<T>>,
     /// The devices that most results share. A result that other devices made has its own `devices`.
     pub devices: DevicesUsed,
+    /// The sum of the times that the images waited, in milliseconds.
     queue_ms: f64,
+    /// The sum of the times of [`Timings::inference`](crate::pipeline::answer::Timings::inference), in milliseconds.
     inference_ms: f64,
-}
-
-/// Runs an operation on the images of a request.
-///
-/// # Errors
-/// Returns an error if the operation cannot run, or if the only image fails. Among several images, a failed image has an
-/// error as its result.
-pub async fn run_images<P: ImageOperation>(
-    state: &AppState,
-    context: &RequestContext,
-    images: Vec<ImageInput>,
-    operation: &P,
-) -> Result<ImageResults<P::Output>, ApiError> {
-    operation.check(&state.pipeline)?;
-    let is_single = images.len() == 1;
-    let reports_timings = operation.run_options().timings;
-    let mut results = ImageResults {
-        entries: Vec::with_capacity(images.len()),
-        devices: DevicesUsed::new(),
-        queue_ms: 0.0,
-        inference_ms: 0.0,
-    };
-    for outcome in state.fan_out.run_all(context, images, operation).await {
-        let index = outcome.index;
-        let output = match outcome.output.map_err(ApiError::from) {
-            Ok(output) => Ok(output),
-            Err(error) if is_single => return Err(error),
-            Err(error) => Err(log_and_convert(index, &error)),
-        };
-        if let Ok(output) = &output {
-            results.add_times(&output.run);
-        }
-        let result = ImageResult::new(index, outcome.id, output, reports_timings);
-        results.entries.push(result);
-    }
-    results.devices = take_common_devices(&mut results.entries);
-    let succeeded = results.succeeded().count();
-    tracing::debug!(images = results.entries.len(), succeeded, "images done");
-    Ok(results)
 }
 
 /// Converts an image's error to its entry. Logs a fault of the server, because the entry hides its cause.
@@ -94,19 +56,21 @@ fn log_and_convert(index: usize, error: &ApiError) -> ErrorEntry {
     entry
 }
 
-impl<T> ImageResults<T> {
+impl<T> RequestResults<T> {
     fn add_times(&mut self, run: &ImageRun) {
-        let timings = run.timings;
-        self.queue_ms += timings.queue;
-        self.inference_ms += timings.detect + timings.embed + timings.enhance + timings.process;
+        self.queue_ms += run.timings.queue;
+        self.inference_ms += run.timings.inference();
     }
 
     /// Returns the times as headers.
-    pub fn times(&self) -> [(HeaderName, HeaderValue); 2] {
-        [
-            (QUEUE_TIME, milliseconds(self.queue_ms)),
-            (INFERENCE_TIME, milliseconds(self.inference_ms)),
-        ]
+    ///
+    /// # Errors
+    /// [`ApiError::Internal`] if a time cannot be a header.
+    pub fn times(&self) -> Result<[(HeaderName, HeaderValue); 2], ApiError> {
+        Ok([
+            (QUEUE_TIME, milliseconds(self.queue_ms)?),
+            (INFERENCE_TIME, milliseconds(self.inference_ms)?),
+        ])
     }
 
     /// Iterates over the results of the images that succeeded.
@@ -119,13 +83,13 @@ impl<T> ImageResults<T> {
             })
     }
 
-    /// Converts each result with `form`.
-    pub fn map<U>(self, form: impl Fn(T) -> U) -> ImageResults<U> {
-        ImageResults {
+    /// Converts each result with `convert`.
+    pub fn map<U>(self, convert: impl Fn(T) -> U) -> RequestResults<U> {
+        RequestResults {
             entries: self
                 .entries
                 .into_iter()
-                .map(|result| result.map(&form))
+                .map(|result| result.map(&convert))
                 .collect(),
             devices: self.devices,
             queue_ms: self.queue_ms,
@@ -134,44 +98,132 @@ impl<T> ImageResults<T> {
     }
 }
 
-/// Writes a structured answer.
-pub struct Responder<'a> {
+/// The thread that serialises an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOn {
+    /// The thread of the handler. For a small answer this is faster than a job on the pool.
+    ThisThread,
+    /// A thread of the CPU pool. A large answer would delay the other requests of the handler's thread.
+    Pool,
+}
+
+impl WriteOn {
+    /// The maximum number of values that the thread of a handler serialises: 16 vectors of 512 values.
+    const MAX_VALUES: usize = 16 * 512;
+
+    /// The values that an entry counts at least, because its other fields also take time.
+    const MIN_VALUES_OF_ENTRY: usize = 512;
+
+    /// Returns the thread for an answer with `entries` faces or images, each with a vector of `dim` values or with none.
+    pub fn for_vectors(entries: usize, dim: usize) -> Self {
+        if entries.saturating_mul(dim.max(Self::MIN_VALUES_OF_ENTRY)) <= Self::MAX_VALUES {
+            Self::ThisThread
+        } else {
+            Self::Pool
+        }
+    }
+}
+
+/// A plan, and the request that it runs for.
+pub struct PlanRun<'a, P> {
     /// The application.
     pub state: &'a AppState,
     /// The context of the request.
     pub context: &'a RequestContext,
-    /// JSON or msgpack.
-    pub accepted: Accepted,
-    /// The name of the operation in the answer.
-    pub operation: &'static str,
-    /// The operations that ran. The answer names their models.
-    pub operations: Vec<Operation>,
+    /// The options of the request, with every default filled in.
+    pub plan: &'a P,
 }
 
-impl Responder<'_> {
-    /// Writes the answer on this thread if it is small, and on the CPU pool otherwise.
+impl<P: ImageOperation> PlanRun<'_, P> {
+    /// Runs the plan on the images of the request.
+    ///
+    /// # Errors
+    /// Returns an error if the plan cannot run, or if the only image fails. Among several images, a failed image has an
+    /// error as its result.
+    pub async fn results(
+        &self,
+        images: Vec<ImageInput>,
+    ) -> Result<RequestResults<P::Output>, ApiError> {
+        let Self {
+            state,
+            context,
+            plan,
+        } = *self;
+        plan.check(&state.pipeline)?;
+        let is_single = images.len() == 1;
+        let reports_timings = plan.run_options().timings;
+        let mut results = RequestResults {
+            entries: Vec::with_capacity(images.len()),
+            devices: DevicesUsed::new(),
+            queue_ms: 0.0,
+            inference_ms: 0.0,
+        };
+        for outcome in state.fan_out.run_all(context, images, plan).await {
+            let index = outcome.index;
+            let output = match outcome.output.map_err(ApiError::from) {
+                Ok(output) => Ok(output),
+                Err(error) if is_single => return Err(error),
+                Err(error) => Err(log_and_convert(index, &error)),
+            };
+            if let Ok(output) = &output {
+                results.add_times(&output.run);
+            }
+            let result = ImageResult::new(index, outcome.id, output, reports_timings);
+            results.entries.push(result);
+        }
+        results.devices = take_common_devices(&mut results.entries);
+        let succeeded = results.succeeded().count();
+        tracing::debug!(images = results.entries.len(), succeeded, "images done");
+        Ok(results)
+    }
+
+    /// Writes a structured answer.
     ///
     /// # Errors
     /// [`ApiError::Internal`] if the answer cannot be serialised.
     pub async fn respond<T: Serialize + Send + 'static>(
-        self,
-        results: ImageResults<T>,
-        is_small: bool,
+        &self,
+        accepted: Accepted,
+        results: RequestResults<T>,
+        write_on: WriteOn,
     ) -> Result<Response, ApiError> {
         let pipeline = &self.state.pipeline;
-        let times = results.times();
+        let times = results.times()?;
         let answer = Answer {
             request_id: self.context.id.to_string(),
-            operation: self.operation,
-            models: pipeline.models.used(&self.operations),
+            operation: self.plan.name(),
+            models: pipeline.models.used(&self.plan.operations()),
             devices: results.devices,
             results: results.entries,
         };
-        let response = if is_small {
-            respond_small(self.accepted, &answer)?
-        } else {
-            respond(self.accepted, &pipeline.pool, answer).await?
+        let response = match write_on {
+            WriteOn::ThisThread => respond_small(accepted, &answer)?,
+            WriteOn::Pool => respond(accepted, &pipeline.pool, answer).await?,
         };
         Ok((AppendHeaders(times), response).into_response())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_answers_are_written_on_the_pool() {
+        for (entries, dim, expected) in [
+            (0, 512, WriteOn::ThisThread),
+            (16, 0, WriteOn::ThisThread),
+            (16, 512, WriteOn::ThisThread),
+            (17, 128, WriteOn::Pool),
+            (8, 1024, WriteOn::ThisThread),
+            (9, 1024, WriteOn::Pool),
+            (usize::MAX, 512, WriteOn::Pool),
+        ] {
+            assert_eq!(
+                WriteOn::for_vectors(entries, dim),
+                expected,
+                "{entries} × {dim}"
+            );
+        }
     }
 }

@@ -17,18 +17,15 @@ use crate::{
     },
     pipeline::{
         answer::ScanResult,
-        encode::EmbedKind,
+        embed_image::EmbedKind,
         options::{ScanKind, ScanRequest},
     },
 };
 
 use super::{
-    encode::encode,
-    run::{Responder, run_images},
+    embed_image::embed_images,
+    run::{PlanRun, WriteOn},
 };
-
-/// The handler itself serialises an answer with at most this many faces and no crops.
-const FEW_FACES: usize = 16;
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -43,7 +40,9 @@ pub fn routes() -> OpenApiRouter<AppState> {
     post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
     request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each image, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
+        (status = 200, description = "One result for each image, in order", content(
+            (ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack")
+        )),
         ImageFailures,
     )
 )]
@@ -62,7 +61,9 @@ pub async fn detect(
     post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
     request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each image, in order", content((EmbedAnswer = "application/json"), (EmbedAnswer = "application/msgpack"))),
+        (status = 200, description = "One result for each image, in order", content(
+            (EmbedAnswer = "application/json"), (EmbedAnswer = "application/msgpack")
+        )),
         ImageFailures,
     )
 )]
@@ -72,7 +73,7 @@ pub async fn embed(
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
     if request.options.kind == Some(EmbedKind::Image) {
-        return encode(&state, &headers, request).await;
+        return embed_images(&state, &headers, request).await;
     }
     scan(&state, ScanKind::Embed, &headers, request).await
 }
@@ -82,7 +83,9 @@ pub async fn embed(
     post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
     request_body = ScanBody,
     responses(
-        (status = 200, description = "One result for each image, in order", content((ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack"))),
+        (status = 200, description = "One result for each image, in order", content(
+            (ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack")
+        )),
         ImageFailures,
     )
 )]
@@ -105,22 +108,30 @@ async fn scan(
         images,
         options,
         // Holds the reservations until the answer is written.
-        permits: _permits,
+        reservations: _reservations,
         ..
     } = request;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let options = options.resolve(kind, &state.config, thresholds)?;
-    let results = run_images(state, &context, images, &options)
-        .await?
-        .map(|scan| ScanResult::new(scan, &options));
-    let faces: usize = results.succeeded().map(|result| result.faces.len()).sum();
-    let responder = Responder {
+    let plan = &options.resolve(kind, &state.config, thresholds)?;
+    let run = PlanRun {
         state,
         context: &context,
-        accepted: Accepted::structured(headers),
-        operation: kind.name(),
-        operations: options.operations(),
+        plan,
     };
-    let is_small = faces <= FEW_FACES && !options.crops;
-    responder.respond(results, is_small).await
+    let results = run
+        .results(images)
+        .await?
+        .map(|scan| ScanResult::new(scan, plan));
+    let write_on = if plan.crops {
+        WriteOn::Pool
+    } else {
+        let faces = results.succeeded().map(|result| result.faces.len()).sum();
+        let dim = match kind {
+            ScanKind::Embed => state.pipeline.models.embedder.dim,
+            ScanKind::Detect | ScanKind::Quality => 0,
+        };
+        WriteOn::for_vectors(faces, dim)
+    };
+    run.respond(Accepted::structured(headers), results, write_on)
+        .await
 }

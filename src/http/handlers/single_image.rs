@@ -10,7 +10,10 @@ use axum::{
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::{http::error::ApiError, http::respond::Accepted};
+use crate::{
+    http::error::ApiError,
+    http::respond::{Accepted, header_value},
+};
 
 const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
@@ -29,15 +32,20 @@ pub fn is_requested(accepted: Accepted, images: usize) -> Result<bool, ApiError>
 }
 
 /// Returns the image as the answer, with the steps in a header.
-pub fn response(media_type: &'static str, steps: &impl Serialize, data: Bytes) -> Response {
-    let steps = serde_json::to_string(steps).unwrap_or_default();
+///
+/// # Errors
+/// [`ApiError::Internal`] if the steps cannot be a header.
+pub fn response(
+    media_type: &'static str,
+    steps: &impl Serialize,
+    data: Bytes,
+) -> Result<Response, ApiError> {
+    let steps =
+        serde_json::to_string(steps).map_err(|error| ApiError::Internal(error.to_string()))?;
     let headers = [
         (VARY, HeaderValue::from_static("accept")),
         (CONTENT_TYPE, HeaderValue::from_static(media_type)),
-        (
-            STEPS,
-            HeaderValue::from_str(&steps).unwrap_or(HeaderValue::from_static("")),
-        ),
+        (STEPS, header_value(&steps)?),
     ];
-    (headers, data).into_response()
+    Ok((headers, data).into_response())
 }

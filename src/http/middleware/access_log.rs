@@ -25,9 +25,9 @@ pub async fn log(State(state): State<AppState>, request: Request, next: Next) ->
     let status = response.status().as_u16();
     state.metrics.answered(&route, status, elapsed);
     let elapsed_ms = elapsed.as_secs_f64() * 1e3;
-    response
-        .headers_mut()
-        .insert(TOTAL_TIME, milliseconds(elapsed_ms));
+    if let Ok(value) = milliseconds(elapsed_ms) {
+        response.headers_mut().insert(TOTAL_TIME, value);
+    }
     tracing::info!(
         method = %method,
         route,

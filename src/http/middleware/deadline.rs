@@ -53,14 +53,22 @@ pub async fn enforce(State(state): State<AppState>, mut request: Request, next: 
     }
 }
 
-fn requested_limit_ms(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+/// Returns the limit that the client asks for.
+///
+/// # Errors
+/// [`ApiError::Pipeline`] if the header is not a whole number from 1.
+pub(in crate::http) fn requested_limit_ms(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
     let Some(value) = headers.get(HEADER) else {
         return Ok(None);
     };
     let milliseconds = value.to_str().ok().and_then(|text| text.parse().ok());
-    milliseconds.map(Some).ok_or_else(|| {
-        ApiError::invalid_option(HEADER.as_str(), "must be a whole number of milliseconds")
-    })
+    match milliseconds {
+        Some(1..) => Ok(milliseconds),
+        Some(0) | None => Err(ApiError::invalid_option(
+            HEADER.as_str(),
+            "must be a whole number of milliseconds, at least 1",
+        )),
+    }
 }
 
 fn watch(body: Body, is_arriving: &Arc<AtomicBool>) -> Body {

@@ -15,7 +15,7 @@ use facescan_inference::device::DeviceState;
 
 use crate::pipeline::{
     answer::{Answer, ErrorEntry, ScanResult, Timings},
-    encode::EncodeResult,
+    embed_image::ImageEmbeddingResult,
     enhance::EnhanceResult,
     process::ProcessResult,
 };
@@ -157,7 +157,7 @@ entry!(
 entry!(
     /// An image with the vector of the whole image.
     EncodedImage,
-    EncodeResult
+    ImageEmbeddingResult
 );
 entry!(
     /// An image with its enhanced version.

@@ -13,7 +13,8 @@ use utoipa::{
     },
 };
 
-use super::Bytes;
+use super::{Bytes, answers::EncodedImage};
+use crate::pipeline::process::Step;
 
 /// The tag of the operations that answer with a scan.
 const SCAN: &str = "scan";
@@ -41,11 +42,17 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     };
     let schemas = &mut components.schemas;
     while flatten(schemas) {}
-    close(schemas, "ProcessStep");
+    close::<Step>(schemas);
     // Otherwise the schema would also accept an image with faces.
-    close(schemas, "EncodedImage");
+    close::<EncodedImage>(schemas);
     for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        let operations = [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.delete,
+            &mut item.patch,
+        ];
         for operation in operations.into_iter().flatten() {
             add_forms(operation, schemas);
             add_links(operation);
@@ -105,8 +112,8 @@ fn name_of(to: &Ref) -> &str {
 }
 
 /// Forbids other properties in an object, or in each object of a choice.
-fn close(schemas: &mut Schemas, name: &str) {
-    let objects = match schemas.get_mut(name) {
+fn close<T: ToSchema>(schemas: &mut Schemas) {
+    let objects = match schemas.get_mut(T::name().as_ref()) {
         Some(RefOr::T(Schema::OneOf(choice))) => choice.items.as_mut_slice(),
         Some(object) => std::slice::from_mut(object),
         None => return,
@@ -303,6 +310,19 @@ mod tests {
             assert!(!name.contains('_'), "{name}");
             assert!(schema.get("allOf").is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn closed_objects_forbid_other_properties() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        let image = &schemas[EncodedImage::name().as_ref()];
+        assert_eq!(image["additionalProperties"], false);
+        let steps = schemas[<Step as ToSchema>::name().as_ref()]["oneOf"]
+            .as_array()
+            .unwrap();
+        let is_closed = |step: &serde_json::Value| step["additionalProperties"] == false;
+        assert!(!steps.is_empty() && steps.iter().all(is_closed));
     }
 
     #[test]

@@ -19,27 +19,31 @@ use crate::http::{
 /// A kind of error, and an example of its `detail`.
 type Example = (ErrorKind, &'static str);
 
+const INTERNAL: Example = (
+    table::INTERNAL,
+    "something failed on the server; its log has the request id",
+);
+
+const STORE_UNAVAILABLE: Example = (
+    table::STORE_UNAVAILABLE,
+    "the database cannot be used now; try again later, or send store=false",
+);
+
 /// The errors of every route.
 const OF_EVERY_ROUTE: [Example; 3] = [
     (
         table::INVALID_OPTION,
-        "option `x-request-timeout-ms`: must be a whole number of milliseconds",
+        "option `x-request-timeout-ms`: must be a whole number of milliseconds, at least 1",
     ),
-    (
-        table::INTERNAL,
-        "something failed on the server; its log has the request id",
-    ),
+    INTERNAL,
     (
         table::DEADLINE_EXCEEDED,
-        "the request took longer than 60000 ms",
+        "the request took longer than 60000 ms; send fewer images, or allow more time",
     ),
 ];
 
 /// The errors of the routes that use the database.
-const OF_THE_STORE: [Example; 1] = [(
-    table::STORE_UNAVAILABLE,
-    "the database cannot be used now; try again later, or send store=false",
-)];
+const OF_THE_STORE: [Example; 1] = [STORE_UNAVAILABLE];
 
 /// The errors of the routes that take images.
 const OF_IMAGES: [Example; 17] = [
@@ -69,21 +73,26 @@ const OF_IMAGES: [Example; 17] = [
     ),
     (
         table::IMAGE_TOO_LARGE,
-        "the image has more pixels than are accepted",
+        "the image has 120000000 pixels in all, at most 100000000 are allowed",
     ),
     (
         table::UNSUPPORTED_MEDIA_TYPE,
-        "the content-type text/plain is not accepted",
+        "the content-type text/plain is not accepted; send image/* or application/octet-stream, \
+         multipart/form-data, application/json or application/msgpack",
     ),
     (
         table::IMAGE_UNSUPPORTED,
-        "the image uses a variant of its format that is not supported",
+        "this tiff variant is not supported: its colour type or compression cannot be decoded; \
+         convert the image first",
     ),
     (
         table::INVALID_OPTION,
         "option `det_size`: 100 is not a multiple of 32 from 64 to 4096",
     ),
-    (table::IMAGE_CORRUPT, "the image cannot be decoded"),
+    (
+        table::IMAGE_CORRUPT,
+        "the jpeg file is damaged: its data cannot be decoded",
+    ),
     (
         table::IMAGE_TRUNCATED,
         "the jpeg file is truncated; send the complete file",
@@ -100,8 +109,8 @@ const OF_IMAGES: [Example; 17] = [
         table::DEVICE_UNAVAILABLE,
         "face_detection cannot run on cuda:0: there is no such device",
     ),
-    OF_THE_STORE[0],
-    OF_EVERY_ROUTE[1],
+    STORE_UNAVAILABLE,
+    INTERNAL,
 ];
 
 /// The errors of the routes that read or erase a stored image or face.
@@ -186,4 +195,146 @@ fn response(examples: &[Example]) -> Response {
         .description(Some("Seconds to wait before the next try"))
         .build();
     response.header("retry-after", retry_after).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+    use facescan_imaging::{decode::DecodeError, format::Format, limits::LimitKind};
+    use facescan_inference::registry::Thresholds;
+    use facescan_store::{StoreError, StoreSettings};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        admission::{AdmissionError, Priority},
+        config::{Config, Sources},
+        http::{
+            error::ApiError,
+            extract::{BodyFormat, stored_request::not_found},
+            middleware::deadline,
+        },
+        ingest::{error::IngestError, fetch::FetchError, guard::Refused},
+        pipeline::{
+            error::PipelineError,
+            options::{ScanKind, ScanRequest},
+        },
+    };
+
+    /// Returns the error of a database that was closed.
+    async fn store_error() -> StoreError {
+        let settings = StoreSettings {
+            url: "sqlite::memory:".into(),
+            max_connections: 1,
+            acquire_timeout: Duration::from_secs(1),
+        };
+        let store = facescan_store::open(&settings).await.unwrap();
+        store.close().await;
+        store.ping().await.unwrap_err()
+    }
+
+    fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    /// Returns the errors of options and bodies.
+    fn errors_of_requests() -> Vec<ApiError> {
+        let (config, _) = Config::load(&Sources::default()).unwrap();
+        let thresholds = Thresholds {
+            score: 0.5,
+            nms_iou: 0.5,
+            cosine_far_1e3: None,
+            cosine_far_1e4: None,
+        };
+        let options = ScanRequest {
+            det_size: Some(100),
+            ..ScanRequest::default()
+        };
+        let size = options.resolve(ScanKind::Detect, &config, &thresholds);
+        let timeout = deadline::requested_limit_ms(&headers(deadline::HEADER, "0"));
+        let json = serde_json::from_slice::<serde_json::Value>(b"<").unwrap_err();
+        let server = &config.server;
+        let id = Uuid::parse_str("0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d").unwrap();
+        vec![
+            size.unwrap_err().into(),
+            timeout.unwrap_err(),
+            BodyFormat::of(&headers(CONTENT_TYPE, "text/plain"))
+                .err()
+                .unwrap(),
+            ApiError::invalid_body(json.to_string()),
+            ApiError::MissingImage("send at least one"),
+            ApiError::RequestTimeout {
+                limit_ms: server.request_timeout_ms,
+            },
+            ApiError::DeadlineExceeded {
+                limit_ms: server.request_timeout_ms,
+            },
+            ApiError::BodyTooLarge {
+                limit: server.max_body_bytes,
+            },
+            ApiError::TooManyImages {
+                limit: server.max_images_per_request,
+            },
+            AdmissionError::Images(Priority::Interactive).into(),
+            not_found("image", id),
+            ApiError::Internal("a secret of the server".to_owned()),
+        ]
+    }
+
+    /// Returns the errors of images.
+    fn errors_of_images() -> Vec<ApiError> {
+        let ingest = |error: FetchError| ApiError::from(IngestError::from(error));
+        let data = "its data cannot be decoded".to_owned();
+        let colours = "its colour type or compression cannot be decoded".to_owned();
+        vec![
+            ingest(Refused::Off.into()),
+            ingest(FetchError::Status(404)),
+            ApiError::from(DecodeError::TooLarge {
+                limit: LimitKind::Pixels,
+                max: 100_000_000,
+                found: 120_000_000,
+            }),
+            ApiError::from(DecodeError::Unsupported {
+                format: Format::Tiff,
+                detail: colours,
+            }),
+            ApiError::from(DecodeError::Corrupt {
+                format: Format::Jpeg,
+                detail: data,
+            }),
+            ApiError::from(DecodeError::Truncated {
+                format: Format::Jpeg,
+            }),
+            ApiError::from(PipelineError::DeviceUnavailable {
+                operation: "face_detection",
+                requested: "cuda:0".to_owned(),
+                reason: "there is no such device".to_owned(),
+            }),
+            ApiError::from(PipelineError::AnonymizationFailed { searches: 5 }),
+        ]
+    }
+
+    #[tokio::test]
+    async fn the_server_sends_the_text_of_every_example() {
+        let mut errors = errors_of_requests();
+        errors.extend(errors_of_images());
+        errors.push(store_error().await.into());
+        let sent: Vec<_> = errors
+            .iter()
+            .map(|error| (error.kind(), error.public_detail()))
+            .collect();
+        let examples = [
+            OF_EVERY_ROUTE.as_slice(),
+            &OF_THE_STORE,
+            &OF_IMAGES,
+            &OF_ONE_STORED,
+            &OF_PROCESS,
+        ];
+        for (kind, detail) in examples.concat() {
+            let found = sent.contains(&(kind, detail.to_owned()));
+            assert!(found, "no error has the text {detail:?}: {sent:#?}");
+        }
+    }
 }

@@ -23,7 +23,7 @@ mod letterbox_job;
 
 /// The maximum number of faces of one image. Faces with the highest scores are kept. Real crowds at the largest
 /// resolution have fewer faces. Requests with very low thresholds have many more, and each would be embedded.
-const MOST_FACES: usize = 2000;
+const MAX_FACES: usize = 2000;
 
 /// The detector's engine, and the code that decodes its outputs.
 #[derive(Clone)]
@@ -208,7 +208,7 @@ fn select(
     width: u32,
     height: u32,
 ) -> Vec<DetectedFace> {
-    let mut faces: Vec<DetectedFace> = nms(candidates, options.nms_iou, Some(MOST_FACES))
+    let mut faces: Vec<DetectedFace> = nms(candidates, options.nms_iou, Some(MAX_FACES))
         .into_iter()
         .map(|candidate| DetectedFace {
             bbox: candidate.bbox.clipped(width, height),

@@ -47,7 +47,7 @@ pub(crate) struct PendingVector {
 }
 
 /// The vector of a whole image, and its times.
-pub(crate) struct EncodedImage {
+pub(crate) struct EncoderOutput {
     /// The vector, of length 1. `None` if the model's output has no direction.
     pub embedding: Option<Embedding>,
     /// Time spent waiting for a session.
@@ -106,7 +106,7 @@ impl Encoder {
     /// # Errors
     /// The error of the engine, or [`PipelineError::UnexpectedOutput`] if the vector does not have the length in the
     /// registry.
-    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncodedImage, PipelineError> {
+    pub(crate) async fn finish(&self, pending: Pending) -> Result<EncoderOutput, PipelineError> {
         let output = pending.await.map_err(|error| match &self.spec.remote {
             // The log has the error of the model server.
             Some(_) => PipelineError::DeviceUnavailable {
@@ -122,7 +122,7 @@ impl Encoder {
                 "the encoder {id} did not return a vector of {dim} values"
             ))
         })?;
-        Ok(EncodedImage {
+        Ok(EncoderOutput {
             embedding: normalise(&vector, output.ran_on.numeric_precision()),
             queued: output.queued,
             run: output.device_run(),

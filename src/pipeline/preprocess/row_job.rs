@@ -18,19 +18,19 @@ use facescan_inference::{
 };
 
 /// The maximum side of a scaled image from which a device cuts the row.
-const LONGEST_SCALED: u32 = 1 << 16;
+const MAX_SCALED_SIDE: u32 = 1 << 16;
 
 /// The maximum number of pixels of a row on a device. The graph without antialiasing needs the most memory. It has four
 /// samples per channel, as bytes and as floats before and after weighting. That is 120 bytes per pixel, or 500 MB. Its
 /// output is 50 MB.
-const MOST_PIXELS: u64 = 1 << 22;
+const MAX_PIXELS: u64 = 1 << 22;
 
 /// The maximum number of pixels in the input lines of the graph without antialiasing. There are two lines for each
 /// output row, and each has the width of the image. The limit is 400 MB of bytes.
-const MOST_IN_LINES: u64 = 1 << 26;
+const MAX_IN_LINES: u64 = 1 << 26;
 
 /// The maximum number of weights of both axes for one image: 128 MB.
-const MOST_WEIGHTS: u64 = 32 << 20;
+const MAX_WEIGHTS: u64 = 32 << 20;
 
 /// The job that makes a tensor row from an image.
 pub(crate) struct RowJob<P> {
@@ -94,12 +94,12 @@ impl<P: Pixels> RowJob<P> {
         let area = |width: u32, height: u32| u64::from(width) * u64::from(height);
         let is_light = match self.preprocess.profile {
             Profile::Torchvision | Profile::Jax | Profile::Pil => {
-                area(width, output.0) + area(height, output.1) <= MOST_WEIGHTS
+                area(width, output.0) + area(height, output.1) <= MAX_WEIGHTS
             }
-            Profile::Opencv => area(width, output.1) <= MOST_IN_LINES,
+            Profile::Opencv => area(width, output.1) <= MAX_IN_LINES,
         };
-        scaled.0.max(scaled.1) <= LONGEST_SCALED
-            && area(output.0, output.1) <= MOST_PIXELS
+        scaled.0.max(scaled.1) <= MAX_SCALED_SIDE
+            && area(output.0, output.1) <= MAX_PIXELS
             && is_light
     }
 

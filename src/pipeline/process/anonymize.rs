@@ -22,7 +22,7 @@ use facescan_imaging::{
 const BLOCKS: [u32; 3] = [8, 4, 2];
 
 /// The maximum number of searches. The last search must find no face.
-const MOST_SEARCHES: u32 = 5;
+const MAX_SEARCHES: u32 = 5;
 
 /// The options for hiding faces.
 pub(super) struct HideOptions {
@@ -66,7 +66,7 @@ impl Pipeline {
             min_face_size: 0.0,
             ..plan.detect.clone()
         };
-        while hidden.searches < MOST_SEARCHES {
+        while hidden.searches < MAX_SEARCHES {
             let image = Arc::new(std::mem::take(&mut hidden.pixels));
             let found = self.faces_in(&image, &every, run).await?;
             hidden.pixels = into_owned(image);
@@ -94,7 +94,7 @@ impl Pipeline {
             }
         }
         Err(PipelineError::AnonymizationFailed {
-            searches: MOST_SEARCHES,
+            searches: MAX_SEARCHES,
         })
     }
 }

@@ -25,7 +25,7 @@ use facescan_inference::{
 /// The maximum number of pixels that a blur reads on a device. A pixel counts once for each tile that reads it. A
 /// sample becomes up to five bytes and five floats in the graph, which is 75 bytes per pixel. That is 630 MB if the
 /// runtime frees nothing before the end, and half of it otherwise.
-const MOST_READ: u64 = 1 << 23;
+const MAX_READ: u64 = 1 << 23;
 
 /// The job that blurs a region of an image.
 pub(super) struct BlurJob {
@@ -136,7 +136,7 @@ impl Pipeline {
             return Ok(());
         }
         let read = Tiles::new(region, gaussian).pixels_read();
-        if !self.processing.has_device() || read > MOST_READ {
+        if !self.processing.has_device() || read > MAX_READ {
             blur_region(pixels, region, gaussian);
             return self.record(run, Operation::ImageProcessing, DeviceRun::CPU);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use image::RgbImage;
 
 use super::{
-    ProcessPlan, ProcessResult, ProcessedFormat, ProcessedImage, Step, StepReport,
+    ProcessPlan, ProcessResult, ProcessedFile, ProcessedFormat, Step, StepReport,
     anonymize::HideOptions,
 };
 use crate::{
@@ -374,7 +374,7 @@ impl<'a> Canvas<'a> {
                 }
                 _ => encode(&frame.pixels, plan.output)?,
             };
-            Ok(ProcessedImage {
+            Ok(ProcessedFile {
                 format: plan.format,
                 width,
                 height,

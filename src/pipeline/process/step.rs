@@ -12,7 +12,7 @@ use facescan_imaging::{
 };
 
 /// The maximum number of operations in one request.
-pub const MOST_STEPS: usize = 16;
+pub const MAX_STEPS: usize = 16;
 
 /// One operation. Operations run in the order of the list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -196,7 +196,7 @@ fn is_box(&[x1, y1, x2, y2]: &[u32; 4]) -> bool {
 /// [`PipelineError::InvalidOption`] with the name of the operation.
 pub fn check_all(steps: &[Step], masks: usize, longest_side: u32) -> Result<(), PipelineError> {
     check(
-        (1..=MOST_STEPS).contains(&steps.len()),
+        (1..=MAX_STEPS).contains(&steps.len()),
         "the list",
         "needs 1 to 16 operations",
     )?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Bench, QUERY};
 use crate::{
     floor::{Floor, FloorFigures},
-    load::{LoadFigures, MOST_CONNECTIONS, Subject, generator::Pace, measure},
+    load::{LoadFigures, MAX_CONNECTIONS, Subject, generator::Pace, measure},
     own_server::OwnServer,
 };
 
@@ -81,7 +81,7 @@ impl Bench<'_> {
 
     /// Measures a server under load for the time of the workload.
     pub async fn load(&self, subject: &Subject, pace: Pace) -> anyhow::Result<LoadFigures> {
-        measure(subject, self.images, self.workload, pace, MOST_CONNECTIONS).await
+        measure(subject, self.images, self.workload, pace, MAX_CONNECTIONS).await
     }
 
     async fn best_of(&self, peer: &Peer) -> anyhow::Result<LoadFigures> {

@@ -18,21 +18,20 @@ pub struct Grouping {
 pub enum BatchSizes {
     /// Any number.
     Any,
-    /// A power of two, so that the device sees few shapes. Each shape takes memory, and some runtimes compile for it.
+    /// A power of two or `max_rows`, so that the device sees few shapes. Each shape takes memory, and some runtimes
+    /// compile for it.
     Buckets,
     /// Always `max_rows`.
     Fixed,
 }
 
 impl Grouping {
-    /// Returns the number of rows that run for `rows` rows of a buffer with `capacity` rows.
-    pub(crate) fn padded(&self, rows: usize, capacity: usize) -> usize {
+    /// Returns the number of rows that run for `rows` rows. `available` is the number of rows that the buffer has.
+    pub(crate) fn padded(&self, rows: usize, available: usize) -> usize {
         match self.sizes {
             BatchSizes::Any => rows,
-            BatchSizes::Buckets => Some(rows.next_power_of_two())
-                .filter(|&bucket| bucket <= capacity)
-                .unwrap_or(rows),
-            BatchSizes::Fixed => capacity,
+            BatchSizes::Buckets => rows.next_power_of_two().min(available),
+            BatchSizes::Fixed => available,
         }
     }
 }
@@ -48,12 +47,12 @@ pub(crate) enum Route {
 
 /// The grouping of each route.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Groupings {
+pub(crate) struct RouteGroupings {
     pub cpu: Grouping,
     pub device: Option<Grouping>,
 }
 
-impl Groupings {
+impl RouteGroupings {
     pub fn of(&self, route: Route) -> &Grouping {
         match route {
             Route::Cpu => &self.cpu,

@@ -23,8 +23,8 @@ fn grouping(max_rows: usize) -> Grouping {
     }
 }
 
-fn on_cpu(cpu: Grouping) -> Groupings {
-    Groupings { cpu, device: None }
+fn on_cpu(cpu: Grouping) -> RouteGroupings {
+    RouteGroupings { cpu, device: None }
 }
 
 fn batcher(max_rows: usize) -> Batcher<Caller> {
@@ -57,7 +57,7 @@ fn rows_run_together_in_claim_order_up_to_the_maximum() {
     for value in [1.0, 2.0, 3.0, 4.0] {
         add(&mut batcher, value);
     }
-    assert_eq!(batcher.waiting(Route::Cpu), 4);
+    assert_eq!(batcher.waiting_for(Route::Cpu), 4);
     assert_eq!(
         rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
         [1.0, 2.0, 3.0]
@@ -128,7 +128,7 @@ fn a_fixed_batch_is_always_full() {
     add(&mut batcher, 1.0);
     let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
     assert_eq!(batch.callers.len(), 1);
-    let padded = fixed.padded(1, batch.staged.capacity);
+    let padded = fixed.padded(1, batch.staged.end);
     assert_eq!(
         batch.staged.values(0..padded),
         [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
@@ -166,14 +166,14 @@ fn buffers_are_reused_and_a_limited_number_is_kept() {
         add(&mut batcher, 1.0);
         let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
         addresses.push(batch.staged.values(0..1).as_ptr());
-        batcher.keep(batch.staged);
+        batcher.recycle(batch.staged);
     }
     assert!(addresses.iter().all(|address| *address == addresses[0]));
     for _ in 0..5 {
-        batcher.keep(staged(2, false));
+        batcher.recycle(staged(2, false));
     }
     assert_eq!(batcher.spare.len(), 2);
-    batcher.keep(staged(3, true));
+    batcher.recycle(staged(3, true));
     assert_eq!(batcher.spare.len(), 2, "a larger buffer is freed");
     assert!(batcher.spare.iter().all(|(shape, _)| **shape == [2]));
 }
@@ -182,7 +182,7 @@ fn staged(row_len: usize, is_oversized: bool) -> StagedRows {
     StagedRows {
         shape: [row_len].into(),
         buffer: BatchBuffer::new(1, row_len),
-        capacity: 1,
+        end: 1,
         is_oversized,
         span: Span::none(),
     }
@@ -194,7 +194,7 @@ fn with_device() -> Batcher<Caller> {
         sizes: BatchSizes::Buckets,
         ..grouping(4)
     };
-    let groupings = Groupings {
+    let groupings = RouteGroupings {
         cpu: grouping(1),
         device: Some(device),
     };
@@ -208,7 +208,26 @@ fn a_device_sees_few_batch_sizes() {
         ..grouping(6)
     };
     let sizes: Vec<_> = (1..=6).map(|rows| buckets.padded(rows, 6)).collect();
-    assert_eq!(sizes, [1, 2, 4, 4, 5, 6], "never more than the capacity");
+    assert_eq!(sizes, [1, 2, 4, 4, 6, 6], "never more than the buffer has");
+}
+
+#[test]
+fn no_row_of_an_earlier_batch_runs_as_padding() {
+    let buckets = Grouping {
+        sizes: BatchSizes::Buckets,
+        ..grouping(8)
+    };
+    let mut batcher: Batcher<Caller> = Batcher::new(on_cpu(buckets), 2, 2);
+    for (rows, end) in [(8, 8), (5, 8), (2, 2)] {
+        for _ in 0..rows {
+            add(&mut batcher, 1.0);
+        }
+        let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
+        assert_eq!(batch.staged.end, end);
+        let padding = batch.staged.values(rows..end);
+        assert!(padding.iter().all(|value| *value == 0.0), "{rows} rows");
+        batcher.recycle(batch.staged);
+    }
 }
 
 #[test]
@@ -219,16 +238,16 @@ fn rows_go_to_the_cpu_while_the_device_is_down() {
     }
     assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
     assert!(!batcher.has_ready(Route::Cpu, NOW));
-    batcher.send_to(Route::Cpu);
+    batcher.set_route(Route::Cpu);
     add(&mut batcher, 4.0);
     assert!(
         batcher.next_batch(Route::Device, NOW).batch.is_some(),
         "the device still gets the batch that was claimed for it"
     );
-    batcher.send_to(Route::Device);
+    batcher.set_route(Route::Device);
     add(&mut batcher, 5.0);
-    batcher.send_to(Route::Cpu);
-    assert_eq!(batcher.waiting(Route::Cpu), 2);
+    batcher.set_route(Route::Cpu);
+    assert_eq!(batcher.waiting_for(Route::Cpu), 2);
     assert_eq!(
         rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
         [4.0]
@@ -237,7 +256,7 @@ fn rows_go_to_the_cpu_while_the_device_is_down() {
         rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
         [5.0]
     );
-    batcher.send_to(Route::Device);
+    batcher.set_route(Route::Device);
     add(&mut batcher, 6.0);
     assert_eq!(
         rows(&batcher.next_batch(Route::Device, NOW).batch.unwrap()),

@@ -198,7 +198,7 @@ impl Shared {
     /// Returns the session over all cores if there is only one row to run, otherwise a session per worker.
     fn lease_session(&self) -> Option<LeasedSession> {
         let is_single = self.pool.is_quiet()
-            && self.sub_batches().len() + self.batcher().waiting(Route::Cpu) == 1;
+            && self.sub_batches().len() + self.batcher().waiting_for(Route::Cpu) == 1;
         let mut sessions = self.sessions();
         if is_single && let Some(session) = sessions.all_cores.take() {
             return Some(LeasedSession::AllCores(session));
@@ -217,8 +217,8 @@ impl Shared {
     fn run(&self, leased: &mut CpuSession, sub_batch: SubBatch) {
         let started_at = self.clock.monotonic();
         let start = sub_batch.rows.start;
-        let capacity = sub_batch.staged.capacity - start;
-        let rows = self.groupings.cpu.padded(sub_batch.rows.len(), capacity);
+        let available = sub_batch.staged.end - start;
+        let rows = self.groupings.cpu.padded(sub_batch.rows.len(), available);
         let batch = Batch {
             row_shape: &sub_batch.staged.shape,
             data: sub_batch.staged.values(start..start + rows),

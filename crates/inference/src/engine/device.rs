@@ -202,8 +202,8 @@ impl DeviceDriver {
     /// Returns the rows that run for a sub-batch. They include padding if the device needs few shapes.
     fn padded(&self, sub_batch: &SubBatch) -> Range<usize> {
         let start = sub_batch.rows.start;
-        let capacity = sub_batch.staged.capacity - start;
-        start..start + self.grouping.padded(sub_batch.rows.len(), capacity)
+        let available = sub_batch.staged.end - start;
+        start..start + self.grouping.padded(sub_batch.rows.len(), available)
     }
 
     async fn run_rows(
@@ -334,7 +334,7 @@ impl Shared {
             if batcher.route() == route {
                 return;
             }
-            batcher.send_to(route);
+            batcher.set_route(route);
         }
         for _ in 0..self.pool.threads() {
             self.queue_dispatch();

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{Dispatch, EngineError, ReplySender, RowOutput, Shared};
+use super::{EngineError, ReplySender, RowOutput, RunTiming, Shared};
 use crate::{batch_buffer::RowMemory, batcher::RowSlot};
 
 /// A claimed row. Dropping it cancels the row.
@@ -41,16 +41,16 @@ impl Row {
 
     /// Lets the row run. The future resolves to its outputs. Dropping the future before the run cancels the row.
     pub fn commit(self) -> Pending {
-        self.commit_with(Dispatch::Queued)
+        self.commit_with(RunTiming::Queued)
     }
 
     /// Like [`commit`](Self::commit), as the last action of a job of the pool: the same thread runs the row next,
     /// unless a device does.
     pub fn commit_last(self) -> Pending {
-        self.commit_with(Dispatch::Next)
+        self.commit_with(RunTiming::Next)
     }
 
-    fn commit_with(mut self, dispatch: Dispatch) -> Pending {
+    fn commit_with(mut self, timing: RunTiming) -> Pending {
         let (reply, result) = oneshot::channel();
         if let Some((slot, memory)) = self.claimed.take() {
             let shared = &self.shared;
@@ -60,7 +60,7 @@ impl Row {
                 batcher.commit(&slot, memory, ReplySender(reply), now);
                 batcher.effective_route(slot.route())
             };
-            shared.dispatch(route, dispatch);
+            shared.dispatch(route, timing);
         }
         Pending(result)
     }
@@ -75,7 +75,7 @@ impl Drop for Row {
                 batcher.effective_route(slot.route())
             };
             // The rest of the batch may have waited for this row only.
-            self.shared.dispatch(route, Dispatch::Queued);
+            self.shared.dispatch(route, RunTiming::Queued);
         }
     }
 }

@@ -101,7 +101,7 @@ impl Shared {
             drop(reply.send(result));
         }
         if let Some(staged) = Arc::into_inner(sub_batch.staged) {
-            self.batcher().keep(staged);
+            self.batcher().recycle(staged);
         }
     }
 }

@@ -313,7 +313,7 @@ fn no_row_is_lost_or_crossed() {
                 join_all(requests).await;
                 // Nothing is stuck: the engine still runs rows, and none waits.
                 assert_eq!(sum_of(&send(&rig.engine, 5.0).await.unwrap()), 6.0);
-                assert_eq!(rig.engine.shared.batcher().waiting(Route::Cpu), 0);
+                assert_eq!(rig.engine.shared.batcher().waiting_for(Route::Cpu), 0);
             });
             Ok(())
         })

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, RoleInput};
 use facescan_imaging::{
-    preprocess::{LONGEST_SIDE, Layout, Mode},
+    preprocess::{Layout, MAX_SIDE, Mode},
     warp::ALIGNED_SIDE,
 };
 
@@ -148,7 +148,7 @@ fn check_image(model: &ModelSpec) -> Result<(), RegistryError> {
         return refuse("input.size_multiple", ONE_SIZE);
     }
     for (field, side) in [("input.width", input.width), ("input.height", input.height)] {
-        if !(1..=LONGEST_SIDE).contains(&side) {
+        if !(1..=MAX_SIDE).contains(&side) {
             return refuse(field, "must be from 1 to 8192");
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Policy {
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Upper bound of a pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 impl Policy {
     /// Returns the pause before a retry, the first of which is number 0. Half of it is random, so that many clients
@@ -30,7 +30,7 @@ impl Policy {
         let whole = self
             .first_pause
             .saturating_mul(2u32.saturating_pow(number))
-            .min(LONGEST_PAUSE);
+            .min(MAX_PAUSE);
         whole.mul_f64(0.5 + 0.5 * rng.f64())
     }
 
@@ -206,7 +206,7 @@ mod tests {
     fn pauses_double_up_to_the_longest_and_differ_by_chance() {
         let mut rng = fastrand::Rng::with_seed(7);
         for number in 0..40 {
-            let whole = (FIRST_PAUSE * 2u32.pow(number.min(10))).min(LONGEST_PAUSE);
+            let whole = (FIRST_PAUSE * 2u32.pow(number.min(10))).min(MAX_PAUSE);
             let pause = POLICY.pause(number, &mut rng);
             assert!(pause >= whole / 2 && pause <= whole, "{number}: {pause:?}");
         }

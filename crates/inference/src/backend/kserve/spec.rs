@@ -52,7 +52,7 @@ fn default_max_response_bytes() -> usize {
 }
 
 /// The largest time limit.
-const LONGEST_MS: u64 = 600_000;
+const MAX_WAIT_MS: u64 = 600_000;
 
 impl RemoteSpec {
     /// Checks the constraints that the types do not express.
@@ -60,8 +60,8 @@ impl RemoteSpec {
     /// # Errors
     /// The field, and the allowed values.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        let is_wait = |ms: u64| (1..=LONGEST_MS).contains(&ms);
-        let wait = format!("allowed: 1 to {LONGEST_MS}");
+        let is_wait = |ms: u64| (1..=MAX_WAIT_MS).contains(&ms);
+        let wait = format!("allowed: 1 to {MAX_WAIT_MS}");
         for (field, holds, allowed) in [
             ("model", is_segment(&self.model), SEGMENT),
             (

@@ -39,14 +39,14 @@ pub enum EmbedKind {
 
 /// The options for embedding whole images, with every default filled in.
 #[derive(Clone, Debug)]
-pub struct EncodePlan {
+pub struct ImageEmbeddingPlan {
     /// The format of vectors in the answer.
     pub embedding_format: EmbeddingFormat,
     /// The options of the run.
     pub run: RunOptions,
 }
 
-impl EncodePlan {
+impl ImageEmbeddingPlan {
     /// Fills in the defaults.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl EncodePlan {
 }
 
 /// The vector of a whole image.
-pub struct Encoded {
+pub struct ImageEmbedding {
     /// The properties of the image.
     pub image: ImageInfo,
     /// The vector. `None` if the model's output has no direction.
@@ -90,7 +90,8 @@ pub struct Encoded {
 
 /// The result of `/embed?kind=image` for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct EncodeResult {
+#[schema(as = EncodeResult)]
+pub struct ImageEmbeddingResult {
     /// The properties of the image.
     pub image: ImageInfo,
     /// The L2-normalised vector. Absent if the model's output has no direction.
@@ -105,14 +106,14 @@ pub struct EncodeResult {
     pub precision: Option<NumericPrecision>,
 }
 
-impl EncodeResult {
+impl ImageEmbeddingResult {
     /// Converts a vector by the options of `plan`.
-    pub fn new(encoded: Encoded, plan: &EncodePlan) -> Self {
-        let found = encoded.embedding.as_ref();
+    pub fn new(embedded: ImageEmbedding, plan: &ImageEmbeddingPlan) -> Self {
+        let found = embedded.embedding.as_ref();
         let written =
             |found: &Embedding| EmbeddingAnswer::new(&found.vector, plan.embedding_format);
         Self {
-            image: encoded.image,
+            image: embedded.image,
             embedding: found.map(written),
             embedding_norm: found.map(|found| found.norm),
             precision: found.and_then(|found| found.precision),
@@ -120,8 +121,12 @@ impl EncodeResult {
     }
 }
 
-impl ImageOperation for EncodePlan {
-    type Output = Encoded;
+impl ImageOperation for ImageEmbeddingPlan {
+    type Output = ImageEmbedding;
+
+    fn name(&self) -> &'static str {
+        "embed"
+    }
 
     fn operations(&self) -> Vec<Operation> {
         vec![Operation::ImageEmbedding]
@@ -142,8 +147,8 @@ impl ImageOperation for EncodePlan {
         scans: &StoredScans,
         context: &RequestContext,
         image: LoadedImage,
-    ) -> Result<RunOutput<Encoded>, PipelineError> {
-        scans.pipeline.encode(context, image.bytes, self).await
+    ) -> Result<RunOutput<ImageEmbedding>, PipelineError> {
+        scans.pipeline.embed_image(context, image.bytes, self).await
     }
 }
 
@@ -152,34 +157,35 @@ impl Pipeline {
     ///
     /// # Errors
     /// An error of the image, of the model or of the server.
-    pub async fn encode(
+    pub async fn embed_image(
         &self,
         context: &RequestContext,
         bytes: Bytes,
-        plan: &EncodePlan,
-    ) -> Result<RunOutput<Encoded>, PipelineError> {
+        plan: &ImageEmbeddingPlan,
+    ) -> Result<RunOutput<ImageEmbedding>, PipelineError> {
         let started = self.clock.monotonic();
         let encoder = self.models.encoder()?.clone();
         let work = move |pipeline: Self, mut run| async move {
             let submitted = pipeline.submit_now(&encoder, bytes, &mut run).await?;
             Ok((submitted, run))
         };
-        let output = self.drive(context, plan.run.strict_device, work).await?;
-        let ((image, submitted), mut run) = (output.result, output.run);
+        let RunOutput { result, mut run } =
+            self.drive(context, plan.run.strict_device, work).await?;
+        let (image, submitted) = result;
         self.record_preprocessing(&mut run, submitted.processed)?;
         // The permit is released here, because the row has all that the model needs. A remote server can take long.
         let began = self.clock.monotonic();
-        let encoded = self.models.encoder()?.finish(submitted.pending).await?;
-        self.record(&mut run, Operation::ImageEmbedding, encoded.run)?;
-        let queued = encoded
+        let output = self.models.encoder()?.finish(submitted.pending).await?;
+        self.record(&mut run, Operation::ImageEmbedding, output.run)?;
+        let queued = output
             .queued
             .min(self.clock.monotonic().saturating_sub(began));
         run.timings.queue += millis(queued);
         run.timings.embed = self.since(began + queued);
         run.timings.total = self.since(started);
-        let result = Encoded {
+        let result = ImageEmbedding {
             image,
-            embedding: encoded.embedding,
+            embedding: output.embedding,
         };
         Ok(RunOutput { result, run })
     }
@@ -214,7 +220,7 @@ mod tests {
     #[test]
     fn options_about_faces_are_rejected_by_name() {
         let (config, _) = Config::load(&crate::config::Sources::default()).unwrap();
-        let resolve = |asked: ScanRequest| EncodePlan::resolve(asked, &config);
+        let resolve = |asked: ScanRequest| ImageEmbeddingPlan::resolve(asked, &config);
         let usual = ScanRequest {
             kind: Some(EmbedKind::Image),
             store: Some(false),

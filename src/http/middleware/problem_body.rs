@@ -1,0 +1,60 @@
+//! Writes the body of error responses, and logs 5xx errors.
+
+use axum::{
+    extract::Request,
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    },
+    middleware::Next,
+    response::Response,
+};
+
+use crate::{
+    context::RequestContext,
+    http::problem::{CarriedError, Problem},
+    telemetry::causes::with_causes,
+};
+
+/// Writes the body of an error response.
+pub async fn write(request: Request, next: Next) -> Response {
+    let request_id = request
+        .extensions()
+        .get::<RequestContext>()
+        .map(|context| context.id.to_string())
+        .unwrap_or_default();
+    let mut response = next.run(request).await;
+    let Some(CarriedError(error)) = response.extensions_mut().remove::<CarriedError>() else {
+        return response;
+    };
+    let kind = error.kind();
+    if kind.status >= 500 {
+        tracing::error!(
+            code = kind.code,
+            error = with_causes(error.as_ref()),
+            "request failed"
+        );
+    }
+    let problem = Problem {
+        kind: "about:blank",
+        title: kind.title,
+        status: kind.status,
+        detail: error.public_detail(),
+        code: kind.code,
+        request_id,
+    };
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    if kind.status == StatusCode::TOO_MANY_REQUESTS.as_u16() {
+        // Requests take fractions of a second, so the server usually has capacity after one second.
+        parts
+            .headers
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    Response::from_parts(parts, body.into())
+}
