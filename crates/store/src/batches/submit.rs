@@ -173,7 +173,7 @@ async fn known_ids(
     let ids: Vec<_> = items.iter().filter_map(|item| item.id.as_ref()).collect();
     for ids in ids.chunks(IDS_PER_QUERY) {
         let mut values: Vec<&dyn Value> = vec![&batch];
-        values.extend(ids.iter().map(|&id| -> &dyn Value { id }));
+        values.extend(ids.iter().map(|&id| id as &dyn Value));
         let query = format!(
             "SELECT item_id FROM batch_items WHERE batch_id = $1 AND item_id IN {}",
             placeholders(2, 1, ids.len())
