@@ -226,10 +226,10 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
     };
-    let store = facescan_store::open(&settings)
+    let stores = facescan_store::open(&settings)
         .await
         .context("opening the database")?;
-    Ok(store)
+    Ok(stores.scans)
 }
 
 /// Creates the client for outbound HTTP. Returns `None` if the settings disable it.

@@ -1,5 +1,6 @@
 //! The store: one scenario that runs on both databases. `outage` tests databases that are unreachable or damaged.
 
+mod batches;
 mod erasing;
 mod fixtures;
 mod outage;
@@ -27,6 +28,16 @@ async fn the_store_scenario_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_scenario_on_postgres() {
     on_postgres(scenario).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_batch_scenario_on_sqlite() {
+    on_sqlite(async |database: Database| batches::scenario(&database).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_batch_scenario_on_postgres() {
+    on_postgres(|database: Database| async move { batches::scenario(&database).await }).await;
 }
 
 /// Runs every step. Each step has its own tenant, so each step also proves that it does not touch the rows of others.

@@ -16,6 +16,9 @@ pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
     /// Begins a transaction that changes rows.
     const BEGIN_WRITE: &'static str;
 
+    /// Selects the next chunk of batch `$1` that is ready at `$2`, and locks it if the database has several writers.
+    const NEXT_CHUNK: &'static str;
+
     /// Returns the migrations that make the tables.
     fn migrator() -> Migrator;
 }
@@ -41,9 +44,9 @@ pub(super) trait Statements: Send {
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
     /// Runs a query and returns its rows.
-    fn fetch_all<R: Record>(
+    fn fetch_all<R: Record, S: SqlSafeStr + Send>(
         &mut self,
-        query: &'static str,
+        query: S,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<Vec<R>, sqlx::Error>> + Send;
 
@@ -68,7 +71,7 @@ pub(super) async fn insert_rows<const N: usize>(
     rows: &[[&dyn Value; N]],
 ) -> Result<(), sqlx::Error> {
     for rows in rows.chunks(MAX_PARAMETERS / N) {
-        let statement = format!("{into} VALUES {}", placeholders(rows.len(), N));
+        let statement = format!("{into} VALUES {}", placeholders(1, rows.len(), N));
         connection
             .execute(AssertSqlSafe(statement), rows.as_flattened())
             .await?;
@@ -76,10 +79,10 @@ pub(super) async fn insert_rows<const N: usize>(
     Ok(())
 }
 
-/// Writes the parameters of some rows: `($1, $2), ($3, $4)` for two rows of two columns.
-fn placeholders(rows: usize, columns: usize) -> String {
+/// Writes the parameters of some rows, from `$first`: `($1, $2), ($3, $4)` for two rows of two columns from 1.
+pub(super) fn placeholders(first: usize, rows: usize, columns: usize) -> String {
     let row = |row: usize| {
-        let first = row * columns + 1;
+        let first = first + row * columns;
         let names: Vec<_> = (first..first + columns).map(|n| format!("${n}")).collect();
         format!("({})", names.join(", "))
     };
@@ -92,7 +95,8 @@ mod tests {
 
     #[test]
     fn placeholders_are_numbered_through_all_rows() {
-        assert_eq!(placeholders(1, 1), "($1)");
-        assert_eq!(placeholders(2, 3), "($1, $2, $3), ($4, $5, $6)");
+        assert_eq!(placeholders(2, 1, 2), "($2, $3)");
+        assert_eq!(placeholders(1, 1, 1), "($1)");
+        assert_eq!(placeholders(1, 2, 3), "($1, $2, $3), ($4, $5, $6)");
     }
 }

@@ -1,10 +1,11 @@
-//! Stored results: images, scans, faces and embeddings, in Postgres or SQLite.
+//! Stored results (images, scans, faces and embeddings) and durable batches, in Postgres or SQLite.
 //!
 //! [`open`] opens the database that a URL names. The scheme of the URL decides which of the two it is.
 //!
 //! The logic is written once, over `dialect::Statements`, and the SQL text is the same for both databases. They differ
 //! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
 
+mod batches;
 mod delete;
 mod dialect;
 mod error;
@@ -28,6 +29,15 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use dialect::Dialect;
+use sql_store::SqlStore;
+
+pub use batches::{
+    AddedItems, Batch, BatchCounts, BatchFilter, BatchPage, BatchState, BatchStore, CancelledBatch,
+    ChunkEnd, ClaimRequest, CreatedBatch, DeletedBatch, FinishedItems, Item, ItemFilter,
+    ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem, MAX_MODELS_KEYS,
+    NewBatch, NewItem, QueueDepth, ScanOutcome,
+};
 pub use error::StoreError;
 pub use observed::{ObservedStore, StoreMetrics};
 pub use records::{
@@ -178,6 +188,25 @@ pub trait Store: Send + Sync {
     async fn close(&self);
 }
 
+/// The stores of one database. They share its connections.
+#[derive(Clone)]
+pub struct Stores {
+    /// Scans, images, faces and vectors.
+    pub scans: Arc<dyn Store>,
+    /// Durable batches.
+    pub batches: Arc<dyn BatchStore>,
+}
+
+impl Stores {
+    fn of<DB: Dialect>(store: SqlStore<DB>) -> Self {
+        let store = Arc::new(store);
+        Self {
+            scans: Arc::clone(&store) as Arc<dyn Store>,
+            batches: store,
+        }
+    }
+}
+
 /// Opens the database that the settings name.
 ///
 /// This does not connect, so it succeeds while a Postgres server is unavailable. It creates the directory of a SQLite file.
@@ -186,12 +215,12 @@ pub trait Store: Send + Sync {
 ///
 /// [`StoreError::Invalid`] when the URL has an unknown scheme, [`StoreError::Url`] when it cannot be read, and
 /// [`StoreError::Directory`] when the directory cannot be created. No message contains the user or the password.
-pub async fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open(settings: &StoreSettings) -> Result<Stores, StoreError> {
     let url = settings.url.expose_secret();
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
-        "postgres" | "postgresql" => Ok(Arc::new(postgres::open(url, settings)?)),
-        "sqlite" => Ok(Arc::new(sqlite::open(url, settings).await?)),
+        "postgres" | "postgresql" => Ok(Stores::of(postgres::open(url, settings)?)),
+        "sqlite" => Ok(Stores::of(sqlite::open(url, settings).await?)),
         _ => Err(StoreError::Invalid(
             "the database URL must start with `postgres://`, `postgresql://` or `sqlite:`".into(),
         )),

@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     step!(2, "embedding_precision", "0002_embedding_precision.sql"),
     step!(3, "scan_devices", "0003_scan_devices.sql"),
     step!(4, "face_results", "0004_face_results.sql"),
+    step!(5, "batches", "0005_batches.sql"),
 ];
 
 /// Returns the migrations of Postgres.

@@ -6,6 +6,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, Postgres, SqlSafeStr};
 
+use super::batches::next_chunk_sql;
 use super::dialect::{Dialect, Record, Statements};
 use super::sql_store::SqlStore;
 use super::values::Value;
@@ -25,6 +26,7 @@ impl Dialect for Postgres {
     const BEGIN_READ: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     // A statement that waited for another writer has to see what that writer committed.
     const BEGIN_WRITE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+    const NEXT_CHUNK: &'static str = next_chunk_sql!("FOR UPDATE OF c SKIP LOCKED");
 
     fn migrator() -> Migrator {
         migrations::postgres()
@@ -43,9 +45,9 @@ impl Statements for PgConnection {
         Ok(done.rows_affected())
     }
 
-    async fn fetch_all<R: Record>(
+    async fn fetch_all<R: Record, S: SqlSafeStr + Send>(
         &mut self,
-        query: &'static str,
+        query: S,
         values: &[&dyn Value],
     ) -> Result<Vec<R>, sqlx::Error> {
         sqlx::query_as_with(query, arguments(values)?)

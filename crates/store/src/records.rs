@@ -159,6 +159,14 @@ impl SavedScan {
             Self::Kept(scan) => scan.image_id,
         }
     }
+
+    /// Returns the id of the scan in the database. `new` is the id that the call had.
+    pub(super) fn scan_id(&self, new: Uuid) -> Uuid {
+        match self {
+            Self::Written { .. } => new,
+            Self::Kept(scan) => scan.id,
+        }
+    }
 }
 
 /// A stored image.

@@ -32,6 +32,10 @@ impl<DB: Dialect> SqlStore<DB> {
         }
     }
 
+    pub(super) fn read_pool(&self) -> &Pool<DB> {
+        &self.read_pool
+    }
+
     fn write_pool(&self) -> &Pool<DB> {
         self.write_pool.as_ref().unwrap_or(&self.read_pool)
     }
@@ -40,7 +44,7 @@ impl<DB: Dialect> SqlStore<DB> {
         Ok(self.read_pool.begin_with(DB::BEGIN_READ).await?)
     }
 
-    async fn begin_write(&self) -> Result<Transaction<'static, DB>, StoreError> {
+    pub(super) async fn begin_write(&self) -> Result<Transaction<'static, DB>, StoreError> {
         Ok(self.write_pool().begin_with(DB::BEGIN_WRITE).await?)
     }
 }

@@ -10,6 +10,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
 
+use super::batches::next_chunk_sql;
 use super::dialect::{Dialect, Record, Statements};
 use super::sql_store::SqlStore;
 use super::values::Value;
@@ -73,6 +74,7 @@ impl Dialect for Sqlite {
     const BEGIN_READ: &'static str = "BEGIN DEFERRED";
     // A deferred transaction fails if it reads first, another connection writes, and it then writes.
     const BEGIN_WRITE: &'static str = "BEGIN IMMEDIATE";
+    const NEXT_CHUNK: &'static str = next_chunk_sql!("");
 
     fn migrator() -> Migrator {
         migrations::sqlite()
@@ -91,9 +93,9 @@ impl Statements for SqliteConnection {
         Ok(done.rows_affected())
     }
 
-    async fn fetch_all<R: Record>(
+    async fn fetch_all<R: Record, S: SqlSafeStr + Send>(
         &mut self,
-        query: &'static str,
+        query: S,
         values: &[&dyn Value],
     ) -> Result<Vec<R>, sqlx::Error> {
         sqlx::query_as_with(query, arguments(values)?)

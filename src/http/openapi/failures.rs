@@ -231,8 +231,8 @@ mod tests {
             acquire_timeout: Duration::from_secs(1),
         };
         let store = facescan_store::open(&settings).await.unwrap();
-        store.close().await;
-        store.ping().await.unwrap_err()
+        store.scans.close().await;
+        store.scans.ping().await.unwrap_err()
     }
 
     fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {

@@ -4,13 +4,17 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{NewScan, StoreError, StoreSettings, open};
+use facescan_store::{NewScan, Store, StoreError, StoreSettings};
 use sqlx::ConnectOptions;
 use uuid::Uuid;
 
 use super::fixtures::{find, new_scan};
 use crate::support::chaos_proxy::ChaosProxy;
 use crate::support::database::{Database, execute, on_postgres, settings};
+
+async fn open_scans(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(facescan_store::open(settings).await?.scans)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_database_is_unavailable_until_it_returns() {
@@ -21,7 +25,7 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
         let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
         proxy.cut().await;
         // The database is unreachable at the start. Opening succeeds, and the tables are created later.
-        let store = open(&settings(&database.url_through(proxy.address())))
+        let store = open_scans(&settings(&database.url_through(proxy.address())))
             .await
             .unwrap();
         assert_unavailable(store.migrate().await);
@@ -91,7 +95,7 @@ async fn no_error_message_contains_the_password() {
         ..settings(url)
     };
     for url in ["mysql://u:hunter2@db/x", "hunter2"] {
-        let error = open(&fast(url)).await.err().unwrap();
+        let error = open_scans(&fast(url)).await.err().unwrap();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
         assert_contains_no_password(&error);
     }
@@ -101,14 +105,14 @@ async fn no_error_message_contains_the_password() {
         "postgres://u:hunter2%ff@db/x",
         "sqlite://file?password=hunter2",
     ] {
-        let error = open(&fast(url)).await.err().unwrap();
+        let error = open_scans(&fast(url)).await.err().unwrap();
         assert!(matches!(error, StoreError::Url(_)), "{url}: {error}");
         assert!(error.source().is_some(), "{url}");
         assert_contains_no_password(&error);
     }
     // No server listens on port 1.
     let settings = fast("postgres://u:hunter2@127.0.0.1:1/x");
-    let store = open(&settings).await.unwrap();
+    let store = open_scans(&settings).await.unwrap();
     let error = store.ping().await.unwrap_err();
     assert!(error.is_unavailable());
     assert_contains_no_password(&error);
@@ -126,7 +130,7 @@ async fn no_error_of_the_database_server_contains_the_password() {
             .clone()
             .password("hunter2")
             .database("missing");
-        let store = open(&settings(missing.to_url_lossy().as_str()))
+        let store = open_scans(&settings(missing.to_url_lossy().as_str()))
             .await
             .unwrap();
         let error = store.ping().await.unwrap_err();
@@ -151,12 +155,12 @@ fn assert_contains_no_password(error: &StoreError) {
 
 #[tokio::test]
 async fn an_in_memory_database_lives_as_long_as_its_store() {
-    let store = open(&settings("sqlite::memory:")).await.unwrap();
+    let store = open_scans(&settings("sqlite::memory:")).await.unwrap();
     store.migrate().await.unwrap();
     let scan = new_scan("memory", 1);
     store.save_scan(scan.clone()).await.unwrap();
     assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
-    let other = open(&settings("sqlite::memory:")).await.unwrap();
+    let other = open_scans(&settings("sqlite::memory:")).await.unwrap();
     other.migrate().await.unwrap();
     assert_eq!(find(&other, &scan).await, None);
 }
@@ -166,13 +170,13 @@ async fn a_file_that_is_not_a_database_is_reported_as_corrupt() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("notes.txt");
     std::fs::write(&file, "not a database, but as long as one. ".repeat(100)).unwrap();
-    let store = open(&settings(&format!("sqlite://{}", file.display())))
+    let store = open_scans(&settings(&format!("sqlite://{}", file.display())))
         .await
         .unwrap();
     let error = store.migrate().await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     // A file cannot be the parent directory of a database.
     let below = format!("sqlite://{}/below/facescan.sqlite?mode=rwc", file.display());
-    let error = open(&settings(&below)).await.err().unwrap();
+    let error = open_scans(&settings(&below)).await.err().unwrap();
     assert!(matches!(error, StoreError::Directory { .. }), "{error}");
 }

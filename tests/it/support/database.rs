@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{Store, StoreSettings, open};
+use facescan_store::{Store, StoreSettings, Stores, open};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection};
 use uuid::Uuid;
@@ -52,9 +52,14 @@ impl Database {
 
     /// Opens a store on this database and creates its tables.
     pub async fn open(&self) -> Arc<dyn Store> {
-        let store = open(&settings(&self.url())).await.unwrap();
-        store.migrate().await.unwrap();
-        store
+        self.open_all().await.scans
+    }
+
+    /// Opens the stores of this database and creates its tables.
+    pub async fn open_all(&self) -> Stores {
+        let stores = open(&settings(&self.url())).await.unwrap();
+        stores.scans.migrate().await.unwrap();
+        stores
     }
 
     /// Returns the result of a `SELECT count(*)`.

@@ -1,0 +1,152 @@
+//! Leasing chunks to workers.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    ClaimRequest, Lease, LeasedChunk, LeasedItem,
+    records::MAX_MODELS_KEYS,
+    rows::{ChunkRow, LeaseKey, LeasedItemRow, micros},
+};
+use crate::{
+    StoreError,
+    dialect::{Dialect, Statements},
+    record::record,
+    rows::to_the_microsecond,
+    values::{Digest, Value},
+};
+
+/// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
+/// fewest.
+const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
+     LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
+     WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL \
+     AND b.models_key IN ($2, $3, $4, $5, $6, $7, $8, $9) \
+     AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= $1) \
+     ORDER BY coalesce(t.served, 0), b.served, b.id LIMIT 1";
+
+/// `{lock}` skips the chunks that another worker is claiming.
+macro_rules! next_chunk_sql {
+    ($lock:literal) => {
+        concat!(
+            "SELECT c.batch_id, c.number, c.first_item, c.items, c.lease_owner, c.lease_token, \
+             c.expired_leases, b.tenant, b.operation, b.options, b.priority \
+             FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
+             WHERE c.batch_id = $1 AND c.ready_at <= $2 ORDER BY c.number LIMIT 1 ",
+            $lock
+        )
+    };
+}
+pub(crate) use next_chunk_sql;
+
+const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = $3, lease_token = $4, ready_at = $5, \
+     expired_leases = $6 WHERE batch_id = $1 AND number = $2";
+
+const ITEMS_OF_CHUNK: &str = "SELECT position, attempts, payload, url, source, source_url \
+     FROM batch_items WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued' \
+     ORDER BY position";
+
+const START_BATCH: &str = "UPDATE batches SET served = served + $2, queued = queued - $3, \
+     running = running + $3, started_at = coalesce(started_at, $4) WHERE id = $1";
+
+const SERVE_TENANT: &str = "UPDATE batch_tenants SET served = served + $2 WHERE tenant = $1";
+
+const EXTEND_LEASE: &str = "UPDATE batch_chunks SET ready_at = $4 \
+     WHERE batch_id = $1 AND number = $2 AND lease_token = $3 AND lease_owner IS NOT NULL";
+
+const BEGIN_ITEM: &str = "UPDATE batch_items SET attempts = attempts + 1 \
+     WHERE batch_id = $1 AND position = $4 AND state = 'queued' AND EXISTS \
+     (SELECT 1 FROM batch_chunks c WHERE c.batch_id = $1 AND c.number = $2 \
+      AND c.lease_token = $3 AND c.lease_owner IS NOT NULL)";
+
+record! {
+    struct BatchIdRow {
+        id: Uuid,
+    }
+}
+
+/// Leases a chunk; see [`super::BatchStore::claim_chunk`]. Run it in a transaction.
+pub(super) async fn claim_chunk<DB: Dialect>(
+    connection: &mut DB::Connection,
+    request: &ClaimRequest,
+) -> Result<Option<LeasedChunk>, StoreError> {
+    let Some(chunk) = next_chunk::<DB>(connection, request).await? else {
+        return Ok(None);
+    };
+    let (token, was_leased) = (chunk.lease_token + 1, chunk.lease_owner.is_some());
+    let expired_leases = chunk.expired_leases + i32::from(was_leased);
+    let lease: [&dyn Value; 6] = [
+        &chunk.batch_id,
+        &chunk.number,
+        &request.owner,
+        &token,
+        &micros(request.until),
+        &expired_leases,
+    ];
+    connection.execute(LEASE_CHUNK, &lease).await?;
+    let range: [&dyn Value; 3] = [&chunk.batch_id, &chunk.first_item, &chunk.end()];
+    let items: Vec<LeasedItemRow> = connection.fetch_all(ITEMS_OF_CHUNK, &range).await?;
+    let items: Vec<LeasedItem> = items
+        .into_iter()
+        .map(LeasedItem::try_from)
+        .collect::<Result<_, _>>()?;
+    let served = items.len() as i64;
+    // The items of an expired lease count as running already.
+    let started = if was_leased { 0 } else { served };
+    let now = to_the_microsecond(request.now);
+    connection
+        .execute(START_BATCH, &[&chunk.batch_id, &served, &started, &now])
+        .await?;
+    connection
+        .execute(SERVE_TENANT, &[&chunk.tenant, &served])
+        .await?;
+    chunk.leased(token, expired_leases, items).map(Some)
+}
+
+async fn next_chunk<DB: Dialect>(
+    connection: &mut DB::Connection,
+    request: &ClaimRequest,
+) -> Result<Option<ChunkRow>, StoreError> {
+    let now = micros(request.now);
+    let Some(first) = request.models_keys.first() else {
+        return Ok(None);
+    };
+    // The statement has a fixed number of parameters, so the first key stands for those that are missing.
+    let keys: [Digest; MAX_MODELS_KEYS] =
+        std::array::from_fn(|index| Digest(*request.models_keys.get(index).unwrap_or(first)));
+    let mut values: Vec<&dyn Value> = vec![&now];
+    values.extend(keys.iter().map(|key| -> &dyn Value { key }));
+    let batch: Option<BatchIdRow> = connection.fetch_optional(NEXT_BATCH, &values).await?;
+    let Some(batch) = batch else {
+        return Ok(None);
+    };
+    Ok(connection
+        .fetch_optional(DB::NEXT_CHUNK, &[&batch.id, &now])
+        .await?)
+}
+
+/// Moves the end of a lease; see [`super::BatchStore::extend_lease`].
+pub(super) async fn extend_lease(
+    connection: &mut impl Statements,
+    lease: &Lease,
+    until: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let Some(key) = LeaseKey::of(lease) else {
+        return Ok(false);
+    };
+    let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &micros(until)];
+    Ok(connection.execute(EXTEND_LEASE, &values).await? == 1)
+}
+
+/// Counts an attempt; see [`super::BatchStore::begin_item`].
+pub(super) async fn begin_item(
+    connection: &mut impl Statements,
+    lease: &Lease,
+    position: u64,
+) -> Result<bool, StoreError> {
+    let (Some(key), Ok(position)) = (LeaseKey::of(lease), i64::try_from(position)) else {
+        return Ok(false);
+    };
+    let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &position];
+    Ok(connection.execute(BEGIN_ITEM, &values).await? == 1)
+}

@@ -1,0 +1,302 @@
+//! Saving the outcomes of items.
+
+use sqlx::types::JsonValue;
+use uuid::Uuid;
+
+use super::{
+    ChunkEnd, FinishedItems, ItemOutcome, Lease, ScanOutcome,
+    rows::{LeaseKey, micros},
+    submit,
+};
+use crate::{
+    StoreError, dialect::Statements, record::record, records::SavedScan, rows::IdRow, save,
+    values::Value,
+};
+
+/// Locks the chunk, so that no other worker takes it before the transaction ends.
+const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
+     WHERE batch_id = $1 AND number = $2 AND lease_token = $3 AND lease_owner IS NOT NULL \
+     RETURNING first_item, items";
+
+/// A finished item is not changed.
+const FINISH_ITEM: &str = "UPDATE batch_items SET state = $3, cached = $4, scan_id = $5, output = $6, \
+     result = $7, error_code = $8, error_detail = $9, attempts = attempts + $10 \
+     WHERE batch_id = $1 AND position = $2 AND state = 'queued'";
+
+const SCAN: &str = "SELECT id FROM scans WHERE id = $1";
+
+/// A batch that was cancelled while a worker had the chunk has no more attempts.
+const CANCEL_REMAINING: &str = "UPDATE batch_items SET state = 'cancelled' \
+     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued' \
+     AND EXISTS (SELECT 1 FROM batches WHERE id = $1 AND cancelled_at IS NOT NULL)";
+
+const REMAINING: &str = "SELECT count(*) AS items FROM batch_items \
+     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued'";
+
+const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = $1 AND number = $2";
+
+const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = $3 \
+     WHERE batch_id = $1 AND number = $2";
+
+const COUNT: &str = "UPDATE batches SET running = running - $2, queued = queued + $3, ok = ok + $4, \
+     cached = cached + $5, error = error + $6, dead = dead + $7, cancelled = cancelled + $8 WHERE id = $1";
+
+record! {
+    struct RangeRow {
+        first_item: i64,
+        items: i32,
+    }
+}
+
+record! {
+    struct CountRow {
+        items: i64,
+    }
+}
+
+/// The changes of a batch's counts.
+#[derive(Default)]
+struct Counts {
+    ok: i64,
+    cached: i64,
+    error: i64,
+    dead: i64,
+    cancelled: i64,
+}
+
+/// An outcome as values of the columns of an item.
+struct ItemValues<'a> {
+    position: i64,
+    state: &'static str,
+    cached: bool,
+    scan_id: Option<Uuid>,
+    output: &'a Option<String>,
+    result: &'a Option<JsonValue>,
+    code: &'a dyn Value,
+    detail: &'a dyn Value,
+}
+
+impl<'a> ItemValues<'a> {
+    /// Returns the values of an item without a result.
+    fn failed(
+        position: u64,
+        state: &'static str,
+        (code, detail): (&'a String, &'a String),
+    ) -> Self {
+        Self {
+            position: row_position(position),
+            state,
+            cached: false,
+            scan_id: None,
+            output: &None,
+            result: &None,
+            code,
+            detail,
+        }
+    }
+}
+
+fn row_position(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
+}
+
+/// Saves outcomes; see [`super::BatchStore::finish_items`]. Run it in a transaction.
+pub(super) async fn finish_items(
+    connection: &mut impl Statements,
+    lease: &Lease,
+    outcomes: &[ItemOutcome],
+    end: ChunkEnd,
+) -> Result<Option<FinishedItems>, StoreError> {
+    let Some(key) = LeaseKey::of(lease) else {
+        return Ok(None);
+    };
+    let values: [&dyn Value; 3] = [&key.batch_id, &key.number, &key.token];
+    let range: Option<RangeRow> = connection.fetch_optional(LOCK_CHUNK, &values).await?;
+    let Some(range) = range else {
+        return Ok(None);
+    };
+    // A worker that keeps its lease runs the items one by one, and `begin_item` has counted each attempt.
+    let counted_before = matches!(end, ChunkEnd::Keep);
+    let mut counts = Counts::default();
+    // Two transactions that save the same images must lock them in the same order.
+    let mut outcomes: Vec<_> = outcomes.iter().collect();
+    outcomes.sort_by_key(|outcome| outcome.new_image());
+    for outcome in outcomes {
+        finish_item(
+            connection,
+            key.batch_id,
+            outcome,
+            (counted_before, &mut counts),
+        )
+        .await?;
+    }
+    let finished = counts.ok + counts.error + counts.dead;
+    let returned = match end {
+        ChunkEnd::Keep => 0,
+        ChunkEnd::Return { retry_at, .. } => {
+            return_chunk(connection, (&key, &range), micros(retry_at), &mut counts).await?
+        }
+    };
+    let count: [&dyn Value; 8] = [
+        &key.batch_id,
+        &(finished + returned + counts.cancelled),
+        &returned,
+        &counts.ok,
+        &counts.cached,
+        &counts.error,
+        &counts.dead,
+        &counts.cancelled,
+    ];
+    connection.execute(COUNT, &count).await?;
+    let is_batch_done = match end {
+        ChunkEnd::Keep => false,
+        ChunkEnd::Return { now, .. } => {
+            submit::finish_if_done(connection, key.batch_id, now).await?
+        }
+    };
+    Ok(Some(FinishedItems {
+        finished: finished.try_into().unwrap_or(0),
+        is_batch_done,
+    }))
+}
+
+async fn finish_item(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    outcome: &ItemOutcome,
+    (counted_before, counts): (bool, &mut Counts),
+) -> Result<(), StoreError> {
+    let (values, counter) = match outcome {
+        ItemOutcome::Ok {
+            position,
+            scan,
+            output,
+            result,
+        } => {
+            let (scan_id, cached) = match save_scan(connection, scan.as_ref()).await? {
+                ItemScan::None => (None, false),
+                ItemScan::Stored { id, cached } => (Some(id), cached),
+                // The item waits for another attempt.
+                ItemScan::Deleted => return Ok(()),
+            };
+            let values = ItemValues {
+                position: row_position(*position),
+                state: "ok",
+                cached,
+                scan_id,
+                output,
+                result,
+                code: &None::<String>,
+                detail: &None::<String>,
+            };
+            (values, Some(&mut counts.ok))
+        }
+        ItemOutcome::Failed {
+            position,
+            is_dead,
+            code,
+            detail,
+        } => {
+            let (state, counter) = match is_dead {
+                true => ("dead", &mut counts.dead),
+                false => ("error", &mut counts.error),
+            };
+            let values = ItemValues::failed(*position, state, (code, detail));
+            (values, Some(counter))
+        }
+        ItemOutcome::Retry {
+            position,
+            code,
+            detail,
+        } => {
+            let values = ItemValues::failed(*position, "queued", (code, detail));
+            (values, None)
+        }
+    };
+    let changed = update_item(connection, batch, &values, counted_before).await?;
+    if let Some(counter) = counter.filter(|_| changed) {
+        *counter += 1;
+        counts.cached += i64::from(values.cached);
+    }
+    Ok(())
+}
+
+/// Returns whether the item was not finished before.
+async fn update_item(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    item: &ItemValues<'_>,
+    counted_before: bool,
+) -> Result<bool, StoreError> {
+    let values: [&dyn Value; 10] = [
+        &batch,
+        &item.position,
+        &item.state,
+        &item.cached,
+        &item.scan_id,
+        item.output,
+        item.result,
+        item.code,
+        item.detail,
+        &i32::from(!counted_before),
+    ];
+    Ok(connection.execute(FINISH_ITEM, &values).await? == 1)
+}
+
+/// The scan of an item in the database.
+enum ItemScan {
+    /// The operation has no scans.
+    None,
+    /// The scan with this id. It was stored before if it is cached.
+    Stored { id: Uuid, cached: bool },
+    /// The scan was deleted in the meantime.
+    Deleted,
+}
+
+async fn save_scan(
+    connection: &mut impl Statements,
+    scan: Option<&ScanOutcome>,
+) -> Result<ItemScan, StoreError> {
+    match scan {
+        None => Ok(ItemScan::None),
+        Some(ScanOutcome::New(scan)) => {
+            let saved = save::save_scan(connection, scan).await?;
+            Ok(ItemScan::Stored {
+                id: saved.scan_id(scan.id),
+                cached: matches!(saved, SavedScan::Kept(_)),
+            })
+        }
+        Some(&ScanOutcome::Cached(id)) => {
+            let found: Option<IdRow> = connection.fetch_optional(SCAN, &[&id]).await?;
+            Ok(match found {
+                Some(_) => ItemScan::Stored { id, cached: true },
+                None => ItemScan::Deleted,
+            })
+        }
+    }
+}
+
+/// Deletes a chunk whose items are finished. Otherwise ends its lease. Returns the number of items that wait again.
+async fn return_chunk(
+    connection: &mut impl Statements,
+    (key, range): (&LeaseKey, &RangeRow),
+    retry_at: i64,
+    counts: &mut Counts,
+) -> Result<i64, StoreError> {
+    let end = range.first_item + i64::from(range.items);
+    let values: [&dyn Value; 3] = [&key.batch_id, &range.first_item, &end];
+    let cancelled = connection.execute(CANCEL_REMAINING, &values).await?;
+    counts.cancelled += i64::try_from(cancelled).unwrap_or(i64::MAX);
+    let remaining: Option<CountRow> = connection.fetch_optional(REMAINING, &values).await?;
+    let remaining = remaining.map_or(0, |row| row.items);
+    if remaining == 0 {
+        connection
+            .execute(DELETE_CHUNK, &[&key.batch_id, &key.number])
+            .await?;
+    } else {
+        connection
+            .execute(RETURN_CHUNK, &[&key.batch_id, &key.number, &retry_at])
+            .await?;
+    }
+    Ok(remaining)
+}

@@ -1,0 +1,181 @@
+//! Cancelling, retrying and deleting batches.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    CancelledBatch, DeletedBatch, read,
+    rows::micros,
+    submit::{self, insert_chunks},
+};
+use crate::{StoreError, dialect::Statements, record::record, rows::to_the_microsecond};
+
+/// Locks the batch until the transaction ends.
+const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
+     WHERE tenant = $1 AND id = $2 RETURNING next_chunk, chunk_size";
+
+const CANCEL: &str = "UPDATE batches SET cancelled_at = $2, is_open = $3 \
+     WHERE id = $1 AND cancelled_at IS NULL AND finished_at IS NULL";
+
+/// Ends the items of chunks that no worker has.
+const CANCEL_ITEMS: &str = "UPDATE batch_items SET state = 'cancelled' \
+     WHERE batch_id = $1 AND state = 'queued' AND NOT EXISTS (SELECT 1 FROM batch_chunks c \
+         WHERE c.batch_id = $1 AND c.lease_owner IS NOT NULL \
+         AND batch_items.position >= c.first_item \
+         AND batch_items.position < c.first_item + c.items)";
+
+const DELETE_WAITING_CHUNKS: &str =
+    "DELETE FROM batch_chunks WHERE batch_id = $1 AND lease_owner IS NULL";
+
+const COUNT_CANCELLED: &str =
+    "UPDATE batches SET queued = queued - $2, cancelled = cancelled + $2 WHERE id = $1";
+
+/// An item of a chunk that still exists is queued with that chunk.
+const FAILED_ITEMS: &str = "SELECT position FROM batch_items i \
+     WHERE batch_id = $1 AND state IN ('error', 'dead') AND NOT EXISTS \
+         (SELECT 1 FROM batch_chunks c WHERE c.batch_id = $1 \
+          AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
+     ORDER BY position";
+
+const REQUEUE_ITEMS: &str = "UPDATE batch_items SET state = 'queued', attempts = 0, \
+     error_code = NULL, error_detail = NULL \
+     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = $4";
+
+const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + $2 + $3, error = error - $2, \
+     dead = dead - $3, next_chunk = $4, finished_at = NULL WHERE id = $1";
+
+/// The keys that no item of another batch has.
+const OBJECTS: &str = "SELECT DISTINCT o.key FROM ( \
+         SELECT payload AS key FROM batch_items WHERE batch_id = $1 \
+         UNION SELECT output AS key FROM batch_items WHERE batch_id = $1) o \
+     WHERE o.key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM batch_items i \
+         WHERE i.batch_id <> $1 AND (i.payload = o.key OR i.output = o.key))";
+
+record! {
+    struct LockedBatch {
+        next_chunk: i32,
+        chunk_size: i32,
+    }
+}
+
+record! {
+    struct PositionRow {
+        position: i64,
+    }
+}
+
+record! {
+    struct KeyRow {
+        key: String,
+    }
+}
+
+/// Cancels a batch; see [`super::BatchStore::cancel_batch`]. Run it in a transaction.
+pub(super) async fn cancel_batch(
+    connection: &mut impl Statements,
+    (tenant, batch): (&str, Uuid),
+    now: OffsetDateTime,
+) -> Result<Option<CancelledBatch>, StoreError> {
+    let locked: Option<LockedBatch> = connection
+        .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
+        .await?;
+    if locked.is_none() {
+        return Ok(None);
+    }
+    let now = to_the_microsecond(now);
+    let mut cancelled = 0;
+    if connection.execute(CANCEL, &[&batch, &now, &false]).await? == 1 {
+        cancelled = connection.execute(CANCEL_ITEMS, &[&batch]).await?;
+        connection.execute(DELETE_WAITING_CHUNKS, &[&batch]).await?;
+        let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
+        connection
+            .execute(COUNT_CANCELLED, &[&batch, &count])
+            .await?;
+    }
+    let batch = read::batch(connection, tenant, batch).await?;
+    Ok(batch.map(|batch| CancelledBatch { batch, cancelled }))
+}
+
+/// Queues failed items again; see [`super::BatchStore::retry_items`]. Run it in a transaction.
+pub(super) async fn retry_items(
+    connection: &mut impl Statements,
+    (tenant, batch): (&str, Uuid),
+    now: OffsetDateTime,
+) -> Result<Option<u64>, StoreError> {
+    let locked: Option<LockedBatch> = connection
+        .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
+        .await?;
+    let Some(locked) = locked else {
+        return Ok(None);
+    };
+    let failed: Vec<PositionRow> = connection.fetch_all(FAILED_ITEMS, &[&batch]).await?;
+    let ranges = ranges(failed.iter().map(|row| row.position), locked.chunk_size);
+    let (mut errors, mut dead) = (0, 0);
+    for &(first, items) in &ranges {
+        let end = first + i64::from(items);
+        for (state, count) in [("error", &mut errors), ("dead", &mut dead)] {
+            let changed = connection
+                .execute(REQUEUE_ITEMS, &[&batch, &first, &end, &state])
+                .await?;
+            *count += i64::try_from(changed).unwrap_or(i64::MAX);
+        }
+    }
+    let chunks: Vec<_> = (locked.next_chunk..)
+        .zip(&ranges)
+        .map(|(number, &(first, items))| (number, first, items))
+        .collect();
+    insert_chunks(connection, &batch, &chunks, micros(now)).await?;
+    let next_chunk = locked.next_chunk + i32::try_from(chunks.len()).unwrap_or(i32::MAX);
+    if !chunks.is_empty() {
+        submit::begin_turn(connection, tenant).await?;
+        connection
+            .execute(COUNT_REQUEUED, &[&batch, &errors, &dead, &next_chunk])
+            .await?;
+    }
+    Ok(Some(failed.len() as u64))
+}
+
+/// Returns the ranges of consecutive positions, each of at most `size` items: the first position and the length.
+fn ranges(positions: impl Iterator<Item = i64>, size: i32) -> Vec<(i64, i32)> {
+    let mut ranges: Vec<(i64, i32)> = Vec::new();
+    for position in positions {
+        match ranges.last_mut() {
+            Some((first, items)) if *first + i64::from(*items) == position && *items < size => {
+                *items += 1;
+            }
+            _ => ranges.push((position, 1)),
+        }
+    }
+    ranges
+}
+
+/// Deletes a batch; see [`super::BatchStore::delete_batch`]. Run it in a transaction.
+pub(super) async fn delete_batch(
+    connection: &mut impl Statements,
+    tenant: &str,
+    batch: Uuid,
+) -> Result<Option<DeletedBatch>, StoreError> {
+    let Some(found) = read::batch(connection, tenant, batch).await? else {
+        return Ok(None);
+    };
+    let objects: Vec<KeyRow> = connection.fetch_all(OBJECTS, &[&batch]).await?;
+    let statement = "DELETE FROM batches WHERE tenant = $1 AND id = $2";
+    connection.execute(statement, &[&tenant, &batch]).await?;
+    Ok(Some(DeletedBatch {
+        items: found.accepted,
+        objects: objects.into_iter().map(|row| row.key).collect(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_joined_to_ranges_of_a_limited_length() {
+        let positions = [0, 1, 2, 5, 7, 8, 9, 10];
+        let joined = ranges(positions.into_iter(), 3);
+        assert_eq!(joined, [(0, 3), (5, 1), (7, 3), (10, 1)]);
+        assert!(ranges(std::iter::empty(), 3).is_empty());
+    }
+}

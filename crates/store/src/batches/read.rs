@@ -1,0 +1,129 @@
+//! Reading batches and items.
+
+use uuid::Uuid;
+
+use super::{
+    Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemPage, ItemState, QueueDepth,
+    rows::{BatchRow, ItemRow, batch_columns, from_micros},
+};
+use crate::{StoreError, dialect::Statements, record::record};
+
+const BATCH: &str = concat!(
+    "SELECT ",
+    batch_columns!(),
+    " FROM batches b WHERE tenant = $1 AND id = $2"
+);
+
+const BATCH_BY_ID: &str = concat!("SELECT ", batch_columns!(), " FROM batches b WHERE id = $1");
+
+const BATCH_BY_KEY: &str = concat!(
+    "SELECT ",
+    batch_columns!(),
+    " FROM batches b WHERE tenant = $1 AND idempotency_key = $2"
+);
+
+const BATCHES: &str = concat!(
+    "SELECT * FROM (SELECT ",
+    batch_columns!(),
+    " FROM batches b WHERE tenant = $1) b WHERE ($2 IS NULL OR state = $2) \
+     AND ($3 IS NULL OR name = $3) AND ($4 IS NULL OR id < $4) ORDER BY id DESC LIMIT $5"
+);
+
+/// A queued item is running while a worker has its chunk.
+const ITEMS: &str = "SELECT * FROM (SELECT i.position, i.item_id, i.metadata, i.attempts, i.cached, \
+         i.scan_id, i.output, i.result, i.error_code, i.error_detail, \
+         CASE WHEN i.state = 'queued' AND EXISTS (SELECT 1 FROM batch_chunks c \
+                  WHERE c.batch_id = i.batch_id AND c.lease_owner IS NOT NULL \
+                  AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
+              THEN 'running' ELSE i.state END AS state \
+     FROM batch_items i WHERE i.batch_id = $1 AND i.position > $2) i \
+     WHERE ($3 IS NULL OR state = $3) ORDER BY position LIMIT $4";
+
+const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS queued, \
+     CAST(coalesce(sum(running), 0) AS bigint) AS running, \
+     (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= $1) AS oldest \
+     FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL";
+
+record! {
+    struct DepthRow {
+        queued: i64,
+        running: i64,
+        oldest: Option<i64>,
+    }
+}
+
+pub(super) async fn batch(
+    connection: &mut impl Statements,
+    tenant: &str,
+    batch: Uuid,
+) -> Result<Option<Batch>, StoreError> {
+    let row: Option<BatchRow> = connection.fetch_optional(BATCH, &[&tenant, &batch]).await?;
+    row.map(Batch::try_from).transpose()
+}
+
+pub(super) async fn batch_by_id(
+    connection: &mut impl Statements,
+    batch: Uuid,
+) -> Result<Option<Batch>, StoreError> {
+    let row: Option<BatchRow> = connection.fetch_optional(BATCH_BY_ID, &[&batch]).await?;
+    row.map(Batch::try_from).transpose()
+}
+
+pub(super) async fn batch_by_key(
+    connection: &mut impl Statements,
+    tenant: &str,
+    key: &str,
+) -> Result<Option<Batch>, StoreError> {
+    let row: Option<BatchRow> = connection
+        .fetch_optional(BATCH_BY_KEY, &[&tenant, &key])
+        .await?;
+    row.map(Batch::try_from).transpose()
+}
+
+pub(super) async fn list_batches(
+    connection: &mut impl Statements,
+    tenant: &str,
+    filter: &BatchFilter,
+    page: BatchPage,
+) -> Result<Vec<Batch>, StoreError> {
+    let state = filter.state.map(|state| state.name().to_owned());
+    let limit = i64::from(page.limit);
+    let values: [&dyn crate::values::Value; 5] =
+        [&tenant, &state, &filter.name, &page.after, &limit];
+    let rows: Vec<BatchRow> = connection.fetch_all(BATCHES, &values).await?;
+    rows.into_iter().map(Batch::try_from).collect()
+}
+
+pub(super) async fn list_items(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    filter: ItemFilter,
+    page: ItemPage,
+) -> Result<Vec<Item>, StoreError> {
+    let after = match page.after {
+        Some(after) => i64::try_from(after).unwrap_or(i64::MAX),
+        None => -1,
+    };
+    let state = filter.state.map(|state: ItemState| state.name().to_owned());
+    let limit = i64::from(page.limit);
+    let rows: Vec<ItemRow> = connection
+        .fetch_all(ITEMS, &[&batch, &after, &state, &limit])
+        .await?;
+    rows.into_iter().map(Item::try_from).collect()
+}
+
+pub(super) async fn queue_depth(
+    connection: &mut impl Statements,
+    now: i64,
+) -> Result<QueueDepth, StoreError> {
+    let row: Option<DepthRow> = connection.fetch_optional(QUEUE_DEPTH, &[&now]).await?;
+    let Some(row) = row else {
+        return Ok(QueueDepth::default());
+    };
+    let damaged = |_| StoreError::corrupt("the counts of the batches".to_owned());
+    Ok(QueueDepth {
+        queued: row.queued.try_into().map_err(damaged)?,
+        running: row.running.try_into().map_err(damaged)?,
+        oldest_ready_at: row.oldest.and_then(from_micros),
+    })
+}

@@ -1,0 +1,444 @@
+//! The types that [`BatchStore`](super::BatchStore) takes and returns.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::NewScan;
+
+/// A batch to be created. The caller chooses the id and the time.
+#[derive(Clone, Debug)]
+pub struct NewBatch {
+    /// The id, a UUID of version 7.
+    pub id: Uuid,
+    /// The tenant that owns the batch.
+    pub tenant: String,
+    /// The caller's name for it.
+    pub name: Option<String>,
+    /// The operation, by name.
+    pub operation: String,
+    /// The options, with every default filled in.
+    pub options: Value,
+    /// The models that make the results, as an object.
+    pub models: Value,
+    /// A digest of what decides the results, besides the options. A worker claims only chunks with a key of its own.
+    pub models_key: [u8; 32],
+    /// The priority, by name.
+    pub priority: String,
+    /// The caller's key for the request. A request that is repeated with this key finds the batch.
+    pub idempotency_key: Option<String>,
+    /// The number of items in a chunk, at least 1.
+    pub chunk_size: u32,
+    /// The time of the call.
+    pub created_at: OffsetDateTime,
+    /// When the batch is deleted.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// The result of creating a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CreatedBatch {
+    /// The batch is new.
+    New(Batch),
+    /// A batch with this idempotency key was there.
+    Existing(Batch),
+}
+
+/// The state of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchState {
+    /// It accepts more items. Its items are processed meanwhile.
+    Open,
+    /// No item has started.
+    Queued,
+    /// Workers process its items.
+    Running,
+    /// All its items are finished.
+    Done,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl BatchState {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Open,
+        Self::Queued,
+        Self::Running,
+        Self::Done,
+        Self::Cancelled,
+    ];
+
+    /// Returns the name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The number of items in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Items that no worker has.
+    pub queued: u64,
+    /// Items of chunks that a worker has.
+    pub running: u64,
+    /// Items with a result.
+    pub ok: u64,
+    /// Items whose result was stored before. They count as `ok` too.
+    pub cached: u64,
+    /// Items that cannot be processed.
+    pub error: u64,
+    /// Items that failed at every attempt.
+    pub dead: u64,
+    /// Items that were cancelled.
+    pub cancelled: u64,
+}
+
+/// A stored batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The id.
+    pub id: Uuid,
+    /// The tenant that owns it.
+    pub tenant: String,
+    /// The caller's name for it.
+    pub name: Option<String>,
+    /// The operation, by name.
+    pub operation: String,
+    /// The options.
+    pub options: Value,
+    /// The models that make the results.
+    pub models: Value,
+    /// The priority, by name.
+    pub priority: String,
+    /// The state.
+    pub state: BatchState,
+    /// The digest of the request. `None` until the whole request has arrived.
+    pub request_digest: Option<[u8; 32]>,
+    /// The number of entries of the request that were read, refused ones included.
+    pub submitted: u64,
+    /// The number of items.
+    pub accepted: u64,
+    /// The number of items in each state.
+    pub counts: BatchCounts,
+    /// When it was created.
+    pub created_at: OffsetDateTime,
+    /// When a worker first claimed a chunk.
+    pub started_at: Option<OffsetDateTime>,
+    /// When its last item was finished.
+    pub finished_at: Option<OffsetDateTime>,
+    /// When it is deleted.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// An item to be added.
+#[derive(Clone, Debug, Default)]
+pub struct NewItem {
+    /// The caller's id. A batch has each id once.
+    pub id: Option<String>,
+    /// The key of the bytes in the object store.
+    pub payload: Option<String>,
+    /// Where to fetch the image if there are no bytes.
+    pub url: Option<String>,
+    /// The caller's name for the source.
+    pub source: Option<String>,
+    /// The address where the image was found.
+    pub source_url: Option<String>,
+    /// The caller's own data.
+    pub metadata: Option<Value>,
+}
+
+/// The result of adding items.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddedItems {
+    /// The number of items that were added.
+    pub accepted: u64,
+    /// The number of items whose id the batch had.
+    pub duplicates: u64,
+}
+
+/// The batches to list.
+#[derive(Clone, Debug, Default)]
+pub struct BatchFilter {
+    /// Only batches in this state.
+    pub state: Option<BatchState>,
+    /// Only batches with this name.
+    pub name: Option<String>,
+}
+
+/// One page of batches.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchPage {
+    /// The last id of the previous page; `None` for the first page.
+    pub after: Option<Uuid>,
+    /// The maximum number of entries to return.
+    pub limit: u32,
+}
+
+/// The state of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemState {
+    /// It waits for a worker.
+    Queued,
+    /// A worker has its chunk.
+    Running,
+    /// It has a result.
+    Ok,
+    /// It cannot be processed.
+    Error,
+    /// It failed at every attempt.
+    Dead,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl ItemState {
+    /// Every state.
+    pub const ALL: [Self; 6] = [
+        Self::Queued,
+        Self::Running,
+        Self::Ok,
+        Self::Error,
+        Self::Dead,
+        Self::Cancelled,
+    ];
+
+    /// Returns the name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The items to list.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ItemFilter {
+    /// Only items in this state.
+    pub state: Option<ItemState>,
+}
+
+/// One page of items.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemPage {
+    /// The last position of the previous page; `None` for the first page.
+    pub after: Option<u64>,
+    /// The maximum number of entries to return.
+    pub limit: u32,
+}
+
+/// A stored item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// The index in the batch, from 0.
+    pub position: u64,
+    /// The caller's id.
+    pub id: Option<String>,
+    /// The state.
+    pub state: ItemState,
+    /// The number of attempts so far.
+    pub attempts: u32,
+    /// Whether the result was stored before.
+    pub cached: bool,
+    /// The result, if the state is `ok`.
+    pub result: ItemResult,
+    /// The code and the text of the error.
+    pub error: Option<(String, String)>,
+    /// The caller's own data.
+    pub metadata: Option<Value>,
+}
+
+/// The stored parts of an item's result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ItemResult {
+    /// The scan with the result.
+    pub scan_id: Option<Uuid>,
+    /// The key of an image that the operation made.
+    pub output: Option<String>,
+    /// The result of an operation that has no scan.
+    pub result: Option<Value>,
+}
+
+/// A request for a chunk.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// The name of the worker.
+    pub owner: String,
+    /// The keys of the models that the worker has, at most [`MAX_MODELS_KEYS`].
+    pub models_keys: Vec<[u8; 32]>,
+    /// The time of the call.
+    pub now: OffsetDateTime,
+    /// The end of the lease.
+    pub until: OffsetDateTime,
+}
+
+/// The maximum number of keys of a [`ClaimRequest`]. There is one for each operation.
+pub const MAX_MODELS_KEYS: usize = 8;
+
+/// The right to write the results of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The batch.
+    pub batch: Uuid,
+    /// The number of the chunk.
+    pub chunk: u32,
+    /// The token, which grows with each lease of the chunk.
+    pub token: u64,
+}
+
+/// A chunk that a worker has leased.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeasedChunk {
+    /// The lease.
+    pub lease: Lease,
+    /// The tenant.
+    pub tenant: String,
+    /// The operation, by name.
+    pub operation: String,
+    /// The options.
+    pub options: Value,
+    /// The priority, by name.
+    pub priority: String,
+    /// The number of leases that ended without a word of the worker.
+    pub expired_leases: u32,
+    /// The items that are not finished, in order.
+    pub items: Vec<LeasedItem>,
+}
+
+/// An item of a leased chunk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeasedItem {
+    /// The index in the batch.
+    pub position: u64,
+    /// The number of attempts so far.
+    pub attempts: u32,
+    /// The key of the bytes in the object store.
+    pub payload: Option<String>,
+    /// Where to fetch the image if there are no bytes.
+    pub url: Option<String>,
+    /// The caller's name for the source.
+    pub source: Option<String>,
+    /// The address where the image was found.
+    pub source_url: Option<String>,
+}
+
+/// The outcome of an item.
+#[derive(Clone, Debug)]
+pub enum ItemOutcome {
+    /// It has a result.
+    Ok {
+        /// The index in the batch.
+        position: u64,
+        /// The scan with the result, if the operation has scans.
+        scan: Option<ScanOutcome>,
+        /// The key of an image that the operation made.
+        output: Option<String>,
+        /// The result of an operation that has no scan.
+        result: Option<Value>,
+    },
+    /// It failed for good.
+    Failed {
+        /// The index in the batch.
+        position: u64,
+        /// Whether it failed at every attempt, and another attempt could succeed.
+        is_dead: bool,
+        /// The code of the error.
+        code: String,
+        /// The text of the error.
+        detail: String,
+    },
+    /// It failed, and another attempt may succeed.
+    Retry {
+        /// The index in the batch.
+        position: u64,
+        /// The code of the error.
+        code: String,
+        /// The text of the error.
+        detail: String,
+    },
+}
+
+impl ItemOutcome {
+    /// Returns the SHA-256 of the image that a new scan is of.
+    pub(super) fn new_image(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Ok {
+                scan: Some(ScanOutcome::New(scan)),
+                ..
+            } => Some(scan.image.sha256),
+            Self::Ok { .. } | Self::Failed { .. } | Self::Retry { .. } => None,
+        }
+    }
+}
+
+/// The scan of an item.
+#[derive(Clone, Debug)]
+pub enum ScanOutcome {
+    /// A scan to be saved.
+    New(Box<NewScan>),
+    /// A scan that was stored before.
+    Cached(Uuid),
+}
+
+/// What happens to a chunk after some of its items are finished.
+#[derive(Clone, Copy, Debug)]
+pub enum ChunkEnd {
+    /// The worker keeps the lease.
+    Keep,
+    /// The worker gives the chunk back. Items that are not finished wait until `retry_at`.
+    Return {
+        /// The time of the call.
+        now: OffsetDateTime,
+        /// When the chunk can be claimed again.
+        retry_at: OffsetDateTime,
+    },
+}
+
+/// What a call of [`finish_items`](super::BatchStore::finish_items) changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FinishedItems {
+    /// The number of items that are finished now and were not before.
+    pub finished: u64,
+    /// Whether the batch is done now.
+    pub is_batch_done: bool,
+}
+
+/// A cancelled batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CancelledBatch {
+    /// The batch.
+    pub batch: Batch,
+    /// The number of items that will not be processed.
+    pub cancelled: u64,
+}
+
+/// A deleted batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeletedBatch {
+    /// The number of items.
+    pub items: u64,
+    /// The keys of objects that no other item uses.
+    pub objects: Vec<String>,
+}
+
+/// The work that waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// The number of items that no worker has.
+    pub queued: u64,
+    /// The number of items of leased chunks.
+    pub running: u64,
+    /// When the oldest chunk that is ready became ready.
+    pub oldest_ready_at: Option<OffsetDateTime>,
+}

@@ -1,0 +1,261 @@
+//! Creating batches and adding items.
+
+use std::collections::HashSet;
+
+use sqlx::AssertSqlSafe;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    AddedItems, Batch, CreatedBatch, NewBatch, NewItem, read,
+    rows::{NewItemRow, micros},
+};
+use crate::{
+    StoreError,
+    dialect::{Statements, insert_rows, placeholders},
+    record::record,
+    rows::to_the_microsecond,
+    values::{Digest, Value},
+};
+
+const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
+     models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
+     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13) \
+     ON CONFLICT (tenant, idempotency_key) DO NOTHING";
+
+/// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
+const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted WHERE id = $1 AND is_open \
+     AND cancelled_at IS NULL RETURNING tenant, accepted, next_chunk, chunk_size";
+
+const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + $2, \
+     accepted = accepted + $3, queued = queued + $3, next_chunk = $4, finished_at = NULL \
+     WHERE id = $1";
+
+/// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
+const BEGIN_TURN: &str = "INSERT INTO batch_tenants (tenant, served) \
+     VALUES ($1, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
+         (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
+     ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
+     WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
+         (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0)";
+
+record! {
+    struct LockedBatch {
+        tenant: String,
+        accepted: i64,
+        next_chunk: i32,
+        chunk_size: i32,
+    }
+}
+
+record! {
+    struct ItemIdRow {
+        item_id: String,
+    }
+}
+
+/// Creates a batch; see [`super::BatchStore::create_batch`]. Run it in a transaction.
+pub(super) async fn create_batch(
+    connection: &mut impl Statements,
+    batch: &NewBatch,
+) -> Result<CreatedBatch, StoreError> {
+    let inserted = connection
+        .execute(
+            INSERT_BATCH,
+            &[
+                &batch.id,
+                &batch.tenant,
+                &batch.name,
+                &batch.operation,
+                &batch.options,
+                &batch.models,
+                &Digest(batch.models_key),
+                &batch.priority,
+                &batch.idempotency_key,
+                &i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
+                &true,
+                &to_the_microsecond(batch.created_at),
+                &batch.expires_at.map(to_the_microsecond),
+            ],
+        )
+        .await?;
+    if inserted == 1 {
+        let created = read::batch(connection, &batch.tenant, batch.id).await?;
+        let created = created.ok_or_else(|| StoreError::corrupt("a new batch".to_owned()))?;
+        return Ok(CreatedBatch::New(created));
+    }
+    let key = batch.idempotency_key.as_deref().unwrap_or_default();
+    let existing = read::batch_by_key(connection, &batch.tenant, key).await?;
+    let existing = existing.ok_or_else(|| StoreError::corrupt("an existing batch".to_owned()))?;
+    Ok(CreatedBatch::Existing(existing))
+}
+
+/// Adds items; see [`super::BatchStore::add_items`]. Run it in a transaction.
+pub(super) async fn add_items(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    items: &[NewItem],
+    (read, now): (u64, OffsetDateTime),
+) -> Result<Option<AddedItems>, StoreError> {
+    let Some(locked) = connection
+        .fetch_optional::<LockedBatch>(LOCK_BATCH, &[&batch])
+        .await?
+    else {
+        return Ok(None);
+    };
+    let known = known_ids(connection, batch, items).await?;
+    let new = without_duplicates(items, known);
+    let rows: Vec<_> = (locked.accepted..)
+        .zip(&new)
+        .map(|(position, item)| NewItemRow::new(&batch, position, item))
+        .collect();
+    let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
+    insert_rows(connection, NewItemRow::INSERT, &values).await?;
+    let size = i64::from(locked.chunk_size);
+    let end = locked.accepted + new.len() as i64;
+    let starts = (locked.accepted..end).step_by(size as usize);
+    let chunks: Vec<_> = (locked.next_chunk..)
+        .zip(starts)
+        .map(|(number, first)| (number, first, (end - first).min(size) as i32))
+        .collect();
+    insert_chunks(connection, &batch, &chunks, micros(now)).await?;
+    if !chunks.is_empty() {
+        begin_turn(connection, &locked.tenant).await?;
+    }
+    let accepted = new.len() as i64;
+    let read = i64::try_from(read).unwrap_or(i64::MAX);
+    let next_chunk = locked.next_chunk + chunks.len() as i32;
+    connection
+        .execute(ADD_TO_COUNTS, &[&batch, &read, &accepted, &next_chunk])
+        .await?;
+    Ok(Some(AddedItems {
+        accepted: new.len() as u64,
+        duplicates: (items.len() - new.len()) as u64,
+    }))
+}
+
+/// Gives a tenant a place in the fair queue. Call it before the counts of its batch change.
+pub(super) async fn begin_turn(
+    connection: &mut impl Statements,
+    tenant: &str,
+) -> Result<(), StoreError> {
+    connection.execute(BEGIN_TURN, &[&tenant]).await?;
+    Ok(())
+}
+
+/// Inserts chunks that are ready at `ready_at`. Each has a number, a first item and a number of items.
+pub(super) async fn insert_chunks(
+    connection: &mut impl Statements,
+    batch: &Uuid,
+    chunks: &[(i32, i64, i32)],
+    ready_at: i64,
+) -> Result<(), StoreError> {
+    let rows: Vec<[&dyn Value; 7]> = chunks
+        .iter()
+        .map(|(number, first, items)| -> [&dyn Value; 7] {
+            [batch, number, first, items, &ready_at, &0_i64, &0_i32]
+        })
+        .collect();
+    let into = "INSERT INTO batch_chunks (batch_id, number, first_item, items, ready_at, \
+         lease_token, expired_leases)";
+    Ok(insert_rows(connection, into, &rows).await?)
+}
+
+/// Returns the ids of `items` that the batch has.
+async fn known_ids(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    items: &[NewItem],
+) -> Result<HashSet<String>, StoreError> {
+    const IDS_PER_QUERY: usize = 500;
+    let mut known = HashSet::new();
+    let ids: Vec<_> = items.iter().filter_map(|item| item.id.as_ref()).collect();
+    for ids in ids.chunks(IDS_PER_QUERY) {
+        let mut values: Vec<&dyn Value> = vec![&batch];
+        values.extend(ids.iter().map(|&id| id as &dyn Value));
+        let query = format!(
+            "SELECT item_id FROM batch_items WHERE batch_id = $1 AND item_id IN {}",
+            placeholders(2, 1, ids.len())
+        );
+        let rows: Vec<ItemIdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        known.extend(rows.into_iter().map(|row| row.item_id));
+    }
+    Ok(known)
+}
+
+/// Returns the items whose id is not known and does not stand before them.
+fn without_duplicates(items: &[NewItem], mut known: HashSet<String>) -> Vec<&NewItem> {
+    let is_new = |item: &&NewItem| match &item.id {
+        Some(id) => known.insert(id.clone()),
+        None => true,
+    };
+    items.iter().filter(is_new).collect()
+}
+
+/// Records the digest of a request; see [`super::BatchStore::complete_request`]. Run it in a transaction.
+pub(super) async fn complete_request(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    (digest, stays_open): ([u8; 32], bool),
+    now: OffsetDateTime,
+) -> Result<Option<Batch>, StoreError> {
+    const COMPLETE: &str = "UPDATE batches SET request_digest = $2, is_open = $3 \
+         WHERE id = $1 AND request_digest IS NULL";
+    connection
+        .execute(COMPLETE, &[&batch, &Digest(digest), &stays_open])
+        .await?;
+    finish_if_done(connection, batch, now).await?;
+    read::batch_by_id(connection, batch).await
+}
+
+/// Closes a batch; see [`super::BatchStore::close_batch`]. Run it in a transaction.
+pub(super) async fn close_batch(
+    connection: &mut impl Statements,
+    (tenant, batch): (&str, Uuid),
+    now: OffsetDateTime,
+) -> Result<Option<Batch>, StoreError> {
+    const CLOSE: &str = "UPDATE batches SET is_open = $3 WHERE tenant = $1 AND id = $2";
+    let found = connection
+        .execute(CLOSE, &[&tenant, &batch, &false])
+        .await?;
+    if found == 1 {
+        finish_if_done(connection, batch, now).await?;
+    }
+    read::batch(connection, tenant, batch).await
+}
+
+/// Ends a batch that accepts no more items and whose items are all finished. Returns whether it did.
+pub(super) async fn finish_if_done(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    const FINISH: &str = "UPDATE batches SET finished_at = $2 WHERE id = $1 AND NOT is_open \
+         AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
+    let changed = connection
+        .execute(FINISH, &[&batch, &to_the_microsecond(now)])
+        .await?;
+    Ok(changed == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: Option<&str>) -> NewItem {
+        NewItem {
+            id: id.map(str::to_owned),
+            ..NewItem::default()
+        }
+    }
+
+    #[test]
+    fn an_id_is_taken_once_and_items_without_one_always() {
+        let items = [Some("a"), None, Some("b"), Some("a"), None, Some("c")].map(item);
+        let known = HashSet::from(["b".to_owned()]);
+        let kept = without_duplicates(&items, known);
+        let ids: Vec<_> = kept.iter().map(|item| item.id.as_deref()).collect();
+        assert_eq!(ids, [Some("a"), None, None, Some("c")]);
+    }
+}
