@@ -108,7 +108,7 @@ fn crops_of_a_batch_are_measured_alone() {
 
 #[test]
 fn the_recipe_equals_the_cpu_byte_for_byte() {
-    for (name, source) in pictures() {
+    for (name, source) in images() {
         let (width, height) = source.dimensions();
         let source = if width > 240 {
             resize(&source, 240, 240 * height / width, Filter::Area)
@@ -120,7 +120,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
             let factor = automatic_factor(width, height);
             let plan = Plan::new((width, height), (width * factor, height * factor));
             let steps = ImageGraph::Enhance(Steps { contrast, sharpen });
-            let ours = picture(&mut code(steps), &plan.inputs(&source));
+            let ours = image(&mut code(steps), &plan.inputs(&source));
             let apply = |step| if step { Apply::Always } else { Apply::Never };
             let options = EnhanceOptions {
                 upscale: Upscale::Factor(factor as f32),
