@@ -49,7 +49,7 @@ CREATE TABLE batch_chunks (
     ready_at       bigint  NOT NULL, -- microseconds since 1970; for a leased chunk the end of the lease
     lease_owner    text,             -- NULL if no worker has the chunk
     lease_token    bigint  NOT NULL, -- grows with each lease
-    expired_leases integer NOT NULL, -- leases that ended without a word of the worker
+    expired_leases integer NOT NULL, -- leases that expired before the worker returned the chunk
     PRIMARY KEY (batch_id, number)
 );
 
@@ -75,3 +75,4 @@ CREATE TABLE batch_items (
 CREATE UNIQUE INDEX batch_items_by_id ON batch_items (batch_id, item_id) WHERE item_id IS NOT NULL;
 CREATE INDEX batch_items_by_scan ON batch_items (scan_id) WHERE scan_id IS NOT NULL;
 CREATE INDEX batch_items_by_payload ON batch_items (payload) WHERE payload IS NOT NULL;
+CREATE INDEX batch_items_by_output ON batch_items (output) WHERE output IS NOT NULL;

@@ -72,3 +72,4 @@ CREATE TABLE batch_items (
 CREATE UNIQUE INDEX batch_items_by_id ON batch_items (batch_id, item_id) WHERE item_id IS NOT NULL;
 CREATE INDEX batch_items_by_scan ON batch_items (scan_id) WHERE scan_id IS NOT NULL;
 CREATE INDEX batch_items_by_payload ON batch_items (payload) WHERE payload IS NOT NULL;
+CREATE INDEX batch_items_by_output ON batch_items (output) WHERE output IS NOT NULL;

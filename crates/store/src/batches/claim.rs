@@ -25,7 +25,7 @@ const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
      AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= $1) \
      ORDER BY coalesce(t.served, 0), b.served, b.id LIMIT 1";
 
-/// `{lock}` skips the chunks that another worker is claiming.
+/// `$lock` skips the chunks that another worker is claiming.
 macro_rules! next_chunk_sql {
     ($lock:literal) => {
         concat!(

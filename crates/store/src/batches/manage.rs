@@ -45,7 +45,7 @@ const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + $2 + $3, erro
      dead = dead - $3, next_chunk = $4, finished_at = NULL WHERE id = $1";
 
 /// The keys that no item of another batch has.
-const OBJECTS: &str = "SELECT DISTINCT o.key FROM ( \
+const OBJECTS: &str = "SELECT o.key FROM ( \
          SELECT payload AS key FROM batch_items WHERE batch_id = $1 \
          UNION SELECT output AS key FROM batch_items WHERE batch_id = $1) o \
      WHERE o.key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM batch_items i \
@@ -127,7 +127,7 @@ pub(super) async fn retry_items(
     insert_chunks(connection, &batch, &chunks, micros(now)).await?;
     let next_chunk = locked.next_chunk + i32::try_from(chunks.len()).unwrap_or(i32::MAX);
     if !chunks.is_empty() {
-        submit::begin_turn(connection, tenant).await?;
+        submit::join_fair_queue(connection, tenant).await?;
         connection
             .execute(COUNT_REQUEUED, &[&batch, &errors, &dead, &next_chunk])
             .await?;

@@ -310,7 +310,7 @@ pub struct LeasedChunk {
     pub options: Value,
     /// The priority, by name.
     pub priority: String,
-    /// The number of leases that ended without a word of the worker.
+    /// The number of leases that expired before the worker returned the chunk.
     pub expired_leases: u32,
     /// The items that are not finished, in order.
     pub items: Vec<LeasedItem>,

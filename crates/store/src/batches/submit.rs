@@ -33,7 +33,7 @@ const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + $2, \
      WHERE id = $1";
 
 /// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
-const BEGIN_TURN: &str = "INSERT INTO batch_tenants (tenant, served) \
+const JOIN_FAIR_QUEUE: &str = "INSERT INTO batch_tenants (tenant, served) \
      VALUES ($1, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
          (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
      ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
@@ -121,7 +121,7 @@ pub(super) async fn add_items(
         .collect();
     insert_chunks(connection, &batch, &chunks, micros(now)).await?;
     if !chunks.is_empty() {
-        begin_turn(connection, &locked.tenant).await?;
+        join_fair_queue(connection, &locked.tenant).await?;
     }
     let accepted = new.len() as i64;
     let read = i64::try_from(read).unwrap_or(i64::MAX);
@@ -136,11 +136,11 @@ pub(super) async fn add_items(
 }
 
 /// Gives a tenant a place in the fair queue. Call it before the counts of its batch change.
-pub(super) async fn begin_turn(
+pub(super) async fn join_fair_queue(
     connection: &mut impl Statements,
     tenant: &str,
 ) -> Result<(), StoreError> {
-    connection.execute(BEGIN_TURN, &[&tenant]).await?;
+    connection.execute(JOIN_FAIR_QUEUE, &[&tenant]).await?;
     Ok(())
 }
 

@@ -1,0 +1,247 @@
+//! Leases, and the outcomes of items.
+
+use std::sync::Arc;
+
+use facescan_store::{
+    BatchCounts, BatchState, BatchStore, ChunkEnd, ItemFilter, ItemOutcome, ItemPage, ItemState,
+    NewScan, ScanOutcome, Stores,
+};
+use serde_json::json;
+use time::Duration;
+use uuid::Uuid;
+
+use super::{LEASE, all_items, claim, end, failed, finish, new_batch, ok, submit};
+use crate::store::fixtures::{face_at, find, new_scan, noon};
+use crate::support::database::Database;
+
+pub async fn finish_a_batch(stores: &Stores) {
+    let batches = &stores.batches;
+    let batch = submit(batches, new_batch("finish", 3), 5).await;
+    assert_eq!(batch.state, BatchState::Queued);
+    let first = claim(batches, noon()).await.unwrap();
+    assert_eq!(
+        (first.tenant.as_str(), first.operation.as_str()),
+        ("finish", "embed")
+    );
+    assert_eq!((first.expired_leases, first.items.len()), (0, 3));
+    assert_eq!(first.items[1].payload.as_deref(), Some("finish/1"));
+    let running = batches.batch("finish", batch.id).await.unwrap().unwrap();
+    assert_eq!(running.state, BatchState::Running);
+    assert_eq!((running.counts.running, running.counts.queued), (3, 2));
+    let filter = ItemFilter {
+        state: Some(ItemState::Running),
+    };
+    let page = ItemPage {
+        after: Some(0),
+        limit: 10,
+    };
+    let listed = batches.list_items(batch.id, filter, page).await.unwrap();
+    assert_eq!(
+        listed.iter().map(|item| item.position).collect::<Vec<_>>(),
+        [1, 2]
+    );
+
+    let mut scan = new_scan("finish", 1);
+    scan.faces = vec![face_at(1.0)];
+    let again = NewScan {
+        id: Uuid::now_v7(),
+        faces: vec![face_at(2.0)],
+        ..scan.clone()
+    };
+    let outcomes = [
+        ItemOutcome::Ok {
+            position: 0,
+            scan: Some(ScanOutcome::New(Box::new(scan.clone()))),
+            output: None,
+            result: None,
+        },
+        failed(1, false),
+        ItemOutcome::Ok {
+            position: 2,
+            // The same image again: the first scan is kept.
+            scan: Some(ScanOutcome::New(Box::new(again))),
+            output: Some("output".into()),
+            result: None,
+        },
+    ];
+    let done = batches
+        .finish_items(&first.lease, &outcomes, end())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((done.finished, done.is_batch_done), (3, false));
+    let second = claim(batches, noon()).await.unwrap();
+    assert!(finish(batches, &second).await, "the batch is done");
+    assert!(claim(batches, noon()).await.is_none());
+
+    let done = batches.batch("finish", batch.id).await.unwrap().unwrap();
+    assert_eq!(
+        (done.state, done.finished_at),
+        (BatchState::Done, Some(noon()))
+    );
+    let counts = BatchCounts {
+        ok: 4,
+        cached: 1,
+        error: 1,
+        ..BatchCounts::default()
+    };
+    assert_eq!(done.counts, counts);
+    let listed = all_items(batches, batch.id).await;
+    assert_eq!(listed[0].result.scan_id, Some(scan.id));
+    assert_eq!(listed[1].state, ItemState::Error);
+    assert_eq!(
+        listed[1].error,
+        Some(("image_corrupt".into(), "the file is damaged".into()))
+    );
+    assert!(listed[2].cached && listed[2].result.output.as_deref() == Some("output"));
+    assert_eq!(listed[3].result.result, Some(json!({"faces": 3})));
+    assert_eq!(listed[3].metadata, Some(json!({"page": 3})));
+    assert!(listed.iter().all(|item| item.attempts == 1));
+    let image = find(&stores.scans, &scan).await.unwrap();
+    assert_eq!(image.faces.len(), 1);
+}
+
+/// A worker that lost its lease writes nothing.
+pub async fn lose_a_lease(stores: &Stores, database: &Database) {
+    let batches = &stores.batches;
+    let batch = submit(batches, new_batch("lease", 2), 2).await;
+    let lost = claim(batches, noon()).await.unwrap();
+    let later = noon() + LEASE / 2;
+    assert!(
+        batches
+            .extend_lease(&lost.lease, later + LEASE)
+            .await
+            .unwrap()
+    );
+    assert!(
+        claim(batches, noon() + LEASE).await.is_none(),
+        "the lease was extended"
+    );
+    let kept = claim(batches, later + LEASE).await.unwrap();
+    assert_eq!((kept.expired_leases, kept.items.len()), (1, 2));
+    assert!(kept.lease.token > lost.lease.token);
+    assert!(
+        !batches
+            .extend_lease(&lost.lease, later + LEASE)
+            .await
+            .unwrap()
+    );
+    assert!(!batches.begin_item(&lost.lease, 0).await.unwrap());
+    let outcome = ItemOutcome::Ok {
+        position: 0,
+        scan: Some(ScanOutcome::New(Box::new(new_scan("lease", 2)))),
+        output: None,
+        result: None,
+    };
+    let stale = batches.finish_items(&lost.lease, &[outcome], end()).await;
+    assert_eq!(stale.unwrap(), None);
+    assert_eq!(
+        database
+            .count("SELECT count(*) FROM images WHERE tenant = 'lease'")
+            .await,
+        0
+    );
+
+    // After a crash the worker runs the items one by one and marks each before it begins.
+    assert!(batches.begin_item(&kept.lease, 0).await.unwrap());
+    let counted = all_items(batches, batch.id).await;
+    assert_eq!((counted[0].attempts, counted[1].attempts), (1, 0));
+    let one = batches
+        .finish_items(&kept.lease, &[ok(0)], ChunkEnd::Keep)
+        .await;
+    assert_eq!(one.unwrap().unwrap().finished, 1);
+    let counts = batches
+        .batch("lease", batch.id)
+        .await
+        .unwrap()
+        .unwrap()
+        .counts;
+    assert_eq!((counts.ok, counts.running, counts.queued), (1, 1, 0));
+    // An item that is finished keeps its first result.
+    let twice = batches
+        .finish_items(&kept.lease, &[failed(0, true), ok(1)], end())
+        .await;
+    let twice = twice.unwrap().unwrap();
+    assert_eq!((twice.finished, twice.is_batch_done), (1, true));
+    let attempts: Vec<_> = all_items(batches, batch.id)
+        .await
+        .iter()
+        .map(|item| item.attempts)
+        .collect();
+    assert_eq!(attempts, [1, 1]);
+}
+
+pub async fn retry_later(batches: &Arc<dyn BatchStore>) {
+    let batch = submit(batches, new_batch("retry later", 2), 2).await;
+    let chunk = claim(batches, noon()).await.unwrap();
+    let retry = ItemOutcome::Retry {
+        position: 1,
+        code: "url_failed".into(),
+        detail: "the server did not answer".into(),
+    };
+    let retry_at = noon() + Duration::seconds(5);
+    let end = ChunkEnd::Return {
+        now: noon(),
+        retry_at,
+    };
+    let finished = batches
+        .finish_items(&chunk.lease, &[ok(0), retry], end)
+        .await;
+    let finished = finished.unwrap().unwrap();
+    assert_eq!((finished.finished, finished.is_batch_done), (1, false));
+    let counts = batches
+        .batch("retry later", batch.id)
+        .await
+        .unwrap()
+        .unwrap()
+        .counts;
+    assert_eq!((counts.ok, counts.running, counts.queued), (1, 0, 1));
+    assert!(claim(batches, noon()).await.is_none());
+    let again = claim(batches, retry_at).await.unwrap();
+    assert_eq!(
+        (again.expired_leases, again.items.len()),
+        (0, 1),
+        "the lease did not expire"
+    );
+    assert_eq!((again.items[0].position, again.items[0].attempts), (1, 1));
+    assert!(finish(batches, &again).await);
+    let item = &all_items(batches, batch.id).await[1];
+    assert_eq!(
+        (item.state, item.attempts, &item.error),
+        (ItemState::Ok, 2, &None)
+    );
+}
+
+/// A scan that was deleted after the worker found it is not a result.
+pub async fn find_a_cached_scan(stores: &Stores) {
+    let batches = &stores.batches;
+    let scan = new_scan("cached", 3);
+    let saved = stores.scans.save_scan(scan.clone()).await.unwrap();
+    let batch = submit(batches, new_batch("cached", 2), 2).await;
+    let chunk = claim(batches, noon()).await.unwrap();
+    let cached = |position, id| ItemOutcome::Ok {
+        position,
+        scan: Some(ScanOutcome::Cached(id)),
+        output: None,
+        result: None,
+    };
+    let outcomes = [cached(0, scan.id), cached(1, Uuid::now_v7())];
+    let finished = batches.finish_items(&chunk.lease, &outcomes, end()).await;
+    assert_eq!(finished.unwrap().unwrap().finished, 1);
+    let listed = all_items(batches, batch.id).await;
+    assert!(listed[0].cached && listed[0].result.scan_id == Some(scan.id));
+    assert_eq!(listed[1].state, ItemState::Queued);
+    // The result of a finished item is erased with its image.
+    stores
+        .scans
+        .delete_image("cached", saved.image_id())
+        .await
+        .unwrap();
+    let listed = all_items(batches, batch.id).await;
+    assert_eq!(
+        (listed[0].state, listed[0].result.scan_id),
+        (ItemState::Ok, None)
+    );
+    let chunk = claim(batches, noon()).await.unwrap();
+    assert!(finish(batches, &chunk).await);
+}

@@ -1,0 +1,188 @@
+//! Cancelling, retrying and deleting batches.
+
+use std::sync::Arc;
+
+use facescan_store::{
+    BatchCounts, BatchFilter, BatchPage, BatchState, BatchStore, ItemOutcome, NewBatch,
+};
+
+use super::{LEASE, claim, end, failed, finish, new_batch, ok, submit};
+use crate::store::fixtures::noon;
+use crate::support::database::Database;
+
+pub async fn cancel_between_chunks(batches: &Arc<dyn BatchStore>) {
+    let batch = submit(batches, new_batch("cancel", 2), 6).await;
+    let done = claim(batches, noon()).await.unwrap();
+    finish(batches, &done).await;
+    let running = claim(batches, noon()).await.unwrap();
+    let cancelled = batches
+        .cancel_batch("cancel", batch.id, noon())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (cancelled.cancelled, cancelled.batch.state),
+        (2, BatchState::Cancelled)
+    );
+    assert!(claim(batches, noon() + LEASE).await.is_none());
+    let retry = ItemOutcome::Retry {
+        position: 3,
+        code: "c".into(),
+        detail: "d".into(),
+    };
+    let finished = batches
+        .finish_items(&running.lease, &[ok(2), retry], end())
+        .await;
+    assert_eq!(
+        finished.unwrap().unwrap().finished,
+        1,
+        "the worker finishes its chunk"
+    );
+    let stored = batches.batch("cancel", batch.id).await.unwrap().unwrap();
+    let counts = BatchCounts {
+        ok: 3,
+        cancelled: 3,
+        ..BatchCounts::default()
+    };
+    assert_eq!(
+        (stored.state, stored.counts),
+        (BatchState::Cancelled, counts)
+    );
+    let again = batches
+        .cancel_batch("cancel", batch.id, noon())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(again.cancelled, 0);
+}
+
+pub async fn retry_failed_items(batches: &Arc<dyn BatchStore>) {
+    let batch = submit(batches, new_batch("retry", 3), 6).await;
+    let first = claim(batches, noon()).await.unwrap();
+    let outcomes = [failed(0, true), ok(1), failed(2, false)];
+    batches
+        .finish_items(&first.lease, &outcomes, end())
+        .await
+        .unwrap();
+    let second = claim(batches, noon()).await.unwrap();
+    let outcomes = [failed(3, false), ok(4), ok(5)];
+    let done = batches.finish_items(&second.lease, &outcomes, end()).await;
+    assert!(done.unwrap().unwrap().is_batch_done);
+    assert_eq!(
+        batches
+            .retry_items("retry", batch.id, noon())
+            .await
+            .unwrap(),
+        Some(3)
+    );
+    let queued = batches.batch("retry", batch.id).await.unwrap().unwrap();
+    assert_eq!(queued.state, BatchState::Running);
+    let counts = BatchCounts {
+        ok: 3,
+        queued: 3,
+        ..BatchCounts::default()
+    };
+    assert_eq!(queued.counts, counts);
+    let mut again = vec![];
+    while let Some(chunk) = claim(batches, noon()).await {
+        again.extend(
+            chunk
+                .items
+                .iter()
+                .map(|item| (item.position, item.attempts)),
+        );
+        finish(batches, &chunk).await;
+    }
+    assert_eq!(again, [(0, 0), (2, 0), (3, 0)]);
+    let done = batches.batch("retry", batch.id).await.unwrap().unwrap();
+    assert_eq!((done.state, done.counts.ok), (BatchState::Done, 6));
+}
+
+pub async fn keep_tenants_apart(batches: &Arc<dyn BatchStore>) {
+    let mine = submit(batches, new_batch("mine", 2), 1).await;
+    let theirs = "theirs";
+    assert_eq!(batches.batch(theirs, mine.id).await.unwrap(), None);
+    assert_eq!(
+        batches.close_batch(theirs, mine.id, noon()).await.unwrap(),
+        None
+    );
+    assert_eq!(
+        batches.cancel_batch(theirs, mine.id, noon()).await.unwrap(),
+        None
+    );
+    assert_eq!(
+        batches.retry_items(theirs, mine.id, noon()).await.unwrap(),
+        None
+    );
+    assert_eq!(batches.delete_batch(theirs, mine.id).await.unwrap(), None);
+    let page = BatchPage {
+        after: None,
+        limit: 10,
+    };
+    let filter = BatchFilter::default();
+    assert!(
+        batches
+            .list_batches(theirs, &filter, page)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let other = submit(
+        batches,
+        NewBatch {
+            name: None,
+            ..new_batch("mine", 2)
+        },
+        0,
+    )
+    .await;
+    let listed = async |filter: BatchFilter, page| {
+        let listed = batches.list_batches("mine", &filter, page).await.unwrap();
+        listed.into_iter().map(|batch| batch.id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(filter.clone(), page).await, [other.id, mine.id]);
+    let after = BatchPage {
+        after: Some(other.id),
+        ..page
+    };
+    assert_eq!(listed(filter, after).await, [mine.id]);
+    let named = BatchFilter {
+        name: Some("crawl".into()),
+        ..BatchFilter::default()
+    };
+    assert_eq!(listed(named, page).await, [mine.id]);
+    let done = BatchFilter {
+        state: Some(BatchState::Done),
+        ..BatchFilter::default()
+    };
+    assert_eq!(listed(done, page).await, [other.id]);
+    let chunk = claim(batches, noon()).await.unwrap();
+    finish(batches, &chunk).await;
+}
+
+pub async fn delete_with_objects(batches: &Arc<dyn BatchStore>, database: &Database) {
+    let first = submit(batches, new_batch("delete", 2), 2).await;
+    let second = submit(batches, new_batch("delete", 2), 1).await;
+    let deleted = batches
+        .delete_batch("delete", first.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (deleted.items, deleted.objects),
+        (2, vec!["delete/1".to_owned()]),
+        "the other batch has the first one"
+    );
+    let deleted = batches
+        .delete_batch("delete", second.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(deleted.objects, ["delete/0"]);
+    for table in ["batch_items", "batch_chunks"] {
+        let query = format!(
+            "SELECT count(*) FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM batches b WHERE b.id = t.batch_id)"
+        );
+        assert_eq!(database.count(&query).await, 0);
+    }
+}

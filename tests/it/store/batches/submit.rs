@@ -1,0 +1,79 @@
+//! Creating batches and adding items.
+
+use std::sync::Arc;
+
+use facescan_store::{BatchState, BatchStore, CreatedBatch, NewBatch, NewItem};
+use uuid::Uuid;
+
+use super::{all_items, claim, finish, items, new_batch};
+use crate::store::fixtures::noon;
+
+pub async fn create_once(batches: &Arc<dyn BatchStore>) {
+    let batch = NewBatch {
+        idempotency_key: Some("key".into()),
+        ..new_batch("create", 4)
+    };
+    let CreatedBatch::New(created) = batches.create_batch(&batch).await.unwrap() else {
+        panic!("the batch is not new");
+    };
+    assert_eq!(created.state, BatchState::Open);
+    assert_eq!((created.created_at, created.request_digest), (noon(), None));
+    assert_eq!(created.options, batch.options);
+    let again = NewBatch {
+        id: Uuid::now_v7(),
+        ..batch.clone()
+    };
+    let existing = batches.create_batch(&again).await.unwrap();
+    assert_eq!(existing, CreatedBatch::Existing(created.clone()));
+    let other = NewBatch {
+        id: Uuid::now_v7(),
+        tenant: "create too".into(),
+        ..batch
+    };
+    let other = batches.create_batch(&other).await.unwrap();
+    assert!(matches!(other, CreatedBatch::New(_)), "another tenant");
+    // An empty batch is done when it is closed.
+    let closed = batches.complete_request(created.id, [3; 32], false, noon());
+    let closed = closed.await.unwrap().unwrap();
+    assert_eq!(closed.state, BatchState::Done);
+    assert_eq!(closed.request_digest, Some([3; 32]));
+}
+
+pub async fn add_each_id_once(batches: &Arc<dyn BatchStore>) {
+    let batch = new_batch("add", 4);
+    batches.create_batch(&batch).await.unwrap();
+    let added = batches
+        .add_items(batch.id, &items("add", 6), 7, noon())
+        .await;
+    let added = added.unwrap().unwrap();
+    assert_eq!((added.accepted, added.duplicates), (6, 0));
+    let mut more = items("add", 8);
+    more.push(NewItem::default());
+    more.push(more[0].clone());
+    let added = batches.add_items(batch.id, &more, 10, noon()).await;
+    let added = added.unwrap().unwrap();
+    assert_eq!((added.accepted, added.duplicates), (3, 7));
+    let stored = batches.batch("add", batch.id).await.unwrap().unwrap();
+    assert_eq!((stored.accepted, stored.submitted), (9, 17));
+    assert_eq!(stored.counts.queued, 9);
+    let ids: Vec<_> = all_items(batches, batch.id)
+        .await
+        .into_iter()
+        .map(|item| (item.position, item.id))
+        .collect();
+    let expected = (0..8).map(|index| (index, Some(format!("item {index}"))));
+    assert_eq!(ids, expected.chain([(8, None)]).collect::<Vec<_>>());
+    // An open batch is processed, and is done only after it is closed.
+    let mut sizes = vec![];
+    while let Some(chunk) = claim(batches, noon()).await {
+        sizes.push(chunk.items.len());
+        assert!(!finish(batches, &chunk).await);
+    }
+    assert_eq!(sizes, [4, 2, 3]);
+    let closed = batches.close_batch("add", batch.id, noon()).await.unwrap();
+    assert_eq!(closed.unwrap().state, BatchState::Done);
+    let late = batches
+        .add_items(batch.id, &items("add", 1), 1, noon())
+        .await;
+    assert_eq!(late.unwrap(), None, "the batch is closed");
+}
