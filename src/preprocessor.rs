@@ -52,11 +52,14 @@ impl Source {
 async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
     // At most the limit is read, so a huge file costs no memory and a device file without an end is not read forever.
     let limits = app.pipeline.decoding.limits;
-    let mut bytes = Vec::new();
-    tokio::fs::File::open(path)
+    let file = tokio::fs::File::open(path)
         .await
-        .map_err(ErrorEntry::unreadable)?
-        .take(limits.max_bytes + 1)
+        .map_err(ErrorEntry::unreadable)?;
+    let stated = file.metadata().await.map_or(0, |metadata| metadata.len());
+    // Without this, the buffer would grow in steps, which leaves holes in the memory of the process.
+    let stated = usize::try_from(stated.min(limits.max_bytes)).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(stated + 1);
+    file.take(limits.max_bytes + 1)
         .read_to_end(&mut bytes)
         .await
         .map_err(ErrorEntry::unreadable)?;

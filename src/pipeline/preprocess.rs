@@ -172,7 +172,7 @@ pub struct Row {
     /// The shape: `[3, h, w]` or `[h, w, 3]`.
     pub shape: [usize; 3],
     /// The values, little-endian.
-    pub values: Vec<u8>,
+    pub values: Bytes,
 }
 
 impl PreprocessRequest {
@@ -255,8 +255,10 @@ impl Dtype {
     }
 
     /// Converts values to little-endian bytes. Rounds to the nearest value.
-    fn bytes(self, values: &[f32]) -> Vec<u8> {
+    fn bytes(self, values: Vec<f32>) -> Bytes {
         match self {
+            // The values are little-endian in memory already, so they are not copied.
+            Self::F32 if cfg!(target_endian = "little") => Bytes::from_owner(Floats(values)),
             Self::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
             Self::F16 => values
                 .iter()
@@ -267,6 +269,15 @@ impl Dtype {
                 .flat_map(|v| bf16::from_f32(*v).to_le_bytes())
                 .collect(),
         }
+    }
+}
+
+/// Numbers that are read as their bytes.
+struct Floats(Vec<f32>);
+
+impl AsRef<[u8]> for Floats {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
     }
 }
 
@@ -361,7 +372,7 @@ impl Pipeline {
             self.record_preprocessing(run, DeviceRun::CPU)?;
             job.fill()
         };
-        let values = plan.dtype.bytes(&values);
+        let values = plan.dtype.bytes(values);
         run.timings.process = self.since(began);
         Ok(Row {
             image,

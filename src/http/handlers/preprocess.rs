@@ -75,13 +75,16 @@ pub struct PreprocessAnswer {
     /// The values, in base64.
     #[serde(serialize_with = "as_base64")]
     #[schema(value_type = String)]
-    tensor: Vec<Vec<u8>>,
+    tensor: Vec<bytes::Bytes>,
     /// Milliseconds by stage, one entry for each row. Present with `timings=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     timings_ms: Option<Vec<Timings>>,
 }
 
-fn as_base64<S: serde::Serializer>(rows: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_base64<S: serde::Serializer>(
+    rows: &[bytes::Bytes],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&BASE64_STANDARD.encode(rows.concat()))
 }
 
@@ -281,7 +284,7 @@ impl Batch {
         ];
         // Row by row, so that the batch is not in memory twice.
         let rows = self.rows.into_iter().map(|row| row.row.values);
-        let body = stream_body(std::iter::once(head).chain(rows), reservations);
+        let body = stream_body(std::iter::once(head.into()).chain(rows), reservations);
         Ok((headers, body).into_response())
     }
 
@@ -292,14 +295,15 @@ impl Batch {
         reservations: RequestReservations,
     ) -> Result<Response, ApiError> {
         const BOUNDARY: &str = "facescan-part-8b1e2f7a4c";
-        let mut parts: Vec<(usize, [Vec<u8>; 3])> = Vec::new();
+        const LINE_END: bytes::Bytes = bytes::Bytes::from_static(b"\r\n");
+        let mut parts: Vec<(usize, [bytes::Bytes; 3])> = Vec::new();
         for BatchRow { index, row, .. } in self.rows {
             let mut head = format!(
                 "--{BOUNDARY}\r\ncontent-type: application/x-npy\r\nx-facescan-index: {index}\r\n\r\n"
             )
             .into_bytes();
             head.extend(npy::header(plan.dtype.npy(), &row.shape));
-            parts.push((index, [head, row.values, b"\r\n".to_vec()]));
+            parts.push((index, [head.into(), row.values, LINE_END]));
         }
         for failed in self.failed {
             let problem = serde_json::to_vec(&failed.error)
@@ -308,11 +312,14 @@ impl Batch {
             let head = format!(
                 "--{BOUNDARY}\r\ncontent-type: application/json\r\nx-facescan-index: {index}\r\n\r\n"
             );
-            parts.push((index, [head.into_bytes(), problem, b"\r\n".to_vec()]));
+            parts.push((index, [head.into_bytes().into(), problem.into(), LINE_END]));
         }
         parts.sort_by_key(|(index, _)| *index);
         let end = format!("--{BOUNDARY}--\r\n").into_bytes();
-        let parts = parts.into_iter().flat_map(|(_, part)| part).chain([end]);
+        let parts = parts
+            .into_iter()
+            .flat_map(|(_, part)| part)
+            .chain([end.into()]);
         let media_type = format!("multipart/mixed; boundary={BOUNDARY}");
         Ok((
             [(CONTENT_TYPE, media_type)],
@@ -324,7 +331,7 @@ impl Batch {
 
 /// Returns a body that holds the reservations until its last piece is sent.
 fn stream_body(
-    pieces: impl Iterator<Item = Vec<u8>> + Send + 'static,
+    pieces: impl Iterator<Item = bytes::Bytes> + Send + 'static,
     reservations: RequestReservations,
 ) -> Body {
     let pieces = pieces.map(move |piece| {
