@@ -295,7 +295,7 @@ fn golden_values_in_half_precision() {
         // The largest sample is 2.64, and a level is at least 0.0171. The error is 2⁻¹⁰ with 11 bits and 2⁻⁷ with 8
         // bits.
         for (dtype, most) in [(Dtype::F16, 0.058), (Dtype::Bf16, 0.46)] {
-            let bytes = dtype.bytes(&row);
+            let bytes = dtype.bytes(row.clone());
             let halves = bytes.as_chunks::<2>().0.iter().map(|v| match dtype {
                 Dtype::F16 => f16::from_le_bytes(*v).to_f64(),
                 _ => bf16::from_le_bytes(*v).to_f64(),
