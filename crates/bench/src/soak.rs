@@ -61,10 +61,10 @@ const MIX: [(&str, u32); 9] = [
     ("/detect?store=false&min_scor=1", 2),
 ];
 
-/// One request in this many carries an image that is cut in half, and one an image in its original size.
+/// One request in this many carries an image that is cut in half. Another one carries an image in its original size.
 const RARE: usize = 32;
 
-/// One client in this many requests leaves early, within this many milliseconds.
+/// The client of one request in this many leaves before the answer, within this many milliseconds.
 const LEAVES: (usize, u64) = (50, 40);
 
 /// The number of parts of the run whose memory is compared.

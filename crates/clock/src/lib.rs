@@ -1,4 +1,4 @@
-//! Time and identifiers, passed in so that tests can fix both.
+//! The sources of time and identifiers. Callers pass them in, so that tests can control both.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use uuid::{NoContext, Timestamp, Uuid};
 
 /// A source of wall-clock and monotonic time.
 pub trait Clock: Send + Sync {
-    /// The current UTC time.
+    /// Returns the current UTC time.
     fn now(&self) -> OffsetDateTime;
 
-    /// Time since an arbitrary fixed point; never goes back.
+    /// Returns the time since an arbitrary fixed point. It never decreases.
     fn monotonic(&self) -> Duration;
 
-    /// A new time-ordered identifier (UUID version 7).
+    /// Creates a time-ordered identifier (UUID version 7).
     fn new_id(&self) -> Uuid {
         let now = self.now();
         let seconds = u64::try_from(now.unix_timestamp()).unwrap_or(0);
@@ -28,7 +28,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts at zero now.
+    /// Creates a clock whose monotonic time starts at zero.
     pub fn start() -> Self {
         Self {
             started: Instant::now(),

@@ -10,10 +10,10 @@ use super::{
 
 const CHANNELS: usize = 3;
 
-/// Samples that are summed at a time, few enough for registers.
+/// The number of samples that are summed at a time. Their sums fit into registers.
 const BLOCK: usize = 64;
 
-/// Every f32 from this value to its double is a whole number, so adding it to a smaller number rounds that.
+/// Every f32 from this value to its double is a whole number. Adding this value to a smaller number rounds that number.
 const ROUNDING: f32 = (1 << 23) as f32;
 
 /// The longest kernel in pixels.
@@ -80,7 +80,7 @@ type Tap = (usize, f32);
 /// A blur in progress. Rows are blurred horizontally when they are reached; a ring buffer has as many of them as the
 /// kernel is long.
 struct Blur {
-    /// Not empty and inside the image.
+    /// The region to blur. It is not empty and lies inside the image.
     region: Region,
     radius: u32,
     weights: Vec<f32>,
@@ -95,7 +95,7 @@ struct Blur {
 impl Blur {
     fn new(region: Region, gaussian: &Gaussian) -> Self {
         let weights = gaussian.weights();
-        // Complete blocks; the sums after the region's samples are not used.
+        // The blocks are complete. The sums after the region's samples are not used.
         let blocks = (region.width() as usize * CHANNELS).div_ceil(BLOCK);
         Self {
             region,
@@ -158,7 +158,7 @@ impl Blur {
         let inside = self.region.x1.saturating_sub(self.radius)
             ..self.region.x2.saturating_add(self.radius).min(width);
         let first = i64::from(self.region.x1) - i64::from(self.radius);
-        // The pixels of the line before the image, and before its end.
+        // The number of pixels of the line before the image, and the number before the image's end.
         let before = (i64::from(inside.start) - first) as usize;
         let until = before + inside.len();
         let samples = &row[inside.start as usize * CHANNELS..inside.end as usize * CHANNELS];

@@ -9,8 +9,8 @@ pub use mask::{MaskCrop, MaskCropOptions, Unmet, mask_box, mask_crop};
 pub use region::{Region, put};
 pub(super) use region::{rows, rows_mut};
 
-/// `region` extended by `margin` of its width on the left and right and of its height above and below, in pixels
-/// rounded down, clipped to the frame (width, height).
+/// Extends `region` by `margin` of its width on the left and right, and by `margin` of its height above and below. The
+/// margins are rounded down to pixels. The result is clipped to the frame (width, height).
 pub fn padded(frame: (u32, u32), region: Region, margin: f32) -> Region {
     let [x, y] = region.clipped(frame).spans();
     Region::from([x.padded(margin, frame.0).0, y.padded(margin, frame.1).0])
@@ -49,7 +49,7 @@ impl Default for Bounds {
 /// A short side above its limit is reduced to it, and the long side in proportion, rounded down. Then the long side is
 /// limited in the same way. Then each side is rounded down to a multiple, at least one multiple.
 pub fn bounded_size(size: (u32, u32), bounds: &Bounds) -> (u32, u32) {
-    // Less than `side`, because `to` is less than `from`.
+    // The result is less than `side`, because `to` is less than `from`.
     let scaled =
         |side: u32, to: u32, from: u32| (u64::from(side) * u64::from(to) / u64::from(from)) as u32;
     let (mut short, mut long) = (size.0.min(size.1), size.0.max(size.1));

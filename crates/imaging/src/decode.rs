@@ -164,8 +164,8 @@ fn ends_early(error: &ImageError) -> bool {
 /// Decodes `bytes` to upright RGB pixels.
 ///
 /// # Errors
-/// See [`DecodeError`]. No input panics, and none allocates beyond a small multiple of
-/// [`Limits::decode_bytes`].
+/// Returns a [`DecodeError`] if the file cannot be decoded. No input causes a panic, or allocates more than a small
+/// multiple of [`Limits::decode_bytes`].
 pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Decoded, DecodeError> {
     decode_within(bytes, options, &PixelMemory::new(0))
 }
@@ -173,7 +173,7 @@ pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Decoded, DecodeEr
 /// Decodes like [`decode`], into a buffer of the pool if the decoder of the format supports that.
 ///
 /// # Errors
-/// See [`DecodeError`].
+/// Returns a [`DecodeError`] if the file cannot be decoded.
 pub fn decode_within(
     bytes: &[u8],
     options: &DecodeOptions,
@@ -240,7 +240,8 @@ fn read(
         .map_err(|error| DecodeError::from_image(format, limits, &error))
 }
 
-/// Returns the limits for the image library. A decoder may have its own copy of the samples, hence twice the memory.
+/// Returns the limits for the image library. The memory is doubled, because a decoder may have its own copy of the
+/// samples.
 fn library_limits(limits: &Limits) -> image::Limits {
     let mut library = image::Limits::no_limits();
     library.max_image_width = Some(limits.max_width);

@@ -34,7 +34,7 @@ const AVIF_SPEED: u8 = 10;
 const AVIF_MAX_PIXELS: u64 = 1 << 23;
 
 impl Default for OutputFormat {
-    /// JPEG at quality 95.
+    /// Returns JPEG at quality 95.
     fn default() -> Self {
         Self::Jpeg { quality: 95 }
     }
@@ -123,7 +123,7 @@ pub enum EncodeError {
 /// Encodes an image.
 ///
 /// # Errors
-/// See [`EncodeError`].
+/// Returns an [`EncodeError`] if the image has no pixels, if it is too large for the format, or if the encoder fails.
 pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeError> {
     let (width, height) = image.dimensions();
     let longest_side = output.longest_side();

@@ -140,7 +140,7 @@ pub fn sniff(bytes: &[u8]) -> Sniffed {
         .map_or(Sniffed::Unknown, Sniffed::Other)
 }
 
-/// ISO base media files: the brands of the `ftyp` box name the format.
+/// Detects ISO base media files. The brands of their `ftyp` box name the format.
 fn iso_media(bytes: &[u8]) -> Option<&'static str> {
     if bytes.len() < 12 || bytes[4..8] != *b"ftyp" {
         return None;
@@ -166,8 +166,8 @@ fn iso_media(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Icons and cursors: a type, and a count above 0. Without the count, TGA files without a footer would be taken for
-/// cursors.
+/// Detects icons and cursors by their type and a count above 0. Without the count, TGA files without a footer would be
+/// taken for cursors.
 fn icon(bytes: &[u8]) -> Option<&'static str> {
     match bytes.get(..6)? {
         [0, 0, _, 0, 0, 0] => None,
@@ -177,7 +177,7 @@ fn icon(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// TGA: files of version 2 end with a signature; others have none.
+/// Detects TGA files of version 2, which end with a signature. Other versions have no signature.
 fn targa(bytes: &[u8]) -> Option<&'static str> {
     bytes.ends_with(b"TRUEVISION-XFILE.\0").then_some("tga")
 }

@@ -18,22 +18,22 @@ pub struct BBox {
 }
 
 impl BBox {
-    /// Width in pixels, never negative.
+    /// Returns the width in pixels. It is never negative.
     pub fn width(&self) -> f32 {
         (self.x2 - self.x1).max(0.0)
     }
 
-    /// Height in pixels, never negative.
+    /// Returns the height in pixels. It is never negative.
     pub fn height(&self) -> f32 {
         (self.y2 - self.y1).max(0.0)
     }
 
-    /// Area in square pixels.
+    /// Returns the area in square pixels.
     pub fn area(&self) -> f32 {
         self.width() * self.height()
     }
 
-    /// Intersection over union, 0..1; 0 when both boxes are empty.
+    /// Returns the intersection over union, 0..=1. It is 0 if both boxes are empty.
     pub fn iou(&self, other: &Self) -> f32 {
         let shared = Self {
             x1: self.x1.max(other.x1),
@@ -62,7 +62,7 @@ impl BBox {
         self.to_array().map(|side| side * scale).into()
     }
 
-    /// `[x1, y1, x2, y2]`, as in responses.
+    /// Returns `[x1, y1, x2, y2]`, as in responses.
     pub fn to_array(self) -> [f32; 4] {
         [self.x1, self.y1, self.x2, self.y2]
     }

@@ -16,7 +16,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 20 MiB, 16384 × 16384, 100 megapixels.
+    /// Returns 20 MiB, 16384 × 16384 pixels and 100 megapixels.
     fn default() -> Self {
         Self {
             max_bytes: 20 << 20,
@@ -75,7 +75,7 @@ impl Limits {
     /// Checks the size of a file in bytes.
     ///
     /// # Errors
-    /// [`Exceeded`] if the file is too large.
+    /// Returns [`Exceeded`] if the file is too large.
     pub fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
         within(LimitKind::Bytes, self.max_bytes, found)
     }

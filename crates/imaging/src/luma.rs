@@ -8,30 +8,31 @@ use image::RgbImage;
 /// The weights of red, green and blue. ITU-R BT.601, section 2.5.1.
 pub const BT601: [f32; 3] = [0.299, 0.587, 0.114];
 
-/// [`BT601`] in fixed point with [`PILLOW_BITS`] fractional bits; they add up to one. Pillow's `convert("L")`.
+/// [`BT601`] in fixed point with [`PILLOW_BITS`] fractional bits. The weights add up to one. Pillow's `convert("L")`
+/// uses them.
 pub const BT601_PILLOW: [u32; 3] = [19_595, 38_470, 7_471];
 /// Fractional bits of [`BT601_PILLOW`].
 pub const PILLOW_BITS: u32 = 16;
 
-/// [`BT601`] in fixed point with [`OPENCV_BITS`] fractional bits; they add up to one. OpenCV's `COLOR_RGB2GRAY` for 8
-/// bits.
+/// [`BT601`] in fixed point with [`OPENCV_BITS`] fractional bits. The weights add up to one. OpenCV's `COLOR_RGB2GRAY`
+/// uses them for 8 bits.
 pub const BT601_OPENCV: [u32; 3] = [4_899, 9_617, 1_868];
 /// Fractional bits of [`BT601_OPENCV`].
 pub const OPENCV_BITS: u32 = 14;
 
-/// Luma without rounding, 0..=255.
+/// Returns the luma without rounding, 0..=255.
 #[inline(always)]
 pub(crate) fn exact([r, g, b]: [u8; 3]) -> f32 {
     BT601[0] * f32::from(r) + BT601[1] * f32::from(g) + BT601[2] * f32::from(b)
 }
 
-/// Pillow's luma, rounded to the nearest level.
+/// Returns Pillow's luma, rounded to the nearest level.
 #[inline(always)]
 pub(crate) fn pillow(pixel: [u8; 3]) -> u8 {
     fixed_point(pixel, BT601_PILLOW, PILLOW_BITS)
 }
 
-/// OpenCV's luma, rounded to the nearest level.
+/// Returns OpenCV's luma, rounded to the nearest level.
 #[inline(always)]
 pub(crate) fn opencv(pixel: [u8; 3]) -> u8 {
     fixed_point(pixel, BT601_OPENCV, OPENCV_BITS)

@@ -60,7 +60,7 @@ impl PixelMemory {
             dropped.push(oldest);
         }
         drop(spare);
-        // Outside the lock, because returning megabytes to the system takes a while.
+        // The buffers are dropped outside the lock, because returning megabytes to the system takes a while.
         drop(dropped);
     }
 }

@@ -1,8 +1,8 @@
 //! A perceptual hash: equal or similar hashes suggest that two files show the same image, but do not prove it.
 //!
-//! This is pHash: the luma at 32 × 32 pixels is transformed by a DCT-II, and each bit says whether one of the 8 × 8 lowest
-//! frequencies is above their median. See C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions",
-//! 2010, section 3.2.1.
+//! This is pHash. The luma at 32 × 32 pixels is transformed by a DCT-II. Each bit says whether one of the 8 × 8 lowest
+//! frequencies is above their median. See C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash
+//! Functions", 2010, section 3.2.1.
 
 use std::{array::from_fn, f32::consts::PI};
 
@@ -15,14 +15,14 @@ use super::resize::{Filter, resize};
 /// The side of the reduced image. The hash ignores finer detail.
 const SIDE: usize = 32;
 
-/// Frequencies in each direction, from the lowest. Their number is that of the bits.
+/// The number of frequencies in each direction, from the lowest. Each frequency is one bit of the hash.
 const FREQUENCIES: usize = 8;
 
 /// Images below this standard deviation of grey get no hash: it would be noise, and equal for all blank images.
 const FLAT: f32 = 3.0;
 
-/// The 64-bit hash. Bit 63 is the lowest frequency, and the frequency along the width changes fastest. The hashes of similar
-/// images differ in few bits. `None` for a nearly flat image.
+/// Returns the 64-bit hash. Bit 63 is the lowest frequency, and the frequency along the width changes fastest. The
+/// hashes of similar images differ in few bits. Returns `None` if the image is nearly flat.
 pub fn perceptual_hash(image: &RgbImage) -> Option<u64> {
     let side = SIDE as u32;
     let reduced = resize(image, side, side, Filter::Area);
@@ -38,8 +38,8 @@ pub fn perceptual_hash(image: &RgbImage) -> Option<u64> {
     Some(bits.fold(0, |hash, &value| (hash << 1) | u64::from(value > median)))
 }
 
-/// The lowest frequencies of the DCT-II of an image of [`SIDE`] × [`SIDE`] pixels, row by row. Their scale does not matter
-/// to the median, so it is left out.
+/// Returns the lowest frequencies of the DCT-II of an image of [`SIDE`] × [`SIDE`] pixels, row by row. They are not
+/// scaled, because the scale does not affect the comparison with the median.
 fn low_frequencies(image: &RgbImage) -> [f32; FREQUENCIES * FREQUENCIES] {
     let basis: [[f32; SIDE]; FREQUENCIES] = from_fn(|frequency| {
         from_fn(|at| ((2 * at + 1) as f32 * frequency as f32 * PI / (2 * SIDE) as f32).cos())

@@ -40,7 +40,7 @@ impl fmt::Display for NumericPrecision {
     }
 }
 
-/// A text that names no precision.
+/// The error of parsing a text that names no precision.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a precision; use f32, bf16 or f16")]
 pub struct UnknownPrecision(String);

@@ -1,5 +1,5 @@
-//! Images to network input by named definitions: the library whose resize is matched, how the image is fitted, and the
-//! layout of the values.
+//! Converts images to network input. A definition names the library whose resize is matched, how the image is fitted,
+//! and the layout of the values.
 //!
 //! Devices that preprocess read [`Preprocess::placement`] and [`Preprocess::normalisation`]. The reference values of
 //! the other libraries are in `tests/fixtures`. Here a row is one entry of the batch, and a line is a line of pixels.
@@ -128,7 +128,7 @@ pub struct Preprocess {
 }
 
 impl Default for Preprocess {
-    /// 224 × 224, stretched, torchvision's resize, ImageNet's mean and standard deviation.
+    /// Returns 224 × 224 pixels, stretched, with torchvision's resize and ImageNet's mean and standard deviation.
     fn default() -> Self {
         Self {
             height: 224,

@@ -119,7 +119,7 @@ impl Sums {
     }
 }
 
-/// One score, 0..=1: `0.25·min(blur/1000, 1) + 0.20·(1 − |brightness − 128|/128) + 0.20·min(contrast/50, 1) +
+/// Returns one score in 0..=1: `0.25·min(blur/1000, 1) + 0.20·(1 − |brightness − 128|/128) + 0.20·min(contrast/50, 1) +
 /// 0.25·min(sharpness/100, 1) + 0.10·(1 − occlusion)`.
 ///
 /// `occlusion` is the hidden share of the face, 0..=1. When it was not measured, its weight is spread over the other

@@ -72,7 +72,7 @@ fn convolve(image: &RgbImage, view: &View) -> Option<RgbImage> {
     let options = ResizeOptions::new()
         .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
         .crop(left, top, across, down);
-    // Typed, so that the compiler builds the library's code for one type of pixel and not for thirteen.
+    // The images are typed, so that the compiler builds the library's code for one type of pixel and not for thirteen.
     Resizer::new()
         .resize_typed(&source, &mut target, &options)
         .ok()?;

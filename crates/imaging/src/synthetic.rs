@@ -15,7 +15,7 @@ pub fn synthetic(width: u32, height: u32) -> RgbImage {
     })
 }
 
-/// Noise in each channel: a wrong stride changes every pixel.
+/// Returns noise in each channel, so that a wrong stride changes every pixel.
 pub fn noise(width: u32, height: u32) -> RgbImage {
     let mut state = 1u32;
     RgbImage::from_fn(width, height, |_, _| {
@@ -29,7 +29,7 @@ pub fn antialiased(image: &RgbImage, size: (u32, u32)) -> Vec<f64> {
     antialiased_at(image, size, |centre| centre)
 }
 
-/// [`antialiased`] with the centre of every window, in pixels of the image, replaced by `moved(centre)`.
+/// Returns [`antialiased`], but replaces the centre of every window, in pixels of the image, by `moved(centre)`.
 pub fn antialiased_at(
     image: &RgbImage,
     (width, height): (u32, u32),

@@ -1,4 +1,4 @@
-//! Images to network input: resized, normalised, and written as channel planes into a row of the batch.
+//! Converts images to network input: resizes and normalises them, and writes channel planes into a row of the batch.
 //!
 //! Here a row is one entry of the batch, and a line is a line of pixels.
 

@@ -99,9 +99,9 @@ fn mean(points: &Landmarks) -> [f64; 2] {
 
 /// Crops the face at `points` (in pixels of `image`), aligned to [`ARCFACE_TEMPLATE`]: upright, 112 × 112 pixels.
 ///
-/// Bilinear, black outside the image: OpenCV's `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger than 112 px
-/// are not smoothed first, because their embeddings are compared with those of OpenCV's crops. Returns `None` if
-/// [`similarity`] is `None`.
+/// Sampling is bilinear, and pixels outside the image are black, as in OpenCV's
+/// `warpAffine(INTER_LINEAR, borderValue 0)`. Faces much larger than 112 px are not smoothed first, because their
+/// embeddings are compared with those of OpenCV's crops. Returns `None` if [`similarity`] returns `None`.
 pub fn align_face(image: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
     let to_image = similarity(points, &ARCFACE_TEMPLATE)?.inverse();
     let mut samples = Vec::with_capacity((ALIGNED_SIDE * ALIGNED_SIDE * 3) as usize);

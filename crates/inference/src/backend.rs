@@ -29,20 +29,20 @@ pub trait Backend: Send + Sync {
     /// Checks whether this machine has the provider and the device, before any model is opened there.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] with what is missing.
+    /// Returns [`BackendError::Unavailable`] if the provider or the device is missing. The error says what is missing.
     fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError>;
 
     /// Loads a model into the number of sessions in `opening`. The sessions may share the weights.
     ///
     /// # Errors
-    /// [`BackendError::Load`] if the model cannot be loaded, [`BackendError::Unavailable`] if the placement cannot be
-    /// used, and [`BackendError::OutOfMemory`].
+    /// Returns [`BackendError::Load`] if the model cannot be loaded, [`BackendError::Unavailable`] if the placement
+    /// cannot be used, and [`BackendError::OutOfMemory`] if the device has too little memory.
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError>;
 
     /// Loads a built-in graph, whose inputs can have several types, into one session.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError>;
 }
 
@@ -62,7 +62,7 @@ pub struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    /// `count` sessions of `threads` threads each on the CPU.
+    /// Requests `count` sessions of `threads` threads each on the CPU.
     pub fn on_cpu(model: Model<'a>, threads: NonZeroUsize, count: usize) -> Self {
         Self {
             model,
@@ -101,7 +101,8 @@ pub trait Session: Send {
     /// Runs a batch through the graph's first input and returns every output in graph order.
     ///
     /// # Errors
-    /// [`BackendError::Run`] if the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`].
+    /// Returns [`BackendError::Run`] if the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`]
+    /// if the device has too little memory.
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
 
     /// Returns the number of the graph's nodes on each provider, by the runtime's names. The result is empty if the

@@ -70,7 +70,7 @@ impl BatchBuffer {
         }
     }
 
-    /// Returns the values of some rows.
+    /// Returns the values of the rows in `rows`.
     pub fn values(&self, rows: Range<usize>) -> &[f32] {
         bytemuck::cast_slice(&self.rest[rows.start * self.row_bytes..rows.end * self.row_bytes])
     }

@@ -1,9 +1,9 @@
 //! Decides which rows run together.
 //!
-//! The caller of a row claims it, writes it and commits it. Rows of one shape and one route share a batch buffer until it
-//! is full. A buffer is ready when none of its rows is being written, and it is full or its first row has waited for
-//! `max_delay`. When a session takes a ready buffer, rows whose callers have left are dropped. This module neither waits
-//! nor runs anything: it is the state that an engine keeps behind a lock.
+//! The caller of a row claims it, writes it and commits it. Rows of one shape and one route share a batch buffer until
+//! it is full. A buffer is ready when none of its rows is being written, and it is full or its first row has waited for
+//! `max_delay`. When a session takes a ready buffer, rows whose callers have left are dropped. This module neither
+//! waits nor runs anything: it is the state that an engine keeps behind a lock.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
@@ -27,9 +27,9 @@ pub(super) struct Batcher<R> {
     groupings: RouteGroupings,
     /// The route of newly claimed rows.
     route: Route,
-    /// Oldest first.
+    /// The open buffers, oldest first.
     open: VecDeque<OpenBuffer<R>>,
-    /// Least recently used first.
+    /// The buffers that are kept for reuse, least recently used first.
     spare: VecDeque<(RowShape, BatchBuffer)>,
     max_spare: usize,
     /// A larger buffer is freed after use, because few requests have rows of its size.
@@ -124,8 +124,8 @@ pub(super) struct NextBatch<R> {
 }
 
 impl<R: Reply> Batcher<R> {
-    /// Keeps up to `max_spare` buffers for reuse. Frees a buffer after use if it is larger than a full buffer of rows with
-    /// `usual_row_len` values.
+    /// Creates a batcher that keeps up to `max_spare` buffers for reuse. It frees a buffer after use if the buffer is
+    /// larger than a full buffer of rows with `usual_row_len` values.
     pub fn new(groupings: RouteGroupings, max_spare: usize, usual_row_len: usize) -> Self {
         Self {
             groupings,
@@ -147,8 +147,8 @@ impl<R: Reply> Batcher<R> {
         self.route
     }
 
-    /// Changes the route of newly claimed rows. If the route is the CPU, the CPU may also run the rows that were claimed
-    /// for the device.
+    /// Changes the route of newly claimed rows. If the route is the CPU, the CPU may also run the rows that were
+    /// claimed for the device.
     pub fn set_route(&mut self, route: Route) {
         self.route = route;
     }
@@ -261,8 +261,8 @@ impl<R: Reply> Batcher<R> {
             .count()
     }
 
-    /// Returns whether a route may run a buffer. While the device is down, the CPU and the device may both run a buffer of
-    /// the device.
+    /// Returns whether a route may run a buffer. While the device is down, the CPU and the device may both run a buffer
+    /// of the device.
     fn may_run(&self, route: Route, open: &OpenBuffer<R>) -> bool {
         open.route == route || self.effective_route(open.route) == route
     }
@@ -294,7 +294,7 @@ impl<R: Reply> Batcher<R> {
         self.ready_index(route, now).is_some()
     }
 
-    /// The index of the oldest buffer that is ready for this route.
+    /// Returns the index of the oldest buffer that is ready for this route.
     fn ready_index(&self, route: Route, now: Duration) -> Option<usize> {
         self.open
             .iter()

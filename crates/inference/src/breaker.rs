@@ -43,12 +43,12 @@ impl Breaker {
         self.down.is_none()
     }
 
-    /// Returns the time of the next probe. `None` while it is up.
+    /// Returns the time of the next probe, or `None` while the device is up.
     pub fn retry_at(&self) -> Option<Duration> {
         self.down.map(|down| down.until)
     }
 
-    /// Consecutive failures.
+    /// Returns the number of consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures
     }

@@ -43,8 +43,8 @@ mod device;
 mod row;
 mod sub_batch;
 
-/// The total size in bytes of the buffers that are kept for reuse, unless the sessions need more. It is enough to reuse the
-/// buffers of small rows after a burst of requests, and small next to the memory of a model.
+/// The total size in bytes of the buffers that are kept for reuse, unless the sessions need more. It is enough to reuse
+/// the buffers of small rows after a burst of requests, and small next to the memory of a model.
 const SPARE_BYTES: usize = 16 << 20;
 
 /// Runs rows of many requests on one model. Cheap to clone.
@@ -124,7 +124,7 @@ pub struct RowOutput {
 }
 
 impl RowOutput {
-    /// Where the row ran, and why if it was not on the device.
+    /// Returns where the row ran, and the reason if it did not run on the device.
     pub fn device_run(&self) -> DeviceRun {
         DeviceRun {
             placement: self.ran_on,
@@ -149,8 +149,8 @@ impl Engine {
             device: parts.device.as_ref().map(|device| device.grouping),
         };
         let buffer_bytes = parts.grouping.max_rows.get() * parts.usual_row_len * size_of::<f32>();
-        // A session can use two buffers, because callers write the rows of the next one while one runs. The session over
-        // all cores is not in `per_worker`.
+        // A session can use two buffers, because callers write the rows of the next one while one runs. The session
+        // over all cores is not in `per_worker`.
         let in_use = 2 * (parts.sessions.per_worker.len() + 1);
         let spare = in_use.max(SPARE_BYTES / buffer_bytes.max(1));
         let (device, driver) = parts
@@ -180,7 +180,7 @@ impl Engine {
         Row::claim(&self.shared, row_shape)
     }
 
-    /// Where a row that is committed now would run: on the device while it is up, and on the CPU otherwise.
+    /// Returns where a row that is committed now would run: on the device while it is up, and on the CPU otherwise.
     ///
     /// The row may still run elsewhere. [`RowOutput::ran_on`] has the actual placement.
     pub fn current_placement(&self) -> DevicePlacement {
@@ -231,8 +231,8 @@ impl Shared {
         });
     }
 
-    /// Wakes whoever runs the rows of this route. The device's task is woken in any case: it may still have to run rows
-    /// that were claimed before the route changed.
+    /// Wakes the threads or the task that run the rows of this route. The device's task always wakes, because it may
+    /// still have to run rows that were claimed before the route changed.
     fn dispatch(self: &Arc<Self>, route: Route, timing: RunTiming) {
         if let Some(device) = &self.device {
             device.wake.notify_one();

@@ -71,7 +71,7 @@ impl Head {
     /// `input` is the width and height of the detector's input, multiples of 32.
     ///
     /// # Errors
-    /// An error if an output is missing, if a shape does not match `input`, or if the batch has no `row`.
+    /// Returns an error if an output is missing, if a shape does not match `input`, or if the batch has no `row`.
     pub fn decode(
         self,
         outputs: &[Tensor],

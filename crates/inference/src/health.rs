@@ -112,7 +112,7 @@ impl Health {
         self.inner().breaker.is_up()
     }
 
-    /// Returns the time of the next probe. `None` while it is up.
+    /// Returns the time of the next probe, or `None` while the device is up.
     pub fn retry_at(&self) -> Option<Duration> {
         self.inner().breaker.retry_at()
     }
@@ -167,7 +167,7 @@ impl Health {
         *self.inner().fallbacks.entry(fault).or_default() += rows as u64;
     }
 
-    /// Why the device is down. `None` while it is up.
+    /// Returns the reason why the device is down, or `None` while it is up.
     pub fn reason(&self) -> Option<String> {
         let inner = self.inner();
         (!inner.breaker.is_up()).then(|| match &inner.last_failure {

@@ -39,7 +39,7 @@ pub trait ImageJob: Send + Sync + 'static {
     /// Does the work on the thread of a device.
     ///
     /// # Errors
-    /// The runtime's error.
+    /// Returns the runtime's error if the device fails.
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Self::Output, BackendError>;
 
     /// Does the work on the current thread.
@@ -48,7 +48,7 @@ pub trait ImageJob: Send + Sync + 'static {
     /// Compares a device's result with the CPU's. Returns their cosine.
     ///
     /// # Errors
-    /// A description of the difference, if it is more than the tolerance.
+    /// Returns a description of the difference if it exceeds the tolerance.
     fn compare(&self, given: &Self::Output, right: &Self::Output) -> Result<f64, String>;
 }
 

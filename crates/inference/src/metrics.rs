@@ -4,13 +4,13 @@ use std::time::Duration;
 
 /// Counts the events of one operation's engine.
 pub trait EngineMetrics: Send + Sync {
-    /// A batch ran.
+    /// Records that a batch ran.
     fn ran(&self, run: BatchRun);
 
-    /// `rows` rows meant for a device ran on the CPU. `reason` is a fault's name, such as `out_of_memory`.
+    /// Records that `rows` rows meant for a device ran on the CPU. `reason` is a fault's name, such as `out_of_memory`.
     fn fell_back(&self, reason: &'static str, rows: usize);
 
-    /// `rows` rows did not run because their callers had left.
+    /// Records that `rows` rows did not run because their callers had left.
     fn skipped(&self, rows: usize);
 }
 
@@ -29,10 +29,10 @@ pub struct BatchRun {
 
 /// Counts the events of one model on a remote server.
 pub trait RemoteMetrics: Send + Sync {
-    /// A run ended. `outcome` is `ok` or the name of the failure.
+    /// Records that a run ended. `outcome` is `ok` or the name of the failure.
     fn ran(&self, outcome: &'static str);
 
-    /// A request is repeated because of `reason`.
+    /// Records that a request is repeated because of `reason`.
     fn retried(&self, reason: &'static str);
 }
 

@@ -21,7 +21,7 @@ pub enum OnnxError {
     /// Not the protobuf of an ONNX model.
     #[error("not an ONNX model: {0}")]
     Malformed(#[from] prost::DecodeError),
-    /// The rewritten file would have another number of bytes.
+    /// The rewritten file would have a different number of bytes.
     #[error("the model has fields this build does not know: {read} bytes read, {kept} kept")]
     UnknownFields {
         /// Length of the file.
@@ -31,7 +31,10 @@ pub enum OnnxError {
     },
 }
 
-/// Reads a model. Refuses a model with fields that these structs do not hold.
+/// Reads a model.
+///
+/// # Errors
+/// Returns an error if the bytes are not an ONNX model, or if the model has fields that these structs do not hold.
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, OnnxError> {
     let model = ModelProto::decode(bytes)?;
     let (read, kept) = (bytes.len(), model.encoded_len());

@@ -61,7 +61,7 @@ macro_rules! operations {
                 }
             }
 
-            /// What the operation runs on a device.
+            /// Returns what the operation runs on a device.
             pub fn workload(self) -> Workload {
                 match self {
                     $(Self::$variant => $workload,)+

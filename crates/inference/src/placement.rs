@@ -184,7 +184,7 @@ impl DevicePlacement {
 }
 
 impl fmt::Display for DevicePlacement {
-    /// `cpu`, or the provider and the device number, such as `cuda:0`.
+    /// Writes `cpu`, or the provider and the device number, such as `cuda:0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.provider {
             provider if provider.is_on_cpu() => f.write_str(provider.name()),

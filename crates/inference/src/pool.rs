@@ -45,7 +45,7 @@ const STAGES: usize = 3;
 type Job = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The pool that this thread belongs to, as the address of the pool's shared state; 0 for none.
+    /// The pool that this thread belongs to, as the address of the pool's shared state. 0 if it belongs to no pool.
     static POOL: Cell<usize> = const { Cell::new(0) };
     /// The job that this thread runs after the current one, before it looks at the queue.
     static NEXT: RefCell<Option<Job>> = const { RefCell::new(None) };
@@ -182,7 +182,7 @@ impl CpuPool {
     /// the job.
     ///
     /// # Errors
-    /// The future resolves to a [`PoolError`].
+    /// The future resolves to a [`PoolError`] if the job panics or the pool is shut down before the job starts.
     pub fn run<T, F>(
         &self,
         stage: Stage,
@@ -216,8 +216,9 @@ impl CpuPool {
         self.shared.push(stage, caught(job));
     }
 
-    /// Like [`spawn`](Self::spawn), but when a job of this pool calls it, the same thread runs `job` next. This wakes
-    /// no other thread and the data is still in the core's caches. A second call from the same job queues its `job`.
+    /// Queues `job` like [`spawn`](Self::spawn). When a job of this pool calls it, the same thread runs `job` next.
+    /// This wakes no other thread, and the data is still in the core's caches. A second call from the same job queues
+    /// its `job`.
     pub fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
         self.shared.push_next(stage, caught(job));
     }
@@ -261,12 +262,13 @@ impl CpuPool {
         let dropped = std::mem::take(&mut queue.jobs);
         drop(queue);
         self.shared.wake.notify_all();
-        // Dropped without the lock, because what a job owns may queue another job when it is dropped.
+        // The jobs are dropped without the lock, because a value that a job owns may queue another job when it is
+        // dropped.
         drop(dropped);
     }
 }
 
-/// A job whose panic ends only the job.
+/// Returns a job whose panic ends only the job.
 fn caught(job: impl FnOnce() + Send + 'static) -> Job {
     Box::new(move || {
         let _ = catch_unwind(AssertUnwindSafe(job));

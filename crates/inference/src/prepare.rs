@@ -102,6 +102,10 @@ pub struct PreparedModel {
 /// Prepares one model: checks the shipped file, rewrites it, checks the result and moves it to its path atomically.
 ///
 /// If a file with the registry's sha256 exists, it stays, and the shipped file is not needed.
+///
+/// # Errors
+/// Returns an error if the model has no recipe, if the shipped file is missing or is not the expected one, if the
+/// rewritten file is not the one in the registry, or if a file cannot be read or written.
 pub fn prepare(
     spec: &ModelSpec,
     shipped_dir: &Path,
@@ -215,7 +219,7 @@ pub fn rewrite(bytes: &[u8], recipe: Recipe) -> Result<Vec<u8>, PrepareError> {
     Ok(model.encode_to_vec())
 }
 
-/// An inner graph may read names of the outer graph, which the recipes do not track.
+/// Refuses inner graphs. They may read names of the outer graph, which the recipes do not track.
 fn refuse_subgraphs(graph: &GraphProto) -> Result<(), PrepareError> {
     let inner = graph.node.iter().find(|node| {
         node.attribute

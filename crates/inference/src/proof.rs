@@ -66,7 +66,7 @@ pub struct Proof {
     pub row_ms: f64,
 }
 
-/// Values that resemble an image: smooth, and neither symmetric nor flat.
+/// Returns values that resemble an image: smooth, and neither symmetric nor flat.
 fn pattern(row_shape: &[usize], rows: usize) -> Vec<f32> {
     let width = row_shape.last().copied().unwrap_or(1).max(1);
     let len: usize = row_shape.iter().product::<usize>() * rows;
@@ -125,7 +125,7 @@ impl SelfTest {
     /// Compares outputs with the CPU's. Returns the lowest cosine.
     ///
     /// # Errors
-    /// A description of the difference.
+    /// Returns a description of the difference if the outputs do not agree.
     pub fn check(&self, outputs: &[Tensor]) -> Result<f64, String> {
         agree(outputs, &self.expected, self.tolerance)
     }
@@ -146,7 +146,7 @@ pub fn all_finite(outputs: &[Tensor]) -> bool {
 /// Compares outputs with correct outputs, row by row. Returns the lowest cosine.
 ///
 /// # Errors
-/// A description of the difference.
+/// Returns a description of the difference if the outputs do not agree.
 pub fn agree(given: &[Tensor], right: &[Tensor], tolerance: Tolerance) -> Result<f64, String> {
     if given.len() != right.len() {
         return Err(format!(
@@ -194,8 +194,8 @@ pub fn are_near(given: &[f32], right: &[f32], limit: f32) -> bool {
 /// Returns the cosine of a device's image and the CPU's.
 ///
 /// # Errors
-/// The difference of the samples, if it is more than one level. A device may fuse a product and a sum, so one level is
-/// allowed.
+/// Returns a description of the difference if a sample differs by more than one level. One level is allowed, because a
+/// device may fuse a product and a sum.
 pub fn same_image(given: &RgbImage, right: &RgbImage) -> Result<f64, String> {
     const LEVELS: u8 = 1;
     let pairs = given.as_raw().iter().zip(right.as_raw());
@@ -236,7 +236,7 @@ fn compare(given: &[f32], right: &[f32]) -> (f64, f64) {
 /// Runs a small graph with known outputs at a placement.
 ///
 /// # Errors
-/// A description of what is missing, or of the difference.
+/// Returns an error if the placement is not available, or if it returns a wrong result. The error describes the cause.
 pub fn prove_placement(
     backend: &dyn Backend,
     placement: DevicePlacement,
@@ -258,7 +258,7 @@ pub fn prove_placement(
 /// Runs a model's self-test on a session.
 ///
 /// # Errors
-/// The failure of the run, or a description of the difference.
+/// Returns an error if the run fails, or if the outputs do not agree with the known ones.
 pub fn prove(
     session: &mut dyn Session,
     probe: &SelfTest,

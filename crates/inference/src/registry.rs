@@ -56,7 +56,7 @@ impl Registry {
     /// Returns the built-in registry.
     ///
     /// # Errors
-    /// Only when `configs/models.yaml` was invalid at build time, which a test rules out.
+    /// Returns an error if `configs/models.yaml` was invalid at build time. A test rules this out.
     pub fn embedded() -> Result<Self, RegistryError> {
         let models = parse(EMBEDDED, Path::new("configs/models.yaml"))?;
         Ok(Self { models })
@@ -156,7 +156,7 @@ impl ModelSpec {
                 hint: if self.prepare.is_some() {
                     "run `facescan models prepare`"
                 } else {
-                    "correct the field, or bring the right file"
+                    "correct the field, or provide the correct file"
                 },
             }),
             Err(source) => Err(RegistryError::Read { path, source }),

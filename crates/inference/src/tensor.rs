@@ -14,7 +14,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Returns the values of one row of the batch. Empty if the row does not exist.
+    /// Returns the values of one row of the batch. The result is empty if the row does not exist.
     pub fn row(&self, row: usize) -> &[f32] {
         let len: usize = self.shape.iter().skip(1).product();
         self.data.get(row * len..(row + 1) * len).unwrap_or(&[])

@@ -1,4 +1,4 @@
-//! What requests of ours to other servers have in common: those for callers' URLs, and those to model servers.
+//! HTTP requests to other servers: image URLs from callers, and model servers.
 
 pub mod tls;
 
@@ -8,8 +8,10 @@ use bytes::{Bytes, BytesMut};
 use reqwest::{ClientBuilder, Response, redirect::Policy};
 use rustls::ClientConfig;
 
-/// A client that asks the address it is given and no other: whoever follows a redirect judges it first, and a proxy of the
-/// environment would look names up itself, and see what is sent. No address is told to the next one.
+/// Returns a builder for a client that connects only to the address that it is given.
+///
+/// The client follows no redirects, so that the caller can check the target of a redirect first. It uses no proxy,
+/// because a proxy resolves names itself and sees the requests. It sends no `Referer` header.
 pub fn client(tls: ClientConfig) -> ClientBuilder {
     reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
@@ -18,21 +20,24 @@ pub fn client(tls: ClientConfig) -> ClientBuilder {
         .referer(false)
 }
 
-/// Why a body was not read.
+/// The reason why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
-    /// It has more bytes than are read.
+    /// The body has more bytes than the limit.
     #[error("the body is larger than the limit")]
     TooLarge,
-    /// It ends early, or is none.
+    /// The body is missing or ends early.
     #[error(transparent)]
     BrokeOff(#[from] reqwest::Error),
 }
 
-/// Reads a body of at most `limit` bytes, whatever the answer says of its length.
+/// Reads the body of a response, up to `limit` bytes.
+///
+/// The function counts the bytes that arrive, so a missing or wrong `Content-Length` header does not bypass the limit.
 ///
 /// # Errors
-/// When it is larger or does not come whole.
+/// Returns [`Unread::TooLarge`] if the body is larger than `limit`, and [`Unread::BrokeOff`] if it cannot be read
+/// completely.
 pub async fn read(mut response: Response, limit: u64) -> Result<Bytes, Unread> {
     let stated = response.content_length();
     if stated.is_some_and(|stated| stated > limit) {
@@ -44,11 +49,11 @@ pub async fn read(mut response: Response, limit: u64) -> Result<Bytes, Unread> {
             return Err(Unread::TooLarge);
         }
         if stated == Some(part.len() as u64) {
-            // All of it in one piece, which need not be copied.
+            // The body arrived in one piece, so it is not copied.
             return Ok(part);
         }
         if whole.is_empty() {
-            // Only now, so that a length without bytes takes no memory.
+            // The buffer is allocated after the first bytes arrive, so that a header alone allocates no memory.
             let stated = stated.and_then(|stated| usize::try_from(stated).ok());
             whole.reserve(part.len().max(stated.unwrap_or(0)));
         }
@@ -57,7 +62,10 @@ pub async fn read(mut response: Response, limit: u64) -> Result<Bytes, Unread> {
     Ok(whole.freeze())
 }
 
-/// An error and its causes, the last of which says what happened. That of an I/O error lies in it and not under it.
+/// Returns an iterator over an error and its causes. The last item is the root cause.
+///
+/// An I/O error does not return the error inside it as its source. The iterator reads that error with
+/// [`io::Error::get_ref`].
 pub fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

@@ -1,15 +1,20 @@
-//! TLS for requests of ours. reqwest is built without a provider of its own, so that there is one TLS in the binary, sqlx's:
-//! every client has to be given this, also where its addresses are plain.
+//! TLS configuration of the HTTP clients.
+//!
+//! reqwest is built without a TLS provider of its own, so that the binary contains only the TLS library that sqlx uses.
+//! Every client needs this configuration, even if all its addresses are plain HTTP.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-/// Trusts the system's roots, so that an operator's own authority is trusted where the system trusts it
-/// (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others), and Mozilla's where the system has none, as in a small container.
+/// Returns a client configuration that trusts the root certificates of the system.
+///
+/// `SSL_CERT_FILE` and `SSL_CERT_DIR` name certificates that replace those of the system. If the system has none, as in
+/// a small container, the configuration trusts Mozilla's.
 ///
 /// # Errors
-/// When one of these variables is set and has no certificate: whoever names authorities trusts no others.
+/// Returns an error if `SSL_CERT_FILE` or `SSL_CERT_DIR` is set but no certificate is found. Mozilla's certificates do
+/// not replace certificates that an operator names.
 pub fn client_config() -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -20,7 +25,7 @@ pub fn client_config() -> Result<ClientConfig, rustls::Error> {
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
     if roots.is_empty() && named.iter().any(|name| std::env::var_os(name).is_some()) {
         return Err(rustls::Error::General(
-            "SSL_CERT_FILE or SSL_CERT_DIR is set, and no certificate is found there".to_owned(),
+            "SSL_CERT_FILE or SSL_CERT_DIR is set, but no certificate was found there".to_owned(),
         ));
     }
     if roots.is_empty() {

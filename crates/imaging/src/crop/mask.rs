@@ -83,8 +83,8 @@ fn row_box(y: u32, row: &[u8]) -> Option<Region> {
 /// Returns the crop around the masks' box `tight` in a frame of `frame` = (width, height).
 ///
 /// 1. `tight` is padded by `padding_ratio` of each side, rounded down, and clipped to the frame.
-/// 2. A side below the minimum grows to it: half of the growth before, rounded down, and the rest after. Growth that does not fit
-///    at one end goes to the other.
+/// 2. A side below the minimum grows to it: half of the growth before, rounded down, and the rest after. Growth that
+///    does not fit at one end goes to the other.
 /// 3. A side below the other side divided by `max_aspect`, rounded down, grows to that length in the same way.
 /// 4. An odd side grows by one pixel after it, or before it if there is no room.
 ///

@@ -30,12 +30,12 @@ impl Region {
         }
     }
 
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub fn width(&self) -> u32 {
         self.x2.saturating_sub(self.x1)
     }
 
-    /// Height in pixels.
+    /// Returns the height in pixels.
     pub fn height(&self) -> u32 {
         self.y2.saturating_sub(self.y1)
     }
@@ -106,8 +106,8 @@ impl Span {
         self.end - self.start
     }
 
-    /// Both ends moved outwards by `ratio` of the length, rounded down and clipped to the frame, and whether it was
-    /// clipped.
+    /// Moves both ends outwards by `ratio` of the length, rounded down, and clips them to the frame. Returns whether
+    /// they were clipped.
     pub(super) fn padded(self, ratio: f32, frame: u32) -> (Self, bool) {
         // The cast saturates, and returns 0 for negative values and NaN.
         let pad = (self.length() as f32 * ratio) as u32;
@@ -119,8 +119,8 @@ impl Span {
         (padded, pad > self.start || end > frame)
     }
 
-    /// Grown to `length`, at most to the frame: half of the growth before, rounded down, and the rest after. Growth
-    /// that does not fit at one end goes to the other.
+    /// Grows the span to `length`, or to the frame if that is shorter. Half of the growth, rounded down, goes before
+    /// the span and the rest after it. Growth that does not fit at one end goes to the other.
     pub(super) fn grown(self, length: u32, frame: u32) -> Self {
         let length = length.min(frame).max(self.length());
         let before = (length - self.length()) / 2;
@@ -131,7 +131,7 @@ impl Span {
         }
     }
 
-    /// Grown to an even length, at the end or else at the start, if the frame has room.
+    /// Grows the span to an even length if the frame has room: by one pixel at the end, or else at the start.
     pub(super) fn even(self, frame: u32) -> Self {
         let odd = self.length() % 2;
         self.grown(self.length().saturating_add(odd), frame)

@@ -36,7 +36,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     let pixels = if ended {
         pixels(bytes, options)
     } else {
-        // The complete chunks may have all pixels. If they do not, the file is truncated, whatever the decoder reports.
+        // The complete chunks may have all pixels. If they do not, the file is truncated, even if the decoder reports
+        // another error.
         let closed = [&bytes[..chunks.at.min(bytes.len())], &END].concat();
         pixels(&closed, options).map_err(|error| match error {
             DecodeError::Corrupt { format, .. } => DecodeError::Truncated { format },

@@ -1,4 +1,4 @@
-//! WebP: lossy, lossless, with alpha. Of an animation, the first frame on its canvas is decoded.
+//! WebP: lossy, lossless, with alpha. For an animation, the decoder returns the first frame on its canvas.
 
 use std::borrow::Cow;
 use std::io::Cursor;

@@ -49,7 +49,8 @@ pub(super) fn unsharp_mask(image: &RgbImage) -> RgbImage {
     masked
 }
 
-/// Pillow's Gaussian of σ = 1: [`BLUR_PASSES`] passes of an extended box along rows, then as many along columns.
+/// Applies Pillow's Gaussian of σ = 1: [`BLUR_PASSES`] passes of an extended box along rows, then as many along
+/// columns.
 ///
 /// Each pass has the variance σ²/3. That is a box that extends a quarter of a pixel beyond the centre pixel on both
 /// sides (Gwosdek et al. 2011), so the centre has the weight 1 / 1.5 and its neighbours share the rest.
@@ -69,7 +70,7 @@ fn blur(image: &mut RgbImage) {
     debug_assert_eq!(samples.len(), width * height * CHANNELS);
 }
 
-/// One pass over samples that are `step` apart. The outermost samples are repeated beyond the ends.
+/// Runs one pass over samples that are `step` apart. The outermost samples are repeated beyond the ends.
 fn pass(samples: &mut [u8], before: &mut Vec<u8>, step: usize) {
     before.clear();
     before.extend_from_slice(samples);

@@ -10,7 +10,7 @@ fn mean_luma(image: &RgbImage) -> f64 {
     sum as f64 / (f64::from(image.width()) * f64::from(image.height()))
 }
 
-/// `from + factor · (to − from)`, clamped to 0..=255 and truncated: Pillow's blend.
+/// Returns `from + factor · (to − from)`, clamped to 0..=255 and truncated. This is Pillow's blend.
 pub(super) fn blend(from: u8, to: u8, factor: f32) -> u8 {
     // The cast truncates and saturates.
     (f32::from(from) + factor * (f32::from(to) - f32::from(from))) as u8
@@ -32,14 +32,14 @@ pub(super) fn exponent(image: &RgbImage, gamma: Gamma) -> Option<f32> {
             .then(|| gamma.clamp(*GAMMA_RANGE.start(), *GAMMA_RANGE.end())),
         Gamma::Auto => {
             let mean = mean_luma(image);
-            // At least one level, so that the logarithm of a black image is finite.
+            // The mean is at least one level, so that the logarithm of a black image is finite.
             let lift = (LIFTED_MEAN / 255.0).ln() / (mean.max(1.0) / 255.0).ln();
             (mean < DARK_MEAN).then(|| lift.clamp(MIN_AUTOMATIC_GAMMA, 1.0) as f32)
         }
     }
 }
 
-/// `255 · (x / 255)^gamma`, rounded.
+/// Maps every sample x to `255 · (x / 255)^gamma`, rounded.
 pub(super) fn gamma(image: &mut RgbImage, gamma: f32) {
     let table: [u8; 256] =
         std::array::from_fn(|x| ((x as f32 / 255.0).powf(gamma) * 255.0).round() as u8);

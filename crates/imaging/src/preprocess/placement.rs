@@ -26,7 +26,8 @@ impl Placement {
         let [(w, h), (set_w, set_h)] = [size, set].map(|(w, h)| (w.max(1), h.max(1)));
         let by_width = (set_w, scaled_side(h, w, set_w));
         let by_height = (scaled_side(w, h, set_h), set_h);
-        // Whether the width limits the scale. Integers, because a rounded quotient may fall on either side of 1.
+        // Whether the width limits the scale. It compares integers, because a rounded quotient may fall on either side
+        // of 1.
         let wide = u64::from(w) * u64::from(set_h) >= u64::from(h) * u64::from(set_w);
         let set = (set_w, set_h);
         let (scaled, output) = match mode {
@@ -43,7 +44,7 @@ impl Placement {
                 (scaled, scaled)
             }
         };
-        // Rounded towards 0: the left and the top get the smaller half of an odd number of pixels.
+        // The division rounds towards 0, so the left and the top get the smaller half of an odd number of pixels.
         let centred = |scaled: u32, output: u32| (i64::from(output) - i64::from(scaled)) / 2;
         Self {
             scaled,
@@ -96,7 +97,8 @@ impl Placement {
     }
 }
 
-/// `side` times `target / other`, rounded to the nearest pixel, halves up, and at least 1.
+/// Returns `side` times `target / other`, rounded to the nearest pixel. Halves are rounded up, and the result is at
+/// least 1.
 fn scaled_side(side: u32, other: u32, target: u32) -> u32 {
     let [side, other, target] = [side, other, target].map(u128::from);
     let scaled = (2 * side * target + other) / (2 * other);

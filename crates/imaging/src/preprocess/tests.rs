@@ -12,7 +12,7 @@ pub(super) const MODES: [Mode; 4] = [
     Mode::ShortSide,
 ];
 
-/// Preprocessing to `size` (width, height) with ImageNet's mean and standard deviation.
+/// Returns preprocessing to `size` (width, height) with ImageNet's mean and standard deviation.
 pub(super) fn to(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     Preprocess {
         width: size.0,

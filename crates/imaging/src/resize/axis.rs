@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{bicubic, triangle, two_tap, view::Axis, window};
 
-/// For each target position the same small number of source samples, with integer weights.
+/// The source samples of each target position, with integer weights. Every position has the same small number of
+/// samples.
 ///
 /// Both tables are `[taps, positions]`: the first sample of every position, then the second sample of every position,
 /// and so on.
@@ -20,8 +21,8 @@ pub struct Taps {
     pub weights: Vec<i32>,
 }
 
-/// OpenCV's `INTER_LINEAR` from `source` samples to `target` samples: two taps, weights of [`TWO_TAP_BITS`] fractional
-/// bits.
+/// Returns the tables of OpenCV's `INTER_LINEAR` from `source` samples to `target` samples: two taps, and weights of
+/// [`TWO_TAP_BITS`] fractional bits.
 ///
 /// `range` is the range of target positions in the output. It may start after 0 or end before `target`, where the
 /// output is cropped, and reach beyond either end, where the output is padded.
@@ -46,8 +47,8 @@ pub fn bilinear_two_tap(source: u32, target: u32, range: Range<i64>) -> Taps {
     })
 }
 
-/// Pillow's `BICUBIC` from `source` samples to `target` samples: four taps, weights of [`BICUBIC_BITS`] fractional
-/// bits.
+/// Returns the tables of Pillow's `BICUBIC` from `source` samples to `target` samples: four taps, and weights of
+/// [`BICUBIC_BITS`] fractional bits.
 ///
 /// # Panics
 /// Panics if `source` is 0 or `target` is smaller than it, because shrinking takes more taps.
@@ -63,7 +64,7 @@ pub fn bicubic(source: u32, target: u32) -> Taps {
     })
 }
 
-/// Returns the tables of `tap(tap, position)`. If that is `None`, the tables have the first sample with weight 0.
+/// Returns the tables of `tap(tap, position)`. For `None`, the tables have the first sample with weight 0.
 fn table(
     taps: usize,
     positions: usize,

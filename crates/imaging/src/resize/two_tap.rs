@@ -2,8 +2,8 @@
 //! for bit.
 //!
 //! # Definition
-//! A target sample lies between two source samples on each axis, whatever the scale, so shrinking aliases. With the
-//! weights `w` of 11 fractional bits, which add up to 2¹¹:
+//! A target sample lies between two source samples on each axis at every scale, so shrinking aliases. The weights `w`
+//! have 11 fractional bits and add up to 2¹¹:
 //!
 //! ```text
 //! across = (left · w₀ + right · w₁) >> 4                       7 fractional bits, at most 255 · 2⁷

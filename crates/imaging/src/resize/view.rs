@@ -23,7 +23,7 @@ impl Axis {
         }
     }
 
-    /// Source samples per target sample: above 1 when the axis shrinks.
+    /// Returns the number of source samples per target sample. It is above 1 when the axis shrinks.
     pub(super) fn scale(&self) -> f64 {
         f64::from(self.source) / f64::from(self.target)
     }
@@ -65,7 +65,7 @@ impl View {
         }
     }
 
-    /// Width and height of the computed part.
+    /// Returns the width and height of the computed part.
     pub(crate) fn size(&self) -> (u32, u32) {
         let len = |axis: &Axis| axis.range.end - axis.range.start;
         (len(&self.columns), len(&self.rows))

@@ -1,4 +1,4 @@
-//! The filter window of each target position: which source samples count, and with which weights. Pillow's choice.
+//! The filter window of each target position: its source samples and their weights. Pillow selects the same samples.
 
 use super::view::Axis;
 

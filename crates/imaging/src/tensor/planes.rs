@@ -143,8 +143,8 @@ fn blend_blocks(
     for ((upper, lower), ((first, second), third)) in upper.iter().zip(lower).zip(outs) {
         let pixels = blend([upper, lower], &pair.weights);
         for (channel, out) in channels.iter().zip([first, second, third]) {
-            // A loop, because `pixels.map` is sometimes compiled as a call without this function's target features,
-            // which takes twice the time.
+            // This is a loop, because `pixels.map` is sometimes compiled as a call without this function's target
+            // features, which takes twice the time.
             for (out, pixel) in out.iter_mut().zip(pixels) {
                 *out = channel.value(pixel);
             }

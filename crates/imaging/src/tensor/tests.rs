@@ -3,7 +3,7 @@ use crate::synthetic::{antialiased, assert_within, fixture_image, noise, synthet
 use image::Rgb;
 use proptest::prelude::*;
 
-/// OpenCV's `INTER_LINEAR` by definition, one sample after the other.
+/// Returns OpenCV's `INTER_LINEAR` by definition, one sample after the other.
 fn opencv(image: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
     let taps = |from: u32, to: u32, at: u32| {
         let scale = f64::from(from) / f64::from(to);

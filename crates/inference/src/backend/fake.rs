@@ -40,7 +40,7 @@ impl FakeBackend {
         Self::with_placements(signature, move |_, batch| run(batch))
     }
 
-    /// Like [`new`](Self::new), with outputs that depend on the placement.
+    /// Creates a backend like [`new`](Self::new), with outputs that depend on the placement.
     pub fn with_placements(
         signature: Signature,
         run: impl Fn(DevicePlacement, Batch<'_>) -> Result<Vec<Tensor>, BackendError>
@@ -67,7 +67,7 @@ impl FakeBackend {
         }
     }
 
-    /// Sessions on the CPU.
+    /// Returns `count` sessions on the CPU.
     pub fn on_cpu(&self, count: usize) -> Vec<Box<dyn Session>> {
         (0..count)
             .map(|_| self.session(DevicePlacement::CPU, false))

@@ -95,7 +95,7 @@ impl Kserve {
     /// [`ModelSpec::check_signature`](crate::registry::ModelSpec::check_signature) checks those.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] with what is missing.
+    /// Returns [`BackendError::Unavailable`] if the server or the model cannot be used. The error says why.
     pub async fn open(spec: &RemoteSpec, context: RemoteContext) -> Result<Self, BackendError> {
         let unavailable = |detail| BackendError::Unavailable { detail };
         spec.check()
@@ -136,8 +136,8 @@ impl Kserve {
         })
     }
 
-    /// Requests only one output from now on: others may be large, or have another type. Call it before a session is
-    /// opened.
+    /// Requests only one output from now on, because others may be large or have another type. Call it before a session
+    /// is opened.
     pub fn read_only(&mut self, output: &str) {
         if let Some(remote) = Arc::get_mut(&mut self.remote) {
             remote
@@ -154,7 +154,7 @@ impl Kserve {
     }
 
     /// Returns the version that every response comes from: the one in the settings, or the only one that the server
-    /// had. Otherwise the version is not known, and the server may change it without notice.
+    /// had. Returns `None` if the version is not known. The server may then change it without notice.
     pub fn version(&self) -> Option<&str> {
         self.remote.described.version.as_deref()
     }

@@ -42,7 +42,7 @@ impl OrtBackend {
     /// library's telemetry before this call.
     ///
     /// # Errors
-    /// [`BackendError::Library`] if the library is missing or has the wrong version.
+    /// Returns [`BackendError::Library`] if the library is missing or has the wrong version.
     pub fn load(library: Option<&Path>, plugins: &Path) -> Result<Self, BackendError> {
         let path = library.map_or_else(find_library, Path::to_owned);
         let library = |detail: String| BackendError::Library {
@@ -126,7 +126,7 @@ impl OrtBackend {
                 .map_err(|error| error.message().to_owned())
         } else {
             Err(format!(
-                "{} is not there; run `{}`, or set runtime.plugins_dir",
+                "there is no {}; run `{}`, or set runtime.plugins_dir",
                 library.display(),
                 if name == "webgpu" {
                     "scripts/setup --webgpu"
@@ -184,8 +184,8 @@ fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
     }
 }
 
-/// Returns whether the runtime reports that memory ran out. The runtime has no error code for this, so the text
-/// decides: that of the arena (with and without a limit), CUDA, HIP and OpenVINO.
+/// Returns whether the runtime reports that memory ran out. The runtime has no error code for this, so the function
+/// looks for the messages of the arena (with and without a limit), CUDA, HIP and OpenVINO.
 fn is_out_of_memory(detail: &str) -> bool {
     let detail = detail.to_ascii_lowercase();
     [
@@ -202,7 +202,7 @@ fn is_out_of_memory(detail: &str) -> bool {
 }
 
 /// Returns the first library that exists among `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working directory
-/// and the binary's own directory. Otherwise the bare name, which the system's loader looks up.
+/// and the binary's own directory. If there is none, returns the bare name, which the system's loader looks up.
 fn find_library() -> PathBuf {
     let name = format!(
         "{}onnxruntime{}",

@@ -89,7 +89,7 @@ fn each<S: Session + Clone + 'static>(count: usize, one: &S) -> Vec<Box<dyn Sess
         .collect()
 }
 
-/// libtorch's name of a placement's device, if the device exists.
+/// Returns libtorch's name of a placement's device, if the device exists.
 fn device(placement: DevicePlacement) -> Result<Device, BackendError> {
     let unavailable = |detail: String| Err(BackendError::Unavailable { detail });
     match placement.provider {
@@ -117,7 +117,7 @@ fn device(placement: DevicePlacement) -> Result<Device, BackendError> {
     }
 }
 
-/// Settings of the whole process. The first model decides them.
+/// Applies settings to the whole process. The first model decides them.
 fn settle(threads: NonZeroUsize) {
     static SETTLED: Once = Once::new();
     SETTLED.call_once(|| {
@@ -163,8 +163,8 @@ fn gist(words: &str) -> &str {
         .unwrap_or(words)
 }
 
-/// Returns whether libtorch reports that memory ran out: its allocators for CUDA, Metal and the CPU, and the libraries
-/// below.
+/// Returns whether libtorch reports that memory ran out. The messages come from its allocators for CUDA, Metal and the
+/// CPU, and from the libraries that it uses.
 fn is_out_of_memory(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     [

@@ -94,7 +94,8 @@ impl Hardware {
         })
     }
 
-    /// CUDA numbers only the devices in `CUDA_VISIBLE_DEVICES`, in that order. The driver numbers all devices.
+    /// Returns the driver's device for a CUDA number. CUDA numbers only the devices in `CUDA_VISIBLE_DEVICES`, in that
+    /// order. The driver numbers all devices.
     fn nvidia_device(&self, index: u32) -> Option<Device<'_>> {
         let nvml = self.nvml.as_ref()?;
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();

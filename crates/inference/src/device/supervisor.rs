@@ -145,7 +145,7 @@ impl<S: 'static> Supervisor<S> {
     /// [`succeeded`](Self::succeeded) or [`failed`](Self::failed).
     ///
     /// # Errors
-    /// The job's own failure, a panic, or a hang.
+    /// Returns a [`Failure`] if the job fails, panics or hangs.
     pub async fn run<T: Send + 'static>(
         &self,
         dispatch: Dispatch<S>,
@@ -192,7 +192,7 @@ impl<S: 'static> Supervisor<S> {
         let (device, fault) = (self.parts.placement, failure.fault);
         tracing::warn!(%device, fault = fault.name(), reason = %failure.detail, rows, "falling back to the cpu");
         let now = self.parts.clock.monotonic();
-        // The lock keeps the worker slot and the breaker in step.
+        // The lock keeps the worker slot and the breaker consistent.
         let mut state = self.state();
         let is_down = self.parts.health.failed(failure, now);
         let is_current = state.slot.as_ref().is_some_and(|it| Arc::ptr_eq(it, slot));

@@ -64,7 +64,8 @@ impl<S: 'static> Worker<S> {
     /// owns are lost.
     ///
     /// # Errors
-    /// The job's failure or panic, the failure of `open`, or [`Fault::Hung`].
+    /// Returns a [`Failure`] if `open` failed, or if the job fails, panics or exceeds its time budget
+    /// ([`Fault::Hung`]).
     pub async fn run<T: Send + 'static>(
         &self,
         time_budget: Duration,

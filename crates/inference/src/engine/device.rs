@@ -194,7 +194,7 @@ impl DeviceDriver {
         }
     }
 
-    /// Graphs with a fixed batch size take no other.
+    /// Returns whether batches can be divided. Graphs with a fixed batch size accept no other size.
     fn can_divide(&self) -> bool {
         self.grouping.sizes != BatchSizes::Fixed
     }
@@ -289,7 +289,7 @@ impl DeviceDriver {
     }
 }
 
-/// One row of each output.
+/// Returns one row of each output.
 fn one_row(outputs: &[Tensor], row: usize) -> Vec<Tensor> {
     outputs
         .iter()

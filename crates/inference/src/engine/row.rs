@@ -44,8 +44,8 @@ impl Row {
         self.commit_with(RunTiming::Queued)
     }
 
-    /// Like [`commit`](Self::commit), as the last action of a job of the pool: the same thread runs the row next,
-    /// unless a device does.
+    /// Lets the row run like [`commit`](Self::commit), as the last action of a job of the pool. The same thread runs
+    /// the row next, unless a device does.
     pub fn commit_last(self) -> Pending {
         self.commit_with(RunTiming::Next)
     }

@@ -259,7 +259,7 @@ fn meet(fate: Fate, engine: &Engine, value: f32) -> Option<Pending> {
     }
 }
 
-/// 1,000 mixes. Every caller that waits gets the result of its own row, whatever else runs in the batch.
+/// Runs 1,000 mixes. Every caller that waits gets the result of its own row in every mix.
 #[test]
 fn no_row_is_lost_or_crossed() {
     let backend = FakeBackend::new(signature(), |batch| {

@@ -170,13 +170,13 @@ impl Builder {
         self.node("Div", &[a, b], Vec::new())
     }
 
-    /// `a + number`.
+    /// Returns `a + number`.
     pub fn plus(&mut self, a: &Value, number: f32) -> Value {
         let number = self.float(number);
         self.add(a, &number)
     }
 
-    /// `a · number`.
+    /// Returns `a · number`.
     pub fn times(&mut self, a: &Value, number: f32) -> Value {
         let number = self.float(number);
         self.mul(a, &number)
@@ -209,7 +209,7 @@ impl Builder {
         self.node("Gather", &[a, indices], vec![integer("axis", axis)])
     }
 
-    /// `start..end` of `axis`. Negative indices count from the end, and indices beyond the ends are clamped.
+    /// Returns `start..end` of `axis`. Negative indices count from the end, and indices beyond the ends are clamped.
     pub fn slice(&mut self, a: &Value, axis: i64, start: i64, end: i64) -> Value {
         let (start, end) = (self.integers(&[start]), self.integers(&[end]));
         let axis = self.integers(&[axis]);

@@ -127,7 +127,7 @@ pub fn photographs() -> Vec<(&'static str, RgbImage)> {
         .into()
 }
 
-/// Difficult images: sides of 1 and 2, no contrast, full contrast, noise, and noise near black.
+/// Returns difficult images: sides of 1 and 2, no contrast, full contrast, noise, and noise near black.
 pub fn extremes() -> Vec<(String, RgbImage)> {
     let mut images = Vec::new();
     for (width, height) in [(1, 1), (1, 37), (37, 1), (2, 2), (2, 19), (23, 5)] {

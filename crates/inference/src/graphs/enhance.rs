@@ -71,11 +71,13 @@ impl Steps {
     }
 }
 
-/// Returns the graph. In: `image` `[H, W, 3]` u8, RGB, and what [`Plan::inputs`] adds. Out: `enhanced` `[h, w, 3]`
-/// u8, RGB.
+/// Returns the graph.
 ///
-/// It equals [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16 megapixels with no
-/// side over 16384; beyond, the mean luma may be off by rounding.
+/// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`Plan::inputs`] adds. The output is `enhanced`
+/// `[h, w, 3]` u8, RGB.
+///
+/// The output equals that of [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16
+/// megapixels with no side over 16384. For larger results, the mean luma may differ by rounding.
 pub fn graph(steps: Steps) -> GraphModel {
     Builder::write(steps.graph_name(), |b| describe(b, steps))
 }
@@ -128,7 +130,7 @@ impl Axis {
         }
     }
 
-    /// One pass of the bicubic filter: ⌊(sum + 2²¹) / 2²²⌋ within 0..=255, of sums in two halves.
+    /// Runs one pass of the bicubic filter, ⌊(sum + 2²¹) / 2²²⌋ clamped to 0..=255. The sums come in two halves.
     fn enlarge(&self, b: &mut Builder, planes: &Value) -> Value {
         let mut sums: Option<[Value; 2]> = None;
         for tap in 0..TAPS as i64 {
@@ -157,7 +159,7 @@ impl Axis {
     }
 }
 
-/// `from + factor · (to − from)`, clamped to 0..=255 and truncated.
+/// Returns `from + factor · (to − from)`, clamped to 0..=255 and truncated.
 fn blend(b: &mut Builder, from: &Value, to: &Value, factor: f32) -> Value {
     let apart = b.sub(to, from);
     let moved = b.times(&apart, factor);
@@ -172,7 +174,7 @@ fn contrast(b: &mut Builder, planes: &Value) -> Value {
     let shares = b.floats(&[3, 1, 1], &weights);
     let weighed = b.mul(planes, &shares);
     let sum = b.sum(&weighed, CHANNEL);
-    // Below 2²⁴ even with the rounding: exact.
+    // The sum is below 2²⁴ even with the rounding, so it is exact.
     let one = (1u32 << luma::PILLOW_BITS) as f32;
     let sum = b.plus(&sum, one / 2.0);
     let grey = b.times(&sum, 1.0 / one);
@@ -181,7 +183,7 @@ fn contrast(b: &mut Builder, planes: &Value) -> Value {
     blend(b, &middle, planes, CONTRAST)
 }
 
-/// ⌊mean + ½⌋ of integers `[1, H, W]`, exactly: one level more or less would move one sample in seven.
+/// Returns ⌊mean + ½⌋ of integers `[1, H, W]`, exactly. An error of one level would move one sample in seven.
 ///
 /// The sum of a large image has more bits than f32. The graph sums the distance of the rows from the integer part of
 /// the mean instead, in two halves. The total is less than the number of pixels.
@@ -248,7 +250,7 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
         let (up, down) = (b.relu(&apart), b.relu(&back));
         b.add(&up, &down)
     };
-    // Multiples of 0.2, truncated. The offset is for a product that is slightly below an integer.
+    // The shares are multiples of 0.2 and are truncated. The offset is for a product that is slightly below an integer.
     let share = b.times(&size, UNSHARP_PERCENT as f32 / 100.0);
     let share = b.plus(&share, 0.05);
     let share = b.floor(&share);
@@ -261,7 +263,7 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
     b.clip(&masked, 0.0, 255.0)
 }
 
-/// One pass of Pillow's extended box: (4·centre + sides) / 6, rounded to the nearest.
+/// Runs one pass of Pillow's extended box: (4·centre + sides) / 6, rounded to the nearest.
 ///
 /// Pillow's weights have 24 bits and are not exactly 4/6 and 1/6, which decides the direction of a half: up if the
 /// centre is at least twice the sum of the sides, otherwise down. Adding 1/1024 of that difference, which is less than
@@ -309,7 +311,7 @@ impl AxisPlan {
         }
     }
 
-    /// `trailing` is the shape that broadcasts a position along its axis.
+    /// Returns the inputs of one axis. `trailing` is the shape that broadcasts a position along its axis.
     fn inputs(&self, names: [&'static str; 4], trailing: &[usize]) -> [Input<'_>; 4] {
         let positions = self.taps.positions;
         let each = [&[positions], trailing].concat();

@@ -20,7 +20,9 @@ const COLUMN: i64 = 3;
 /// The input: RGB samples, 0..=255.
 const IMAGES: &str = "images";
 
-/// Returns the graph. In: `images` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. Out: `measures` `[N, 4]`
+/// Returns the graph.
+///
+/// The input is `images` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. The output is `measures` `[N, 4]`
 /// f32: blur score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
 ///
 /// No operation in it has a reduced precision mode on any provider.
@@ -68,8 +70,8 @@ pub fn inputs(data: &[f32], [rows, height, width]: [usize; 3]) -> [Input<'_>; 1]
     [Input::f32(IMAGES, &[rows, 3, height, width], data)]
 }
 
-/// `(0 1 0 / 1 −4 1 / 0 1 0)`, from the rows and the sum of the rows above and below, which are one sample wider at
-/// both ends.
+/// Returns the Laplacian `(0 1 0 / 1 −4 1 / 0 1 0)` from the rows, and from the sum of the rows above and below. Both
+/// are one sample wider at both ends.
 fn laplacian(b: &mut Builder, here: &Value, beside: &Value) -> Value {
     let [left, centre, right] = b.neighbours(here, COLUMN);
     let vertical = b.slice(beside, COLUMN, 1, -1);

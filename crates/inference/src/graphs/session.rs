@@ -18,7 +18,7 @@ pub trait GraphSession: Send {
     /// Runs the graph on all its inputs, in any order. Returns every output in graph order.
     ///
     /// # Errors
-    /// [`BackendError::Run`] if an input is missing or does not fit, or the runtime fails.
+    /// Returns [`BackendError::Run`] if an input is missing or does not fit, or if the runtime fails.
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError>;
 
     /// Returns the number of the graph's nodes on each provider, by the runtime's names. The result is empty if the
@@ -51,17 +51,17 @@ pub enum Values<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Bytes.
+    /// Creates an input of bytes.
     pub fn u8(name: &'static str, shape: &[usize], values: impl Into<Cow<'a, [u8]>>) -> Self {
         Self::new(name, shape, Values::U8(values.into()))
     }
 
-    /// Indices.
+    /// Creates an input of indices.
     pub fn i32(name: &'static str, shape: &[usize], values: impl Into<Cow<'a, [i32]>>) -> Self {
         Self::new(name, shape, Values::I32(values.into()))
     }
 
-    /// Floats.
+    /// Creates an input of floats.
     pub fn f32(name: &'static str, shape: &[usize], values: impl Into<Cow<'a, [f32]>>) -> Self {
         Self::new(name, shape, Values::F32(values.into()))
     }

@@ -70,7 +70,7 @@ mod tests {
 
     const FACE: [f32; 10] = [0.3, 0.2, 0.31, 0.8, 0.5, 0.5, 0.75, 0.3, 0.7, 0.7];
 
-    /// The outputs of two rows at 96×64. The second row has the cells.
+    /// Returns the outputs of two rows at 96×64. The second row has the cells.
     fn outputs(cells: &[Cell]) -> Vec<Tensor> {
         let (rows, columns) = (16, 24);
         let map = |channels: usize, of: &dyn Fn(&Cell) -> Vec<f32>| {

@@ -83,7 +83,7 @@ mod tests {
     use super::super::Head;
     use super::*;
 
-    /// The outputs at 96×64, all zeros, in the order of the original files: scores, boxes, landmarks.
+    /// Returns the outputs at 96×64, all zeros, in the order of the original files: scores, boxes, landmarks.
     fn outputs(batch: Option<usize>, kinds: &[usize]) -> Vec<Tensor> {
         let mut outputs = Vec::new();
         for each in kinds {

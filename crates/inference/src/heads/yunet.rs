@@ -63,7 +63,7 @@ mod tests {
     use super::super::Head;
     use super::*;
 
-    /// The outputs of two rows at 96×64. All values of row 0 are zero, except in the cells that a test sets.
+    /// Returns the outputs of two rows at 96×64. All values of row 0 are zero, except in the cells that a test sets.
     fn outputs() -> Vec<Tensor> {
         let mut outputs = Vec::new();
         for (kind, each) in [("cls", 1), ("obj", 1), ("bbox", 4), ("kps", 10)] {

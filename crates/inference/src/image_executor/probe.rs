@@ -50,7 +50,7 @@ pub fn all_probes<const N: usize>(probes: [HealthProbe; N]) -> HealthProbe {
 /// Opens graphs with `open` and runs a probe on them twice: the first run may compile the graphs.
 ///
 /// # Errors
-/// The device's failure, or a description of the difference.
+/// Returns an error if the device fails, or if its results differ from the expected ones.
 pub fn prove(open: GraphOpener, probe: &HealthProbe, clock: &dyn Clock) -> Result<Proof, Failure> {
     let mut graphs = GraphSessions::new(open);
     let mut timed = || -> Result<(f64, Duration), Failure> {

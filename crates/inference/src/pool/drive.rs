@@ -36,7 +36,7 @@ impl CpuPool {
     /// Dropping the returned future drops `future` on a thread of the pool, at its next wait.
     ///
     /// # Errors
-    /// The future resolves to a [`PoolError`].
+    /// The future resolves to a [`PoolError`] if `future` panics or the pool is shut down before it completes.
     pub fn drive<F>(
         &self,
         stage: Stage,

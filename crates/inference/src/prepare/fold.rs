@@ -95,8 +95,8 @@ struct Blocks {
     size: usize,
 }
 
-/// `(q − zero) · scale`, with the scale and zero point broadcast as in ONNX's DequantizeLinear-21. Returns `None` if
-/// they do not fit.
+/// Returns `(q − zero) · scale`, with the scale and zero point broadcast as in ONNX's DequantizeLinear-21. Returns
+/// `None` if they do not fit.
 fn dequantize(
     quantised: &Constant,
     scale: &Constant,
@@ -125,7 +125,7 @@ fn dequantize(
     })
 }
 
-/// Along one axis of the data: the step of the scale's flat index, and after how many elements it is made.
+/// One axis of the data. The scale's flat index moves by `stride` after every `shared` elements of the axis.
 struct Step {
     shared: usize,
     stride: usize,

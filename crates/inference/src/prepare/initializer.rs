@@ -3,7 +3,7 @@
 use super::PrepareError;
 use crate::onnx::{TensorProto, data_type};
 
-/// A constant as f32, whatever its stored type.
+/// A constant as f32. Its stored type may be another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
     /// Its dimensions; empty for a scalar.

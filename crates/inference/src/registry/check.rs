@@ -78,7 +78,7 @@ fn check_aligned(model: &ModelSpec) -> Result<(), RegistryError> {
     require(model, height == ALIGNED_SIDE, "input.height", aligned)
 }
 
-/// A model of vectors has their length, and no other model has one.
+/// Checks that a model of vectors has their length, and that no other model has one.
 fn check_dim(model: &ModelSpec) -> Result<(), RegistryError> {
     let reason = match model.role.has_vector() {
         true => format!("this {} needs the length of its vector", model.role),
@@ -170,7 +170,8 @@ fn check_image(model: &ModelSpec) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// A detector's grid has strides up to 32. If a side is not a multiple of them, a part of the image would be left out.
+/// Checks that a detector's sides are multiples of its grid's strides, up to 32. Otherwise a part of the image would be
+/// left out.
 fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
     let multiple = model.input.size_multiple.unwrap_or(32);
     let refuse = |field, of| {

@@ -13,7 +13,8 @@ impl ModelSpec {
     /// them. YuNet's outputs are identified by name, those of CenterFace by their order.
     ///
     /// # Errors
-    /// The first difference, with the entry's field, what it implies and what the graph has.
+    /// Returns an error that describes the first difference: the entry's field, what it implies, and what the graph
+    /// has.
     pub fn check_signature(&self, signature: &Signature) -> Result<(), RegistryError> {
         self.check_input(&signature.inputs)?;
         let outputs = &signature.outputs;

@@ -118,7 +118,7 @@ impl InputSpec {
         self.pad.get_or_insert(defaults.pad);
     }
 
-    /// How an encoder's images become its input, with the channels as red, green and blue.
+    /// Returns how an encoder's images become its input, with the channels as red, green and blue.
     pub fn preprocess(&self) -> Preprocess {
         let rgb = |mut channels: [f32; 3]| {
             if self.channel_order == ChannelOrder::Bgr {

@@ -21,7 +21,7 @@ pub(super) struct Walk {
 
 struct Component {
     id: u8,
-    /// For each coefficient in zigzag order the lowest bit in any scan; `u8::MAX` before the first scan.
+    /// The lowest bit of each coefficient in any scan, in zigzag order. It is `u8::MAX` before the first scan.
     lowest_bit: [u8; 64],
 }
 

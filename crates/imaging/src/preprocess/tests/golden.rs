@@ -1,4 +1,4 @@
-//! The profiles against the values of their libraries, and how far the profiles are from each other.
+//! Compares the profiles with the values of their libraries, and with each other.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ fn levels(profile: Profile, image: &RgbImage, size: (u32, u32)) -> Vec<f32> {
     row(&unscaled, image)
 }
 
-/// Integer levels as an image.
+/// Returns integer levels as an image.
 fn as_image(levels: &[f32], (width, height): (u32, u32)) -> RgbImage {
     let bytes = levels.iter().map(|level| {
         let is_integer = (level - level.round()).abs() < 1e-4;
@@ -168,7 +168,7 @@ fn profiles_are_as_far_apart_as_their_libraries() {
     );
 }
 
-/// Bilinear sampling without antialias as torch defines it, unrounded, pixel by pixel.
+/// Returns a bilinear resize without antialias as torch defines it, unrounded, pixel by pixel.
 fn without_antialias(image: &RgbImage, (width, height): (u32, u32)) -> Vec<f64> {
     let tap = |from: u32, to: u32, at: u32| {
         let centre = ((f64::from(at) + 0.5) * f64::from(from) / f64::from(to) - 0.5).max(0.0);

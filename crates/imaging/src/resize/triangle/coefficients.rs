@@ -41,7 +41,7 @@ impl Weight for f32 {
 
 /// The windows of the computed positions of an axis, in order.
 pub(super) struct Coefficients<W> {
-    /// For each position its first source sample and its number of taps.
+    /// The first source sample and the number of taps of each position.
     pub(super) spans: Vec<(usize, usize)>,
     /// The weights of all windows, one after the other.
     pub(super) weights: Vec<W>,
@@ -63,7 +63,7 @@ impl<W: Weight> Coefficients<W> {
         counts.max().unwrap_or(0)
     }
 
-    /// For each position its first source sample and its weights.
+    /// Returns the first source sample and the weights of each position.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[W])> {
         let mut rest = self.weights.as_slice();
         self.spans.iter().map(move |(first, count)| {

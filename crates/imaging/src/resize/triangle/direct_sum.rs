@@ -20,18 +20,18 @@ use multiversion::multiversion;
 use super::coefficients::{Coefficients, ONE, Weight};
 use crate::{prefetch::prefetch, resize::view::Axis};
 
-/// Samples that are summed at a time, few enough for registers.
+/// The number of samples that are summed at a time. Their sums fit into registers.
 const BLOCK: usize = 64;
 
 /// The rows of an image and the windows over them, from the top.
 pub(super) struct DirectSum<'a, W> {
     source: &'a [u8],
     stride: usize,
-    /// For each window that is left its first row and its number of rows.
+    /// The first row and the number of rows of each window that is left.
     spans: std::vec::IntoIter<(usize, usize)>,
     /// The weights of all windows.
     weights: Vec<W>,
-    /// The number of weights that belong to windows that are done.
+    /// The number of weights that belong to completed windows.
     used: usize,
 }
 
@@ -69,7 +69,7 @@ impl<'a, W: Weight> DirectSum<'a, W> {
 pub(super) struct RowWindow<'a, W> {
     /// The samples from the first row on; rows after the window may follow.
     rows: &'a [u8],
-    /// The samples that the next window has and this one has not.
+    /// The samples that the next window reads and this one does not.
     upcoming: &'a [u8],
     stride: usize,
     weights: &'a [W],

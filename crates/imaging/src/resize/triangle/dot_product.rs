@@ -33,9 +33,9 @@ const MAX_TAPS: usize = 40;
 
 /// The windows of the pixels of a row.
 pub(super) struct DotProduct {
-    /// For each block the first sample of each pixel's window.
+    /// The first sample of each pixel's window, by block.
     first: Vec<[usize; BLOCK]>,
-    /// For each pixel the weights of its first eight taps, of the next eight, and so on.
+    /// The weights of each pixel's first eight taps, of the next eight, and so on.
     weights: Vec<[i16; LANES]>,
     /// Groups of eight taps per pixel.
     groups: usize,
@@ -102,7 +102,7 @@ pub(super) fn weigh(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]
     }
 }
 
-/// [`weigh`] for any CPU.
+/// Runs [`weigh`] on any CPU.
 #[inline(always)]
 pub(super) fn portable(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) {
     let pixels = out.iter_mut().zip(&windows.first);

@@ -28,14 +28,14 @@ const WINDOW_TAPS: usize = 3;
 
 /// The taps of the pixels of a row.
 pub(super) struct FloatTaps {
-    /// The first sample of each pixel's window. The last quad repeats the last pixel's.
+    /// The first sample of each pixel's window. The last quad repeats that of the last pixel.
     first: Vec<[u32; 4]>,
-    /// For each quad the weights of its taps, each pixel's repeated for its channels.
+    /// The weights of each quad's taps. The weight of a pixel is repeated for its channels.
     weights: Vec<Aligned<[f32; 16]>>,
     /// Taps per pixel.
     taps: usize,
-    /// The offsets of each quad's first samples from its first pixel's; `None` if the first [`WINDOW_TAPS`] taps of a
-    /// quad do not fit [`WINDOW`] samples.
+    /// The offsets of each quad's first samples from the first sample of its first pixel. `None` if the first
+    /// [`WINDOW_TAPS`] taps of a quad do not fit [`WINDOW`] samples.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         expect(dead_code, reason = "only the AVX-512 form reads it")
@@ -105,7 +105,7 @@ pub(super) fn weigh(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
     }
 }
 
-/// [`weigh`] for any CPU and any scale. The usual numbers of taps are known to the compiler, which halves the time.
+/// Runs [`weigh`] on any CPU and for any scale. The compiler knows the usual numbers of taps, which halves the time.
 #[inline(always)]
 pub(super) fn portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
     match taps.taps {
@@ -128,7 +128,8 @@ fn weigh_taps<const TAPS: usize>(row: &[f32], columns: &FloatTaps, out: &mut [Qu
     let weights = columns.weights.chunks_exact(taps);
     for ((out, first), weights) in out.iter_mut().zip(&columns.first).zip(weights) {
         // Four samples are one load. The fourth belongs to the next pixel and goes to the unused channel.
-        // Written out, because `array::map` is sometimes compiled as a call without this function's target features.
+        // The pixels are written out, because `array::map` is sometimes compiled as a call without this function's
+        // target features.
         let pixel = |first: u32| &row[first as usize..][..CHANNELS * taps + 1];
         let [a, b, c, d] = *first;
         let pixels = [pixel(a), pixel(b), pixel(c), pixel(d)];

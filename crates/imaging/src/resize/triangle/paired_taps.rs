@@ -39,15 +39,15 @@ pub(super) const HALF: i32 = 1 << (PRODUCT_BITS - 1);
 struct Gather {
     /// The first sample of the first pixel's window.
     first: usize,
-    /// For each channel of each pixel the byte offsets of its first two taps from there on.
+    /// The byte offsets of the first two taps, counted from `first`, for each channel of each pixel.
     shuffle: Aligned<[u8; 2 * WINDOW]>,
 }
 
 /// The taps of the pixels of a row.
 pub(super) struct PairedTaps {
-    /// For each block of pixels, the positions of its four quads.
+    /// The positions of the four quads of each block of pixels.
     gathers: Vec<[Gather; 4]>,
-    /// For each quad the weights of its pairs, each pixel's repeated for its channels.
+    /// The weights of each quad's pairs. The weights of a pixel are repeated for its channels.
     weights: Vec<Aligned<[i16; WINDOW]>>,
     /// Pairs of taps per pixel.
     pairs: usize,
@@ -89,7 +89,8 @@ impl PairedTaps {
 }
 
 impl Gather {
-    /// From the first sample of each pixel's window.
+    /// Creates the gather from the first sample of each pixel's window. Returns `None` if the taps do not fit a
+    /// register.
     fn new(pixels: [usize; 4]) -> Option<Self> {
         let first = pixels[0];
         let mut shuffle = [0; 2 * WINDOW];
@@ -118,7 +119,7 @@ pub(super) fn weigh(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) 
     }
 }
 
-/// [`weigh`] for any CPU.
+/// Runs [`weigh`] on any CPU.
 #[inline(always)]
 pub(super) fn portable(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) {
     let weights = taps.weights.chunks_exact(4 * taps.pairs);

@@ -47,7 +47,7 @@ pub(super) const LEVEL_BITS: u32 = 6;
 /// Source rows per target row. The ramp of 22 rows of level 255 is the largest that fits 16 bits.
 const SCALES: RangeInclusive<f64> = 1.0..=22.0;
 
-/// Samples that are summed at a time, few enough for the registers of AVX-512.
+/// The number of samples that are summed at a time. Their sums fit into the registers of AVX-512.
 const BLOCK: usize = 128;
 
 /// A block of samples in 16 bits.
@@ -68,9 +68,9 @@ struct Segment {
 /// The factors of a segment's sums, in 65536ths.
 #[derive(Clone, Copy)]
 struct Factors {
-    /// For the upper target row: the ramp, and the sum that is subtracted.
+    /// The factors for the upper target row: of the ramp, and of the sum that is subtracted.
     upper: [u16; 2],
-    /// For the lower target row: the sum, and the ramp that is subtracted.
+    /// The factors for the lower target row: of the sum, and of the ramp that is subtracted.
     lower: [u16; 2],
     /// Bits by which the sum and the ramp are shifted, so that they fill 16 bits.
     shifts: [u32; 2],
@@ -92,7 +92,7 @@ impl<'a> PrefixSum<'a> {
         Self::with(weigh, source, stride, axis)
     }
 
-    /// [`new`](Self::new) with one form of [`weigh`].
+    /// Creates the target rows like [`new`](Self::new), with one form of [`weigh`].
     pub(super) fn with(
         weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
         source: &'a [u8],
@@ -118,7 +118,7 @@ impl<'a> PrefixSum<'a> {
         self.next_with(weigh, out)
     }
 
-    /// [`next`](Self::next) with one form of [`weigh`].
+    /// Writes the next target row like [`next`](Self::next), with one form of [`weigh`].
     pub(super) fn next_with(
         &mut self,
         weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
@@ -199,7 +199,8 @@ struct Interval {
     count: usize,
     /// Rows of the interval that lie below the image.
     missing: usize,
-    /// The distance `f` from the lower centre to the row after the last one: 0 or more and below 1. Missing rows count.
+    /// The distance `f` from the lower centre to the row after the last one: 0 or more and below 1. The last row may be
+    /// a missing one.
     fraction: f64,
     /// The sum of the rows' weights in the upper target row.
     upper_weights: f64,
@@ -269,7 +270,7 @@ fn weigh(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
     }
 }
 
-/// [`weigh`] for any CPU.
+/// Runs [`weigh`] on any CPU.
 #[inline(always)]
 pub(super) fn portable(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
     let Factors {

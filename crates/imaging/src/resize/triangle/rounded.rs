@@ -17,7 +17,7 @@ use crate::resize::{
     view::{Axis, View},
 };
 
-/// Every f32 from this value to its double is a whole number, so adding it to a smaller number rounds that.
+/// Every f32 from this value to its double is a whole number. Adding this value to a smaller number rounds that number.
 const ROUNDING: f32 = (1 << 23) as f32;
 
 /// The rows of a resized image, from the top.

@@ -1,4 +1,4 @@
-//! Every kernel against the definition in f64, each form forced, whatever the CPU would choose.
+//! Compares every form of every kernel with the definition in f64. The tests call each form directly.
 
 mod definition;
 mod forms;

@@ -114,7 +114,7 @@ pub(super) fn interpolate(source: &[u8], taps: &TapPairs, out: &mut [Block]) {
     }
 }
 
-/// [`interpolate`] for any CPU.
+/// Runs [`interpolate`] on any CPU.
 #[inline(always)]
 pub(super) fn portable(source: &[u8], taps: &TapPairs, out: &mut [Block]) {
     let offsets = taps.offsets.as_chunks::<{ BLOCK / 4 }>().0;

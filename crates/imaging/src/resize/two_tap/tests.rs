@@ -1,4 +1,4 @@
-//! Every form of both kernels against OpenCV's arithmetic, one sample after the other.
+//! Compares every form of both kernels with OpenCV's arithmetic, one sample after the other.
 
 use multiversion::{multiversion, target::match_target};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::resize::kernel_forms::{Form, assert_ran, has_features};
 
-/// Stands for a form that the CPU cannot run; takes its arguments.
+/// Stands for a form that the CPU cannot run. Accepts the form's arguments.
 fn not_run<T>(_: T) -> bool {
     false
 }
@@ -105,7 +105,7 @@ fn vertical_ran(form: Vertical, rows: [&Block; 2], upper_weight: u16) -> bool {
     true
 }
 
-/// Random numbers of 16 bits; the same ones in every run.
+/// Returns random numbers of 16 bits. They are the same in every run.
 fn noise() -> impl Iterator<Item = u16> {
     let mut state = 1u32;
     std::iter::repeat_with(move || {

@@ -39,7 +39,7 @@ impl Client {
     /// images go only to the address in the settings.
     ///
     /// # Errors
-    /// What is wrong with the token or the certificates.
+    /// Returns a description of the fault if the token or the certificates cannot be used.
     pub fn new(spec: &RemoteSpec, token: Option<&SecretString>) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
@@ -84,7 +84,7 @@ impl Client {
         read(checked(response).await?, self.limit).await
     }
 
-    /// One run.
+    /// Runs the model once.
     pub async fn infer(&self, body: Body) -> Result<InferResponse, Failure> {
         let response = self
             .http
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// Accepts digits only: Rust parses `+5` as a number, HTTP does not.
+/// Parses a number that consists of digits only. Rust also accepts `+5`, but HTTP does not.
 fn number<T: std::str::FromStr>(value: &HeaderValue) -> Option<T> {
     let text = value.to_str().ok()?;
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());

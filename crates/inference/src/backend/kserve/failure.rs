@@ -111,7 +111,8 @@ fn is_cut(error: &reqwest::Error) -> bool {
     })
 }
 
-/// The innermost cause describes the failure. The outer ones name the address, which the log already has.
+/// Returns the innermost cause, which describes the failure. The outer causes name the address, which the log already
+/// has.
 fn described(error: &reqwest::Error) -> String {
     causes(error)
         .last()

@@ -21,7 +21,7 @@ pub(super) struct Described {
 /// Reads a model's metadata.
 ///
 /// # Errors
-/// [`Failure::Malformed`] if it describes another model, lacks the requested version, or is invalid.
+/// Returns [`Failure::Malformed`] if the metadata describes another model, lacks the requested version, or is invalid.
 pub(super) fn described(spec: &RemoteSpec, json: &[u8]) -> Result<Described, Failure> {
     let metadata: ModelMetadata = serde_json::from_slice(json)
         .map_err(|error| Failure::Malformed(format!("the model's metadata: {error}")))?;

@@ -20,7 +20,7 @@ pub(super) struct Body {
 /// Builds a body. The rows are copied once.
 ///
 /// # Errors
-/// [`Failure::Malformed`] if the signature has no input.
+/// Returns [`Failure::Malformed`] if the signature has no input.
 pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Result<Body, Failure> {
     let malformed = |detail: &str| Failure::Malformed(detail.to_owned());
     let input = signature
@@ -58,7 +58,8 @@ pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Resu
     })
 }
 
-/// The protocol's numbers are little-endian. On a little-endian machine the rows are copied as one block of bytes.
+/// Appends numbers in little-endian order, as the protocol requires. On a little-endian machine the rows are copied as
+/// one block of bytes.
 fn append(bytes: &mut Vec<u8>, values: &[f32]) {
     if cfg!(target_endian = "little") {
         bytes.extend_from_slice(bytemuck::must_cast_slice(values));

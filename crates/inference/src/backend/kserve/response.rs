@@ -31,7 +31,7 @@ impl InferResponse {
     /// Returns the outputs in the model's order.
     ///
     /// # Errors
-    /// [`Failure::Malformed`] with the first mismatch.
+    /// Returns [`Failure::Malformed`] if the response does not match. The error describes the first mismatch.
     pub fn outputs(&self, expected: ExpectedResponse<'_>) -> Result<Vec<Tensor>, Failure> {
         self.read(expected).map_err(Failure::Malformed)
     }
@@ -151,7 +151,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// Servers may return the outputs in any order.
+/// Sorts the outputs by the model's order, because servers may return them in any order.
 fn in_order(mut tensors: Vec<Tensor>, ports: &[Port]) -> Result<Vec<Tensor>, String> {
     let place = |tensor: &Tensor| ports.iter().position(|port| port.name == tensor.name);
     tensors.sort_by_key(place);
@@ -165,7 +165,7 @@ fn in_order(mut tensors: Vec<Tensor>, ports: &[Port]) -> Result<Vec<Tensor>, Str
     } else {
         let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         Err(format!(
-            "it has the outputs [{}], and each of the model's {} is due once",
+            "it has the outputs [{}], but must have each of the model's {} outputs once",
             names.join(", "),
             ports.len()
         ))

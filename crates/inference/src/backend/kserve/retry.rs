@@ -38,7 +38,7 @@ impl Policy {
     /// retry.
     ///
     /// # Errors
-    /// The last failure, or [`Failure::Timeout`].
+    /// Returns the last failure if no attempt succeeds, or [`Failure::Timeout`] if the time is over.
     pub async fn run<T, F>(
         &self,
         mut rng: fastrand::Rng,

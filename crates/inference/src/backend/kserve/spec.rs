@@ -58,7 +58,7 @@ impl RemoteSpec {
     /// Checks the constraints that the types do not express.
     ///
     /// # Errors
-    /// The field, and the allowed values.
+    /// Returns the first field with an invalid value, and the values that it allows.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let is_wait = |ms: u64| (1..=MAX_WAIT_MS).contains(&ms);
         let wait = format!("allowed: 1 to {MAX_WAIT_MS}");

@@ -79,7 +79,7 @@ impl OrtBackend {
         }
     }
 
-    /// A plugin is requested by device: the device with the placement's number among those of the requested kind.
+    /// Requests a plugin by device: among the devices of the requested kind, the one with the placement's number.
     fn with_plugin(
         &self,
         builder: SessionBuilder,
@@ -130,7 +130,8 @@ fn in_short(message: &str) -> String {
     said.trim().to_owned()
 }
 
-/// OpenVINO's options for a device. On machines with AMX it computes in bf16 unless the precision is set.
+/// Returns OpenVINO's options for a device. On machines with AMX, OpenVINO computes in bf16 unless the precision is
+/// set.
 fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
     let mut settings = json!({});
     if opening.placement.provider.is_on_cpu() {
@@ -197,8 +198,8 @@ fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
         .collect()
 }
 
-/// TF32 has 10 bits of mantissa, so it is the reduced precision here. The arena grows by the requested size, because
-/// doubling would take twice what the shapes in use need.
+/// Returns CUDA's options. TF32 has 10 bits of mantissa, so it is the reduced precision here. The arena grows by the
+/// requested size, because doubling would take twice what the shapes in use need.
 fn cuda(index: i32, limit: Option<usize>, precision: Precision) -> ep::CUDA {
     let cuda = ep::CUDA::default()
         .with_device_id(index)

@@ -86,6 +86,8 @@ impl Given {
         ))
     }
 
+    /// Returns the input of this name.
+    ///
     /// # Errors
     /// Returns an error if there is no input of that name.
     pub(super) fn get(&self, name: &str) -> Result<&Torch, TchError> {
@@ -94,7 +96,7 @@ impl Given {
             .ok_or_else(|| TchError::Convert(format!("the input {name} is missing")))
     }
 
-    /// Integers that are passed as floats.
+    /// Returns an input of integers that are passed as floats.
     ///
     /// # Errors
     /// Returns an error if there is no input of that name.

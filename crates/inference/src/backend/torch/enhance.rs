@@ -24,7 +24,7 @@ const COLUMN: i64 = 2;
 
 /// Taps of the bicubic filter, which only enlarges here.
 const TAPS: i64 = BICUBIC_TAPS as i64;
-/// The graphs' weights come in two halves of so many bits.
+/// The graphs' weights come in two halves. This is 2 to the number of bits in a half.
 const HALF: i64 = 1 << (BICUBIC_BITS / 2);
 
 /// Returns the enhanced image `[h, w, 3]` u8.
@@ -45,7 +45,7 @@ pub(super) fn enhance(given: &Given, steps: Steps) -> Result<Torch, TchError> {
     planes.f_to_kind(Kind::Uint8)?.f_permute([1, 2, 0])
 }
 
-/// One pass of the bicubic filter along an axis, in the fixed point of Pillow.
+/// Runs one pass of the bicubic filter along an axis, in the fixed point of Pillow.
 fn enlarge(given: &Given, planes: &Torch, axis: i64, name: &str) -> Result<Torch, TchError> {
     let samples = given.get(name)?;
     let high = given.integers(&format!("{name}_high"))?;
@@ -66,7 +66,7 @@ fn enlarge(given: &Given, planes: &Torch, axis: i64, name: &str) -> Result<Torch
         .f_clamp(0, 255)
 }
 
-/// `from + factor · (to − from)`, truncated and clamped to 0..=255, in the CPU's order of operations.
+/// Returns `from + factor · (to − from)`, truncated and clamped to 0..=255, in the CPU's order of operations.
 fn blend(from: &Torch, to: &Torch, factor: f32) -> Result<Torch, TchError> {
     let (from, to) = (from.f_to_kind(Kind::Float)?, to.f_to_kind(Kind::Float)?);
     let moved = to.f_sub(&from)?.f_mul_scalar(f64::from(factor))?;
@@ -136,7 +136,7 @@ fn unsharp_mask(planes: &Torch) -> Result<Torch, TchError> {
     planes.f_add(&added.f_mul(&counts)?)?.f_clamp(0, 255)
 }
 
-/// One pass of Pillow's extended box, whose weights have 24 bits.
+/// Runs one pass of Pillow's extended box, whose weights have 24 bits.
 fn blur_pass(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
     let [before, here, after] = repeated(planes, axis)?;
     let sides = before.f_add(&after)?.f_mul_scalar(i64::from(BLUR_SIDE))?;

@@ -18,7 +18,7 @@ impl<S: 'static> Supervisor<S> {
             Ok(slot) => {
                 tracing::info!(%device, "the device returns correct results again and is used");
                 {
-                    // The lock keeps the worker slot and the breaker in step.
+                    // The lock keeps the worker slot and the breaker consistent.
                     let mut state = self.state();
                     health.recovered();
                     state.install(Some(slot));
@@ -44,7 +44,8 @@ impl<S: 'static> Supervisor<S> {
     }
 }
 
-/// Holds no strong reference while it waits, so that a device nobody uses can be dropped.
+/// Probes the device until it recovers. The task holds no strong reference while it waits, so that an unused device can
+/// be dropped.
 async fn recover<S: 'static>(device: Weak<Supervisor<S>>) {
     loop {
         let pause = match device.upgrade() {

@@ -429,8 +429,8 @@ enum Behaviour {
     NotANumber,
 }
 
-/// 300 devices that fail at random, each with many callers of which some leave. Every caller that stays gets its own
-/// result.
+/// Runs 300 devices that fail at random. Each device has many callers, and some of them leave. Every caller that stays
+/// gets its own result.
 #[test]
 fn no_row_is_lost_or_crossed_whatever_the_device_does() {
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -28,8 +28,10 @@ impl Rounding {
     pub const ALL: [Self; 3] = [Self::None, Self::Once, Self::EachPass];
 }
 
-/// Returns the graph of the antialiased resize. In: `image` `[H, W, 3]` u8, RGB, and what [`BilinearPlan::inputs`]
-/// adds. Out: `row` `[1, 3, h, w]` f32: the weighted means of the widened triangle, the pad value in the padding,
+/// Returns the graph of the antialiased resize.
+///
+/// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`BilinearPlan::inputs`] adds. The output is `row`
+/// `[1, 3, h, w]` f32: the weighted means of the widened triangle, and the pad value in the padding. Both are
 /// normalised.
 pub fn bilinear(rounding: Rounding) -> GraphModel {
     Builder::write(ImageGraph::Bilinear(rounding).name(), |b| {

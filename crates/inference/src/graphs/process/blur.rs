@@ -16,13 +16,15 @@ const CHANNELS: usize = 3;
 /// Side of a tile in pixels, unless the kernel is wider.
 const TILE: u32 = 64;
 
-/// Blurs a region, tile by tile. In: `image` `[H, W, 3]` u8, and what [`BlurPlan::inputs`] adds. Out: `tiles` `[m, t,
-/// n, t, 3]` u8: m by n tiles of side t. Their samples are in the order of an image of m·t lines. Levels differ from
-/// the CPU's by at most one.
+/// Returns the graph that blurs a region, tile by tile.
 ///
-/// A tile is read with a margin of the kernel's radius and multiplied by the same banded matrix from both sides. A
-/// product needs no more operations than a kernel if the band is a third of the matrix, and not every provider supports
-/// a convolution whose weights are an input.
+/// The inputs are `image` `[H, W, 3]` u8, and those that [`BlurPlan::inputs`] adds. The output is `tiles`
+/// `[m, t, n, t, 3]` u8: m by n tiles of side t. Their samples are in the order of an image of m·t lines. Levels differ
+/// from the CPU's by at most one.
+///
+/// A tile is read with a margin of the kernel's radius and multiplied by the same banded matrix from both sides. If the
+/// band is a third of the matrix, a product needs no more operations than a kernel. Not every provider supports a
+/// convolution whose weights are an input.
 pub fn blur() -> GraphModel {
     Builder::write(ImageGraph::Blur.name(), describe)
 }
@@ -67,7 +69,7 @@ impl Tiles {
     pub fn new(region: Region, gaussian: &Gaussian) -> Self {
         let (width, height) = (region.width(), region.height());
         let reach = gaussian.kernel() / 2;
-        // Not much smaller than the square that is read. Otherwise the same samples are read many times.
+        // The side is not much smaller than the square that is read. Otherwise the same samples are read many times.
         let side = TILE.max(2 * reach).min(width.max(height)).max(1);
         Self {
             down: height.div_ceil(side),
@@ -153,8 +155,8 @@ impl BlurPlan {
     }
 }
 
-/// For each tile from `start` to `end` of an axis of `length` samples, the samples that it is computed from, reflected
-/// at the ends.
+/// Returns the samples that each tile is computed from, for the tiles from `start` to `end` of an axis of `length`
+/// samples. Samples are reflected at the ends of the axis.
 fn samples((start, end): (u32, u32), length: u32, tile: u32, reach: u32) -> Vec<i32> {
     let (start, reach) = (i64::from(start), i64::from(reach));
     let tiles = (start..i64::from(end)).step_by(tile as usize);
@@ -164,7 +166,7 @@ fn samples((start, end): (u32, u32), length: u32, tile: u32, reach: u32) -> Vec<
         .collect()
 }
 
-/// `[tile + kernel − 1, tile]`: the weight of each input sample in each output sample.
+/// Returns the weight of each input sample in each output sample, `[tile + kernel − 1, tile]`.
 fn band(kernel: &[f32], tile: usize) -> Vec<f32> {
     let mut band = vec![0.0; (tile + kernel.len() - 1) * tile];
     for column in 0..tile {

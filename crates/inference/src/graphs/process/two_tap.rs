@@ -17,10 +17,11 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalisation},
 };
 
-/// Returns the graph for the detectors' input and for the `opencv` profile. In: `image` `[H, W, 3]` u8, RGB, and what
-/// [`TwoTapPlan::inputs`] adds. Out: `row` `[1, 3, h, w]` f32, bit for bit what
-/// [`letterbox_into`](facescan_imaging::tensor::letterbox_into) writes on the CPU: OpenCV's `INTER_LINEAR` in its fixed
-/// point, the pad value in the padding, normalised.
+/// Returns the graph for the detectors' input and for the `opencv` profile.
+///
+/// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`TwoTapPlan::inputs`] adds. The output is `row`
+/// `[1, 3, h, w]` f32. It equals bit for bit what [`letterbox_into`](facescan_imaging::tensor::letterbox_into) writes
+/// on the CPU: OpenCV's `INTER_LINEAR` in its fixed point, and the pad value in the padding. Both are normalised.
 pub fn bilinear_two_tap() -> GraphModel {
     Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
 }

@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 use super::{FloatTaps, WINDOW, WINDOW_TAPS};
 use crate::resize::triangle::{Aligned, CHANNELS, Quad};
 
-/// [`portable`](super::portable) for quads whose first taps fit one load.
+/// Computes the same as [`portable`](super::portable) for quads whose first taps fit one load.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(in crate::resize::triangle) fn weigh(

@@ -10,7 +10,7 @@ use crate::resize::{
     triangle::{BLOCK, CHANNELS},
 };
 
-/// [`portable`](super::portable) with shuffles and multiply-add instructions.
+/// Computes the same as [`portable`](super::portable) with shuffles and multiply-add instructions.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
 pub(in crate::resize::triangle) fn weigh(

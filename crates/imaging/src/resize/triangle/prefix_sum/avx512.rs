@@ -6,7 +6,7 @@ use bytemuck::must_cast;
 
 use super::{BLOCK, Block, Factors, SegmentRows};
 
-/// [`portable`](super::portable) in registers.
+/// Computes the same as [`portable`](super::portable) in registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::resize::triangle) fn weigh(
@@ -19,7 +19,7 @@ pub(in crate::resize::triangle) fn weigh(
         lower,
         shifts,
     } = rows.segment.factors;
-    // Each factor twice in 32 bits, which one load broadcasts.
+    // Each factor is stored twice in 32 bits, so that one load broadcasts it.
     let twice = |factor| i32::from(factor as i16) << 16 | i32::from(factor);
     let factors = [upper, lower].map(|factors: [u16; 2]| factors.map(twice));
     let missing = _mm512_set1_epi16(rows.segment.missing as i16);
@@ -35,8 +35,8 @@ pub(in crate::resize::triangle) fn weigh(
                 }
             }
         }
-        // Read for each block: when the compiler widens the factors before the loop, it no longer recognises that the
-        // upper half of a product is one instruction.
+        // The factors are read for each block. When the compiler widens them before the loop, it no longer recognises
+        // that the upper half of a product is one instruction.
         let [upper, lower] = black_box(&factors);
         let [upper_ramp, upper_sum] = [_mm512_set1_epi32(upper[0]), _mm512_set1_epi32(upper[1])];
         let [lower_sum, lower_ramp] = [_mm512_set1_epi32(lower[0]), _mm512_set1_epi32(lower[1])];

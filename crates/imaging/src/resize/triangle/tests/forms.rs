@@ -1,4 +1,4 @@
-//! Each form of each kernel, called by name and compared with the definition.
+//! Calls each form of each kernel by name and compares it with the definition.
 
 pub(super) mod horizontal;
 pub(super) mod vertical;
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     MissingFeatures,
 }
 
-/// Random numbers of 16 bits; the same ones in every run.
+/// Returns random numbers of 16 bits. They are the same in every run.
 pub(super) fn noise() -> impl Iterator<Item = u16> {
     let mut state = 1u32;
     std::iter::repeat_with(move || {
@@ -36,7 +36,7 @@ pub(super) fn noise() -> impl Iterator<Item = u16> {
     })
 }
 
-/// Stands for a form that the CPU cannot run; takes its arguments.
+/// Stands for a form that the CPU cannot run. Accepts the form's arguments.
 fn not_run<T>(_: T) -> bool {
     false
 }

@@ -1,4 +1,4 @@
-//! Complete images by every combination of kernels, forced, and the combination that is chosen.
+//! Compares complete images: those of each combination of kernels, and those of the combination that is chosen.
 
 use image::RgbImage;
 

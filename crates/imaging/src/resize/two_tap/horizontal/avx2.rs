@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 use super::{TapPairs, load};
 use crate::resize::two_tap::Block;
 
-/// [`portable`](super::portable) for four pixels at a time.
+/// Computes the same as [`portable`](super::portable) for four pixels at a time.
 #[target_feature(enable = "avx2")]
 pub(in crate::resize::two_tap) fn interpolate(source: &[u8], taps: &TapPairs, out: &mut [Block]) {
     const ZERO: i8 = -1;

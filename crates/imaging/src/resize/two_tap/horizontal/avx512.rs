@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 use super::{Quad, TapPairs, WINDOW, load};
 use crate::resize::two_tap::Block;
 
-/// [`portable`](super::portable) for eight pixels at a time.
+/// Computes the same as [`portable`](super::portable) for eight pixels at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(in crate::resize::two_tap) fn interpolate(source: &[u8], taps: &TapPairs, out: &mut [Block]) {
     if taps.is_dense {

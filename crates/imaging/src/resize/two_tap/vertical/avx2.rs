@@ -10,13 +10,13 @@ use crate::resize::{
     two_tap::{BLOCK, Block},
 };
 
-/// [`portable`](super::portable) in registers of 16 samples.
+/// Computes the same as [`portable`](super::portable) in registers of 16 samples.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn blend([upper, lower]: [&Block; 2], weights: &Weights) -> [Pixel; BLOCK] {
     let [upper, lower]: [[__m256i; 4]; 2] = [must_cast(*upper), must_cast(*lower)];
-    // Read for each block: when the compiler widens the weights before the loop, it no longer recognises that the upper
-    // half of a product is one instruction.
+    // The weights are read for each block. When the compiler widens them before the loop, it no longer recognises that
+    // the upper half of a product is one instruction.
     let [above, below]: [__m256i; 2] = must_cast(black_box(weights).0);
     let level = |at: usize| {
         let sum = _mm256_add_epi16(
