@@ -11,6 +11,7 @@ use facescan_store::{Model, Store, StoreError};
 
 use crate::{
     admission::Admission,
+    batches::Batches,
     config::Config,
     context::{Principal, RequestContext, RequestId},
     lifecycle::Lifecycle,
@@ -18,7 +19,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-pub use builder::{AppBuilder, open_store};
+pub use builder::{AppBuilder, open_stores};
 
 mod builder;
 mod model_set;
@@ -34,6 +35,8 @@ pub struct App {
     pub pipeline: Pipeline,
     /// The database.
     pub store: Arc<dyn Store>,
+    /// Durable batches.
+    pub batches: Batches,
     /// Admits or refuses requests.
     pub admission: Admission,
     /// Loads images and runs operations on them.

@@ -28,6 +28,7 @@ pub mod process;
 pub mod runtime;
 pub mod scan;
 pub mod serve;
+pub mod worker;
 
 const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image, a check, a shutdown that \
                           dropped requests) · 2 wrong usage or settings, or the start failed";
@@ -48,6 +49,14 @@ pub struct Cli {
 enum Command {
     /// Serve the HTTP API until a signal arrives; a second signal stops it at once.
     Serve,
+    /// Process the items of batches until a signal arrives; a second signal stops it at once.
+    ///
+    /// Several workers and servers can share one Postgres database and one store of images.
+    Worker {
+        /// The chunks to process at a time. The default is `batches.workers`, or 2 if that is 0.
+        #[arg(long, value_name = "N")]
+        chunks: Option<usize>,
+    },
     /// Find the faces in images and print one JSON line per image, or a table on a terminal.
     ///
     /// The command searches folders for files that end in .jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .tif or
@@ -129,6 +138,7 @@ impl Cli {
         let (config, provenance) = Config::load(&sources)?;
         match self.command {
             Command::Serve => serve::run(config),
+            Command::Worker { chunks } => worker::run(config, chunks),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
             Command::Embed(args) => embed::run(config, &provenance, args),
             Command::Process(args) => process::run(config, &provenance, args),

@@ -8,6 +8,7 @@
 //! Every setting is defined in two places. A field here has its type and range. A line of `configs/config.yaml` has its
 //! default and its documentation. A test checks that both agree.
 
+mod batches;
 mod compute;
 mod devices;
 mod error;
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    batches::*,
     compute::*,
     devices::*,
     error::*,
@@ -94,6 +96,8 @@ pub struct Config {
     pub database: Database,
     #[garde(dive)]
     pub store: Store,
+    #[garde(dive)]
+    pub batches: Batches,
     #[garde(dive)]
     pub urls: Urls,
 }

@@ -78,6 +78,8 @@ fn api() -> OpenApiRouter<AppState> {
         .merge(handlers::enhance::routes()) // /enhance
         .merge(handlers::process::routes()) // /process
         .merge(handlers::preprocess::routes()) // /preprocess
+        // Batches
+        .merge(handlers::batches::routes()) // /batches, /batches/{id} and below
         // Stored results
         .merge(handlers::images::routes()) // /images, /images/{id}
         .merge(handlers::faces::routes()) // /faces/{id}

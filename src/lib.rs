@@ -1,10 +1,12 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
-//! Dependencies point one way: `http, cli → pipeline → ingest, inference, store → imaging`. The crates below the server
+//! Dependencies point one way: `http, cli → batches → pipeline → ingest, inference,
+//! store → imaging`. The crates below the server
 //! are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
 
 pub mod admission;
 pub mod app;
+pub mod batches;
 pub mod cli;
 pub mod config;
 pub mod context;

@@ -10,6 +10,7 @@ CREATE TABLE batches (
     priority        text        NOT NULL,
     idempotency_key text,
     request_digest  bytea,                   -- NULL until the whole request has arrived
+    receipt         jsonb,                   -- the answer to the request, which a repeated request gets too
     submitted       bigint      NOT NULL,    -- entries of the request that were read, refused ones included
     is_open         boolean     NOT NULL,    -- accepts more items
     accepted        bigint      NOT NULL,
@@ -27,10 +28,14 @@ CREATE TABLE batches (
     started_at      timestamptz,
     finished_at     timestamptz,
     cancelled_at    timestamptz,
-    expires_at      timestamptz,
+    expires_at      bigint,                  -- microseconds since 1970
+    payloads_due    boolean     NOT NULL,    -- some payloads are no longer needed
+    deletion        text CHECK (deletion IN ('erased', 'expired')), -- not NULL: only the sweeper sees the batch
     UNIQUE (tenant, idempotency_key)
 );
 CREATE INDEX batches_by_tenant ON batches (tenant, id);
+CREATE INDEX batches_to_sweep ON batches (id) WHERE payloads_due OR deletion IS NOT NULL;
+CREATE INDEX batches_by_expiry ON batches (expires_at) WHERE deletion IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX batches_unfinished ON batches (tenant) WHERE finished_at IS NULL AND cancelled_at IS NULL;
 
 -- The virtual time of each tenant in the fair queue: the items that workers have claimed for it.
@@ -57,7 +62,7 @@ CREATE TABLE batch_items (
     batch_id     uuid    NOT NULL REFERENCES batches (id) ON DELETE CASCADE,
     position     bigint  NOT NULL, -- from 0
     item_id      text,             -- the caller's id
-    payload      text,             -- the key of the bytes in the object store
+    payload      bytea CHECK (length(payload) = 32), -- the sha256 of the bytes, which are in the object store
     url          text,             -- where to fetch the image if there are no bytes
     source       text,
     source_url   text,
@@ -66,7 +71,6 @@ CREATE TABLE batch_items (
     attempts     integer NOT NULL,
     cached       boolean NOT NULL,
     scan_id      uuid    REFERENCES scans (id) ON DELETE SET NULL,
-    output       text,             -- the key of an image that the operation made
     result       jsonb,            -- the result of an operation that has no scan
     error_code   text,
     error_detail text,
@@ -74,5 +78,25 @@ CREATE TABLE batch_items (
 );
 CREATE UNIQUE INDEX batch_items_by_id ON batch_items (batch_id, item_id) WHERE item_id IS NOT NULL;
 CREATE INDEX batch_items_by_scan ON batch_items (scan_id) WHERE scan_id IS NOT NULL;
-CREATE INDEX batch_items_by_payload ON batch_items (payload) WHERE payload IS NOT NULL;
-CREATE INDEX batch_items_by_output ON batch_items (output) WHERE output IS NOT NULL;
+CREATE INDEX batch_items_by_payload ON batch_items (batch_id, payload) WHERE payload IS NOT NULL;
+
+-- The batch that wrote a scan. NULL if a request made it, or if a request was answered with it. Deleting the batch deletes
+-- the scans that nothing else uses.
+ALTER TABLE scans ADD COLUMN batch_id uuid REFERENCES batches (id) ON DELETE SET NULL;
+CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
+
+-- What remains of a deleted batch.
+CREATE TABLE deleted_batches (
+    id         uuid        PRIMARY KEY,
+    tenant     text        NOT NULL,
+    operation  text        NOT NULL,
+    accepted   bigint      NOT NULL,
+    ok         bigint      NOT NULL,
+    error      bigint      NOT NULL,
+    dead       bigint      NOT NULL,
+    cancelled  bigint      NOT NULL,
+    scans      bigint      NOT NULL, -- scans that were deleted with it
+    deletion   text        NOT NULL,
+    created_at timestamptz NOT NULL,
+    deleted_at timestamptz NOT NULL
+);

@@ -10,6 +10,7 @@ CREATE TABLE batches (
     priority        TEXT    NOT NULL,
     idempotency_key TEXT,
     request_digest  BLOB,
+    receipt         TEXT,
     submitted       INTEGER NOT NULL,
     is_open         INTEGER NOT NULL,
     accepted        INTEGER NOT NULL,
@@ -27,10 +28,14 @@ CREATE TABLE batches (
     started_at      TEXT,
     finished_at     TEXT,
     cancelled_at    TEXT,
-    expires_at      TEXT,
+    expires_at      INTEGER,
+    payloads_due    INTEGER NOT NULL,
+    deletion        TEXT    CHECK (deletion IN ('erased', 'expired')),
     UNIQUE (tenant, idempotency_key)
 ) STRICT;
 CREATE INDEX batches_by_tenant ON batches (tenant, id);
+CREATE INDEX batches_to_sweep ON batches (id) WHERE payloads_due OR deletion IS NOT NULL;
+CREATE INDEX batches_by_expiry ON batches (expires_at) WHERE deletion IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX batches_unfinished ON batches (tenant) WHERE finished_at IS NULL AND cancelled_at IS NULL;
 
 CREATE TABLE batch_tenants (
@@ -54,7 +59,7 @@ CREATE TABLE batch_items (
     batch_id     BLOB    NOT NULL REFERENCES batches (id) ON DELETE CASCADE,
     position     INTEGER NOT NULL,
     item_id      TEXT,
-    payload      TEXT,
+    payload      BLOB    CHECK (length(payload) = 32),
     url          TEXT,
     source       TEXT,
     source_url   TEXT,
@@ -63,7 +68,6 @@ CREATE TABLE batch_items (
     attempts     INTEGER NOT NULL,
     cached       INTEGER NOT NULL,
     scan_id      BLOB    REFERENCES scans (id) ON DELETE SET NULL,
-    output       TEXT,
     result       TEXT,
     error_code   TEXT,
     error_detail TEXT,
@@ -71,5 +75,22 @@ CREATE TABLE batch_items (
 ) STRICT;
 CREATE UNIQUE INDEX batch_items_by_id ON batch_items (batch_id, item_id) WHERE item_id IS NOT NULL;
 CREATE INDEX batch_items_by_scan ON batch_items (scan_id) WHERE scan_id IS NOT NULL;
-CREATE INDEX batch_items_by_payload ON batch_items (payload) WHERE payload IS NOT NULL;
-CREATE INDEX batch_items_by_output ON batch_items (output) WHERE output IS NOT NULL;
+CREATE INDEX batch_items_by_payload ON batch_items (batch_id, payload) WHERE payload IS NOT NULL;
+
+ALTER TABLE scans ADD COLUMN batch_id BLOB REFERENCES batches (id) ON DELETE SET NULL;
+CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
+
+CREATE TABLE deleted_batches (
+    id         BLOB    NOT NULL PRIMARY KEY,
+    tenant     TEXT    NOT NULL,
+    operation  TEXT    NOT NULL,
+    accepted   INTEGER NOT NULL,
+    ok         INTEGER NOT NULL,
+    error      INTEGER NOT NULL,
+    dead       INTEGER NOT NULL,
+    cancelled  INTEGER NOT NULL,
+    scans      INTEGER NOT NULL,
+    deletion   TEXT    NOT NULL,
+    created_at TEXT    NOT NULL,
+    deleted_at TEXT    NOT NULL
+) STRICT;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
 use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
-use facescan_store::{ConnectionCounts, ObservedStore, Store, StoreSettings};
+use facescan_store::{BatchStore, ConnectionCounts, ObservedStore, Store, StoreSettings, Stores};
 
 use super::{
     App,
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
+    batches::{Batches, payloads::Payloads},
     config::Config,
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
@@ -41,7 +42,7 @@ pub struct AppBuilder {
     config: Config,
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    store: Option<Arc<dyn Store>>,
+    stores: Option<Stores>,
     fetcher: Option<Arc<dyn Fetcher>>,
 }
 
@@ -51,16 +52,16 @@ impl AppBuilder {
             config,
             backend,
             clock,
-            store: None,
+            stores: None,
             fetcher: None,
         }
     }
 
-    /// Uses a store that is already open.
+    /// Uses stores that are already open.
     #[must_use]
-    pub fn store(self, store: Arc<dyn Store>) -> Self {
+    pub fn stores(self, stores: Stores) -> Self {
         Self {
-            store: Some(store),
+            stores: Some(stores),
             ..self
         }
     }
@@ -91,11 +92,11 @@ impl AppBuilder {
             &config.preprocess.resize_defaults(),
         )?;
         let metrics = Metrics::default();
-        let store = match self.store {
-            Some(store) => store,
-            None => open_store(&config).await?,
+        let stores = match self.stores {
+            Some(stores) => stores,
+            None => open_stores(&config).await?,
         };
-        let store = observed(store, &metrics, &self.clock);
+        let store = observed(stores.scans, &metrics, &self.clock);
         let pool = Arc::new(
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
         );
@@ -115,15 +116,17 @@ impl AppBuilder {
         let admission = Admission::new(budgets(&config), metrics.clone());
         let pipeline = pipeline(&config, models, pool, &metrics, self.clock);
         watch(&pipeline, &metrics);
-        Ok(App {
-            fan_out: FanOut {
-                intake: Arc::new(intake),
-                scans: StoredScans {
-                    pipeline: pipeline.clone(),
-                    store: Arc::clone(&store),
-                },
-                admission: admission.clone(),
+        let fan_out = FanOut {
+            intake: Arc::new(intake),
+            scans: StoredScans {
+                pipeline: pipeline.clone(),
+                store: Arc::clone(&store),
             },
+            admission: admission.clone(),
+        };
+        Ok(App {
+            batches: batches(&config, stores.batches, &fan_out)?,
+            fan_out,
             store,
             admission,
             metrics,
@@ -163,6 +166,21 @@ fn pipeline(
         pool,
         clock,
     }
+}
+
+/// Opens the store of images, and combines the parts of batches.
+fn batches(
+    config: &Config,
+    store: Arc<dyn BatchStore>,
+    fan_out: &FanOut,
+) -> anyhow::Result<Batches> {
+    Ok(Batches {
+        store,
+        payloads: Payloads::open(config)?,
+        fan_out: fan_out.clone(),
+        config: Arc::new(config.clone()),
+        submitted: Arc::default(),
+    })
 }
 
 /// Reports the calls of a store.
@@ -220,16 +238,15 @@ fn budgets(config: &Config) -> Budgets {
 ///
 /// # Errors
 /// Returns an error if the URL is not usable.
-pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+pub async fn open_stores(config: &Config) -> anyhow::Result<Stores> {
     let settings = StoreSettings {
         url: config.database_url(),
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
     };
-    let stores = facescan_store::open(&settings)
+    facescan_store::open(&settings)
         .await
-        .context("opening the database")?;
-    Ok(stores.scans)
+        .context("opening the database")
 }
 
 /// Creates the client for outbound HTTP. Returns `None` if the settings disable it.

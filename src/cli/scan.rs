@@ -158,7 +158,7 @@ pub fn run(
         let app = start_app(config.without_encoder()).await?;
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let options = args.request().resolve(kind, &app.config, thresholds)?;
-        if options.store {
+        if options.storage.store {
             app.prepare_store().await.context("creating the tables")?;
         }
         let failed = scan_all(&app, &args, &options).await?;

@@ -10,12 +10,15 @@ use std::{
 use anyhow::Context;
 use tokio::net::TcpListener;
 
-use super::runtime::{start_app, start_logs, tokio_runtime};
+use super::{
+    runtime::{start_app, start_logs, tokio_runtime},
+    worker,
+};
 use crate::{
-    app::{App, open_store},
+    app::{App, open_stores},
     config::Config,
     http,
-    lifecycle::{self, Ending},
+    lifecycle::{self, Ending, Lifecycle},
     telemetry::causes::with_causes,
 };
 
@@ -51,34 +54,14 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     announce(&app, &bound.to_string());
 
     let lifecycle = app.lifecycle.clone();
-    let (forced_sender, forced) = tokio::sync::oneshot::channel::<()>();
-    tokio::spawn({
-        let lifecycle = lifecycle.clone();
-        async move {
-            if let Err(error) = lifecycle::signal().await {
-                tracing::error!(error = %error, "cannot listen for signals");
-                return;
-            }
-            tracing::info!("shutting down: finishing the requests in flight");
-            lifecycle.stop();
-            if lifecycle::signal().await.is_ok() {
-                forced_sender.send(()).ok();
-            }
-        }
-    });
+    let forced = stop_at_signal(lifecycle.clone(), "finishing the requests in flight");
+    let workers = worker::start(&app, app.config.batches.workers);
     let server = http::serve(listener, Arc::clone(&app), lifecycle.stopped());
-    let ending = lifecycle
-        .drive(server, deadline, async {
-            // Without a signal listener, no second signal can arrive.
-            if forced.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        })
-        .await;
-    // A hanging query keeps its connection. It already had enough time.
-    tokio::time::timeout(STORE_CLOSE, app.store.close())
-        .await
-        .ok();
+    let server = async {
+        tokio::join!(server, workers.stopped());
+    };
+    let ending = lifecycle.drive(server, deadline, forced).await;
+    close_store(&app).await;
     match ending {
         Ending::Clean => {
             tracing::info!("stopped");
@@ -89,6 +72,35 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Stops the lifecycle at the first signal. The returned future resolves at the second one.
+pub(super) fn stop_at_signal(lifecycle: Lifecycle, work: &'static str) -> impl Future<Output = ()> {
+    let (forced_sender, forced) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move {
+        if let Err(error) = lifecycle::signal().await {
+            tracing::error!(error = %error, "cannot listen for signals");
+            return;
+        }
+        tracing::info!("shutting down: {work}");
+        lifecycle.stop();
+        if lifecycle::signal().await.is_ok() {
+            forced_sender.send(()).ok();
+        }
+    });
+    async {
+        // Without a signal listener, no second signal can arrive.
+        if forced.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Closes the connections of the database. A hanging query keeps its connection. It already had enough time.
+pub(super) async fn close_store(app: &App) {
+    tokio::time::timeout(STORE_CLOSE, app.store.close())
+        .await
+        .ok();
 }
 
 fn announce(app: &App, bound: &str) {
@@ -114,7 +126,7 @@ fn announce(app: &App, bound: &str) {
 
 /// Creates the tables. If the database is unavailable, a background task retries. Requests without storage work
 /// meanwhile.
-async fn prepare_store(app: &Arc<App>) {
+pub(super) async fn prepare_store(app: &Arc<App>) {
     if is_settled(app).await {
         return;
     }
@@ -154,7 +166,7 @@ async fn is_settled(app: &App) -> bool {
 pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
     start_logs(config)?;
     tokio_runtime()?.block_on(async {
-        let store = open_store(config).await?;
+        let store = open_stores(config).await?.scans;
         store.migrate().await.context("creating the tables")?;
         store.close().await;
         eprintln!("the database is up to date");

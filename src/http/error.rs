@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::{
     admission::AdmissionError,
+    batches::error::BatchError,
     ingest::{error::IngestError, fetch::FetchError},
     pipeline::{
         answer::ErrorEntry,
@@ -18,6 +19,9 @@ use crate::{
 /// An error of a request or of one of its images.
 #[derive(Debug, Error)]
 pub enum ApiError {
+    /// A call about a batch failed.
+    #[error(transparent)]
+    Batch(BatchError),
     /// An image got no result.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
@@ -107,6 +111,11 @@ pub(super) mod table {
     pub const URL_FAILED: ErrorKind = kind(422, "url_failed", "url not fetched");
     pub const METHOD_NOT_ALLOWED: ErrorKind = kind(405, "method_not_allowed", "method not allowed");
     pub const NOT_FOUND: ErrorKind = kind(404, "not_found", "not found");
+    pub const CONFLICT: ErrorKind = kind(409, "conflict", "conflict");
+    pub const IDEMPOTENCY_CONFLICT: ErrorKind =
+        kind(409, "idempotency_conflict", "idempotency key reused");
+    pub const PAYLOADS_UNAVAILABLE: ErrorKind =
+        kind(503, "payloads_unavailable", "store of images unavailable");
     pub const OVERLOADED: ErrorKind = kind(429, "overloaded", "overloaded");
     pub const DEADLINE_EXCEEDED: ErrorKind = kind(504, "deadline_exceeded", "deadline exceeded");
     pub const DEVICE_UNAVAILABLE: ErrorKind = kind(503, "device_unavailable", "device unavailable");
@@ -130,6 +139,7 @@ impl ApiError {
     /// Returns the status, the code and the title.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Batch(error) => kind_of_batch(error),
             Self::Pipeline(error) => kind_of_pipeline(error),
             Self::InvalidBody(_) => table::INVALID_BODY,
             Self::MissingImage(_) => table::MISSING_IMAGE,
@@ -152,6 +162,10 @@ impl ApiError {
             table::STORE_UNAVAILABLE => {
                 "the database cannot be used now; try again later, or send store=false".to_owned()
             }
+            table::PAYLOADS_UNAVAILABLE => {
+                "the images cannot be stored now; try again later with the same idempotency key"
+                    .to_owned()
+            }
             table::DEADLINE_EXCEEDED | table::DEVICE_UNAVAILABLE => self.to_string(),
             kind if kind.status >= 500 => {
                 "something failed on the server; its log has the request id".to_owned()
@@ -159,6 +173,18 @@ impl ApiError {
             // An error of the request.
             ErrorKind { .. } => self.to_string(),
         }
+    }
+}
+
+fn kind_of_batch(error: &BatchError) -> ErrorKind {
+    match error {
+        BatchError::NotFound(_) => table::NOT_FOUND,
+        BatchError::NotOpen(_) | BatchError::Cancelled(_) | BatchError::Concurrent => {
+            table::CONFLICT
+        }
+        BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
+        BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,
+        BatchError::Pipeline(error) => kind_of_pipeline(error),
     }
 }
 
@@ -230,6 +256,29 @@ impl From<&ApiError> for ErrorEntry {
             detail: error.public_detail(),
         }
     }
+}
+
+impl From<BatchError> for ApiError {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Pipeline(error) => Self::Pipeline(error),
+            error => Self::Batch(error),
+        }
+    }
+}
+
+/// Returns the code and the text of an item's error, as an answer would have them.
+pub fn describe_item(error: PipelineError) -> (&'static str, String) {
+    let error = ApiError::from(error);
+    if error.kind().status >= 500 {
+        tracing::error!(
+            code = error.kind().code,
+            error = with_causes(&error),
+            "item failed"
+        );
+    }
+    let entry = ErrorEntry::from(&error);
+    (entry.code, entry.detail)
 }
 
 impl From<AdmissionError> for ApiError {

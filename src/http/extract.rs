@@ -1,6 +1,7 @@
 //! Reads the four body formats into images and options.
 
 pub mod admitted;
+pub mod batch_body;
 mod body;
 mod body_reader;
 pub mod stored_request;
@@ -24,8 +25,12 @@ use self::{
     body_reader::body,
 };
 use crate::{
-    config::Server, context::RequestContext, http::AppState, http::error::ApiError,
-    ingest::source::ImageInput, pipeline::options::RequestOptions,
+    config::Server,
+    context::RequestContext,
+    http::AppState,
+    http::error::ApiError,
+    ingest::source::ImageInput,
+    pipeline::options::{RequestOptions, from_tree},
 };
 use facescan_inference::pool::Stage;
 
@@ -317,7 +322,7 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
 }
 
 /// Options that stay text even if they look like a number.
-const TEXT_OPTIONS: [&str; 3] = ["after", "source", "source_url"];
+const TEXT_OPTIONS: [&str; 4] = ["after", "name", "source", "source_url"];
 
 /// Merges both option sets. The body overrides the query.
 fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, ApiError> {
@@ -345,17 +350,7 @@ fn read_options<O: DeserializeOwned>(
     body: Option<Value>,
 ) -> Result<O, ApiError> {
     let tree = merge(query, body)?.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    serde_path_to_error::deserialize(&tree).map_err(|error| {
-        let path = error.path().to_string();
-        let detail = error.into_inner().to_string();
-        match detail
-            .strip_prefix("unknown field `")
-            .and_then(|rest| rest.split_once('`'))
-        {
-            Some((name, rest)) => ApiError::invalid_option(name, format!("is unknown{rest}")),
-            None => ApiError::invalid_option(path, detail),
-        }
-    })
+    Ok(from_tree(&tree)?)
 }
 
 #[cfg(test)]
@@ -396,6 +391,8 @@ mod tests {
             .flatten()
             .filter(|parameter| parameter["in"] == "query")
             .filter(|parameter| is_text(&parameter["schema"]))
+            // A choice of words has no word that looks like a number.
+            .filter(|parameter| parameter["schema"].get("enum").is_none())
             .map(|parameter| parameter["name"].as_str().unwrap())
             // These texts are lists, and the types of the options parse them.
             .filter(|name| !["mean", "operations", "std"].contains(name))

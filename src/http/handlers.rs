@@ -1,5 +1,6 @@
 //! The handlers, one file for each group of routes; `run` and `single_image` are shared.
 
+pub mod batches;
 pub mod devices;
 pub mod docs;
 mod embed_image;

@@ -73,6 +73,21 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    /// Returns whether a later fetch of the same URL can succeed.
+    pub fn is_temporary(self) -> bool {
+        match self {
+            Self::Unreachable | Self::TimedOut { .. } | Self::BrokeOff => true,
+            Self::Status(status) => status >= 500 || status == 429 || status == 408,
+            Self::Refused(_)
+            | Self::NotAUrl
+            | Self::Untrusted
+            | Self::BadRedirect
+            | Self::TooManyRedirects { .. }
+            | Self::TooLarge { .. }
+            | Self::Encoded => false,
+        }
+    }
+
     /// Returns the name in metrics.
     pub fn outcome(self) -> &'static str {
         match self {

@@ -101,6 +101,17 @@ impl Intake {
         self.load_with(image, priority, WhenFull::Refuse).await
     }
 
+    /// Checks a URL that is fetched later.
+    ///
+    /// # Errors
+    /// Returns [`FetchError`] if fetching is disabled or the text is not a URL. The address is checked when it is fetched.
+    pub fn check_url(&self, text: &str) -> Result<(), FetchError> {
+        if self.fetcher.is_none() {
+            return Err(Refused::Off.into());
+        }
+        read_url(text).map(drop)
+    }
+
     async fn load_with(
         &self,
         image: ImageInput,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::{
     config::{Config, EmbeddingFormat},
@@ -17,13 +18,15 @@ use crate::{
             embedder::Embedding,
             encoder::{Encoder, PendingVector},
         },
-        options::ScanRequest,
+        options::{ScanRequest, StorageOptions, source_text, source_url_text},
         run::{ImageRun, RunOptions, RunOutput},
-        scan::{content_hash, image_info, millis},
-        stored::StoredScans,
+        scan::{ContentHash, Scan, content_hash, image_info, millis},
+        stored::{StoredPlan, StoredScans},
     },
 };
-use facescan_imaging::{decode::decode_within, precision::NumericPrecision};
+use facescan_imaging::{
+    decode::decode_within, phash::perceptual_hash, precision::NumericPrecision,
+};
 use facescan_inference::operation::Operation;
 
 /// The subject of the vectors of `/embed`.
@@ -42,6 +45,8 @@ pub enum EmbedKind {
 pub struct ImageEmbeddingPlan {
     /// The format of vectors in the answer.
     pub embedding_format: EmbeddingFormat,
+    /// How results are stored.
+    pub storage: StorageOptions,
     /// The options of the run.
     pub run: RunOptions,
 }
@@ -50,10 +55,17 @@ impl ImageEmbeddingPlan {
     /// Fills in the defaults.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] if an option applies to faces or to the database.
+    /// [`PipelineError::InvalidOption`] if an option applies to faces, or if a source is too long.
     pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
+        let store = asked.store.unwrap_or(config.store.enabled);
         let plan = Self {
             embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
+            storage: StorageOptions {
+                store,
+                cache: asked.cache.unwrap_or(config.store.cache) && store,
+                source: source_text(asked.source.clone())?,
+                source_url: source_url_text(asked.source_url.clone())?,
+            },
             run: RunOptions::new(asked.strict_device, asked.timings),
         };
         let rest = ScanRequest {
@@ -62,16 +74,14 @@ impl ImageEmbeddingPlan {
             priority: None,
             strict_device: None,
             timings: None,
-            // `store=false` is allowed, because nothing is stored anyway.
-            store: asked.store.filter(|store| *store),
+            store: None,
+            cache: None,
+            source: None,
+            source_url: None,
             ..asked
         };
         match rest.first_set() {
             None => Ok(plan),
-            Some(option) if option == "store" => Err(PipelineError::invalid_option(
-                "store",
-                "vectors of whole images are not stored; leave it out or send false",
-            )),
             Some(option) => Err(PipelineError::invalid_option(
                 &option,
                 "applies to faces only; leave it out with kind=image",
@@ -80,18 +90,15 @@ impl ImageEmbeddingPlan {
     }
 }
 
-/// The vector of a whole image.
-pub struct ImageEmbedding {
-    /// The properties of the image.
-    pub image: ImageInfo,
-    /// The vector. `None` if the model's output has no direction.
-    pub embedding: Option<Embedding>,
-}
-
 /// The result of `/embed?kind=image` for one image.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = EncodeResult)]
 pub struct ImageEmbeddingResult {
+    /// The id of the stored image. Absent with `store=false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<Uuid>,
+    /// Whether the result comes from the database, without inference.
+    pub cached: bool,
     /// The properties of the image.
     pub image: ImageInfo,
     /// The L2-normalised vector. Absent if the model's output has no direction.
@@ -108,11 +115,13 @@ pub struct ImageEmbeddingResult {
 
 impl ImageEmbeddingResult {
     /// Converts a vector by the options of `plan`.
-    pub fn new(embedded: ImageEmbedding, plan: &ImageEmbeddingPlan) -> Self {
+    pub fn new(embedded: Scan, plan: &ImageEmbeddingPlan) -> Self {
         let found = embedded.embedding.as_ref();
         let written =
             |found: &Embedding| EmbeddingAnswer::new(&found.vector, plan.embedding_format);
         Self {
+            image_id: embedded.image_id,
+            cached: embedded.cached,
             image: embedded.image,
             embedding: found.map(written),
             embedding_norm: found.map(|found| found.norm),
@@ -122,7 +131,7 @@ impl ImageEmbeddingResult {
 }
 
 impl ImageOperation for ImageEmbeddingPlan {
-    type Output = ImageEmbedding;
+    type Output = Scan;
 
     fn name(&self) -> &'static str {
         "embed"
@@ -147,13 +156,63 @@ impl ImageOperation for ImageEmbeddingPlan {
         scans: &StoredScans,
         context: &RequestContext,
         image: LoadedImage,
-    ) -> Result<RunOutput<ImageEmbedding>, PipelineError> {
-        scans.pipeline.embed_image(context, image.bytes, self).await
+    ) -> Result<RunOutput<Scan>, PipelineError> {
+        let plan = self.for_image(image.source, image.source_url, image.url)?;
+        scans.run(context, image.bytes, &plan).await
+    }
+}
+
+impl StoredPlan for ImageEmbeddingPlan {
+    fn storage(&self) -> &StorageOptions {
+        &self.storage
+    }
+
+    fn with_storage(&self, storage: StorageOptions) -> Self {
+        Self {
+            storage,
+            ..self.clone()
+        }
+    }
+
+    fn operation_name(&self) -> &'static str {
+        "embed_image"
+    }
+
+    fn key_options(&self) -> serde_json::Value {
+        // No option decides the vector.
+        serde_json::Value::Null
+    }
+
+    fn taking_part(&self) -> Vec<Operation> {
+        self.operations()
+    }
+
+    fn embedding_operation(&self) -> Option<Operation> {
+        Some(Operation::ImageEmbedding)
+    }
+
+    fn current_precision(&self, pipeline: &Pipeline) -> Option<NumericPrecision> {
+        let encoder = pipeline.models.encoder().ok()?;
+        encoder.current_precision()
+    }
+
+    fn detects(&self) -> bool {
+        false
+    }
+
+    async fn run_unstored(
+        &self,
+        pipeline: &Pipeline,
+        context: &RequestContext,
+        bytes: Bytes,
+        hash: Option<ContentHash>,
+    ) -> Result<RunOutput<Scan>, PipelineError> {
+        pipeline.embed_image(context, bytes, hash, self).await
     }
 }
 
 impl Pipeline {
-    /// Embeds one whole image.
+    /// Embeds one whole image without the database. `hash` is the hash of the bytes, if it is already computed.
     ///
     /// # Errors
     /// An error of the image, of the model or of the server.
@@ -161,17 +220,20 @@ impl Pipeline {
         &self,
         context: &RequestContext,
         bytes: Bytes,
+        hash: Option<ContentHash>,
         plan: &ImageEmbeddingPlan,
-    ) -> Result<RunOutput<ImageEmbedding>, PipelineError> {
+    ) -> Result<RunOutput<Scan>, PipelineError> {
         let started = self.clock.monotonic();
         let encoder = self.models.encoder()?.clone();
+        let is_stored = plan.storage.store;
         let work = move |pipeline: Self, mut run| async move {
-            let submitted = pipeline.submit_now(&encoder, bytes, &mut run).await?;
+            let image = (bytes, hash, is_stored);
+            let submitted = pipeline.submit_now(&encoder, image, &mut run).await?;
             Ok((submitted, run))
         };
         let RunOutput { result, mut run } =
             self.drive(context, plan.run.strict_device, work).await?;
-        let (image, submitted) = result;
+        let (mut scan, submitted) = result;
         self.record_preprocessing(&mut run, submitted.processed)?;
         // The permit is released here, because the row has all that the model needs. A remote server can take long.
         let began = self.clock.monotonic();
@@ -183,23 +245,31 @@ impl Pipeline {
         run.timings.queue += millis(queued);
         run.timings.embed = self.since(began + queued);
         run.timings.total = self.since(started);
-        let result = ImageEmbedding {
-            image,
-            embedding: output.embedding,
-        };
-        Ok(RunOutput { result, run })
+        scan.embedding = output.embedding;
+        Ok(RunOutput { result: scan, run })
     }
 
-    /// Decodes an image and submits its row.
+    /// Decodes an image and submits its row. Returns the result without its vector.
     async fn submit_now(
         &self,
         encoder: &Encoder,
-        bytes: Bytes,
+        (bytes, hash, is_stored): (Bytes, Option<ContentHash>, bool),
         run: &mut ImageRun,
-    ) -> Result<(ImageInfo, PendingVector), PipelineError> {
+    ) -> Result<(Scan, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
         let decoded = decode_within(&bytes, &self.decoding, &self.memory)?;
-        let image = image_info(&decoded, content_hash(&bytes));
+        let hash = hash.unwrap_or_else(|| content_hash(&bytes));
+        let scan = Scan {
+            image_id: None,
+            cached: false,
+            image: image_info(&decoded, hash),
+            perceptual_hash: is_stored
+                .then(|| perceptual_hash(&decoded.pixels))
+                .flatten(),
+            picture_quality: None,
+            faces: Vec::new(),
+            embedding: None,
+        };
         drop(bytes);
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
@@ -209,7 +279,7 @@ impl Pipeline {
             .await;
         run.timings.queue += millis(submitted.queued);
         run.timings.process = self.since(began + submitted.queued);
-        Ok((image, submitted))
+        Ok((scan, submitted))
     }
 }
 
@@ -241,11 +311,6 @@ mod tests {
             store: Some(true),
             ..usual
         };
-        assert!(
-            resolve(stored)
-                .unwrap_err()
-                .to_string()
-                .contains("not stored")
-        );
+        assert!(resolve(stored).unwrap().storage.store);
     }
 }

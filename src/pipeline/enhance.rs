@@ -213,6 +213,26 @@ fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok,
 }
 
 impl EnhanceRequest {
+    /// Fills in the defaults for finding faces.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] with the name of the option.
+    pub fn detection(
+        &self,
+        config: &Config,
+        thresholds: &Thresholds,
+    ) -> Result<DetectOptions, PipelineError> {
+        let asked = DetectRequest {
+            min_score: self.min_score,
+            nms_iou: self.nms_iou,
+            det_size: self.det_size,
+            second_det_size: self.second_det_size,
+            max_faces: Some(0),
+            min_face_size: self.min_face_size,
+        };
+        asked.resolve(&config.detection, thresholds)
+    }
+
     /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
     ///
     /// # Errors
@@ -244,15 +264,7 @@ impl EnhanceRequest {
                 "enhanced images are never stored; leave it out or send false",
             ));
         }
-        let asked = DetectRequest {
-            min_score: self.min_score,
-            nms_iou: self.nms_iou,
-            det_size: self.det_size,
-            second_det_size: self.second_det_size,
-            max_faces: Some(0),
-            min_face_size: self.min_face_size,
-        };
-        let detect = asked.resolve(&config.detection, thresholds)?;
+        let detect = self.detection(config, thresholds)?;
         let identity = self.identity.unwrap_or(false).then_some(IdentityCheck {
             detect,
             threshold: config.enhancement.identity_threshold,

@@ -154,6 +154,16 @@ impl Models {
         }
     }
 
+    /// Returns the model that computes the vectors of `operation`. Returns `None` if it computes none.
+    pub fn embedder_used(&self, operation: Operation) -> Option<EmbedderUsed> {
+        let entry = self.entry_of(operation)?;
+        entry
+            .spec
+            .role
+            .has_vector()
+            .then(|| EmbedderUsed::new(entry))
+    }
+
     /// Returns what decides the results of an operation's model, for scan keys. `precision` is the precision of vectors.
     /// Returns null if the operation runs no model.
     pub fn key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {

@@ -1,13 +1,13 @@
 //! The options of a request: as sent, and with the defaults filled in.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Priority,
     config::{Config, DET_SIZE_STEP, Detection, EmbeddingFormat, MAX_DET_SIZE, MIN_DET_SIZE},
     pipeline::embed_image::EmbedKind,
-    pipeline::error::PipelineError,
+    pipeline::error::{InvalidOption, PipelineError},
     pipeline::run::RunOptions,
 };
 use facescan_imaging::quality::acceptance::Preset;
@@ -60,7 +60,7 @@ impl ScanKind {
 #[into_params(parameter_in = Query)]
 pub struct ScanRequest {
     /// The subject of the vectors of `/embed`: `face` (default), or `image` for whole images. With `image`, options
-    /// about faces are not accepted and nothing is stored.
+    /// about faces are not accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<EmbedKind>,
     /// The lowest detection score of a face, 0 to 1.
@@ -130,6 +130,24 @@ pub struct ScanRequest {
     pub timings: Option<bool>,
 }
 
+/// Reads the options of a request.
+///
+/// # Errors
+/// [`InvalidOption`] with the name of the first invalid option.
+pub fn from_tree<O: DeserializeOwned>(tree: &serde_json::Value) -> Result<O, InvalidOption> {
+    serde_path_to_error::deserialize(tree).map_err(|error| {
+        let path = error.path().to_string();
+        let detail = error.into_inner().to_string();
+        match detail
+            .strip_prefix("unknown field `")
+            .and_then(|rest| rest.split_once('`'))
+        {
+            Some((name, rest)) => InvalidOption::new(name, format!("is unknown{rest}")),
+            None => InvalidOption::new(path, detail),
+        }
+    })
+}
+
 /// The options of a request that decide how it is admitted.
 pub trait RequestOptions {
     /// Whether a request can have masks for its images.
@@ -173,6 +191,43 @@ pub struct DetectOptions {
     pub min_face_size: f32,
 }
 
+/// How the results of a request are stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StorageOptions {
+    /// Whether results are stored.
+    pub store: bool,
+    /// Whether stored results may be returned.
+    pub cache: bool,
+    /// The caller's name for the source of the images.
+    pub source: Option<String>,
+    /// The address where the image was found.
+    pub source_url: Option<String>,
+}
+
+impl StorageOptions {
+    /// Returns the options of one image, which can have its own source. If the request has no `source_url`, this is the
+    /// URL that the image was fetched from.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] if a source is too long.
+    pub fn for_image(
+        &self,
+        source: Option<String>,
+        source_url: Option<String>,
+        fetched_from: Option<String>,
+    ) -> Result<Self, PipelineError> {
+        let mut options = self.clone();
+        if source.is_some() {
+            options.source = source_text(source)?;
+        }
+        if source_url.is_some() {
+            options.source_url = source_url_text(source_url)?;
+        }
+        options.source_url = options.source_url.or(fetched_from);
+        Ok(options)
+    }
+}
+
 /// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanPlan {
@@ -192,14 +247,8 @@ pub struct ScanPlan {
     pub aligned: bool,
     /// The format of vectors.
     pub embedding_format: EmbeddingFormat,
-    /// Whether results are stored.
-    pub store: bool,
-    /// Whether stored results may be returned.
-    pub cache: bool,
-    /// The caller's name for the source of the images.
-    pub source: Option<String>,
-    /// The address where the image was found.
-    pub source_url: Option<String>,
+    /// How results are stored.
+    pub storage: StorageOptions,
     /// The options of the run.
     pub run: RunOptions,
 }
@@ -339,11 +388,13 @@ impl ScanRequest {
             crops,
             aligned,
             embedding_format: self.embedding_format.unwrap_or(config.embedding.format),
-            store,
-            // A scan with crops cannot come from the database, because pixels are never stored.
-            cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
-            source: source_text(self.source)?,
-            source_url: source_url_text(self.source_url)?,
+            storage: StorageOptions {
+                store,
+                // A scan with crops cannot come from the database, because pixels are never stored.
+                cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
+                source: source_text(self.source)?,
+                source_url: source_url_text(self.source_url)?,
+            },
             run: RunOptions::new(self.strict_device, self.timings),
         })
     }

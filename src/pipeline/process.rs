@@ -194,7 +194,7 @@ impl ProcessedFormat {
 pub struct ProcessPlan {
     steps: Arc<[Step]>,
     format: ProcessedFormat,
-    output: OutputFormat,
+    jpeg_quality: u8,
     detect: DetectOptions,
     /// The union of the masks. `None` if the request has no masks.
     mask: Option<MaskUnion>,
@@ -321,12 +321,7 @@ impl ProcessRequest {
         Ok(ProcessPlan {
             steps: self.operations.into(),
             format,
-            output: match format {
-                ProcessedFormat::Jpeg => OutputFormat::Jpeg { quality },
-                ProcessedFormat::Webp => OutputFormat::Webp,
-                ProcessedFormat::Avif => OutputFormat::Avif,
-                ProcessedFormat::Png | ProcessedFormat::Npy => OutputFormat::Png,
-            },
+            jpeg_quality: quality,
             detect: asked.resolve(&config.detection, thresholds)?,
             mask: None,
             budget: Budget::default(),
@@ -337,6 +332,32 @@ impl ProcessRequest {
 }
 
 impl ProcessPlan {
+    /// Returns the options for finding faces.
+    pub fn detect(&self) -> &DetectOptions {
+        &self.detect
+    }
+
+    /// Returns the format of the processed images.
+    pub fn format(&self) -> ProcessedFormat {
+        self.format
+    }
+
+    /// Returns the quality of a JPEG.
+    pub fn jpeg_quality(&self) -> u8 {
+        self.jpeg_quality
+    }
+
+    fn output(&self) -> OutputFormat {
+        match self.format {
+            ProcessedFormat::Jpeg => OutputFormat::Jpeg {
+                quality: self.jpeg_quality,
+            },
+            ProcessedFormat::Webp => OutputFormat::Webp,
+            ProcessedFormat::Avif => OutputFormat::Avif,
+            ProcessedFormat::Png | ProcessedFormat::Npy => OutputFormat::Png,
+        }
+    }
+
     /// Returns a copy with a new byte budget, for another answer.
     pub fn with_new_budget(&self) -> Self {
         Self {

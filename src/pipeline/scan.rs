@@ -16,16 +16,17 @@ use crate::{
         answer::{ImageInfo, PictureQualityAnswer},
         faces::{Face, FaceWork},
         fan_out::ImageOperation,
-        models::detector::PendingDetection,
-        options::{ScanKind, ScanPlan},
+        models::{detector::PendingDetection, embedder::Embedding},
+        options::{ScanKind, ScanPlan, StorageOptions},
         quality::{Grader, PendingQuality},
         run::{ImageRun, RunOptions, RunOutput},
-        stored::StoredScans,
+        stored::{StoredPlan, StoredScans},
     },
 };
 use facescan_imaging::{
     decode::{Decoded, decode_within},
     phash::perceptual_hash,
+    precision::NumericPrecision,
     quality::{self, ImageQuality},
     warp::ALIGNED_SIDE,
 };
@@ -46,6 +47,8 @@ pub struct Scan {
     pub picture_quality: Option<PictureQualityAnswer>,
     /// The faces, largest first.
     pub faces: Vec<Face>,
+    /// The vector of the whole image. `None` if it was not computed, or if the model's output has no direction.
+    pub embedding: Option<Embedding>,
 }
 
 /// The sha256 of an image file.
@@ -97,8 +100,55 @@ impl ImageOperation for ScanPlan {
         context: &RequestContext,
         image: LoadedImage,
     ) -> Result<RunOutput<Scan>, PipelineError> {
-        let options = self.for_image(image.source, image.source_url, image.url)?;
-        scans.scan(context, image.bytes, &options).await
+        let plan = self.for_image(image.source, image.source_url, image.url)?;
+        scans.run(context, image.bytes, &plan).await
+    }
+}
+
+impl StoredPlan for ScanPlan {
+    fn storage(&self) -> &StorageOptions {
+        &self.storage
+    }
+
+    fn with_storage(&self, storage: StorageOptions) -> Self {
+        Self {
+            storage,
+            ..self.clone()
+        }
+    }
+
+    fn operation_name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn key_options(&self) -> serde_json::Value {
+        self.content_options()
+    }
+
+    fn taking_part(&self) -> Vec<Operation> {
+        self.operations()
+    }
+
+    fn embedding_operation(&self) -> Option<Operation> {
+        self.vectors()
+    }
+
+    fn current_precision(&self, pipeline: &Pipeline) -> Option<NumericPrecision> {
+        pipeline.models.embedder.current_precision()
+    }
+
+    fn detects(&self) -> bool {
+        !self.aligned
+    }
+
+    async fn run_unstored(
+        &self,
+        pipeline: &Pipeline,
+        context: &RequestContext,
+        bytes: Bytes,
+        hash: Option<ContentHash>,
+    ) -> Result<RunOutput<Scan>, PipelineError> {
+        pipeline.scan(context, bytes, hash, self).await
     }
 }
 
@@ -156,6 +206,7 @@ impl ScanRun {
             perceptual_hash: decoded.perceptual_hash,
             picture_quality: quality,
             faces,
+            embedding: None,
         })
     }
 
@@ -183,7 +234,10 @@ impl ScanRun {
             let canonical = quality::canonical(&image.pixels);
             Grader::measure(pipeline.grader.as_ref(), &canonical)
         });
-        let hint = options.store.then(|| perceptual_hash(&image.pixels));
+        let hint = options
+            .storage
+            .store
+            .then(|| perceptual_hash(&image.pixels));
         let info = image_info(&image, hash);
         run.timings.decode = self.since(began);
         let began = self.now();

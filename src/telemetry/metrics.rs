@@ -16,6 +16,7 @@ use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 use facescan_inference::{device::DeviceState, pool::PoolLoad};
 use facescan_store::ConnectionCounts;
 
+mod batches;
 mod layers;
 
 /// The buckets of durations in seconds, from one run of a small graph to the longest request.
@@ -116,7 +117,7 @@ metrics! {
         "operation_device", "1 for the device that the settings request for an operation and the device in use";
     store_seconds: Histograms<StoreLabels> = Family::new_with_constructor(seconds),
         "store" [Seconds], "Time of one call of the database, by call and outcome";
-    store_connections: Family<ConnectionLabels, Gauge> = Family::default(),
+    store_connections: Family<StateLabels, Gauge> = Family::default(),
         "store_connections", "Connections to the database, by state";
     fetches: Family<OutcomeLabels, Counter> = Family::default(),
         "fetches", "Images fetched from URLs, by outcome; a fetch is abandoned if its caller has left";
@@ -126,6 +127,14 @@ metrics! {
         "remote_runs", "Runs of models on remote servers, by the server's name of the model and outcome";
     remote_retries: Family<RemoteRetryLabels, Counter> = Family::default(),
         "remote_retries", "Repeated requests to remote servers, by the server's name of the model and reason";
+    batch_items: Family<OutcomeLabels, Counter> = Family::default(),
+        "batch_items", "Attempts of items of batches, by outcome: ok, error, dead or retry";
+    batch_queue_items: Family<StateLabels, Gauge> = Family::default(),
+        "batch_queue_items", "Items of unfinished batches in the database, by state: queued or running";
+    batch_oldest: Gauge = Gauge::default(),
+        "batch_oldest_chunk" [Seconds], "Time that the oldest chunk that is ready has waited for a worker";
+    batch_leases_lost: Counter = Counter::default(),
+        "batch_leases_lost", "Leases that a worker of this process lost before it saved its results";
     resident_memory: Gauge = Gauge::default(),
         "process_resident_memory" [Bytes], "Memory of the process that is in use";
     build_info: Family<BuildLabels, Gauge> = Family::default(),
@@ -177,7 +186,7 @@ struct StoreLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ConnectionLabels {
+struct StateLabels {
     state: &'static str,
 }
 
@@ -300,7 +309,7 @@ impl Metrics {
             let pool = status();
             let busy = pool.open.saturating_sub(pool.idle);
             for (state, count) in [("idle", pool.idle), ("busy", busy)] {
-                let gauge = connections.get_or_create(&ConnectionLabels { state });
+                let gauge = connections.get_or_create(&StateLabels { state });
                 gauge.set(count as i64);
             }
         }));

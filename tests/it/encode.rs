@@ -143,7 +143,7 @@ async fn an_image_embedding_is_the_pooled_tokens_of_its_row() {
         let app = app_with(folder.path(), encoder).await;
         let reply = app
             .post(
-                "/embed?kind=image&timings=true",
+                "/embed?kind=image&timings=true&store=false",
                 image_file("astronaut.png"),
             )
             .await;
@@ -221,13 +221,65 @@ async fn images_of_one_request_return_the_same_vectors_as_single_requests() {
     assert_eq!(contracts.len(), 7);
 }
 
+/// The vector of a whole image is stored, answered from the database, read and erased. A batch stores it too.
+#[tokio::test(flavor = "multi_thread")]
+async fn vectors_of_whole_images_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app_with(folder.path(), "embeds").await;
+    let uri = "/embed?kind=image&source=album";
+    let first = app.post(uri, image_file("t1.jpg")).await.result();
+    let again = app.post(uri, image_file("t1.jpg")).await.result();
+    assert_eq!(
+        (&first["cached"], &again["cached"]),
+        (&false.into(), &true.into())
+    );
+    for field in [
+        "embedding",
+        "embedding_norm",
+        "precision",
+        "image_id",
+        "image",
+    ] {
+        assert_eq!(first[field], again[field], "{field}");
+    }
+    let faces = app.post("/detect", image_file("t1.jpg")).await.result();
+    assert_eq!(faces["image_id"], first["image_id"]);
+    let stored = format!("/images/{}", first["image_id"].as_str().unwrap());
+    let image = app.get(&stored).await.json();
+    let scan = &image["scans"][0];
+    assert_eq!(
+        (&scan["operation"], &scan["faces"]),
+        (&"embed_image".into(), &json!([]))
+    );
+    assert_eq!(scan["embedding"], first["embedding"]);
+    assert_eq!(image["sources"][0]["source"], "album");
+
+    let item = |name: &str| json!({"id": name, "data": crate::batches::base64(&image_file(name))});
+    let body = json!({
+        "operation": "embed", "options": {"kind": "image"},
+        "items": [item("t1.jpg"), item("obama.jpg")],
+    });
+    let id = crate::batches::id_of(&crate::batches::submit(&app, &body).await);
+    crate::batches::process_all(&app).await;
+    let items = crate::batches::items(&app, &id, "").await;
+    assert_eq!(items[0]["result"]["embedding"], first["embedding"]);
+    assert_eq!(
+        (&items[0]["cached"], &items[1]["cached"]),
+        (&true.into(), &false.into())
+    );
+    let other = app.post(uri, image_file("obama.jpg")).await.result();
+    assert_eq!(items[1]["result"]["embedding"], other["embedding"]);
+    assert_eq!(app.delete(&stored).await.status, StatusCode::NO_CONTENT);
+    let new = app.post(uri, image_file("t1.jpg")).await.result();
+    assert_eq!(new["cached"], false, "an erased vector is not returned");
+}
+
 #[tokio::test]
 async fn an_unsupported_option_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "embeds").await;
     for (uri, said) in [
         ("/embed?kind=image&max_faces=2", "max_faces"),
-        ("/embed?kind=image&store=true", "not stored"),
         ("/detect?kind=image", "`image` works only with /embed"),
         ("/quality?kind=image", "`image` works only with /embed"),
         ("/embed?kind=picture", "kind"),

@@ -6,6 +6,7 @@
 )]
 
 mod admission;
+mod batches;
 mod batching;
 mod bench;
 mod command;

@@ -96,7 +96,7 @@ async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanPlan) -> Scan {
     };
     let context = app.app.run_context();
     let image = image_file("t1.jpg");
-    let scanned = scans.scan(&context, image, options).await;
+    let scanned = scans.run(&context, image, options).await;
     scanned.unwrap().result
 }
 

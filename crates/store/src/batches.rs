@@ -5,6 +5,7 @@
 //! lost its lease writes nothing.
 
 mod claim;
+mod delete;
 mod finish;
 mod manage;
 mod read;
@@ -14,6 +15,7 @@ mod sql;
 mod submit;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -21,10 +23,10 @@ use super::StoreError;
 
 pub(super) use claim::next_chunk_sql;
 pub use records::{
-    AddedItems, Batch, BatchCounts, BatchFilter, BatchPage, BatchState, CancelledBatch, ChunkEnd,
-    ClaimRequest, CreatedBatch, DeletedBatch, FinishedItems, Item, ItemFilter, ItemOutcome,
-    ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem, MAX_MODELS_KEYS, NewBatch,
-    NewItem, QueueDepth, ScanOutcome,
+    AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, CancelledBatch,
+    ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item,
+    ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
+    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ScanOutcome,
 };
 
 /// The batches of one database.
@@ -46,27 +48,15 @@ pub trait BatchStore: Send + Sync {
     /// If the tenant has a batch with this idempotency key, the call returns that one and writes nothing.
     async fn create_batch(&self, batch: &NewBatch) -> Result<CreatedBatch, StoreError>;
 
-    /// Adds items to a batch that is open, and makes chunks of them. Returns `None` if there is no such batch or it is
-    /// not open.
+    /// Adds items to a batch that is open, and makes chunks of them. Returns `None` if there is no such batch, if it is not
+    /// open, or if another request adds entries too.
     ///
-    /// `read` is the number of entries of the request that these items come from. It includes entries that were refused.
     /// An item whose id the batch already has is not added.
-    async fn add_items(
-        &self,
-        batch: Uuid,
-        items: &[NewItem],
-        read: u64,
-        now: OffsetDateTime,
-    ) -> Result<Option<AddedItems>, StoreError>;
+    async fn add_items(&self, items: NewItems<'_>) -> Result<Option<AddedItems>, StoreError>;
 
-    /// Records that the whole request has arrived. Closes the batch unless `stays_open`.
-    async fn complete_request(
-        &self,
-        batch: Uuid,
-        digest: [u8; 32],
-        stays_open: bool,
-        now: OffsetDateTime,
-    ) -> Result<Option<Batch>, StoreError>;
+    /// Records that the whole request has arrived. Closes the batch unless it stays open.
+    async fn complete_request(&self, request: CompleteRequest)
+    -> Result<Option<Batch>, StoreError>;
 
     /// Closes an open batch. It accepts no more items. Returns `None` if the tenant has no such batch.
     async fn close_batch(
@@ -111,13 +101,46 @@ pub trait BatchStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Option<u64>, StoreError>;
 
-    /// Deletes a batch with its items. Returns the objects that no other item uses. Returns `None` if the tenant has no
-    /// such batch.
-    async fn delete_batch(
+    /// Marks a batch as deleted. Every call but [`purge_batch`](Self::purge_batch) and
+    /// [`deleted_batches`](Self::deleted_batches) treats it as absent from then on. Returns false if the tenant has no such
+    /// batch.
+    async fn delete_batch(&self, tenant: &str, batch: Uuid) -> Result<bool, StoreError>;
+
+    /// Marks the batches as deleted whose time is over. Returns their number.
+    async fn expire_batches(&self, now: OffsetDateTime) -> Result<u64, StoreError>;
+
+    /// Returns batches that are marked as deleted, and whose rows are still there.
+    async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError>;
+
+    /// Deletes the rows of a batch that is marked as deleted. Delete its objects first.
+    ///
+    /// If the tenant deleted the batch, this also deletes the scans that it made and that no other batch and no request was
+    /// answered with, and the images that then have no scan. A row with the counts stays.
+    async fn purge_batch(&self, batch: Uuid, now: OffsetDateTime) -> Result<(), StoreError>;
+
+    /// Returns batches that ended since the last sweep of their payloads.
+    async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError>;
+
+    /// Returns payloads of a batch whose items all have a result, in order. `after` is the last one of the previous page.
+    async fn finished_payloads(
         &self,
-        tenant: &str,
         batch: Uuid,
-    ) -> Result<Option<DeletedBatch>, StoreError>;
+        after: Option<[u8; 32]>,
+        limit: u32,
+    ) -> Result<Vec<[u8; 32]>, StoreError>;
+
+    /// Records that the finished payloads of a batch were deleted.
+    async fn payloads_swept(&self, batch: Uuid) -> Result<(), StoreError>;
+
+    /// Returns the result of another item of the batch with this payload. Only items of an operation without scans have one.
+    async fn result_of_payload(
+        &self,
+        batch: Uuid,
+        payload: [u8; 32],
+    ) -> Result<Option<Value>, StoreError>;
+
+    /// Ends the chunks of cancelled batches whose worker lost its lease. Returns the number of chunks.
+    async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError>;
 
     /// Leases the next chunk to a worker. Returns `None` if no chunk is ready.
     ///

@@ -33,17 +33,19 @@ use dialect::Dialect;
 use sql_store::SqlStore;
 
 pub use batches::{
-    AddedItems, Batch, BatchCounts, BatchFilter, BatchPage, BatchState, BatchStore, CancelledBatch,
-    ChunkEnd, ClaimRequest, CreatedBatch, DeletedBatch, FinishedItems, Item, ItemFilter,
-    ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem, MAX_MODELS_KEYS,
-    NewBatch, NewItem, QueueDepth, ScanOutcome,
+    AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
+    CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
+    Item, ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
+    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ScanOutcome,
 };
 pub use error::StoreError;
 pub use observed::{ObservedStore, StoreMetrics};
 pub use records::{
-    CachedScan, Embedder, Embedding, ImageFilter, ImageSummary, Model, ModelFile, NewFace,
-    NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage, StoredScan,
+    CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
+    NewFace, NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage,
+    StoredScan,
 };
+pub use save::check_scan;
 
 /// The settings of the database connection.
 #[derive(Clone, Debug)]
@@ -133,6 +135,12 @@ pub trait Store: Send + Sync {
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError>;
+
+    /// Returns the tenant's scans with these ids, in any order. Ids without a scan are skipped.
+    async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError>;
+
+    /// Records that a request was answered with a scan. The scan then stays when the batch that made it is deleted.
+    async fn keep_scan(&self, scan: Uuid) -> Result<(), StoreError>;
 
     /// Records that a stored image was seen at a source.
     ///

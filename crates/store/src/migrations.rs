@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     step!(3, "scan_devices", "0003_scan_devices.sql"),
     step!(4, "face_results", "0004_face_results.sql"),
     step!(5, "batches", "0005_batches.sql"),
+    step!(6, "image_embeddings", "0006_image_embeddings.sql"),
 ];
 
 /// Returns the migrations of Postgres.

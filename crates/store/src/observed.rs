@@ -113,6 +113,14 @@ impl Store for ObservedStore {
         self.observe("find_scan", call).await
     }
 
+    async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError> {
+        self.observe("scans", self.store.scans(tenant, ids)).await
+    }
+
+    async fn keep_scan(&self, scan: Uuid) -> Result<(), StoreError> {
+        self.observe("keep_scan", self.store.keep_scan(scan)).await
+    }
+
     async fn add_source(
         &self,
         tenant: &str,

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
+use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
 use super::StoreError;
-use super::dialect::Statements;
+use super::dialect::{Statements, placeholders};
 use super::records::{
     CachedScan, ImageFilter, ImageSummary, PageRequest, Source, StoredFace, StoredImage, StoredScan,
 };
 use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow};
-use super::values::Digest;
+use super::values::{Digest, Value};
 
 /// The column lists of the queries, so that each list exists once.
 macro_rules! sql {
@@ -20,8 +21,9 @@ macro_rules! sql {
     };
     (scans) => {
         "SELECT s.id, s.image_id, s.scan_key, s.operation, s.detector_id, s.detector_sha256, \
-         s.embedder_id, s.embedder_contract, s.picture_quality, s.devices, s.answers_cache, s.created_at \
-         FROM scans s "
+         s.embedder_id, s.embedder_contract, s.picture_quality, s.devices, s.answers_cache, s.created_at, \
+         s.batch_id, v.contract, v.precision, v.dim, v.norm, v.vector \
+         FROM scans s LEFT JOIN image_embeddings v ON v.scan_id = s.id "
     };
     (faces) => {
         "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
@@ -85,6 +87,69 @@ pub(super) async fn find_scan(
     Ok(image.map(|image| CachedScan { image, scan }))
 }
 
+/// Returns the scans of the tenant with these ids, each with its image. Ids without a scan are skipped.
+pub(super) async fn scans(
+    connection: &mut impl Statements,
+    tenant: &str,
+    ids: &[Uuid],
+) -> Result<Vec<CachedScan>, StoreError> {
+    const IDS_PER_QUERY: usize = 500;
+    let mut found = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(IDS_PER_QUERY) {
+        let values: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
+        let list = placeholders(1, 1, ids.len());
+        let query = format!(
+            concat!(sql!(faces), "WHERE f.scan_id IN {} ORDER BY f.position"),
+            list
+        );
+        let rows: Vec<FaceRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
+        for row in rows {
+            let face = StoredFace::try_from(row)?;
+            faces.entry(face.scan_id).or_default().push(face);
+        }
+        let query = format!(concat!(sql!(scans), "WHERE s.id IN {}"), list);
+        let scans: Vec<ScanRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        let mut images = images_of(connection, tenant, &scans).await?;
+        for scan in scans {
+            let Some(image) = images.remove(&scan.image_id) else {
+                continue;
+            };
+            images.insert(scan.image_id, image.clone());
+            let faces = faces.remove(&scan.id).unwrap_or_default();
+            let scan = scan.with_faces(faces)?;
+            found.push(CachedScan { image, scan });
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the tenant's images of some scans by their ids.
+async fn images_of(
+    connection: &mut impl Statements,
+    tenant: &str,
+    scans: &[ScanRow],
+) -> Result<HashMap<Uuid, ImageSummary>, StoreError> {
+    if scans.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut values: Vec<&dyn Value> = vec![&tenant];
+    values.extend(scans.iter().map(|scan| &scan.image_id as &dyn Value));
+    let query = format!(
+        concat!(
+            "SELECT ",
+            sql!(image_columns),
+            " FROM images i WHERE i.tenant = $1 AND i.id IN {}"
+        ),
+        placeholders(2, 1, scans.len())
+    );
+    let rows: Vec<ImageRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    let images = rows.into_iter().map(ImageSummary::try_from);
+    images
+        .map(|image| image.map(|image| (image.id, image)))
+        .collect()
+}
+
 /// Returns the scan of an image with this key, even if it cannot be returned from the cache.
 pub(super) async fn scan_by_key(
     connection: &mut impl Statements,
@@ -106,7 +171,7 @@ pub(super) async fn with_faces(
         .into_iter()
         .map(StoredFace::try_from)
         .collect::<Result<_, _>>()?;
-    Ok(scan.with_faces(faces))
+    scan.with_faces(faces)
 }
 
 /// Returns an image with its sources and scans.
@@ -137,7 +202,7 @@ pub(super) async fn image(
     Ok(Some(StoredImage {
         summary: row.try_into()?,
         sources,
-        scans: scans.collect(),
+        scans: scans.collect::<Result<_, _>>()?,
     }))
 }
 

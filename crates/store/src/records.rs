@@ -45,6 +45,19 @@ pub struct Embedder {
     pub contract: String,
 }
 
+/// The vector of a whole image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageEmbedding {
+    /// The contract. Only vectors of the same contract can be compared.
+    pub contract: String,
+    /// The precision in which the model computed the vector. `None` if a remote server ran the model.
+    pub precision: Option<NumericPrecision>,
+    /// The length of the vector before normalisation.
+    pub norm: f32,
+    /// The values, L2-normalised. The store returns the same bits.
+    pub vector: Vec<f32>,
+}
+
 /// A scan of one image, to be saved. The caller chooses the ids and the times.
 #[derive(Clone, Debug)]
 pub struct NewScan {
@@ -75,6 +88,8 @@ pub struct NewScan {
     pub created_at: OffsetDateTime,
     /// The faces, in the order of the answer.
     pub faces: Vec<NewFace>,
+    /// The vector of the whole image. Its scan has no faces.
+    pub image_embedding: Option<ImageEmbedding>,
 }
 
 /// The image of a [`NewScan`].
@@ -226,8 +241,12 @@ pub struct StoredScan {
     pub answers_cache: bool,
     /// When it was made.
     pub created_at: OffsetDateTime,
+    /// The batch that wrote it, if no request was answered with it yet.
+    pub batch_id: Option<Uuid>,
     /// The faces, in the order of the answer.
     pub faces: Vec<StoredFace>,
+    /// The vector of the whole image.
+    pub image_embedding: Option<ImageEmbedding>,
 }
 
 /// A stored scan with its image.

@@ -7,7 +7,8 @@ use uuid::Uuid;
 use super::StoreError;
 use super::record::record;
 use super::records::{
-    Embedder, Embedding, ImageSummary, ModelFile, NewFace, NewScan, Source, StoredFace, StoredScan,
+    Embedder, Embedding, ImageEmbedding, ImageSummary, ModelFile, NewFace, NewScan, Source,
+    StoredFace, StoredScan,
 };
 use super::values::{Digest, Floats, Value};
 use facescan_imaging::geometry::{BBox, Landmarks};
@@ -73,7 +74,7 @@ impl From<SourceRow> for Source {
 record! {
     pub(super) struct ScanRow {
         pub(super) id: Uuid,
-        image_id: Uuid,
+        pub(super) image_id: Uuid,
         scan_key: Digest,
         operation: String,
         detector_id: Option<String>,
@@ -84,15 +85,19 @@ record! {
         devices: Option<JsonValue>,
         pub(super) answers_cache: bool,
         created_at: OffsetDateTime,
-    }
+        batch_id: Option<Uuid>,
+    } with embedding: EmbeddingRow
 }
 
 impl ScanRow {
     pub(super) const INSERT: &'static str = "INSERT INTO scans (id, image_id, scan_key, operation, \
          detector_id, detector_sha256, embedder_id, embedder_contract, picture_quality, \
-         devices, answers_cache, created_at)";
+         devices, answers_cache, created_at, batch_id)";
+    pub(super) const INSERT_EMBEDDING: &'static str =
+        "INSERT INTO image_embeddings (scan_id, contract, precision, dim, norm, vector)";
 
-    pub(super) fn new(image_id: Uuid, scan: &NewScan) -> Self {
+    /// `batch_id` is the batch that makes the scan, if one does.
+    pub(super) fn new(image_id: Uuid, scan: &NewScan, batch_id: Option<Uuid>) -> Self {
         let detector = scan.detector.as_ref();
         let embedder = scan.embedder.as_ref();
         Self {
@@ -108,11 +113,22 @@ impl ScanRow {
             devices: scan.devices.clone(),
             answers_cache: scan.answers_cache,
             created_at: to_the_microsecond(scan.created_at),
+            batch_id,
+            embedding: scan
+                .image_embedding
+                .as_ref()
+                .map(EmbeddingRow::of_image)
+                .unwrap_or_default(),
         }
     }
 
+    /// Returns the values for [`Self::INSERT_EMBEDDING`], if the scan has the vector of an image.
+    pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
+        self.embedding.values(&self.id)
+    }
+
     /// Returns the values for [`Self::INSERT`].
-    pub(super) fn values(&self) -> [&dyn Value; 12] {
+    pub(super) fn values(&self) -> [&dyn Value; 13] {
         [
             &self.id,
             &self.image_id,
@@ -126,13 +142,15 @@ impl ScanRow {
             &self.devices,
             &self.answers_cache,
             &self.created_at,
+            &self.batch_id,
         ]
     }
 
-    pub(super) fn with_faces(self, faces: Vec<StoredFace>) -> StoredScan {
+    pub(super) fn with_faces(self, faces: Vec<StoredFace>) -> Result<StoredScan, StoreError> {
+        let image_embedding = self.embedding.image_embedding(self.id)?;
         let detector = self.detector_id.zip(self.detector_sha256);
         let embedder = self.embedder_id.zip(self.embedder_contract);
-        StoredScan {
+        Ok(StoredScan {
             id: self.id,
             image_id: self.image_id,
             scan_key: self.scan_key.0,
@@ -146,8 +164,10 @@ impl ScanRow {
             devices: self.devices,
             answers_cache: self.answers_cache,
             created_at: self.created_at,
+            batch_id: self.batch_id,
             faces,
-        }
+            image_embedding,
+        })
     }
 }
 
@@ -168,7 +188,7 @@ record! {
     } with embedding: EmbeddingRow
 }
 
-// If the face has no embedding, every column is null.
+// If the face or the image has no embedding, every column is null.
 record! {
     #[derive(Default)]
     struct EmbeddingRow {
@@ -177,6 +197,52 @@ record! {
         dim: Option<i32>,
         norm: Option<f32>,
         vector: Option<Floats>,
+    }
+}
+
+impl EmbeddingRow {
+    fn of_image(embedding: &ImageEmbedding) -> Self {
+        Self {
+            contract: Some(embedding.contract.clone()),
+            precision: embedding
+                .precision
+                .map(|precision| precision.name().to_owned()),
+            dim: i32::try_from(embedding.vector.len()).ok(),
+            norm: Some(embedding.norm),
+            vector: Some(Floats(embedding.vector.clone())),
+        }
+    }
+
+    /// Returns the values for an INSERT, if there is an embedding. `id` is the id of the face or of the scan.
+    fn values<'a>(&'a self, id: &'a Uuid) -> Option<[&'a dyn Value; 6]> {
+        let Self {
+            contract,
+            precision,
+            dim,
+            norm,
+            vector,
+        } = self;
+        vector.as_ref()?;
+        Some([id, contract, precision, dim, norm, vector])
+    }
+
+    /// Returns the vector of the whole image of a scan.
+    fn image_embedding(self, scan: Uuid) -> Result<Option<ImageEmbedding>, StoreError> {
+        let (Some(contract), Some(norm), Some(vector)) = (self.contract, self.norm, self.vector)
+        else {
+            return Ok(None);
+        };
+        let damaged = |_| StoreError::corrupt(format!("the precision of scan {scan}"));
+        Ok(Some(ImageEmbedding {
+            contract,
+            precision: self
+                .precision
+                .map(|name| name.parse())
+                .transpose()
+                .map_err(damaged)?,
+            norm,
+            vector: vector.0,
+        }))
     }
 }
 
@@ -231,15 +297,7 @@ impl FaceRow {
 
     /// Returns the values for [`Self::INSERT_EMBEDDING`], if the face has an embedding.
     pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
-        let EmbeddingRow {
-            contract,
-            precision,
-            dim,
-            norm,
-            vector,
-        } = &self.embedding;
-        vector.as_ref()?;
-        Some([&self.id, contract, precision, dim, norm, vector])
+        self.embedding.values(&self.id)
     }
 }
 

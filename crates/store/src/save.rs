@@ -37,10 +37,11 @@ const INSERT_MODEL: &str = "INSERT INTO models \
      (id, role, family, sha256, contract, dim, first_seen) VALUES ($1, $2, $3, $4, $5, $6, $7) \
      ON CONFLICT DO NOTHING";
 
-/// Saves a scan; see [`super::Store::save_scan`]. Run it in a transaction.
+/// Saves a scan; see [`super::Store::save_scan`]. `batch` is the batch that makes it, if one does. Run it in a transaction.
 pub(super) async fn save_scan(
     connection: &mut impl Statements,
     scan: &NewScan,
+    batch: Option<Uuid>,
 ) -> Result<SavedScan, StoreError> {
     let image_id = upsert_image(connection, scan).await?;
     if let Some(source) = &scan.source {
@@ -49,14 +50,19 @@ pub(super) async fn save_scan(
     if let Some(stored) = read::scan_by_key(connection, image_id, &scan.scan_key).await? {
         if stored.answers_cache {
             let kept = read::with_faces(connection, stored).await?;
+            if batch.is_none() {
+                keep_scan(connection, kept.id).await?;
+            }
             return Ok(SavedScan::Kept(Box::new(kept)));
         }
         connection
             .execute("DELETE FROM scans WHERE id = $1", &[&stored.id])
             .await?;
     }
-    let scan_row = ScanRow::new(image_id, scan);
+    let scan_row = ScanRow::new(image_id, scan, batch);
     insert_rows(connection, ScanRow::INSERT, &[scan_row.values()]).await?;
+    let vectors: Vec<_> = scan_row.embedding_values().into_iter().collect();
+    insert_rows(connection, ScanRow::INSERT_EMBEDDING, &vectors).await?;
     let faces: Vec<_> = (0..)
         .zip(&scan.faces)
         .map(|(position, face)| FaceRow::new(&scan_row, position, face))
@@ -66,6 +72,16 @@ pub(super) async fn save_scan(
     let rows: Vec<_> = faces.iter().filter_map(FaceRow::embedding_values).collect();
     insert_rows(connection, FaceRow::INSERT_EMBEDDING, &rows).await?;
     Ok(SavedScan::Written { image_id })
+}
+
+/// Records that a request was answered with a scan, so that it stays when the batch that made it is deleted.
+pub(super) async fn keep_scan(
+    connection: &mut impl Statements,
+    scan: Uuid,
+) -> Result<(), StoreError> {
+    const KEEP: &str = "UPDATE scans SET batch_id = NULL WHERE id = $1 AND batch_id IS NOT NULL";
+    connection.execute(KEEP, &[&scan]).await?;
+    Ok(())
 }
 
 async fn upsert_image(
@@ -191,12 +207,23 @@ where
 /// Refuses a NUL character in the tenant, the format, the operation and the source, because Postgres cannot store it.
 /// Refuses a number of a face that is not finite, because the databases store it differently. This runs before any
 /// statement.
-pub(super) fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
+pub fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
     check_text("tenant", &scan.tenant)?;
     check_text("format", &scan.image.format)?;
     check_text("operation", &scan.operation)?;
     if let Some(source) = &scan.source {
         check_source(source)?;
+    }
+    if let Some(embedding) = &scan.image_embedding
+        && !embedding
+            .vector
+            .iter()
+            .chain([&embedding.norm])
+            .all(|value| value.is_finite())
+    {
+        return Err(StoreError::Invalid(
+            "the vector of the image has a value that is not finite; save finite numbers".into(),
+        ));
     }
     for (index, face) in scan.faces.iter().enumerate() {
         if let Some(field) = field_not_finite(face) {

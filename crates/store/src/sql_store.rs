@@ -87,7 +87,7 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError> {
         save::check_scan(&scan)?;
         let mut transaction = self.begin_write().await?;
-        let saved = save::save_scan(&mut *transaction, &scan).await?;
+        let saved = save::save_scan(&mut *transaction, &scan, None).await?;
         transaction.commit().await?;
         Ok(saved)
     }
@@ -102,6 +102,19 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         let scan = read::find_scan(&mut *transaction, tenant, sha256, scan_key).await?;
         transaction.commit().await?;
         Ok(scan)
+    }
+
+    async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError> {
+        let mut transaction = self.begin_read().await?;
+        let scans = read::scans(&mut *transaction, tenant, ids).await?;
+        transaction.commit().await?;
+        Ok(scans)
+    }
+
+    async fn keep_scan(&self, scan: Uuid) -> Result<(), StoreError> {
+        let mut transaction = self.begin_write().await?;
+        save::keep_scan(&mut *transaction, scan).await?;
+        Ok(transaction.commit().await?)
     }
 
     async fn add_source(

@@ -31,6 +31,11 @@ pub struct StoredRequest {
 }
 
 impl StoredRequest {
+    /// Returns the format that the caller accepts.
+    pub fn accepted(&self) -> Accepted {
+        self.accepted
+    }
+
     /// Answers a read of `kind`, such as `image`.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ pub struct SourceAnswer {
 #[schema(as = StoredScan)]
 pub struct StoredScanAnswer {
     scan_id: Uuid,
-    /// The operation, such as `detect`.
+    /// The operation, such as `detect`. `embed_image` is `/embed` with `kind=image`.
     operation: String,
     /// The id of the detector. Absent for aligned crops.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,6 +136,18 @@ pub struct StoredScanAnswer {
     created_at: OffsetDateTime,
     /// The faces, largest first.
     faces: Vec<StoredFaceAnswer>,
+    /// The L2-normalised vector of the whole image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<Vec<f32>>,
+    /// The length of that vector before normalisation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding_norm: Option<f32>,
+    /// The contract of that vector. Only vectors with the same contract can be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contract: Option<String>,
+    /// The precision that the model used for that vector. Absent if a remote server ran the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<NumericPrecision>,
 }
 
 /// A stored face.
@@ -209,6 +221,15 @@ impl From<StoredImage> for ImageAnswer {
 
 impl From<StoredScan> for StoredScanAnswer {
     fn from(scan: StoredScan) -> Self {
+        let (embedding, embedding_norm, contract, precision) = match scan.image_embedding {
+            Some(stored) => (
+                Some(stored.vector),
+                Some(stored.norm),
+                Some(stored.contract),
+                stored.precision,
+            ),
+            None => (None, None, None, None),
+        };
         Self {
             scan_id: scan.id,
             operation: scan.operation,
@@ -218,6 +239,10 @@ impl From<StoredScan> for StoredScanAnswer {
             devices: scan.devices,
             created_at: scan.created_at,
             faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
+            embedding,
+            embedding_norm,
+            contract,
+            precision,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -12,8 +12,8 @@ use std::{
 
 use axum::{
     body::{Body, HttpBody},
-    extract::{Request, State},
-    http::{HeaderMap, HeaderName},
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderName, Method},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -38,18 +38,46 @@ pub async fn enforce(State(state): State<AppState>, mut request: Request, next: 
         Err(error) => return error.into_response(),
     };
     let limit = Duration::from_millis(limit_ms);
+    let progress = Arc::new(Progress::default());
+    if is_submission(&request) {
+        let request = request.map(|body| watch(body, &progress));
+        return while_arriving(next.run(request), limit_ms, &progress).await;
+    }
     if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
         context.deadline = Some(state.pipeline.clock.monotonic() + limit);
     }
-    let is_arriving = Arc::new(AtomicBool::new(false));
-    let request = request.map(|body| watch(body, &is_arriving));
+    let request = request.map(|body| watch(body, &progress));
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
-        // The client did not send all of its body, so the delay is not caused by the server.
-        Err(_) if is_arriving.load(Ordering::Relaxed) => {
-            ApiError::RequestTimeout { limit_ms }.into_response()
+        Err(_) => progress.error(limit_ms).into_response(),
+    }
+}
+
+/// Returns whether a request submits items of batches. Its body can be of any length, so its time has no limit.
+fn is_submission(request: &Request) -> bool {
+    let path = request.extensions().get::<MatchedPath>();
+    request.method() == Method::POST
+        && path.is_some_and(|path| ["/batches", "/batches/{id}/items"].contains(&path.as_str()))
+}
+
+/// Runs a handler as long as data of its body arrives. `limit_ms` limits the time without data.
+async fn while_arriving(
+    response: impl Future<Output = Response>,
+    limit_ms: u64,
+    progress: &Progress,
+) -> Response {
+    let mut response = std::pin::pin!(response);
+    let mut seen = 0;
+    loop {
+        let limit = Duration::from_millis(limit_ms);
+        if let Ok(response) = tokio::time::timeout(limit, &mut response).await {
+            return response;
         }
-        Err(_) => ApiError::DeadlineExceeded { limit_ms }.into_response(),
+        let frames = progress.frames.load(Ordering::Relaxed);
+        if frames == seen {
+            return progress.error(limit_ms).into_response();
+        }
+        seen = frames;
     }
 }
 
@@ -71,20 +99,40 @@ pub(in crate::http) fn requested_limit_ms(headers: &HeaderMap) -> Result<Option<
     }
 }
 
-fn watch(body: Body, is_arriving: &Arc<AtomicBool>) -> Body {
+/// How much of a body has arrived.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Whether the handler waits for more data.
+    is_arriving: AtomicBool,
+    /// The frames that have arrived.
+    frames: AtomicU64,
+}
+
+impl Progress {
+    /// Returns the error of a request that took too long.
+    fn error(&self, limit_ms: u64) -> ApiError {
+        // If the client did not send all of its body, the delay is not caused by the server.
+        match self.is_arriving.load(Ordering::Relaxed) {
+            true => ApiError::RequestTimeout { limit_ms },
+            false => ApiError::DeadlineExceeded { limit_ms },
+        }
+    }
+}
+
+fn watch(body: Body, progress: &Arc<Progress>) -> Body {
     if body.is_end_stream() {
         return body;
     }
     Body::new(WatchedBody {
         body,
-        is_arriving: Arc::clone(is_arriving),
+        progress: Arc::clone(progress),
     })
 }
 
 /// The body of a request. It records whether the handler waits for more data.
 struct WatchedBody {
     body: Body,
-    is_arriving: Arc<AtomicBool>,
+    progress: Arc<Progress>,
 }
 
 impl HttpBody for WatchedBody {
@@ -95,9 +143,10 @@ impl HttpBody for WatchedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.is_arriving.store(true, Ordering::Relaxed);
+        self.progress.is_arriving.store(true, Ordering::Relaxed);
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        self.is_arriving.store(false, Ordering::Relaxed);
+        self.progress.is_arriving.store(false, Ordering::Relaxed);
+        self.progress.frames.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(frame)
     }
 

@@ -10,6 +10,7 @@ use crate::pipeline::{
     enhance::EnhanceRequest, options::ScanRequest, preprocess::PreprocessRequest,
     process::ProcessRequest,
 };
+use crate::{admission::Priority, batches::operation::BatchOperation};
 
 /// Images, and the options of a scan.
 #[derive(Serialize, ToSchema)]
@@ -96,4 +97,54 @@ pub struct LinkedImage {
     source: Option<String>,
     /// The address where the image was found, at most 4096 bytes. The default is `url`.
     source_url: Option<String>,
+}
+
+/// The description of a batch, and its items.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequestBody {
+    /// The operation.
+    operation: BatchOperation,
+    /// Its options, as its own route has them. The settings have the defaults.
+    #[schema(value_type = Option<Object>, nullable = false)]
+    options: Option<serde_json::Value>,
+    /// The caller's name for the batch.
+    #[schema(nullable = false, pattern = "^[^\\x00]*$")]
+    name: Option<String>,
+    /// The priority of the images. The default is that of the options, and `bulk` otherwise.
+    #[schema(nullable = false)]
+    priority: Option<Priority>,
+    /// Whether the batch accepts more items later.
+    #[schema(nullable = false)]
+    open: Option<bool>,
+    /// The items.
+    #[schema(nullable = false)]
+    items: Option<Vec<BatchItemSource>>,
+}
+
+/// Items to be added to a batch.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ItemsBody {
+    /// The items.
+    #[schema(nullable = false)]
+    items: Option<Vec<BatchItemSource>>,
+}
+
+/// An image of a batch: its bytes or its URL.
+#[derive(Serialize, ToSchema)]
+pub struct BatchItemSource {
+    /// The caller's id. A batch has each id once.
+    id: Option<String>,
+    /// The bytes: base64 text, or binary in msgpack.
+    data: Option<String>,
+    /// A URL to fetch the image from, instead of `data`.
+    url: Option<String>,
+    /// The caller's name for the origin of the image.
+    source: Option<String>,
+    /// The address where the image was found. The default is `url`.
+    source_url: Option<String>,
+    /// The caller's own data, at most 16 KiB of JSON. It is returned with the result.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<serde_json::Value>,
 }

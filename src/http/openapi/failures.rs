@@ -29,6 +29,11 @@ const STORE_UNAVAILABLE: Example = (
     "the database cannot be used now; try again later, or send store=false",
 );
 
+const PAYLOADS_UNAVAILABLE: Example = (
+    table::PAYLOADS_UNAVAILABLE,
+    "the images cannot be stored now; try again later with the same idempotency key",
+);
+
 /// The errors of every route.
 const OF_EVERY_ROUTE: [Example; 3] = [
     (
@@ -119,6 +124,52 @@ const OF_ONE_STORED: [Example; 1] = [(
     "there is no image 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
 )];
 
+/// The errors of the routes about one batch.
+const OF_ONE_BATCH: [Example; 3] = [
+    (
+        table::NOT_FOUND,
+        "there is no batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was deleted",
+    ),
+    (
+        table::CONFLICT,
+        "the batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d is closed; create another batch for these items",
+    ),
+    PAYLOADS_UNAVAILABLE,
+];
+
+/// The errors of the routes that take the items of a batch.
+const OF_SUBMISSIONS: [Example; 7] = [
+    (
+        table::INVALID_BODY,
+        "the body could not be read: expected value at line 1 column 1",
+    ),
+    (
+        table::REQUEST_TIMEOUT,
+        "the body did not arrive within 60000 ms; send it faster, or fewer images",
+    ),
+    (
+        table::BODY_TOO_LARGE,
+        "the body is larger than 67108864 bytes; send fewer or smaller images",
+    ),
+    (
+        table::UNSUPPORTED_MEDIA_TYPE,
+        "the content-type text/plain is not accepted; send image/* or application/octet-stream, \
+         multipart/form-data, application/json or application/msgpack",
+    ),
+    (
+        table::IDEMPOTENCY_CONFLICT,
+        "the idempotency key belongs to the batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, which another body created; use a new key",
+    ),
+    (
+        table::OVERLOADED,
+        "the server has reached its limit of bytes in request bodies; try again after the time in retry-after",
+    ),
+    (
+        table::DEVICE_UNAVAILABLE,
+        "face_detection cannot run on cuda:0: there is no such device",
+    ),
+];
+
 /// The errors of `/process` only.
 const OF_PROCESS: [Example; 1] = [(
     table::ANONYMIZATION_FAILED,
@@ -147,6 +198,10 @@ failures! {
     ListFailures: OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one stored image or face.
     StoredFailures: OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of a route for one batch.
+    BatchFailures: OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of a route that takes the items of a batch.
+    SubmissionFailures: OF_SUBMISSIONS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route about the server.
     ServiceFailures: OF_EVERY_ROUTE;
 }

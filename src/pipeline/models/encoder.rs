@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_imaging::{
+    precision::NumericPrecision,
     preprocess::{Layout, Preprocess},
     tensor::ChannelOrder,
 };
@@ -66,6 +67,11 @@ impl Encoder {
             spec,
             engine,
         }
+    }
+
+    /// Returns the precision of a row that is submitted now. `None` if a remote server runs the model.
+    pub fn current_precision(&self) -> Option<NumericPrecision> {
+        self.engine.current_placement().numeric_precision()
     }
 
     /// Writes the row of an image and commits it. A device makes the row if there is one. The pool must drive this

@@ -361,7 +361,7 @@ impl<'a> Canvas<'a> {
             let size = if floats.is_some() { 8 } else { 2 };
             let surcharge = match plan.format {
                 ProcessedFormat::Npy => 0,
-                _ => plan.output.surcharge(),
+                _ => plan.output().surcharge(),
             };
             plan.budget.take(samples * size + samples / 3 * surcharge)?;
             let data = match (plan.format, &floats) {
@@ -372,7 +372,7 @@ impl<'a> Canvas<'a> {
                     file.extend_from_slice(frame.pixels.as_raw());
                     file
                 }
-                _ => encode(&frame.pixels, plan.output)?,
+                _ => encode(&frame.pixels, plan.output())?,
             };
             Ok(ProcessedFile {
                 format: plan.format,

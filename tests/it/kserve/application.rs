@@ -168,6 +168,7 @@ async fn embed_two(app: &TestApp) {
         ("image", Some("a"), &image_file("t1.jpg")),
         ("image", Some("b"), &image_file("astronaut.png")),
         ("kind", None, b"image"),
+        ("store", None, b"false"),
     ]);
     let reply = app.post_as("/embed", &media_type, body).await;
     assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
@@ -190,7 +191,7 @@ async fn requests_are_refused_while_the_remote_server_is_unavailable() {
     embed_two(&app).await;
     Mood::set(&mood.is_away, true);
     for query in ["", "", "&strict_device=true"] {
-        let uri = format!("/embed?kind=image{query}");
+        let uri = format!("/embed?kind=image&store=false{query}");
         let reply = app.post(&uri, image_file("t1.jpg")).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(reply.code(), "device_unavailable");
@@ -206,7 +207,7 @@ async fn requests_are_refused_while_the_remote_server_is_unavailable() {
     Mood::set(&mood.is_away, false);
     let mut tries = 0;
     while app
-        .post("/embed?kind=image", image_file("t1.jpg"))
+        .post("/embed?kind=image&store=false", image_file("t1.jpg"))
         .await
         .status
         != StatusCode::OK
@@ -261,7 +262,7 @@ async fn a_non_finite_answer_affects_only_its_own_image() {
     let app = TestApp::with(&settings(&registry)).await;
     Mood::set(&mood.is_confused, true);
     let result = app
-        .post("/embed?kind=image", image_file("t1.jpg"))
+        .post("/embed?kind=image&store=false", image_file("t1.jpg"))
         .await
         .result();
     assert!(result.get("embedding").is_none(), "{result}");

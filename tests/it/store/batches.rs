@@ -1,5 +1,6 @@
 //! Durable batches: one scenario that runs on both databases.
 
+mod delete;
 mod leases;
 mod manage;
 mod submit;
@@ -8,8 +9,8 @@ mod turns;
 use std::sync::Arc;
 
 use facescan_store::{
-    Batch, BatchStore, ChunkEnd, ClaimRequest, Item, ItemFilter, ItemOutcome, ItemPage,
-    LeasedChunk, NewBatch, NewItem,
+    AddedItems, Batch, BatchStore, ChunkEnd, ClaimRequest, CompleteRequest, Item, ItemFilter,
+    ItemOutcome, ItemPage, LeasedChunk, NewBatch, NewItem, NewItems,
 };
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -36,7 +37,9 @@ pub async fn scenario(database: &Database) {
     manage::cancel_between_chunks(batches).await;
     manage::retry_failed_items(batches).await;
     manage::keep_tenants_apart(batches).await;
-    manage::delete_with_objects(batches, database).await;
+    delete::delete_with_own_scans(&stores, database).await;
+    delete::expire_and_sweep(&stores, database).await;
+    delete::end_chunks_of_dead_workers(batches).await;
     turns::claim_concurrently(batches).await;
 }
 
@@ -57,11 +60,11 @@ fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
     }
 }
 
-fn items(tenant: &str, count: usize) -> Vec<NewItem> {
+fn items(count: usize) -> Vec<NewItem> {
     (0..count)
         .map(|index| NewItem {
             id: Some(format!("item {index}")),
-            payload: Some(format!("{tenant}/{index}")),
+            payload: Some([index as u8; 32]),
             metadata: Some(json!({"page": index})),
             ..NewItem::default()
         })
@@ -72,11 +75,38 @@ fn items(tenant: &str, count: usize) -> Vec<NewItem> {
 async fn submit(batches: &Arc<dyn BatchStore>, batch: NewBatch, count: usize) -> Batch {
     let id = batch.id;
     batches.create_batch(&batch).await.unwrap();
-    let items = items(&batch.tenant, count);
-    let added = batches.add_items(id, &items, count as u64, noon());
-    assert_eq!(added.await.unwrap().unwrap().accepted, count as u64);
-    let completed = batches.complete_request(id, [7; 32], false, noon());
-    completed.await.unwrap().unwrap()
+    let added = add(batches, id, &items(count), None).await.unwrap();
+    assert_eq!(added.accepted, count as u64);
+    complete(batches, id, [7; 32]).await.unwrap()
+}
+
+/// Adds items that one request has read.
+async fn add(
+    batches: &Arc<dyn BatchStore>,
+    batch: Uuid,
+    items: &[NewItem],
+    read_before: Option<u64>,
+) -> Option<AddedItems> {
+    let added = batches.add_items(NewItems {
+        batch,
+        items,
+        read: items.len() as u64,
+        read_before,
+        now: noon(),
+    });
+    added.await.unwrap()
+}
+
+/// Completes the request and closes the batch.
+async fn complete(batches: &Arc<dyn BatchStore>, batch: Uuid, digest: [u8; 32]) -> Option<Batch> {
+    let completed = batches.complete_request(CompleteRequest {
+        batch,
+        digest,
+        receipt: json!({"accepted": 1}),
+        stays_open: false,
+        now: noon(),
+    });
+    completed.await.unwrap()
 }
 
 fn claim_at(now: OffsetDateTime) -> ClaimRequest {
@@ -96,8 +126,8 @@ fn ok(position: u64) -> ItemOutcome {
     ItemOutcome::Ok {
         position,
         scan: None,
-        output: None,
         result: Some(json!({"faces": position})),
+        is_copy: false,
     }
 }
 

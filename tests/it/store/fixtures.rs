@@ -65,6 +65,7 @@ pub fn new_scan(tenant: &str, number: u8) -> NewScan {
         answers_cache: true,
         created_at: noon(),
         faces: vec![],
+        image_embedding: None,
     }
 }
 

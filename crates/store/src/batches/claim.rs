@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
-/// fewest.
+/// fewest. An interactive batch goes before the other batches of its tenant.
 const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
      LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
-     WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL \
+     WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
      AND b.models_key IN ($2, $3, $4, $5, $6, $7, $8, $9) \
      AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= $1) \
-     ORDER BY coalesce(t.served, 0), b.served, b.id LIMIT 1";
+     ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
 
 /// `$lock` skips the chunks that another worker is claiming.
 macro_rules! next_chunk_sql {

@@ -19,8 +19,8 @@ const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
      RETURNING first_item, items";
 
 /// A finished item is not changed.
-const FINISH_ITEM: &str = "UPDATE batch_items SET state = $3, cached = $4, scan_id = $5, output = $6, \
-     result = $7, error_code = $8, error_detail = $9, attempts = attempts + $10 \
+const FINISH_ITEM: &str = "UPDATE batch_items SET state = $3, cached = $4, scan_id = $5, result = $6, \
+     error_code = $7, error_detail = $8, attempts = attempts + $9 \
      WHERE batch_id = $1 AND position = $2 AND state = 'queued'";
 
 const SCAN: &str = "SELECT id FROM scans WHERE id = $1";
@@ -70,7 +70,6 @@ struct ItemValues<'a> {
     state: &'static str,
     cached: bool,
     scan_id: Option<Uuid>,
-    output: &'a Option<String>,
     result: &'a Option<JsonValue>,
     code: &'a dyn Value,
     detail: &'a dyn Value,
@@ -88,7 +87,6 @@ impl<'a> ItemValues<'a> {
             state,
             cached: false,
             scan_id: None,
-            output: &None,
             result: &None,
             code,
             detail,
@@ -134,7 +132,8 @@ pub(super) async fn finish_items(
     let returned = match end {
         ChunkEnd::Keep => 0,
         ChunkEnd::Return { retry_at, .. } => {
-            return_chunk(connection, (&key, &range), micros(retry_at), &mut counts).await?
+            let place = (key.batch_id, key.number);
+            return_chunk(connection, (place, &range), micros(retry_at), &mut counts).await?
         }
     };
     let count: [&dyn Value; 8] = [
@@ -170,10 +169,10 @@ async fn finish_item(
         ItemOutcome::Ok {
             position,
             scan,
-            output,
             result,
+            is_copy,
         } => {
-            let (scan_id, cached) = match save_scan(connection, scan.as_ref()).await? {
+            let (scan_id, cached) = match save_scan(connection, batch, scan.as_ref()).await? {
                 ItemScan::None => (None, false),
                 ItemScan::Stored { id, cached } => (Some(id), cached),
                 // The item waits for another attempt.
@@ -182,9 +181,8 @@ async fn finish_item(
             let values = ItemValues {
                 position: row_position(*position),
                 state: "ok",
-                cached,
+                cached: cached || *is_copy,
                 scan_id,
-                output,
                 result,
                 code: &None::<String>,
                 detail: &None::<String>,
@@ -228,13 +226,12 @@ async fn update_item(
     item: &ItemValues<'_>,
     counted_before: bool,
 ) -> Result<bool, StoreError> {
-    let values: [&dyn Value; 10] = [
+    let values: [&dyn Value; 9] = [
         &batch,
         &item.position,
         &item.state,
         &item.cached,
         &item.scan_id,
-        item.output,
         item.result,
         item.code,
         item.detail,
@@ -255,12 +252,14 @@ enum ItemScan {
 
 async fn save_scan(
     connection: &mut impl Statements,
+    batch: Uuid,
     scan: Option<&ScanOutcome>,
 ) -> Result<ItemScan, StoreError> {
     match scan {
         None => Ok(ItemScan::None),
         Some(ScanOutcome::New(scan)) => {
-            let saved = save::save_scan(connection, scan).await?;
+            save::check_scan(scan)?;
+            let saved = save::save_scan(connection, scan, Some(batch)).await?;
             Ok(ItemScan::Stored {
                 id: saved.scan_id(scan.id),
                 cached: matches!(saved, SavedScan::Kept(_)),
@@ -279,24 +278,69 @@ async fn save_scan(
 /// Deletes a chunk whose items are finished. Otherwise ends its lease. Returns the number of items that wait again.
 async fn return_chunk(
     connection: &mut impl Statements,
-    (key, range): (&LeaseKey, &RangeRow),
+    ((batch, number), range): ((Uuid, i32), &RangeRow),
     retry_at: i64,
     counts: &mut Counts,
 ) -> Result<i64, StoreError> {
     let end = range.first_item + i64::from(range.items);
-    let values: [&dyn Value; 3] = [&key.batch_id, &range.first_item, &end];
+    let values: [&dyn Value; 3] = [&batch, &range.first_item, &end];
     let cancelled = connection.execute(CANCEL_REMAINING, &values).await?;
     counts.cancelled += i64::try_from(cancelled).unwrap_or(i64::MAX);
     let remaining: Option<CountRow> = connection.fetch_optional(REMAINING, &values).await?;
     let remaining = remaining.map_or(0, |row| row.items);
     if remaining == 0 {
-        connection
-            .execute(DELETE_CHUNK, &[&key.batch_id, &key.number])
-            .await?;
+        connection.execute(DELETE_CHUNK, &[&batch, &number]).await?;
     } else {
         connection
-            .execute(RETURN_CHUNK, &[&key.batch_id, &key.number, &retry_at])
+            .execute(RETURN_CHUNK, &[&batch, &number, &retry_at])
             .await?;
     }
     Ok(remaining)
+}
+
+/// The chunks of cancelled batches whose lease ended.
+const ENDED_CHUNKS: &str = "SELECT c.batch_id, c.number FROM batch_chunks c \
+     JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= $1 LIMIT 100";
+
+/// Locks the chunk if its lease is still over.
+const LOCK_ENDED: &str = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
+     WHERE batch_id = $1 AND number = $2 AND ready_at <= $3 RETURNING first_item, items";
+
+record! {
+    struct ChunkKeyRow {
+        batch_id: Uuid,
+        number: i32,
+    }
+}
+
+/// Ends chunks of cancelled batches; see [`super::BatchStore::sweep_cancelled`]. Run it in a transaction.
+pub(super) async fn sweep_cancelled(
+    connection: &mut impl Statements,
+    now: i64,
+) -> Result<u64, StoreError> {
+    let ended: Vec<ChunkKeyRow> = connection.fetch_all(ENDED_CHUNKS, &[&now]).await?;
+    let mut swept = 0;
+    for chunk in ended {
+        let place = (chunk.batch_id, chunk.number);
+        let values: [&dyn Value; 3] = [&chunk.batch_id, &chunk.number, &now];
+        let range: Option<RangeRow> = connection.fetch_optional(LOCK_ENDED, &values).await?;
+        let Some(range) = range else {
+            continue;
+        };
+        let mut counts = Counts::default();
+        return_chunk(connection, (place, &range), now, &mut counts).await?;
+        let ended: [&dyn Value; 8] = [
+            &chunk.batch_id,
+            &counts.cancelled,
+            &0_i64,
+            &0_i64,
+            &0_i64,
+            &0_i64,
+            &0_i64,
+            &counts.cancelled,
+        ];
+        connection.execute(COUNT, &ended).await?;
+        swept += 1;
+    }
+    Ok(swept)
 }

@@ -1,10 +1,10 @@
-//! Cancelling, retrying and deleting batches.
+//! Cancelling and retrying batches.
 
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    CancelledBatch, DeletedBatch, read,
+    CancelledBatch, read,
     rows::micros,
     submit::{self, insert_chunks},
 };
@@ -12,9 +12,9 @@ use crate::{StoreError, dialect::Statements, record::record, rows::to_the_micros
 
 /// Locks the batch until the transaction ends.
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
-     WHERE tenant = $1 AND id = $2 RETURNING next_chunk, chunk_size";
+     WHERE tenant = $1 AND id = $2 AND deletion IS NULL RETURNING next_chunk, chunk_size";
 
-const CANCEL: &str = "UPDATE batches SET cancelled_at = $2, is_open = $3 \
+const CANCEL: &str = "UPDATE batches SET cancelled_at = $2, is_open = $3, payloads_due = $4 \
      WHERE id = $1 AND cancelled_at IS NULL AND finished_at IS NULL";
 
 /// Ends the items of chunks that no worker has.
@@ -44,13 +44,6 @@ const REQUEUE_ITEMS: &str = "UPDATE batch_items SET state = 'queued', attempts =
 const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + $2 + $3, error = error - $2, \
      dead = dead - $3, next_chunk = $4, finished_at = NULL WHERE id = $1";
 
-/// The keys that no item of another batch has.
-const OBJECTS: &str = "SELECT o.key FROM ( \
-         SELECT payload AS key FROM batch_items WHERE batch_id = $1 \
-         UNION SELECT output AS key FROM batch_items WHERE batch_id = $1) o \
-     WHERE o.key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM batch_items i \
-         WHERE i.batch_id <> $1 AND (i.payload = o.key OR i.output = o.key))";
-
 record! {
     struct LockedBatch {
         next_chunk: i32,
@@ -61,12 +54,6 @@ record! {
 record! {
     struct PositionRow {
         position: i64,
-    }
-}
-
-record! {
-    struct KeyRow {
-        key: String,
     }
 }
 
@@ -84,7 +71,11 @@ pub(super) async fn cancel_batch(
     }
     let now = to_the_microsecond(now);
     let mut cancelled = 0;
-    if connection.execute(CANCEL, &[&batch, &now, &false]).await? == 1 {
+    if connection
+        .execute(CANCEL, &[&batch, &now, &false, &true])
+        .await?
+        == 1
+    {
         cancelled = connection.execute(CANCEL_ITEMS, &[&batch]).await?;
         connection.execute(DELETE_WAITING_CHUNKS, &[&batch]).await?;
         let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
@@ -147,24 +138,6 @@ fn ranges(positions: impl Iterator<Item = i64>, size: i32) -> Vec<(i64, i32)> {
         }
     }
     ranges
-}
-
-/// Deletes a batch; see [`super::BatchStore::delete_batch`]. Run it in a transaction.
-pub(super) async fn delete_batch(
-    connection: &mut impl Statements,
-    tenant: &str,
-    batch: Uuid,
-) -> Result<Option<DeletedBatch>, StoreError> {
-    let Some(found) = read::batch(connection, tenant, batch).await? else {
-        return Ok(None);
-    };
-    let objects: Vec<KeyRow> = connection.fetch_all(OBJECTS, &[&batch]).await?;
-    let statement = "DELETE FROM batches WHERE tenant = $1 AND id = $2";
-    connection.execute(statement, &[&tenant, &batch]).await?;
-    Ok(Some(DeletedBatch {
-        items: found.accepted,
-        objects: objects.into_iter().map(|row| row.key).collect(),
-    }))
 }
 
 #[cfg(test)]

@@ -1,37 +1,42 @@
 //! Reading batches and items.
 
+use sqlx::types::JsonValue;
 use uuid::Uuid;
 
 use super::{
     Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemPage, ItemState, QueueDepth,
     rows::{BatchRow, ItemRow, batch_columns, from_micros},
 };
-use crate::{StoreError, dialect::Statements, record::record};
+use crate::{StoreError, dialect::Statements, record::record, values::Digest};
 
 const BATCH: &str = concat!(
     "SELECT ",
     batch_columns!(),
-    " FROM batches b WHERE tenant = $1 AND id = $2"
+    " FROM batches b WHERE tenant = $1 AND id = $2 AND deletion IS NULL"
 );
 
-const BATCH_BY_ID: &str = concat!("SELECT ", batch_columns!(), " FROM batches b WHERE id = $1");
+const BATCH_BY_ID: &str = concat!(
+    "SELECT ",
+    batch_columns!(),
+    " FROM batches b WHERE id = $1 AND deletion IS NULL"
+);
 
 const BATCH_BY_KEY: &str = concat!(
     "SELECT ",
     batch_columns!(),
-    " FROM batches b WHERE tenant = $1 AND idempotency_key = $2"
+    " FROM batches b WHERE tenant = $1 AND idempotency_key = $2 AND deletion IS NULL"
 );
 
 const BATCHES: &str = concat!(
     "SELECT * FROM (SELECT ",
     batch_columns!(),
-    " FROM batches b WHERE tenant = $1) b WHERE ($2 IS NULL OR state = $2) \
+    " FROM batches b WHERE tenant = $1 AND deletion IS NULL) b WHERE ($2 IS NULL OR state = $2) \
      AND ($3 IS NULL OR name = $3) AND ($4 IS NULL OR id < $4) ORDER BY id DESC LIMIT $5"
 );
 
 /// A queued item is running while a worker has its chunk.
 const ITEMS: &str = "SELECT * FROM (SELECT i.position, i.item_id, i.metadata, i.attempts, i.cached, \
-         i.scan_id, i.output, i.result, i.error_code, i.error_detail, \
+         i.scan_id, i.result, i.error_code, i.error_detail, \
          CASE WHEN i.state = 'queued' AND EXISTS (SELECT 1 FROM batch_chunks c \
                   WHERE c.batch_id = i.batch_id AND c.lease_owner IS NOT NULL \
                   AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
@@ -126,4 +131,23 @@ pub(super) async fn queue_depth(
         running: row.running.try_into().map_err(damaged)?,
         oldest_ready_at: row.oldest.and_then(from_micros),
     })
+}
+
+record! {
+    struct ResultRow {
+        result: JsonValue,
+    }
+}
+
+pub(super) async fn result_of_payload(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    payload: [u8; 32],
+) -> Result<Option<JsonValue>, StoreError> {
+    const RESULT: &str = "SELECT result FROM batch_items \
+         WHERE batch_id = $1 AND payload = $2 AND state = 'ok' AND result IS NOT NULL LIMIT 1";
+    let row: Option<ResultRow> = connection
+        .fetch_optional(RESULT, &[&batch, &Digest(payload)])
+        .await?;
+    Ok(row.map(|row| row.result))
 }

@@ -121,6 +121,8 @@ pub struct Batch {
     pub state: BatchState,
     /// The digest of the request. `None` until the whole request has arrived.
     pub request_digest: Option<[u8; 32]>,
+    /// The answer to the request, which a repeated request gets too.
+    pub receipt: Option<Value>,
     /// The number of entries of the request that were read, refused ones included.
     pub submitted: u64,
     /// The number of items.
@@ -142,8 +144,8 @@ pub struct Batch {
 pub struct NewItem {
     /// The caller's id. A batch has each id once.
     pub id: Option<String>,
-    /// The key of the bytes in the object store.
-    pub payload: Option<String>,
+    /// The sha256 of the bytes, which are in the object store.
+    pub payload: Option<[u8; 32]>,
     /// Where to fetch the image if there are no bytes.
     pub url: Option<String>,
     /// The caller's name for the source.
@@ -264,8 +266,6 @@ pub struct Item {
 pub struct ItemResult {
     /// The scan with the result.
     pub scan_id: Option<Uuid>,
-    /// The key of an image that the operation made.
-    pub output: Option<String>,
     /// The result of an operation that has no scan.
     pub result: Option<Value>,
 }
@@ -323,8 +323,8 @@ pub struct LeasedItem {
     pub position: u64,
     /// The number of attempts so far.
     pub attempts: u32,
-    /// The key of the bytes in the object store.
-    pub payload: Option<String>,
+    /// The sha256 of the bytes, which are in the object store.
+    pub payload: Option<[u8; 32]>,
     /// Where to fetch the image if there are no bytes.
     pub url: Option<String>,
     /// The caller's name for the source.
@@ -342,10 +342,10 @@ pub enum ItemOutcome {
         position: u64,
         /// The scan with the result, if the operation has scans.
         scan: Option<ScanOutcome>,
-        /// The key of an image that the operation made.
-        output: Option<String>,
         /// The result of an operation that has no scan.
         result: Option<Value>,
+        /// Whether the result was made for another item of the batch. Only for an operation that has no scan.
+        is_copy: bool,
     },
     /// It failed for good.
     Failed {
@@ -423,13 +423,66 @@ pub struct CancelledBatch {
     pub cancelled: u64,
 }
 
-/// A deleted batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeletedBatch {
-    /// The number of items.
-    pub items: u64,
-    /// The keys of objects that no other item uses.
-    pub objects: Vec<String>,
+/// Entries of a request to be added to a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct NewItems<'a> {
+    /// The batch.
+    pub batch: Uuid,
+    /// The items.
+    pub items: &'a [NewItem],
+    /// The number of entries of the request that the items come from. It includes entries that were refused.
+    pub read: u64,
+    /// The number of entries that were read before. If the batch has another number, another request adds entries, and
+    /// the call writes nothing. `None` does not check this.
+    pub read_before: Option<u64>,
+    /// The time of the call.
+    pub now: OffsetDateTime,
+}
+
+/// The end of a request that created a batch.
+#[derive(Clone, Debug)]
+pub struct CompleteRequest {
+    /// The batch.
+    pub batch: Uuid,
+    /// The digest of the whole request.
+    pub digest: [u8; 32],
+    /// The answer to the request.
+    pub receipt: Value,
+    /// Whether the batch accepts more items.
+    pub stays_open: bool,
+    /// The time of the call.
+    pub now: OffsetDateTime,
+}
+
+/// Why a batch is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The tenant deleted it. Its results are deleted too.
+    Erased,
+    /// Its time is over. Its results stay.
+    Expired,
+}
+
+impl Deletion {
+    /// Every reason.
+    pub const ALL: [Self; 2] = [Self::Erased, Self::Expired];
+
+    /// Returns the name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Erased => "erased",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// A batch whose rows or objects are to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchKey {
+    /// The tenant that owns it.
+    pub tenant: String,
+    /// The id.
+    pub id: Uuid,
 }
 
 /// The work that waits.

@@ -18,7 +18,7 @@ use crate::{
 macro_rules! batch_columns {
     () => {
         "b.id, b.tenant, b.name, b.operation, b.options, b.models, b.priority, b.request_digest, \
-         b.submitted, b.accepted, b.queued, b.running, b.ok, b.cached, b.error, b.dead, \
+         b.receipt, b.submitted, b.accepted, b.queued, b.running, b.ok, b.cached, b.error, b.dead, \
          b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, \
          CASE WHEN b.cancelled_at IS NOT NULL THEN 'cancelled' \
               WHEN b.finished_at IS NOT NULL THEN 'done' \
@@ -39,6 +39,7 @@ record! {
         models: JsonValue,
         priority: String,
         request_digest: Option<Digest>,
+        receipt: Option<JsonValue>,
         submitted: i64,
         accepted: i64,
         queued: i64,
@@ -51,7 +52,7 @@ record! {
         created_at: OffsetDateTime,
         started_at: Option<OffsetDateTime>,
         finished_at: Option<OffsetDateTime>,
-        expires_at: Option<OffsetDateTime>,
+        expires_at: Option<i64>,
         state: String,
     }
 }
@@ -77,6 +78,7 @@ impl TryFrom<BatchRow> for Batch {
             priority: row.priority,
             state: state.ok_or_else(|| StoreError::corrupt(format!("the state of batch {id}")))?,
             request_digest: row.request_digest.map(|digest| digest.0),
+            receipt: row.receipt,
             submitted: count(row.submitted)?,
             accepted: count(row.accepted)?,
             counts: BatchCounts {
@@ -91,7 +93,7 @@ impl TryFrom<BatchRow> for Batch {
             created_at: row.created_at,
             started_at: row.started_at,
             finished_at: row.finished_at,
-            expires_at: row.expires_at,
+            expires_at: row.expires_at.and_then(from_micros),
         })
     }
 }
@@ -100,6 +102,7 @@ impl TryFrom<BatchRow> for Batch {
 pub(super) struct NewItemRow<'a> {
     batch_id: &'a Uuid,
     position: i64,
+    payload: Option<Digest>,
     item: &'a NewItem,
 }
 
@@ -111,6 +114,7 @@ impl<'a> NewItemRow<'a> {
         Self {
             batch_id,
             position,
+            payload: item.payload.map(Digest),
             item,
         }
     }
@@ -122,7 +126,7 @@ impl<'a> NewItemRow<'a> {
             self.batch_id,
             &self.position,
             &item.id,
-            &item.payload,
+            &self.payload,
             &item.url,
             &item.source,
             &item.source_url,
@@ -143,7 +147,6 @@ record! {
         attempts: i32,
         cached: bool,
         scan_id: Option<Uuid>,
-        output: Option<String>,
         result: Option<JsonValue>,
         error_code: Option<String>,
         error_detail: Option<String>,
@@ -165,7 +168,6 @@ impl TryFrom<ItemRow> for Item {
             cached: row.cached,
             result: ItemResult {
                 scan_id: row.scan_id,
-                output: row.output,
                 result: row.result,
             },
             error: row.error_code.zip(row.error_detail),
@@ -225,7 +227,7 @@ record! {
     pub(super) struct LeasedItemRow {
         position: i64,
         attempts: i32,
-        payload: Option<String>,
+        payload: Option<Digest>,
         url: Option<String>,
         source: Option<String>,
         source_url: Option<String>,
@@ -240,7 +242,7 @@ impl TryFrom<LeasedItemRow> for LeasedItem {
         Ok(Self {
             position: row.position.try_into().map_err(damaged)?,
             attempts: row.attempts.try_into().map_err(damaged)?,
-            payload: row.payload,
+            payload: row.payload.map(|payload| payload.0),
             url: row.url,
             source: row.source,
             source_url: row.source_url,

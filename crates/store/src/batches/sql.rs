@@ -5,9 +5,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    AddedItems, Batch, BatchFilter, BatchPage, BatchStore, CancelledBatch, ChunkEnd, ClaimRequest,
-    CreatedBatch, DeletedBatch, FinishedItems, Item, ItemFilter, ItemOutcome, ItemPage, Lease,
-    LeasedChunk, NewBatch, NewItem, QueueDepth, claim, finish, manage, read, rows, submit,
+    AddedItems, Batch, BatchFilter, BatchKey, BatchPage, BatchStore, CancelledBatch, ChunkEnd,
+    ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item, ItemFilter,
+    ItemOutcome, ItemPage, Lease, LeasedChunk, NewBatch, NewItems, QueueDepth, claim, delete,
+    finish, manage, read, rows, submit,
 };
 use crate::{StoreError, dialect::Dialect, sql_store::SqlStore};
 
@@ -28,33 +29,16 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         in_transaction!(self, |connection| submit::create_batch(connection, batch))
     }
 
-    async fn add_items(
-        &self,
-        batch: Uuid,
-        items: &[NewItem],
-        read: u64,
-        now: OffsetDateTime,
-    ) -> Result<Option<AddedItems>, StoreError> {
-        in_transaction!(self, |connection| submit::add_items(
-            connection,
-            batch,
-            items,
-            (read, now)
-        ))
+    async fn add_items(&self, items: NewItems<'_>) -> Result<Option<AddedItems>, StoreError> {
+        in_transaction!(self, |connection| submit::add_items(connection, items))
     }
 
     async fn complete_request(
         &self,
-        batch: Uuid,
-        digest: [u8; 32],
-        stays_open: bool,
-        now: OffsetDateTime,
+        request: CompleteRequest,
     ) -> Result<Option<Batch>, StoreError> {
         in_transaction!(self, |connection| submit::complete_request(
-            connection,
-            batch,
-            (digest, stays_open),
-            now
+            connection, &request
         ))
     }
 
@@ -122,13 +106,59 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         ))
     }
 
-    async fn delete_batch(
+    async fn delete_batch(&self, tenant: &str, batch: Uuid) -> Result<bool, StoreError> {
+        in_transaction!(self, |connection| delete::mark(
+            connection,
+            (tenant, batch),
+            Deletion::Erased
+        ))
+    }
+
+    async fn expire_batches(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
+        in_transaction!(self, |connection| delete::expire(connection, now))
+    }
+
+    async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
+        let mut connection = self.read_pool().acquire().await?;
+        delete::deleted(&mut *connection, limit).await
+    }
+
+    async fn purge_batch(&self, batch: Uuid, now: OffsetDateTime) -> Result<(), StoreError> {
+        in_transaction!(self, |connection| delete::purge(connection, batch, now))
+    }
+
+    async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
+        let mut connection = self.read_pool().acquire().await?;
+        delete::due_payloads(&mut *connection, limit).await
+    }
+
+    async fn finished_payloads(
         &self,
-        tenant: &str,
         batch: Uuid,
-    ) -> Result<Option<DeletedBatch>, StoreError> {
-        in_transaction!(self, |connection| manage::delete_batch(
-            connection, tenant, batch
+        after: Option<[u8; 32]>,
+        limit: u32,
+    ) -> Result<Vec<[u8; 32]>, StoreError> {
+        let mut connection = self.read_pool().acquire().await?;
+        delete::finished_payloads(&mut *connection, batch, (after, limit)).await
+    }
+
+    async fn payloads_swept(&self, batch: Uuid) -> Result<(), StoreError> {
+        in_transaction!(self, |connection| delete::payloads_swept(connection, batch))
+    }
+
+    async fn result_of_payload(
+        &self,
+        batch: Uuid,
+        payload: [u8; 32],
+    ) -> Result<Option<serde_json::Value>, StoreError> {
+        let mut connection = self.read_pool().acquire().await?;
+        read::result_of_payload(&mut *connection, batch, payload).await
+    }
+
+    async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
+        in_transaction!(self, |connection| finish::sweep_cancelled(
+            connection,
+            rows::micros(now)
         ))
     }
 

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    AddedItems, Batch, CreatedBatch, NewBatch, NewItem, read,
+    AddedItems, Batch, CompleteRequest, CreatedBatch, NewBatch, NewItem, NewItems, read,
     rows::{NewItemRow, micros},
 };
 use crate::{
@@ -20,13 +20,13 @@ use crate::{
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
      models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
-     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13) \
+     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13, $14) \
      ON CONFLICT (tenant, idempotency_key) DO NOTHING";
 
 /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted WHERE id = $1 AND is_open \
-     AND cancelled_at IS NULL RETURNING tenant, accepted, next_chunk, chunk_size";
+     AND cancelled_at IS NULL AND ($2 IS NULL OR submitted = $2) RETURNING tenant, accepted, next_chunk, chunk_size";
 
 const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + $2, \
      accepted = accepted + $3, queued = queued + $3, next_chunk = $4, finished_at = NULL \
@@ -76,7 +76,8 @@ pub(super) async fn create_batch(
                 &i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
                 &true,
                 &to_the_microsecond(batch.created_at),
-                &batch.expires_at.map(to_the_microsecond),
+                &batch.expires_at.map(micros),
+                &false,
             ],
         )
         .await?;
@@ -94,44 +95,46 @@ pub(super) async fn create_batch(
 /// Adds items; see [`super::BatchStore::add_items`]. Run it in a transaction.
 pub(super) async fn add_items(
     connection: &mut impl Statements,
-    batch: Uuid,
-    items: &[NewItem],
-    (read, now): (u64, OffsetDateTime),
+    new: NewItems<'_>,
 ) -> Result<Option<AddedItems>, StoreError> {
+    let NewItems { batch, items, .. } = new;
+    let read_before = new
+        .read_before
+        .map(|read| i64::try_from(read).unwrap_or(i64::MAX));
     let Some(locked) = connection
-        .fetch_optional::<LockedBatch>(LOCK_BATCH, &[&batch])
+        .fetch_optional::<LockedBatch>(LOCK_BATCH, &[&batch, &read_before])
         .await?
     else {
         return Ok(None);
     };
     let known = known_ids(connection, batch, items).await?;
-    let new = without_duplicates(items, known);
+    let kept = without_duplicates(items, known);
     let rows: Vec<_> = (locked.accepted..)
-        .zip(&new)
+        .zip(&kept)
         .map(|(position, item)| NewItemRow::new(&batch, position, item))
         .collect();
     let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
     insert_rows(connection, NewItemRow::INSERT, &values).await?;
     let size = i64::from(locked.chunk_size);
-    let end = locked.accepted + new.len() as i64;
+    let end = locked.accepted + kept.len() as i64;
     let starts = (locked.accepted..end).step_by(size as usize);
     let chunks: Vec<_> = (locked.next_chunk..)
         .zip(starts)
         .map(|(number, first)| (number, first, (end - first).min(size) as i32))
         .collect();
-    insert_chunks(connection, &batch, &chunks, micros(now)).await?;
+    insert_chunks(connection, &batch, &chunks, micros(new.now)).await?;
     if !chunks.is_empty() {
         join_fair_queue(connection, &locked.tenant).await?;
     }
-    let accepted = new.len() as i64;
-    let read = i64::try_from(read).unwrap_or(i64::MAX);
+    let accepted = kept.len() as i64;
+    let read = i64::try_from(new.read).unwrap_or(i64::MAX);
     let next_chunk = locked.next_chunk + chunks.len() as i32;
     connection
         .execute(ADD_TO_COUNTS, &[&batch, &read, &accepted, &next_chunk])
         .await?;
     Ok(Some(AddedItems {
-        accepted: new.len() as u64,
-        duplicates: (items.len() - new.len()) as u64,
+        accepted: kept.len() as u64,
+        duplicates: (items.len() - kept.len()) as u64,
     }))
 }
 
@@ -196,17 +199,20 @@ fn without_duplicates(items: &[NewItem], mut known: HashSet<String>) -> Vec<&New
 /// Records the digest of a request; see [`super::BatchStore::complete_request`]. Run it in a transaction.
 pub(super) async fn complete_request(
     connection: &mut impl Statements,
-    batch: Uuid,
-    (digest, stays_open): ([u8; 32], bool),
-    now: OffsetDateTime,
+    request: &CompleteRequest,
 ) -> Result<Option<Batch>, StoreError> {
-    const COMPLETE: &str = "UPDATE batches SET request_digest = $2, is_open = $3 \
+    const COMPLETE: &str = "UPDATE batches SET request_digest = $2, receipt = $3, is_open = $4 \
          WHERE id = $1 AND request_digest IS NULL";
-    connection
-        .execute(COMPLETE, &[&batch, &Digest(digest), &stays_open])
-        .await?;
-    finish_if_done(connection, batch, now).await?;
-    read::batch_by_id(connection, batch).await
+    let digest = Digest(request.digest);
+    let values: [&dyn Value; 4] = [
+        &request.batch,
+        &digest,
+        &request.receipt,
+        &request.stays_open,
+    ];
+    connection.execute(COMPLETE, &values).await?;
+    finish_if_done(connection, request.batch, request.now).await?;
+    read::batch_by_id(connection, request.batch).await
 }
 
 /// Closes a batch; see [`super::BatchStore::close_batch`]. Run it in a transaction.
@@ -215,7 +221,8 @@ pub(super) async fn close_batch(
     (tenant, batch): (&str, Uuid),
     now: OffsetDateTime,
 ) -> Result<Option<Batch>, StoreError> {
-    const CLOSE: &str = "UPDATE batches SET is_open = $3 WHERE tenant = $1 AND id = $2";
+    const CLOSE: &str = "UPDATE batches SET is_open = $3 \
+         WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
     let found = connection
         .execute(CLOSE, &[&tenant, &batch, &false])
         .await?;
@@ -231,10 +238,10 @@ pub(super) async fn finish_if_done(
     batch: Uuid,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    const FINISH: &str = "UPDATE batches SET finished_at = $2 WHERE id = $1 AND NOT is_open \
+    const FINISH: &str = "UPDATE batches SET finished_at = $2, payloads_due = $3 WHERE id = $1 AND NOT is_open \
          AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
     let changed = connection
-        .execute(FINISH, &[&batch, &to_the_microsecond(now)])
+        .execute(FINISH, &[&batch, &to_the_microsecond(now), &true])
         .await?;
     Ok(changed == 1)
 }

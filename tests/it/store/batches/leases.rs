@@ -24,7 +24,7 @@ pub async fn finish_a_batch(stores: &Stores) {
         ("finish", "embed")
     );
     assert_eq!((first.expired_leases, first.items.len()), (0, 3));
-    assert_eq!(first.items[1].payload.as_deref(), Some("finish/1"));
+    assert_eq!(first.items[1].payload, Some([1; 32]));
     let running = batches.batch("finish", batch.id).await.unwrap().unwrap();
     assert_eq!(running.state, BatchState::Running);
     assert_eq!((running.counts.running, running.counts.queued), (3, 2));
@@ -52,16 +52,16 @@ pub async fn finish_a_batch(stores: &Stores) {
         ItemOutcome::Ok {
             position: 0,
             scan: Some(ScanOutcome::New(Box::new(scan.clone()))),
-            output: None,
             result: None,
+            is_copy: false,
         },
         failed(1, false),
         ItemOutcome::Ok {
             position: 2,
             // The same image again: the first scan is kept.
             scan: Some(ScanOutcome::New(Box::new(again))),
-            output: Some("output".into()),
             result: None,
+            is_copy: false,
         },
     ];
     let done = batches
@@ -93,10 +93,12 @@ pub async fn finish_a_batch(stores: &Stores) {
         listed[1].error,
         Some(("image_corrupt".into(), "the file is damaged".into()))
     );
-    assert!(listed[2].cached && listed[2].result.output.as_deref() == Some("output"));
+    assert!(listed[2].cached);
     assert_eq!(listed[3].result.result, Some(json!({"faces": 3})));
     assert_eq!(listed[3].metadata, Some(json!({"page": 3})));
     assert!(listed.iter().all(|item| item.attempts == 1));
+    let found = batches.result_of_payload(batch.id, [3; 32]).await.unwrap();
+    assert_eq!(found, Some(json!({"faces": 3})));
     let image = find(&stores.scans, &scan).await.unwrap();
     assert_eq!(image.faces.len(), 1);
 }
@@ -130,8 +132,8 @@ pub async fn lose_a_lease(stores: &Stores, database: &Database) {
     let outcome = ItemOutcome::Ok {
         position: 0,
         scan: Some(ScanOutcome::New(Box::new(new_scan("lease", 2)))),
-        output: None,
         result: None,
+        is_copy: false,
     };
     let stale = batches.finish_items(&lost.lease, &[outcome], end()).await;
     assert_eq!(stale.unwrap(), None);
@@ -222,8 +224,8 @@ pub async fn find_a_cached_scan(stores: &Stores) {
     let cached = |position, id| ItemOutcome::Ok {
         position,
         scan: Some(ScanOutcome::Cached(id)),
-        output: None,
         result: None,
+        is_copy: false,
     };
     let outcomes = [cached(0, scan.id), cached(1, Uuid::now_v7())];
     let finished = batches.finish_items(&chunk.lease, &outcomes, end()).await;

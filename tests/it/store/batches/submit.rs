@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use facescan_store::{BatchState, BatchStore, CreatedBatch, NewBatch, NewItem};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::{all_items, claim, finish, items, new_batch};
+use super::{add, all_items, claim, complete, finish, items, new_batch};
 use crate::store::fixtures::noon;
 
 pub async fn create_once(batches: &Arc<dyn BatchStore>) {
@@ -33,8 +34,8 @@ pub async fn create_once(batches: &Arc<dyn BatchStore>) {
     let other = batches.create_batch(&other).await.unwrap();
     assert!(matches!(other, CreatedBatch::New(_)), "another tenant");
     // An empty batch is done when it is closed.
-    let closed = batches.complete_request(created.id, [3; 32], false, noon());
-    let closed = closed.await.unwrap().unwrap();
+    let closed = complete(batches, created.id, [3; 32]).await.unwrap();
+    assert_eq!(closed.receipt, Some(json!({"accepted": 1})));
     assert_eq!(closed.state, BatchState::Done);
     assert_eq!(closed.request_digest, Some([3; 32]));
 }
@@ -42,19 +43,18 @@ pub async fn create_once(batches: &Arc<dyn BatchStore>) {
 pub async fn add_each_id_once(batches: &Arc<dyn BatchStore>) {
     let batch = new_batch("add", 4);
     batches.create_batch(&batch).await.unwrap();
-    let added = batches
-        .add_items(batch.id, &items("add", 6), 7, noon())
-        .await;
-    let added = added.unwrap().unwrap();
+    let first = items(6);
+    let added = add(batches, batch.id, &first, Some(0)).await.unwrap();
     assert_eq!((added.accepted, added.duplicates), (6, 0));
-    let mut more = items("add", 8);
+    let late = add(batches, batch.id, &items(1), Some(0)).await;
+    assert_eq!(late, None, "another request has written since");
+    let mut more = items(8);
     more.push(NewItem::default());
     more.push(more[0].clone());
-    let added = batches.add_items(batch.id, &more, 10, noon()).await;
-    let added = added.unwrap().unwrap();
+    let added = add(batches, batch.id, &more, Some(6)).await.unwrap();
     assert_eq!((added.accepted, added.duplicates), (3, 7));
     let stored = batches.batch("add", batch.id).await.unwrap().unwrap();
-    assert_eq!((stored.accepted, stored.submitted), (9, 17));
+    assert_eq!((stored.accepted, stored.submitted), (9, 16));
     assert_eq!(stored.counts.queued, 9);
     let ids: Vec<_> = all_items(batches, batch.id)
         .await
@@ -72,8 +72,6 @@ pub async fn add_each_id_once(batches: &Arc<dyn BatchStore>) {
     assert_eq!(sizes, [4, 2, 3]);
     let closed = batches.close_batch("add", batch.id, noon()).await.unwrap();
     assert_eq!(closed.unwrap().state, BatchState::Done);
-    let late = batches
-        .add_items(batch.id, &items("add", 1), 1, noon())
-        .await;
-    assert_eq!(late.unwrap(), None, "the batch is closed");
+    let late = add(batches, batch.id, &items(1), None).await;
+    assert_eq!(late, None, "the batch is closed");
 }

@@ -1,0 +1,183 @@
+//! Deleting batches and their payloads.
+//!
+//! A batch is deleted in steps, because its objects are not in the database. First it is marked, so that no call sees it and
+//! no worker can write to it. Then its objects are deleted, and last its rows. A process that dies in between leaves a marked
+//! batch, and the next sweep deletes the rest.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{BatchKey, Deletion, rows::micros};
+use crate::{
+    StoreError,
+    dialect::Statements,
+    record::record,
+    rows::to_the_microsecond,
+    values::{Digest, Value},
+};
+
+/// The key is free again, so that the request can be sent again.
+const MARK: &str = "UPDATE batches SET deletion = $3, is_open = $4, idempotency_key = NULL \
+     WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
+
+/// Without its chunk, a lease is lost.
+const DELETE_CHUNKS: &str = "DELETE FROM batch_chunks WHERE batch_id = $1";
+
+const EXPIRED: &str = "SELECT tenant, id FROM batches \
+     WHERE deletion IS NULL AND expires_at <= $1 ORDER BY expires_at LIMIT 100";
+
+const DELETED: &str =
+    "SELECT tenant, id FROM batches WHERE deletion IS NOT NULL ORDER BY id LIMIT $1";
+
+/// Locks the batch until the transaction ends.
+const LOCK_DELETED: &str = "UPDATE batches SET payloads_due = payloads_due \
+     WHERE id = $1 AND deletion IS NOT NULL RETURNING deletion";
+
+/// The scans that the batch made and that no item of another batch has.
+const OWN_SCANS: &str = "SELECT s.id, s.image_id FROM scans s WHERE s.batch_id = $1 AND NOT EXISTS \
+     (SELECT 1 FROM batch_items i WHERE i.scan_id = s.id AND i.batch_id <> $1)";
+
+const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = $1";
+
+const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = $1 AND NOT EXISTS \
+     (SELECT 1 FROM scans s WHERE s.image_id = $1)";
+
+const KEEP_COUNTS: &str = "INSERT INTO deleted_batches (id, tenant, operation, accepted, ok, error, \
+     dead, cancelled, scans, deletion, created_at, deleted_at) \
+     SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, $2, deletion, created_at, $3 \
+     FROM batches WHERE id = $1 ON CONFLICT (id) DO NOTHING";
+
+const DUE_PAYLOADS: &str = "SELECT tenant, id FROM batches \
+     WHERE payloads_due AND deletion IS NULL ORDER BY id LIMIT $1";
+
+/// An item with another state may need its payload for another attempt.
+const FINISHED_PAYLOADS: &str = "SELECT DISTINCT i.payload FROM batch_items i \
+     WHERE i.batch_id = $1 AND i.payload IS NOT NULL AND ($2 IS NULL OR i.payload > $2) \
+     AND i.state IN ('ok', 'cancelled') AND NOT EXISTS (SELECT 1 FROM batch_items o \
+         WHERE o.batch_id = $1 AND o.payload = i.payload AND o.state NOT IN ('ok', 'cancelled')) \
+     ORDER BY i.payload LIMIT $3";
+
+record! {
+    struct KeyRow {
+        tenant: String,
+        id: Uuid,
+    }
+}
+
+record! {
+    struct DeletionRow {
+        deletion: String,
+    }
+}
+
+record! {
+    struct ScanRow {
+        id: Uuid,
+        image_id: Uuid,
+    }
+}
+
+record! {
+    struct PayloadRow {
+        payload: Digest,
+    }
+}
+
+impl From<KeyRow> for BatchKey {
+    fn from(row: KeyRow) -> Self {
+        Self {
+            tenant: row.tenant,
+            id: row.id,
+        }
+    }
+}
+
+/// Marks a batch; see [`super::BatchStore::delete_batch`]. Run it in a transaction.
+pub(super) async fn mark(
+    connection: &mut impl Statements,
+    (tenant, batch): (&str, Uuid),
+    deletion: Deletion,
+) -> Result<bool, StoreError> {
+    let values: [&dyn Value; 4] = [&tenant, &batch, &deletion.name(), &false];
+    if connection.execute(MARK, &values).await? == 0 {
+        return Ok(false);
+    }
+    connection.execute(DELETE_CHUNKS, &[&batch]).await?;
+    Ok(true)
+}
+
+/// Marks the batches whose time is over; see [`super::BatchStore::expire_batches`]. Run it in a transaction.
+pub(super) async fn expire(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+) -> Result<u64, StoreError> {
+    let expired: Vec<KeyRow> = connection.fetch_all(EXPIRED, &[&micros(now)]).await?;
+    for batch in &expired {
+        mark(connection, (&batch.tenant, batch.id), Deletion::Expired).await?;
+    }
+    Ok(expired.len() as u64)
+}
+
+pub(super) async fn deleted(
+    connection: &mut impl Statements,
+    limit: u32,
+) -> Result<Vec<BatchKey>, StoreError> {
+    let rows: Vec<KeyRow> = connection.fetch_all(DELETED, &[&i64::from(limit)]).await?;
+    Ok(rows.into_iter().map(BatchKey::from).collect())
+}
+
+/// Deletes the rows of a batch; see [`super::BatchStore::purge_batch`]. Run it in a transaction.
+pub(super) async fn purge(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let locked: Option<DeletionRow> = connection.fetch_optional(LOCK_DELETED, &[&batch]).await?;
+    let Some(locked) = locked else {
+        return Ok(());
+    };
+    let mut scans = 0_i64;
+    if locked.deletion == Deletion::Erased.name() {
+        let own: Vec<ScanRow> = connection.fetch_all(OWN_SCANS, &[&batch]).await?;
+        for scan in &own {
+            connection.execute(DELETE_SCAN, &[&scan.id]).await?;
+            connection.execute(DELETE_IMAGE, &[&scan.image_id]).await?;
+        }
+        scans = own.len() as i64;
+    }
+    let values: [&dyn Value; 3] = [&batch, &scans, &to_the_microsecond(now)];
+    connection.execute(KEEP_COUNTS, &values).await?;
+    connection
+        .execute("DELETE FROM batches WHERE id = $1", &[&batch])
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn due_payloads(
+    connection: &mut impl Statements,
+    limit: u32,
+) -> Result<Vec<BatchKey>, StoreError> {
+    let rows: Vec<KeyRow> = connection
+        .fetch_all(DUE_PAYLOADS, &[&i64::from(limit)])
+        .await?;
+    Ok(rows.into_iter().map(BatchKey::from).collect())
+}
+
+pub(super) async fn finished_payloads(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    (after, limit): (Option<[u8; 32]>, u32),
+) -> Result<Vec<[u8; 32]>, StoreError> {
+    let values: [&dyn Value; 3] = [&batch, &after.map(Digest), &i64::from(limit)];
+    let rows: Vec<PayloadRow> = connection.fetch_all(FINISHED_PAYLOADS, &values).await?;
+    Ok(rows.into_iter().map(|row| row.payload.0).collect())
+}
+
+pub(super) async fn payloads_swept(
+    connection: &mut impl Statements,
+    batch: Uuid,
+) -> Result<(), StoreError> {
+    let statement = "UPDATE batches SET payloads_due = $2 WHERE id = $1";
+    connection.execute(statement, &[&batch, &false]).await?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Durable batches: images that are submitted now, processed by workers later, and stored exactly once.
+//!
+//! [`submission`] writes the images to the object store and the items to the database. [`worker`] leases chunks, processes
+//! their items and saves the results. [`results`] reads them. [`sweeper`] deletes what is no longer needed.
+//!
+//! The database is the only truth. A worker that dies loses its lease, and another worker processes its chunk again.
+
+pub mod error;
+pub mod operation;
+pub mod payloads;
+pub mod results;
+pub mod submission;
+pub mod sweeper;
+pub mod worker;
+
+use std::sync::Arc;
+
+use facescan_clock::Clock;
+use facescan_store::{Batch, BatchStore, CancelledBatch};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use self::{error::BatchError, payloads::Payloads};
+use crate::{config::Config, pipeline::fan_out::FanOut};
+
+/// What submissions and workers share. Cheap to clone.
+#[derive(Clone)]
+pub struct Batches {
+    /// The batches in the database.
+    pub store: Arc<dyn BatchStore>,
+    /// The images of batches.
+    pub payloads: Payloads,
+    /// Runs operations on images.
+    pub fan_out: FanOut,
+    /// The settings. They fill in the options that a batch leaves out.
+    pub config: Arc<Config>,
+    /// Wakes the workers of this process when there is work.
+    pub submitted: Arc<Notify>,
+}
+
+impl Batches {
+    /// Returns the clock of the application.
+    pub fn clock(&self) -> &dyn Clock {
+        self.fan_out.scans.pipeline.clock.as_ref()
+    }
+
+    /// Returns a batch of a tenant.
+    ///
+    /// # Errors
+    /// Returns [`BatchError::NotFound`] if the tenant has no such batch, or an error of the database.
+    pub async fn batch(&self, tenant: &str, id: Uuid) -> Result<Batch, BatchError> {
+        let found = self.store.batch(tenant, id).await?;
+        found.ok_or(BatchError::NotFound(id))
+    }
+
+    /// Closes an open batch, so that it ends when its items are finished.
+    ///
+    /// # Errors
+    /// The errors of [`batch`](Self::batch).
+    pub async fn close(&self, tenant: &str, id: Uuid) -> Result<Batch, BatchError> {
+        let now = self.clock().now();
+        let closed = self.store.close_batch(tenant, id, now).await?;
+        closed.ok_or(BatchError::NotFound(id))
+    }
+
+    /// Cancels a batch. Workers finish the chunks that they have.
+    ///
+    /// # Errors
+    /// The errors of [`batch`](Self::batch).
+    pub async fn cancel(&self, tenant: &str, id: Uuid) -> Result<CancelledBatch, BatchError> {
+        let now = self.clock().now();
+        let cancelled = self.store.cancel_batch(tenant, id, now).await?;
+        cancelled.ok_or(BatchError::NotFound(id))
+    }
+
+    /// Gives the items that failed another life. Returns their number.
+    ///
+    /// # Errors
+    /// The errors of [`batch`](Self::batch), and [`BatchError::Cancelled`] if the batch was cancelled.
+    pub async fn retry(&self, tenant: &str, id: Uuid) -> Result<u64, BatchError> {
+        if self.batch(tenant, id).await?.state == facescan_store::BatchState::Cancelled {
+            return Err(BatchError::Cancelled(id));
+        }
+        let now = self.clock().now();
+        let queued = self.store.retry_items(tenant, id, now).await?;
+        self.submitted.notify_waiters();
+        queued.ok_or(BatchError::NotFound(id))
+    }
+
+    /// Deletes a batch with its images, its items, and the results that nothing else uses.
+    ///
+    /// # Errors
+    /// The errors of [`batch`](Self::batch).
+    pub async fn delete(&self, tenant: &str, id: Uuid) -> Result<(), BatchError> {
+        if !self.store.delete_batch(tenant, id).await? {
+            return Err(BatchError::NotFound(id));
+        }
+        // The batch is marked, so the sweeper repeats this if it fails or the process dies.
+        if let Err(error) = self.purge(tenant, id).await {
+            tracing::warn!(batch = %id, %error, "a deleted batch is not purged yet; the sweeper tries again");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors of batches.
+
+use facescan_store::StoreError;
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::payloads::PayloadError;
+use crate::pipeline::error::{InvalidOption, PipelineError};
+
+/// An error of a call about a batch.
+#[derive(Debug, Error)]
+pub enum BatchError {
+    /// The tenant has no such batch.
+    #[error("there is no batch {0}, or it was deleted")]
+    NotFound(Uuid),
+    /// The batch accepts no items.
+    #[error("the batch {0} is closed; create another batch for these items")]
+    NotOpen(Uuid),
+    /// The batch was cancelled.
+    #[error("the batch {0} was cancelled; submit its items again in another batch")]
+    Cancelled(Uuid),
+    /// A batch with this idempotency key came from another request.
+    #[error(
+        "the idempotency key belongs to the batch {0}, which another body created; use a new key"
+    )]
+    KeyReused(Uuid),
+    /// Another request adds items to the batch.
+    #[error("another request with this idempotency key is running; send this one again later")]
+    Concurrent,
+    /// The object store cannot be used.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// An option or the database.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+}
+
+impl From<StoreError> for BatchError {
+    fn from(error: StoreError) -> Self {
+        Self::Pipeline(error.into())
+    }
+}
+
+impl From<InvalidOption> for BatchError {
+    fn from(error: InvalidOption) -> Self {
+        Self::Pipeline(error.into())
+    }
+}

@@ -1,0 +1,340 @@
+//! Submissions: requests that create a batch or add items to one.
+//!
+//! A submission reads its entries one after another, so a request of any length needs little memory. It writes the images
+//! to the object store first and the items to the database second. An item in the database therefore has its image.
+
+mod entry;
+mod receipt;
+
+use std::mem;
+
+use bytes::Bytes;
+use facescan_store::{
+    AddedItems, Batch, CompleteRequest, CreatedBatch, NewBatch, NewItem, NewItems,
+};
+use futures::{FutureExt, TryStreamExt, stream};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Batches,
+    error::BatchError,
+    operation::{BatchOperation, BatchPlan, ResolvedOptions},
+    payloads::{ObjectKind, ObjectOwner},
+};
+use crate::{
+    admission::Priority,
+    context::RequestContext,
+    pipeline::{error::PipelineError, scan::ContentHash},
+};
+
+pub use entry::{EntryContent, EntryError, ItemEntry};
+pub use receipt::{Receipt, RefusedEntry};
+
+/// The largest number of images that are written to the object store at a time.
+const WRITES_IN_FLIGHT: usize = 8;
+
+/// The largest number of bytes that a submission holds before it writes them.
+const MAX_PENDING_BYTES: usize = 32 << 20;
+
+/// The description of a batch, without its items.
+#[derive(Clone, Debug)]
+pub struct BatchHead {
+    /// The operation.
+    pub operation: BatchOperation,
+    /// The options as sent.
+    pub options: Value,
+    /// The caller's name for the batch.
+    pub name: Option<String>,
+    /// The priority. By default that of the options, and bulk otherwise.
+    pub priority: Option<Priority>,
+    /// Whether the batch accepts more items later.
+    pub open: bool,
+    /// The key that identifies the request if it is sent again.
+    pub idempotency_key: Option<String>,
+}
+
+/// A submission that reads entries.
+pub struct Submission<'a> {
+    batches: &'a Batches,
+    batch: Batch,
+    purpose: Purpose,
+    digest: Sha256,
+    pending: Vec<(NewItem, Option<(ContentHash, Bytes)>)>,
+    pending_bytes: usize,
+    /// The entries that were read since the last write.
+    pending_read: u64,
+    /// The entries that an interrupted request with this key has written.
+    written_before: u64,
+    receipt: Receipt,
+}
+
+/// Why a submission reads entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// It creates a batch, or continues the interrupted request that did.
+    Create { stays_open: bool },
+    /// It repeats the request that created a batch. It writes nothing.
+    Repeat,
+    /// It adds items to an open batch.
+    Add,
+}
+
+/// The end of a submission.
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    /// The answer.
+    pub receipt: Receipt,
+    /// Whether the batch was there before.
+    pub is_repeated: bool,
+}
+
+impl Batches {
+    /// Begins a submission that creates a batch.
+    ///
+    /// # Errors
+    /// An error of an option or of the database.
+    pub async fn submit(
+        &self,
+        context: &RequestContext,
+        head: BatchHead,
+    ) -> Result<Submission<'_>, BatchError> {
+        let pipeline = &self.fan_out.scans.pipeline;
+        let ResolvedOptions {
+            plan,
+            options,
+            priority,
+        } = BatchPlan::resolve(head.operation, head.options.clone(), &self.config, pipeline)?;
+        let now = self.clock().now();
+        let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);
+        let models = pipeline.models.used(&plan.operations());
+        let digest = receipt::begin_digest(&head, &options);
+        let new = NewBatch {
+            id: self.clock().new_id(),
+            tenant: context.principal.tenant.to_string(),
+            name: head.name,
+            operation: head.operation.name().to_owned(),
+            options,
+            models: serde_json::to_value(models).map_err(PipelineError::from)?,
+            models_key: plan.models_key(&self.config, pipeline),
+            priority: priority.name().to_owned(),
+            idempotency_key: head.idempotency_key,
+            chunk_size: self.config.batches.chunk_size,
+            created_at: now,
+            expires_at: self.config.batches.ttl().map(|ttl| now + ttl),
+        };
+        let stays_open = head.open;
+        Ok(match self.store.create_batch(&new).await? {
+            CreatedBatch::New(batch) => {
+                Submission::new(self, batch, Purpose::Create { stays_open }, digest)
+            }
+            CreatedBatch::Existing(batch) if batch.request_digest.is_some() => {
+                Submission::new(self, batch, Purpose::Repeat, digest)
+            }
+            // The request was interrupted. What it has written is skipped.
+            CreatedBatch::Existing(batch) => {
+                Submission::new(self, batch, Purpose::Create { stays_open }, digest)
+            }
+        })
+    }
+
+    /// Begins a submission that adds items to an open batch.
+    ///
+    /// # Errors
+    /// Returns [`BatchError::NotFound`] if the tenant has no such batch, [`BatchError::NotOpen`] if it accepts no items,
+    /// or an error of the database.
+    pub async fn append(
+        &self,
+        context: &RequestContext,
+        id: uuid::Uuid,
+    ) -> Result<Submission<'_>, BatchError> {
+        let batch = self.batch(&context.principal.tenant, id).await?;
+        if batch.state != facescan_store::BatchState::Open {
+            return Err(BatchError::NotOpen(id));
+        }
+        Ok(Submission::new(self, batch, Purpose::Add, Sha256::new()))
+    }
+}
+
+impl<'a> Submission<'a> {
+    fn new(batches: &'a Batches, batch: Batch, purpose: Purpose, digest: Sha256) -> Self {
+        let written_before = match purpose {
+            Purpose::Create { .. } => batch.submitted,
+            Purpose::Repeat => u64::MAX,
+            Purpose::Add => 0,
+        };
+        Self {
+            receipt: Receipt::new(batch.id),
+            batches,
+            batch,
+            purpose,
+            digest,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            pending_read: 0,
+            written_before,
+        }
+    }
+
+    /// Returns the id of the batch.
+    pub fn id(&self) -> uuid::Uuid {
+        self.batch.id
+    }
+
+    /// Takes the next entry, or the reason why it could not be read.
+    ///
+    /// # Errors
+    /// Returns an error if the entries so far cannot be written. An entry that is not valid is refused alone.
+    pub async fn push(&mut self, entry: Result<ItemEntry, EntryError>) -> Result<(), BatchError> {
+        let index = self.receipt.read;
+        self.receipt.read += 1;
+        let limit = self.batches.config.limits.max_image_bytes;
+        let id = entry.as_ref().ok().and_then(|entry| entry.id.clone());
+        let checked = entry.and_then(|entry| entry.check(&self.batches.fan_out.intake, limit));
+        receipt::digest_entry(&mut self.digest, &checked);
+        let item = match checked {
+            Ok(item) => Some(item),
+            Err(error) => {
+                self.receipt.refuse(index, id, &error);
+                None
+            }
+        };
+        if index < self.written_before {
+            return Ok(());
+        }
+        self.pending_read += 1;
+        if let Some((item, payload)) = item {
+            self.pending_bytes += payload.as_ref().map_or(0, |(_, bytes)| bytes.len());
+            self.pending.push((item, payload));
+        }
+        let is_full = self.pending.len() >= self.batches.config.batches.chunk_size as usize
+            || self.pending_bytes >= MAX_PENDING_BYTES;
+        match is_full {
+            true => self.flush().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the pending items, with their images first.
+    async fn flush(&mut self) -> Result<(), BatchError> {
+        if self.pending_read == 0 {
+            return Ok(());
+        }
+        let pending = mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        let owner = ObjectOwner {
+            tenant: &self.batch.tenant,
+            batch: self.batch.id,
+        };
+        let payloads = &self.batches.payloads;
+        let (items, images): (Vec<_>, Vec<_>) = pending.into_iter().unzip();
+        stream::iter(images.into_iter().flatten().map(Ok::<_, BatchError>))
+            .try_for_each_concurrent(WRITES_IN_FLIGHT, |(hash, bytes)| {
+                async move { Ok(payloads.put(owner, ObjectKind::Input, &hash, bytes).await?) }
+                    .boxed()
+            })
+            .await?;
+        let read = mem::take(&mut self.pending_read);
+        let read_before = match self.purpose {
+            // Only one request at a time may write the entries of a batch.
+            Purpose::Create { .. } => Some(self.receipt.read - read),
+            Purpose::Repeat | Purpose::Add => None,
+        };
+        let added = self.batches.store.add_items(NewItems {
+            batch: self.batch.id,
+            items: &items,
+            read: match self.purpose {
+                Purpose::Add => 0,
+                Purpose::Create { .. } | Purpose::Repeat => read,
+            },
+            read_before,
+            now: self.batches.clock().now(),
+        });
+        let Some(AddedItems {
+            accepted,
+            duplicates,
+        }) = added.await?
+        else {
+            return Err(self.why_not_added().await?);
+        };
+        self.receipt.accepted += accepted;
+        self.receipt.duplicates += duplicates;
+        self.batches.submitted.notify_waiters();
+        Ok(())
+    }
+
+    /// Returns why the database did not add items.
+    async fn why_not_added(&self) -> Result<BatchError, BatchError> {
+        let batch = self
+            .batches
+            .batch(&self.batch.tenant, self.batch.id)
+            .await?;
+        Ok(match batch.state {
+            facescan_store::BatchState::Open => BatchError::Concurrent,
+            _ => BatchError::NotOpen(batch.id),
+        })
+    }
+
+    /// Ends the submission after its last entry.
+    ///
+    /// # Errors
+    /// Returns [`BatchError::KeyReused`] if another request has used the idempotency key, or an error of the object store or
+    /// the database.
+    pub async fn finish(mut self) -> Result<Submitted, BatchError> {
+        let digest: ContentHash = mem::take(&mut self.digest).finalize().into();
+        if self.purpose == Purpose::Repeat {
+            return self.repeated(digest);
+        }
+        self.flush().await?;
+        let Purpose::Create { stays_open } = self.purpose else {
+            let batch = self
+                .batches
+                .batch(&self.batch.tenant, self.batch.id)
+                .await?;
+            return Ok(Submitted {
+                receipt: self.receipt.in_state(batch.state),
+                is_repeated: false,
+            });
+        };
+        // A request that was interrupted and continued has also counted the entries before.
+        self.receipt
+            .add_before(self.batch.accepted, self.written_before);
+        let completed = self.batches.store.complete_request(CompleteRequest {
+            batch: self.batch.id,
+            digest,
+            receipt: serde_json::to_value(&self.receipt).map_err(PipelineError::from)?,
+            stays_open,
+            now: self.batches.clock().now(),
+        });
+        let batch = completed
+            .await?
+            .ok_or(BatchError::NotFound(self.batch.id))?;
+        Ok(Submitted {
+            receipt: self.receipt.in_state(batch.state),
+            is_repeated: false,
+        })
+    }
+
+    /// Ends a submission that repeats another one.
+    fn repeated(self, digest: ContentHash) -> Result<Submitted, BatchError> {
+        if self.batch.request_digest != Some(digest) {
+            return Err(BatchError::KeyReused(self.batch.id));
+        }
+        let stored = self.batch.receipt.clone();
+        let receipt: Option<Receipt> =
+            stored.and_then(|stored| serde_json::from_value(stored).ok());
+        Ok(Submitted {
+            receipt: receipt.unwrap_or(self.receipt).in_state(self.batch.state),
+            is_repeated: true,
+        })
+    }
+
+    /// Ends a submission whose request failed. A batch that nobody can name or continue is deleted.
+    pub async fn abandon(self, has_key: bool) {
+        let is_lost = matches!(self.purpose, Purpose::Create { .. }) && !has_key;
+        if is_lost && let Err(error) = self.batches.delete(&self.batch.tenant, self.batch.id).await
+        {
+            tracing::warn!(batch = %self.batch.id, %error, "an interrupted batch cannot be deleted now");
+        }
+    }
+}

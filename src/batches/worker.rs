@@ -1,0 +1,167 @@
+//! Workers: lease chunks, process their items, and save the results.
+//!
+//! A worker extends its lease while it works. If it dies, the lease ends and another worker processes the chunk again. That
+//! worker cannot know which image killed the first one. So it processes one item at a time, with nothing beside it in its
+//! process, and counts each attempt before it begins. An image that kills every worker is dead after its last attempt, and the
+//! other items of its chunk are done.
+
+mod chunk;
+mod item;
+
+use std::{sync::Arc, time::Duration};
+
+use facescan_store::{ClaimRequest, LeasedChunk, StoreError};
+use tokio::{sync::RwLock, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::{Batches, operation::models_keys};
+use crate::pipeline::error::PipelineError;
+
+pub use item::{Describe, Failure};
+
+/// The longest wait before another attempt of an item.
+const MAX_RETRY: Duration = Duration::from_secs(300);
+
+/// Returns a number from 0 to 1. Tests pass a fixed one.
+pub type Jitter = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// Processes the chunks of batches. Cheap to clone.
+#[derive(Clone)]
+pub struct Worker {
+    batches: Batches,
+    /// The name that its leases have.
+    name: String,
+    describe: Describe,
+    jitter: Jitter,
+    /// A chunk whose lease expired before takes the lock for itself, so that nothing beside it is blamed for a crash.
+    isolation: Arc<RwLock<()>>,
+    models_keys: Vec<[u8; 32]>,
+}
+
+impl Worker {
+    /// Creates a worker with this name. `describe` returns the code and the text of an error.
+    pub fn new(batches: Batches, name: String, describe: Describe, jitter: Jitter) -> Self {
+        let pipeline = &batches.fan_out.scans.pipeline;
+        let models_keys = models_keys(&batches.config, pipeline);
+        Self {
+            batches,
+            name,
+            describe,
+            jitter,
+            isolation: Arc::default(),
+            models_keys,
+        }
+    }
+
+    /// Processes chunks until `stop` is cancelled, at most `chunks` at a time. Then it returns what it has not finished.
+    pub async fn run(self, chunks: usize, stop: CancellationToken) {
+        let mut loops = JoinSet::new();
+        for _ in 0..chunks {
+            let (worker, stop) = (self.clone(), stop.clone());
+            loops.spawn(async move { worker.process(&stop).await });
+        }
+        while let Some(ended) = loops.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a worker of batches ended early");
+            }
+        }
+    }
+
+    async fn process(&self, stop: &CancellationToken) {
+        let mut failures = 0;
+        while !stop.is_cancelled() {
+            // A submission during the claim must not be missed.
+            let submitted = self.batches.submitted.notified();
+            let mut submitted = std::pin::pin!(submitted);
+            submitted.as_mut().enable();
+            match self.claim().await {
+                Ok(Some(chunk)) => {
+                    failures = 0;
+                    self.process_chunk(chunk, stop).await;
+                    continue;
+                }
+                Ok(None) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(%error, "no chunk can be claimed now; the worker tries again");
+                }
+            }
+            let poll = match failures {
+                0 => self.batches.config.batches.poll(),
+                _ => self.backoff(failures),
+            };
+            // Half of the wait is random, so that workers do not ask together.
+            let wait = poll.mul_f64(0.5 + (self.jitter)() / 2.0);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = &mut submitted => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Leases the next chunk. Returns `None` if there is no work.
+    ///
+    /// # Errors
+    /// Returns an error of the database.
+    pub async fn claim(&self) -> Result<Option<LeasedChunk>, StoreError> {
+        let now = self.batches.clock().now();
+        let request = ClaimRequest {
+            owner: self.name.clone(),
+            models_keys: self.models_keys.clone(),
+            now,
+            until: now + self.batches.config.batches.lease(),
+        };
+        self.batches.store.claim_chunk(&request).await
+    }
+
+    /// Processes a chunk and saves its results. If `stop` is cancelled, the items that are not done wait for a worker again.
+    pub async fn process_chunk(&self, chunk: LeasedChunk, stop: &CancellationToken) {
+        let span = tracing::info_span!(
+            "chunk",
+            batch = %chunk.lease.batch,
+            chunk = chunk.lease.chunk,
+            tenant = %chunk.tenant,
+        );
+        chunk::ChunkRun::new(self, chunk, span.clone())
+            .process(stop)
+            .instrument(span)
+            .await;
+    }
+
+    /// Returns how long to wait before attempt `attempt + 1`: a random part of a limit that doubles with each attempt.
+    fn backoff(&self, attempt: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1).min(20));
+        let limit = self.batches.config.batches.retry().saturating_mul(doubled);
+        limit.min(MAX_RETRY).mul_f64((self.jitter)())
+    }
+}
+
+impl PipelineError {
+    /// Returns what another attempt of the same image can change.
+    pub fn failure(&self) -> Failure {
+        use crate::ingest::error::IngestError;
+        match self {
+            Self::InvalidOption(_)
+            | Self::Decode(_)
+            | Self::TooManyPixels { .. }
+            | Self::AnswerTooLarge { .. }
+            | Self::AnonymizationFailed { .. } => Failure::Permanent,
+            Self::Ingest(IngestError::Full(_)) => Failure::Wait,
+            Self::Ingest(IngestError::Fetch(error)) if error.is_temporary() => Failure::Temporary,
+            Self::Ingest(_) => Failure::Permanent,
+            // Another model or device would be a fault of the installation and not of the image.
+            Self::NoModel(_) | Self::DeviceUnavailable { .. } => Failure::Wait,
+            Self::Store(error) if error.is_unavailable() => Failure::Wait,
+            Self::Encode(_)
+            | Self::Engine(_)
+            | Self::Head(_)
+            | Self::Pool(_)
+            | Self::Store(_)
+            | Self::Serialize(_)
+            | Self::UnexpectedOutput(_)
+            | Self::NotASha256(_) => Failure::Temporary,
+        }
+    }
+}

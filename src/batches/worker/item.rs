@@ -1,0 +1,328 @@
+//! One item: load its image and run the plan.
+
+use bytes::Bytes;
+use facescan_inference::pool::Stage;
+use facescan_store::{ItemOutcome, LeasedItem, ScanOutcome};
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{
+    batches::{
+        Batches,
+        operation::BatchPlan,
+        payloads::{ObjectKind, ObjectOwner, PayloadError},
+    },
+    context::RequestContext,
+    ingest::{
+        intake::LoadedImage,
+        source::{Content, ImageInput},
+    },
+    pipeline::{
+        enhance::EnhanceResult,
+        error::PipelineError,
+        process::ProcessResult,
+        run::RunOutput,
+        scan::{content_hash, hex},
+        stored::{FoundScan, StoredPlan},
+    },
+};
+
+/// Returns the code and the text of an error, as answers have them.
+pub type Describe = fn(PipelineError) -> (&'static str, String);
+
+/// What another attempt can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing: the image is at fault.
+    Permanent,
+    /// Perhaps everything.
+    Temporary,
+    /// Everything, as soon as a part of the installation works again. The attempt does not count.
+    Wait,
+}
+
+/// An item whose image is no longer in the object store.
+const PAYLOAD_MISSING: &str = "payload_missing";
+
+/// The result of an item.
+#[derive(Clone, Debug)]
+pub(super) enum ItemEnd {
+    /// It has a result.
+    Done {
+        scan: Option<ScanOutcome>,
+        result: Option<Value>,
+        is_copy: bool,
+    },
+    /// It failed.
+    Failed {
+        failure: Failure,
+        code: String,
+        detail: String,
+    },
+}
+
+impl ItemEnd {
+    /// Returns the outcome for an item that has had `attempts` attempts with this one. `None` means that the item waits.
+    pub(super) fn outcome(
+        self,
+        position: u64,
+        attempts: u32,
+        max_attempts: u32,
+    ) -> Option<ItemOutcome> {
+        Some(match self {
+            Self::Done {
+                scan,
+                result,
+                is_copy,
+            } => ItemOutcome::Ok {
+                position,
+                scan,
+                result,
+                is_copy,
+            },
+            Self::Failed {
+                failure: Failure::Wait,
+                ..
+            } => return None,
+            Self::Failed {
+                failure: Failure::Temporary,
+                code,
+                detail,
+            } if attempts < max_attempts => ItemOutcome::Retry {
+                position,
+                code,
+                detail,
+            },
+            Self::Failed {
+                failure,
+                code,
+                detail,
+            } => ItemOutcome::Failed {
+                position,
+                is_dead: failure == Failure::Temporary,
+                code,
+                detail,
+            },
+        })
+    }
+
+    /// Returns the end of another item with the same image. Returns `None` if that item has to run itself.
+    pub(super) fn of_copy(&self, batches: &Batches, item: &LeasedItem) -> Option<Self> {
+        Some(match self {
+            Self::Done {
+                scan: Some(ScanOutcome::New(scan)),
+                ..
+            } if scan.answers_cache => {
+                let mut copy = scan.clone();
+                // The first one is saved, and this one only adds its source.
+                copy.id = batches.clock().new_id();
+                copy.source = (item.source.is_some() || item.source_url.is_some()).then(|| {
+                    facescan_store::Source {
+                        id: item.source.clone(),
+                        url: item.source_url.clone(),
+                        seen_at: batches.clock().now(),
+                    }
+                });
+                Self::Done {
+                    scan: Some(ScanOutcome::New(copy)),
+                    result: None,
+                    is_copy: false,
+                }
+            }
+            Self::Done { scan: Some(_), .. } => return None,
+            Self::Done {
+                scan: None, result, ..
+            } => Self::Done {
+                scan: None,
+                result: result.clone(),
+                is_copy: true,
+            },
+            Self::Failed { .. } => self.clone(),
+        })
+    }
+}
+
+/// What the items of a chunk share.
+pub(super) struct ItemRunner<'a> {
+    pub batches: &'a Batches,
+    pub batch: Uuid,
+    pub plan: &'a BatchPlan,
+    pub context: &'a RequestContext,
+    pub describe: Describe,
+}
+
+impl ItemRunner<'_> {
+    /// Loads the image of an item and runs the plan.
+    pub(super) async fn run(&self, item: &LeasedItem) -> ItemEnd {
+        let fan_out = &self.batches.fan_out;
+        let _admitted = fan_out.admission.admit(self.context.priority, 1).await;
+        match self.try_run(item).await {
+            Ok(end) => end,
+            Err(RunError::Payload(PayloadError::Missing)) => ItemEnd::Failed {
+                failure: Failure::Permanent,
+                code: PAYLOAD_MISSING.to_owned(),
+                detail: "the image is no longer there; submit it again".to_owned(),
+            },
+            Err(RunError::Payload(error)) => {
+                tracing::warn!(item = item.position, %error, "the image cannot be read now; the item waits");
+                ItemEnd::Failed {
+                    failure: Failure::Wait,
+                    code: String::new(),
+                    detail: String::new(),
+                }
+            }
+            Err(RunError::Pipeline(error)) => {
+                let failure = error.failure();
+                let (code, detail) = (self.describe)(error);
+                tracing::debug!(item = item.position, code, detail, "an item failed");
+                ItemEnd::Failed {
+                    failure,
+                    code: code.to_owned(),
+                    detail,
+                }
+            }
+        }
+    }
+
+    async fn try_run(&self, item: &LeasedItem) -> Result<ItemEnd, RunError> {
+        if let (Some(payload), false) = (item.payload, self.plan.has_scans()) {
+            let store = &self.batches.store;
+            let earlier = store.result_of_payload(self.batch, payload).await;
+            if let Some(result) = earlier.map_err(PipelineError::from)? {
+                return Ok(ItemEnd::Done {
+                    scan: None,
+                    result: Some(result),
+                    is_copy: true,
+                });
+            }
+        }
+        let image = self.load(item).await?;
+        match self.plan {
+            BatchPlan::Scan(plan) => self.scan(plan.as_ref(), image).await,
+            BatchPlan::ImageEmbedding(plan) => self.scan(plan.as_ref(), image).await,
+            BatchPlan::Enhance(plan) => {
+                let fan_out = &self.batches.fan_out;
+                let output = fan_out.run_one(self.context, image, plan.as_ref()).await?;
+                self.enhanced(output).await
+            }
+            BatchPlan::Process(plan) => {
+                let fan_out = &self.batches.fan_out;
+                let plan = plan.with_new_budget();
+                let output = fan_out.run_one(self.context, image, &plan).await?;
+                self.processed(output).await
+            }
+        }
+    }
+
+    async fn load(&self, item: &LeasedItem) -> Result<LoadedImage, RunError> {
+        let content = match (&item.payload, &item.url) {
+            (Some(hash), _) => {
+                let payloads = &self.batches.payloads;
+                Content::Bytes(payloads.get(self.owner(), ObjectKind::Input, hash).await?)
+            }
+            (None, Some(url)) => Content::Url(url.clone()),
+            (None, None) => return Err(PayloadError::Missing.into()),
+        };
+        let input = ImageInput {
+            id: None,
+            source: item.source.clone(),
+            source_url: item.source_url.clone(),
+            content: Ok(content),
+        };
+        let intake = &self.batches.fan_out.intake;
+        let loaded = intake.load(input, self.context.priority).await;
+        Ok(loaded.map_err(PipelineError::from)?)
+    }
+
+    fn owner(&self) -> ObjectOwner<'_> {
+        ObjectOwner {
+            tenant: &self.context.principal.tenant,
+            batch: self.batch,
+        }
+    }
+
+    async fn scan<P: StoredPlan>(
+        &self,
+        plan: &P,
+        mut image: LoadedImage,
+    ) -> Result<ItemEnd, RunError> {
+        // Fetched bytes keep their share of the byte budget until there is a result.
+        let _reservation = image.reservation.take();
+        let plan = plan.for_image(image.source, image.source_url, image.url)?;
+        let scans = &self.batches.fan_out.scans;
+        let found = scans.find_or_run(self.context, image.bytes, &plan).await?;
+        let scan = match found {
+            FoundScan::Stored { id, .. } => ScanOutcome::Cached(id),
+            FoundScan::New { output, rows } => {
+                let metrics = &scans.pipeline.metrics;
+                metrics.staged(output.run.timings.stages());
+                facescan_store::check_scan(&rows).map_err(PipelineError::from)?;
+                ScanOutcome::New(rows)
+            }
+        };
+        Ok(ItemEnd::Done {
+            scan: Some(scan),
+            result: None,
+            is_copy: false,
+        })
+    }
+
+    async fn enhanced(&self, output: RunOutput<EnhanceResult>) -> Result<ItemEnd, RunError> {
+        let mut result = output.result;
+        let data = std::mem::take(&mut result.enhanced.data);
+        let mut stored = as_value(&result)?;
+        stored["enhanced"]["data"] = self.store(data).await?;
+        Ok(done(stored))
+    }
+
+    async fn processed(&self, output: RunOutput<ProcessResult>) -> Result<ItemEnd, RunError> {
+        let mut result = output.result;
+        let files = result.processed.iter_mut();
+        let files: Vec<Bytes> = files.map(|file| std::mem::take(&mut file.data)).collect();
+        let mut stored = as_value(&result)?;
+        for (index, data) in files.into_iter().enumerate() {
+            stored["processed"][index]["data"] = self.store(data).await?;
+        }
+        Ok(done(stored))
+    }
+
+    /// Writes an image that the operation made. Returns its hash, which stands for the image in the stored result.
+    async fn store(&self, data: Bytes) -> Result<Value, RunError> {
+        let hashed = data.clone();
+        let pool = &self.batches.fan_out.scans.pipeline.pool;
+        let hash = pool
+            .run(Stage::Begin, move || content_hash(&hashed))
+            .await
+            .map_err(PipelineError::from)?;
+        let payloads = &self.batches.payloads;
+        payloads
+            .put(self.owner(), ObjectKind::Output, &hash, data)
+            .await?;
+        Ok(hex(&hash).into())
+    }
+}
+
+fn done(result: Value) -> ItemEnd {
+    ItemEnd::Done {
+        scan: None,
+        result: Some(result),
+        is_copy: false,
+    }
+}
+
+/// Converts a result to JSON, through text, so that an `f32` keeps its digits.
+fn as_value(result: &impl Serialize) -> Result<Value, PipelineError> {
+    Ok(serde_json::from_slice(&serde_json::to_vec(result)?)?)
+}
+
+/// Why an item has no result.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    /// Its image cannot be read, or an image that it made cannot be written.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The operation failed.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+}

@@ -1,0 +1,61 @@
+//! Batches that workers process in the background.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
+
+use std::time::Duration;
+
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::must;
+
+/// Section `batches`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Batches {
+    #[garde(range(max = 256))]
+    pub workers: usize,
+    #[garde(range(min = 1, max = 4096))]
+    pub chunk_size: u32,
+    #[garde(range(min = 1, max = 1024))]
+    pub in_flight: usize,
+    #[garde(range(min = 100, max = 3_600_000))]
+    pub lease_ms: u64,
+    #[garde(range(min = 1, max = 100))]
+    pub max_attempts: u32,
+    #[garde(range(max = 600_000))]
+    pub retry_ms: u64,
+    #[garde(range(min = 10, max = 600_000))]
+    pub poll_ms: u64,
+    #[garde(range(max = 87_600))]
+    pub ttl_hours: u32,
+    #[garde(inner(custom(must(is_payload_url))))]
+    pub payloads: Option<Url>,
+}
+
+impl Batches {
+    /// Returns the length of a lease.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+
+    /// Returns the time between two looks for work.
+    pub fn poll(&self) -> Duration {
+        Duration::from_millis(self.poll_ms)
+    }
+
+    /// Returns the longest wait before the second attempt of an item.
+    pub fn retry(&self) -> Duration {
+        Duration::from_millis(self.retry_ms)
+    }
+
+    /// Returns how long a batch is kept. `None` means forever.
+    pub fn ttl(&self) -> Option<Duration> {
+        let hours = u64::from(self.ttl_hours);
+        (hours > 0).then(|| Duration::from_secs(hours * 3600))
+    }
+}
+
+fn is_payload_url(url: &Url) -> bool {
+    ["s3", "gs", "az", "file"].contains(&url.scheme())
+}

@@ -1,0 +1,142 @@
+//! The lines of an NDJSON body.
+
+use axum::{body::BodyDataStream, extract::Request};
+use bytes::{Bytes, BytesMut};
+use facescan_inference::pool::Stage;
+use futures::StreamExt;
+use serde_json::{Map, Value};
+
+use super::{SMALL_ENTRY, entry::LooseEntry, parse_json};
+use crate::{
+    batches::submission::{EntryError, ItemEntry},
+    http::{AppState, error::ApiError},
+};
+
+/// The bytes of a line besides the image in base64.
+const OTHER_FIELDS: u64 = 64 << 10;
+
+/// The lines of a body, read one at a time.
+pub struct Lines {
+    body: BodyDataStream,
+    buffer: BytesMut,
+    /// The bytes of the buffer that have no line feed.
+    searched: usize,
+    /// The longest line in bytes. Longer lines are skipped.
+    limit: usize,
+    is_at_end: bool,
+}
+
+/// A line, or a note that it was too long.
+enum Line {
+    Whole(Bytes),
+    TooLong,
+}
+
+impl Lines {
+    /// Reads the lines of a request. The whole body can have any length.
+    pub(super) fn of(request: Request, state: &AppState) -> Self {
+        // Base64 takes four bytes for three.
+        let image = state.config.limits.max_image_bytes;
+        let limit = image
+            .div_ceil(3)
+            .saturating_mul(4)
+            .saturating_add(OTHER_FIELDS);
+        Self {
+            body: request.into_body().into_data_stream(),
+            buffer: BytesMut::new(),
+            searched: 0,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            is_at_end: false,
+        }
+    }
+
+    /// Reads the head of a batch from the first line.
+    pub(super) async fn head(&mut self) -> Result<Map<String, Value>, ApiError> {
+        match self.next().await? {
+            Some(Line::Whole(line)) => serde_json::from_slice(&line).map_err(|error| {
+                ApiError::invalid_body(format!("the first line must describe the batch: {error}"))
+            }),
+            Some(Line::TooLong) => Err(ApiError::invalid_body("the first line is too long")),
+            None => Err(ApiError::invalid_body(
+                "the first line must describe the batch, but the body is empty",
+            )),
+        }
+    }
+
+    /// Reads the entry of the next line.
+    pub(super) async fn entry(
+        &mut self,
+        state: &AppState,
+    ) -> Result<Option<Result<ItemEntry, EntryError>>, ApiError> {
+        let line = match self.next().await? {
+            None => return Ok(None),
+            Some(Line::TooLong) => {
+                let limit = state.config.limits.max_image_bytes;
+                return Ok(Some(Err(EntryError::TooLarge { limit })));
+            }
+            Some(Line::Whole(line)) => line,
+        };
+        let is_small = line.len() <= SMALL_ENTRY;
+        let parsed = parse_json::<LooseEntry>(state, line).await?;
+        let entry = match parsed {
+            Err(error) => Err(EntryError::Malformed(error.to_string())),
+            Ok(loose) if is_small => loose.into_entry(),
+            Ok(loose) => {
+                let pool = &state.pipeline.pool;
+                pool.run(Stage::Begin, move || loose.into_entry()).await?
+            }
+        };
+        Ok(Some(entry))
+    }
+
+    /// Returns the next line that is not blank, without its end.
+    async fn next(&mut self) -> Result<Option<Line>, ApiError> {
+        loop {
+            let line = self.read_line().await?;
+            let is_blank = matches!(&line, Some(Line::Whole(line)) if line.trim_ascii().is_empty());
+            if !is_blank {
+                return Ok(line);
+            }
+        }
+    }
+
+    async fn read_line(&mut self) -> Result<Option<Line>, ApiError> {
+        let mut is_too_long = false;
+        loop {
+            let rest = &self.buffer[self.searched..];
+            if let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
+                let line = self.buffer.split_to(self.searched + at + 1).freeze();
+                self.searched = 0;
+                return Ok(Some(match is_too_long || line.len() > self.limit {
+                    true => Line::TooLong,
+                    false => Line::Whole(line),
+                }));
+            }
+            self.searched = self.buffer.len();
+            if self.buffer.len() > self.limit {
+                // The rest of the line is read and forgotten.
+                is_too_long = true;
+                self.buffer.clear();
+                self.searched = 0;
+            }
+            if self.is_at_end {
+                let line = self.buffer.split().freeze();
+                self.searched = 0;
+                return Ok(match (is_too_long, line.is_empty()) {
+                    (true, _) => Some(Line::TooLong),
+                    (false, true) => None,
+                    (false, false) => Some(Line::Whole(line)),
+                });
+            }
+            match self.body.next().await {
+                None => self.is_at_end = true,
+                Some(Ok(part)) => self.buffer.extend_from_slice(&part),
+                Some(Err(_)) => {
+                    return Err(ApiError::InvalidBody(
+                        "the connection closed before the end of the body".to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+}

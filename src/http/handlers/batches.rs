@@ -1,0 +1,382 @@
+//! `/batches`: create, read, list, close, cancel, retry and delete.
+
+mod events;
+mod items;
+mod submit;
+
+use axum::{
+    extract::{RawQuery, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use facescan_store::{Batch, BatchCounts, BatchFilter, BatchPage, BatchState};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use crate::{
+    context::RequestContext,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{read_query, stored_request::StoredRequest},
+        openapi::failures::{BatchFailures, ListFailures},
+        respond::{Accepted, respond},
+    },
+};
+
+/// The default number of batches on a page.
+const DEFAULT_PAGE_SIZE: u32 = 50;
+/// The maximum number of batches on a page.
+const MAX_PAGE_SIZE: u32 = 500;
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(submit::create, list))
+        .routes(routes!(read, delete))
+        .routes(routes!(submit::add_items, items::list))
+        .routes(routes!(close))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+        .routes(routes!(events::stream))
+}
+
+/// A batch.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Batch)]
+pub struct BatchAnswer {
+    /// The id.
+    id: Uuid,
+    /// The caller's name for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The operation.
+    #[schema(example = "embed")]
+    operation: String,
+    /// The options, with every default filled in.
+    #[schema(value_type = Object)]
+    options: Value,
+    /// The models that make the results.
+    #[schema(value_type = Object)]
+    models: Value,
+    /// The priority of its images.
+    #[schema(example = "bulk")]
+    priority: String,
+    /// `open`, `queued`, `running`, `done` or `cancelled`.
+    #[schema(example = "running")]
+    state: &'static str,
+    /// The number of items.
+    accepted: u64,
+    /// The number of items in each state.
+    counts: CountsAnswer,
+    /// The items that were finished in each second so far. Absent before the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_per_s: Option<f64>,
+    /// The seconds that the rest takes at this rate. Absent if nothing waits or there is no rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eta_s: Option<f64>,
+    /// The time when it was created.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+    /// The time when a worker began its first chunk.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    started_at: Option<OffsetDateTime>,
+    /// The time when its last item was finished.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    finished_at: Option<OffsetDateTime>,
+    /// The time when it is deleted.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    expires_at: Option<OffsetDateTime>,
+}
+
+/// The number of items in each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = BatchCounts)]
+pub struct CountsAnswer {
+    /// Items that wait for a worker.
+    queued: u64,
+    /// Items of chunks that a worker has.
+    running: u64,
+    /// Items with a result.
+    ok: u64,
+    /// Items whose image cannot be processed.
+    error: u64,
+    /// Items that failed at every attempt.
+    dead: u64,
+    /// Items whose result was stored before. They count as `ok` too.
+    cached: u64,
+    /// Items that were cancelled.
+    cancelled: u64,
+}
+
+impl From<BatchCounts> for CountsAnswer {
+    fn from(counts: BatchCounts) -> Self {
+        let BatchCounts {
+            queued,
+            running,
+            ok,
+            cached,
+            error,
+            dead,
+            cancelled,
+        } = counts;
+        Self {
+            queued,
+            running,
+            ok,
+            error,
+            dead,
+            cached,
+            cancelled,
+        }
+    }
+}
+
+impl BatchAnswer {
+    /// Converts a batch. The rate is that up to `now`, or up to its end.
+    fn new(batch: Batch, now: OffsetDateTime) -> Self {
+        let counts = batch.counts;
+        let finished = counts.ok + counts.error + counts.dead;
+        let elapsed = batch
+            .started_at
+            .map(|started| (batch.finished_at.unwrap_or(now) - started).as_seconds_f64());
+        let rate = elapsed
+            .filter(|elapsed| *elapsed > 0.0 && finished > 0)
+            .map(|elapsed| finished as f64 / elapsed);
+        let waiting = counts.queued + counts.running;
+        let eta = rate
+            .filter(|_| waiting > 0 && batch.state != BatchState::Cancelled)
+            .map(|rate| waiting as f64 / rate);
+        let rounded = |value: f64| (value * 1e3).round() / 1e3;
+        Self {
+            id: batch.id,
+            name: batch.name,
+            operation: batch.operation,
+            options: batch.options,
+            models: batch.models,
+            priority: batch.priority,
+            state: batch.state.name(),
+            accepted: batch.accepted,
+            counts: counts.into(),
+            rate_per_s: rate.map(rounded),
+            eta_s: eta.map(rounded),
+            created_at: batch.created_at,
+            started_at: batch.started_at,
+            finished_at: batch.finished_at,
+            expires_at: batch.expires_at,
+        }
+    }
+}
+
+/// The batches to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct BatchesQuery {
+    /// Only batches in this state.
+    #[param(inline)]
+    state: Option<StateFilter>,
+    /// Only batches with this name.
+    name: Option<String>,
+    /// The `next` of the previous page.
+    after: Option<Uuid>,
+    /// The number of batches on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// The state of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum StateFilter {
+    Open,
+    Queued,
+    Running,
+    Done,
+    Cancelled,
+}
+
+impl From<StateFilter> for BatchState {
+    fn from(state: StateFilter) -> Self {
+        match state {
+            StateFilter::Open => Self::Open,
+            StateFilter::Queued => Self::Queued,
+            StateFilter::Running => Self::Running,
+            StateFilter::Done => Self::Done,
+            StateFilter::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// A page of batches, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BatchPage)]
+pub struct BatchPageAnswer {
+    /// The batches.
+    batches: Vec<BatchAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// Lists batches, newest first.
+#[utoipa::path(
+    get, path = "/batches", operation_id = "list_batches", tag = "batches", params(BatchesQuery),
+    responses(
+        (status = 200, description = "A page of batches", content(
+            (BatchPageAnswer = "application/json"), (BatchPageAnswer = "application/msgpack")
+        )),
+        ListFailures,
+    )
+)]
+pub async fn list(
+    State(state): State<AppState>,
+    context: RequestContext,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let query: BatchesQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let filter = BatchFilter {
+        state: query.state.map(BatchState::from),
+        name: query.name,
+    };
+    // One more batch than requested shows whether there is a next page.
+    let page = BatchPage {
+        after: query.after,
+        limit: limit + 1,
+    };
+    let store = &state.batches.store;
+    let mut batches = store
+        .list_batches(&context.principal.tenant, &filter, page)
+        .await?;
+    let more = batches.len() > limit as usize;
+    batches.truncate(limit as usize);
+    let now = state.batches.clock().now();
+    let answer = BatchPageAnswer {
+        next: batches.last().filter(|_| more).map(|batch| batch.id),
+        batches: batches
+            .into_iter()
+            .map(|batch| BatchAnswer::new(batch, now))
+            .collect(),
+    };
+    respond(Accepted::structured(&headers), &state.pipeline.pool, answer).await
+}
+
+/// Checks the size of a page.
+fn page_size(requested: Option<u32>, default: u32, most: u32) -> Result<u32, ApiError> {
+    match requested.unwrap_or(default) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        _ => Err(ApiError::invalid_option(
+            "limit",
+            format!("must be from 1 to {most}"),
+        )),
+    }
+}
+
+async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiError> {
+    let now = request.state.batches.clock().now();
+    let answer = BatchAnswer::new(batch, now);
+    request.respond::<BatchAnswer>("batch", Some(answer)).await
+}
+
+/// Reads a batch with its counts.
+#[utoipa::path(
+    get, path = "/batches/{id}", operation_id = "read_batch", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch")),
+    responses(
+        (status = 200, description = "The batch", content(
+            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
+        )),
+        BatchFailures,
+    )
+)]
+pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+    let batches = &request.state.batches;
+    let batch = batches.batch(&request.tenant, request.id).await?;
+    answer(&request, batch).await
+}
+
+/// Closes an open batch. It ends when its items are finished.
+#[utoipa::path(
+    post, path = "/batches/{id}/close", operation_id = "close_batch", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch")),
+    responses(
+        (status = 200, description = "The batch", content(
+            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
+        )),
+        BatchFailures,
+    )
+)]
+pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
+    let batches = &request.state.batches;
+    let batch = batches.close(&request.tenant, request.id).await?;
+    answer(&request, batch).await
+}
+
+/// Cancels a batch. Workers finish the chunks that they have, and the other items are not processed.
+#[utoipa::path(
+    post, path = "/batches/{id}/cancel", operation_id = "cancel_batch", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch")),
+    responses(
+        (status = 200, description = "The batch", content(
+            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
+        )),
+        BatchFailures,
+    )
+)]
+pub async fn cancel(request: StoredRequest) -> Result<Response, ApiError> {
+    let batches = &request.state.batches;
+    let cancelled = batches.cancel(&request.tenant, request.id).await?;
+    answer(&request, cancelled.batch).await
+}
+
+/// Gives the items with the state `error` or `dead` another life.
+#[utoipa::path(
+    post, path = "/batches/{id}/retry", operation_id = "retry_batch", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch")),
+    responses(
+        (status = 200, description = "The batch", content(
+            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
+        )),
+        BatchFailures,
+    )
+)]
+pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
+    let batches = &request.state.batches;
+    batches.retry(&request.tenant, request.id).await?;
+    let batch = batches.batch(&request.tenant, request.id).await?;
+    answer(&request, batch).await
+}
+
+/// Deletes a batch with its images, its items, and the results that nothing else uses.
+#[utoipa::path(
+    delete, path = "/batches/{id}", operation_id = "delete_batch", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch")),
+    responses(
+        (status = 204, description = "Deleted"),
+        BatchFailures,
+    )
+)]
+pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
+    let batches = &request.state.batches;
+    batches.delete(&request.tenant, request.id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,227 @@
+//! `GET /batches/{id}/items`.
+
+use axum::{
+    body::Body,
+    extract::RawQuery,
+    http::{
+        HeaderMap,
+        header::{ACCEPT, CONTENT_TYPE, VARY},
+    },
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use facescan_store::{Batch, ItemPage, ItemState};
+use futures::stream;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use utoipa::{IntoParams, ToSchema};
+
+use super::page_size;
+use crate::{
+    batches::{
+        error::BatchError,
+        results::{ItemAnswer, ItemsPage, ResultFormat},
+    },
+    config::EmbeddingFormat,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{read_query, stored_request::StoredRequest},
+        openapi::failures::BatchFailures,
+        respond::respond,
+    },
+    pipeline::error::PipelineError,
+};
+use facescan_inference::pool::Stage;
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// The default number of items on a page.
+const DEFAULT_PAGE_SIZE: u32 = 100;
+/// The maximum number of items on a page.
+const MAX_PAGE_SIZE: u32 = 1000;
+/// The number of items that a stream reads at a time.
+const STREAM_PAGE_SIZE: u32 = 250;
+
+/// The items to list.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ItemsQuery {
+    /// Only items in this state.
+    #[param(inline)]
+    state: Option<ItemStateFilter>,
+    /// The `next` of the previous page.
+    #[serde(default, deserialize_with = "position")]
+    after: Option<u64>,
+    /// The number of items on the page, 1 to 1000. A page with many images can end early.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u32>,
+    /// The format of vectors, or `none`. The default is that of the batch's options.
+    #[param(inline)]
+    embedding_format: Option<VectorFormat>,
+    /// Whether results of `enhance` and `process` have their images. The default is true.
+    data: Option<bool>,
+}
+
+/// Reads a position. `after` is text, because for other lists it is an id.
+fn position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let wrong = |_| D::Error::custom("must be the `next` of a page");
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// The state of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum ItemStateFilter {
+    Queued,
+    Running,
+    Ok,
+    Error,
+    Dead,
+    Cancelled,
+}
+
+/// The format of vectors in the results of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum VectorFormat {
+    /// A list of numbers.
+    Float,
+    /// 32-bit numbers in base64.
+    Base64F32,
+    /// 16-bit numbers in base64.
+    Base64F16,
+    /// No vectors.
+    None,
+}
+
+impl From<ItemStateFilter> for ItemState {
+    fn from(state: ItemStateFilter) -> Self {
+        match state {
+            ItemStateFilter::Queued => Self::Queued,
+            ItemStateFilter::Running => Self::Running,
+            ItemStateFilter::Ok => Self::Ok,
+            ItemStateFilter::Error => Self::Error,
+            ItemStateFilter::Dead => Self::Dead,
+            ItemStateFilter::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl ItemsQuery {
+    fn format(self) -> ResultFormat {
+        let embedding_format = match self.embedding_format {
+            None | Some(VectorFormat::None) => None,
+            Some(VectorFormat::Float) => Some(EmbeddingFormat::Float),
+            Some(VectorFormat::Base64F32) => Some(EmbeddingFormat::Base64F32),
+            Some(VectorFormat::Base64F16) => Some(EmbeddingFormat::Base64F16),
+        };
+        ResultFormat {
+            embedding_format,
+            without_vectors: self.embedding_format == Some(VectorFormat::None),
+            without_data: self.data == Some(false),
+        }
+    }
+}
+
+/// A page of items, in the order of the submission.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BatchItemPage)]
+pub struct ItemPageAnswer {
+    /// The items.
+    items: Vec<ItemAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// Lists the items of a batch with their results.
+///
+/// With `Accept: application/x-ndjson` the answer is a stream of all items from `after`, one a line.
+#[utoipa::path(
+    get, path = "/batches/{id}/items", operation_id = "list_batch_items", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch"), ItemsQuery),
+    responses(
+        (status = 200, description = "A page of items", content(
+            (ItemPageAnswer = "application/json"), (ItemPageAnswer = "application/msgpack"),
+            (ItemAnswer = "application/x-ndjson")
+        )),
+        BatchFailures,
+    )
+)]
+pub async fn list(
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    request: StoredRequest,
+) -> Result<Response, ApiError> {
+    let query: ItemsQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let batches = &request.state.batches;
+    let batch = batches.batch(&request.tenant, request.id).await?;
+    if accepts_ndjson(&headers) {
+        return Ok(ndjson(AppState::clone(&request.state), batch, query));
+    }
+    let page = page(&request.state, &batch, query, limit).await?;
+    let answer = ItemPageAnswer {
+        items: page.items,
+        next: page.next,
+    };
+    respond(request.accepted(), &request.state.pipeline.pool, answer).await
+}
+
+fn accepts_ndjson(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("ndjson") || value.contains("jsonl"))
+}
+
+async fn page(
+    state: &AppState,
+    batch: &Batch,
+    query: ItemsQuery,
+    limit: u32,
+) -> Result<ItemsPage, BatchError> {
+    let page = ItemPage {
+        after: query.after,
+        limit,
+    };
+    let filter = query.state.map(ItemState::from);
+    let batches = &state.batches;
+    batches.items(batch, filter, page, query.format()).await
+}
+
+/// Streams the items page by page. An error ends the stream early, so that the caller does not take it for complete.
+fn ndjson(state: AppState, batch: Batch, query: ItemsQuery) -> Response {
+    let first = Some(query);
+    let pages = stream::try_unfold(first, move |next| {
+        let (state, batch) = (AppState::clone(&state), batch.clone());
+        async move {
+            let Some(query) = next else { return Ok(None) };
+            let read = page(&state, &batch, query, STREAM_PAGE_SIZE).await;
+            let read = read.map_err(std::io::Error::other)?;
+            let next = read.next.map(|after| ItemsQuery {
+                after: Some(after),
+                ..query
+            });
+            let pool = &state.pipeline.pool;
+            let text = pool.run(Stage::Begin, move || lines(&read.items)).await;
+            let text = text.map_err(std::io::Error::other)??;
+            Ok::<_, std::io::Error>(Some((text, next)))
+        }
+    });
+    let headers = [(CONTENT_TYPE, NDJSON), (VARY, "accept")];
+    (headers, Body::from_stream(pages)).into_response()
+}
+
+fn lines(items: &[ItemAnswer]) -> Result<Bytes, std::io::Error> {
+    let mut text = Vec::new();
+    for item in items {
+        serde_json::to_writer(&mut text, item)
+            .map_err(PipelineError::from)
+            .map_err(std::io::Error::other)?;
+        text.push(b'\n');
+    }
+    Ok(text.into())
+}

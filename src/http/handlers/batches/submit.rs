@@ -1,0 +1,151 @@
+//! `POST /batches` and `POST /batches/{id}/items`.
+
+use axum::{
+    extract::{Path, Request, State},
+    http::{HeaderMap, HeaderName, StatusCode},
+    response::{IntoResponse, Response},
+};
+use uuid::Uuid;
+
+use crate::{
+    batches::submission::{Receipt, Submission},
+    context::RequestContext,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::batch_body::{BatchBody, Entries},
+        openapi::{
+            bodies::{BatchRequestBody, ItemsBody},
+            failures::SubmissionFailures,
+        },
+        respond::{Accepted, respond_small},
+    },
+};
+
+/// The header that identifies a request if it is sent again.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The maximum length of an idempotency key, in bytes.
+const MAX_KEY_BYTES: usize = 255;
+
+/// Creates a batch of images that are processed in the background.
+///
+/// An entry that is not valid is refused alone: `refused` has its index and a stable code. With `Idempotency-Key`, the same
+/// request can be sent again: it finds its batch, and an interrupted one continues. NDJSON (`application/x-ndjson`) has the
+/// description of the batch in the first line and one item in each further line, without a limit on their number.
+#[utoipa::path(
+    post, path = "/batches", operation_id = "create_batch", tag = "batches",
+    params(
+        ("operation" = Option<crate::batches::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
+        ("idempotency-key" = Option<String>, Header, description = "Identifies the request if it is sent again, at most 255 bytes"),
+    ),
+    request_body = BatchRequestBody,
+    responses(
+        (status = 202, description = "The batch was created", content(
+            (Receipt = "application/json"), (Receipt = "application/msgpack")
+        )),
+        (status = 200, description = "A request with this key created the batch before", content(
+            (Receipt = "application/json"), (Receipt = "application/msgpack")
+        )),
+        SubmissionFailures,
+    )
+)]
+pub async fn create(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let context = RequestContext::of(&request)?;
+    let key = idempotency_key(&headers)?;
+    let has_key = key.is_some();
+    let BatchBody {
+        head,
+        entries,
+        // Held until all entries are read.
+        reservation: _reservation,
+    } = BatchBody::read(request, &state, true).await?;
+    let head = head.into_head(key)?;
+    let submission = state.batches.submit(&context, head).await?;
+    submit(&state, &headers, submission, entries, has_key).await
+}
+
+/// Adds items to an open batch.
+#[utoipa::path(
+    post, path = "/batches/{id}/items", operation_id = "add_batch_items", tag = "batches",
+    params(("id" = Uuid, Path, description = "The id of the batch")),
+    request_body = ItemsBody,
+    responses(
+        (status = 202, description = "The items were added", content(
+            (Receipt = "application/json"), (Receipt = "application/msgpack")
+        )),
+        SubmissionFailures,
+    )
+)]
+pub async fn add_items(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let context = RequestContext::of(&request)?;
+    let id: Uuid = id
+        .parse()
+        .map_err(|_| ApiError::NotFound(format!("`{id}` is not an id; ids are UUIDs")))?;
+    let submission = state.batches.append(&context, id).await?;
+    let BatchBody {
+        entries,
+        // Held until all entries are read.
+        reservation: _reservation,
+        ..
+    } = BatchBody::read(request, &state, false).await?;
+    submit(&state, &headers, submission, entries, true).await
+}
+
+/// Reads all entries. `can_continue` is whether the caller can find a batch that is interrupted.
+async fn submit(
+    state: &AppState,
+    headers: &HeaderMap,
+    mut submission: Submission<'_>,
+    mut entries: Entries,
+    can_continue: bool,
+) -> Result<Response, ApiError> {
+    loop {
+        let step = async {
+            match entries.next(state).await? {
+                Some(entry) => Ok::<_, ApiError>(Some(submission.push(entry).await?)),
+                None => Ok(None),
+            }
+        };
+        match step.await {
+            Ok(Some(())) => {}
+            Ok(None) => break,
+            Err(error) => {
+                submission.abandon(can_continue).await;
+                return Err(error);
+            }
+        }
+    }
+    let submitted = submission.finish().await?;
+    let status = match submitted.is_repeated {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    let receipt: Receipt = submitted.receipt;
+    let body = respond_small(Accepted::structured(headers), &receipt)?;
+    Ok((status, body).into_response())
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(&IDEMPOTENCY_KEY) else {
+        return Ok(None);
+    };
+    let key = value.to_str().ok();
+    let key = key.filter(|key| !key.is_empty() && key.len() <= MAX_KEY_BYTES);
+    match key {
+        Some(key) => Ok(Some(key.to_owned())),
+        None => Err(ApiError::invalid_option(
+            IDEMPOTENCY_KEY.as_str(),
+            format!("must have 1 to {MAX_KEY_BYTES} visible characters"),
+        )),
+    }
+}

@@ -1,0 +1,29 @@
+//! What the workers of batches report.
+
+use time::Duration;
+
+use super::{Metrics, OutcomeLabels, StateLabels};
+
+impl Metrics {
+    /// Counts an attempt of an item of a batch. `outcome` is `ok`, `error`, `dead` or `retry`.
+    pub fn batch_item(&self, outcome: &'static str) {
+        self.batch_items
+            .get_or_create(&OutcomeLabels { outcome })
+            .inc();
+    }
+
+    /// Counts a lease that a worker lost.
+    pub fn batch_lease_lost(&self) {
+        self.batch_leases_lost.inc();
+    }
+
+    /// Records the items in the queue of all processes, and how long the oldest ready chunk has waited.
+    pub fn batch_queue(&self, queued: u64, running: u64, oldest: Duration) {
+        for (state, items) in [("queued", queued), ("running", running)] {
+            self.batch_queue_items
+                .get_or_create(&StateLabels { state })
+                .set(i64::try_from(items).unwrap_or(i64::MAX));
+        }
+        self.batch_oldest.set(oldest.whole_seconds());
+    }
+}

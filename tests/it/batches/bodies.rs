@@ -1,0 +1,296 @@
+//! The formats of submissions, and entries that are refused alone.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+};
+use futures::stream;
+use serde_json::{Value, json};
+
+use super::{base64, id_of, item, items, process_all, read};
+use crate::support::app::{Reply, TestApp, image_file};
+
+const NDJSON: &str = "application/x-ndjson";
+
+fn lines(values: &[Value]) -> String {
+    values.iter().map(|value| format!("{value}\n")).collect()
+}
+
+async fn post_lines(app: &TestApp, key: &str, body: Body) -> Reply {
+    let request = Request::post("/batches")
+        .header(CONTENT_TYPE, NDJSON)
+        .header("idempotency-key", key)
+        .body(body)
+        .unwrap();
+    app.send(request).await
+}
+
+/// The first request breaks off after two chunks. The second one has the same key, and adds only the rest.
+pub(super) async fn continue_an_interrupted_request(app: &TestApp) {
+    let mut body = vec![json!({"operation": "detect", "name": "interrupted"})];
+    body.extend((0..7).map(|index| item(&format!("image {index}"), "t1.jpg")));
+    body.insert(2, json!({"id": "no image"}));
+    let text = lines(&body);
+    // Six entries arrive, and two chunks of three items are written.
+    let arrived: usize = body[..8]
+        .iter()
+        .map(|line| line.to_string().len() + 1)
+        .sum();
+    let parts = [
+        Ok(text[..arrived].to_owned()),
+        Err(std::io::Error::other("the connection broke off")),
+    ];
+    let broken = post_lines(app, "key 2", Body::from_stream(stream::iter(parts))).await;
+    assert_eq!(
+        (broken.status, broken.code().as_str()),
+        (StatusCode::BAD_REQUEST, "invalid_body")
+    );
+    let found = app.get("/batches?name=interrupted").await.json();
+    assert_eq!(found["batches"][0]["counts"]["queued"], 6);
+    assert_eq!(found["batches"][0]["state"], "open");
+
+    let whole = post_lines(app, "key 2", Body::from(text.clone())).await;
+    assert_eq!(whole.status, StatusCode::ACCEPTED, "{:?}", whole.body);
+    let receipt = whole.json();
+    assert_eq!(
+        (
+            receipt["accepted"].as_u64(),
+            receipt["duplicates"].as_u64(),
+            receipt["refused_total"].as_u64()
+        ),
+        (Some(7), Some(0), Some(1))
+    );
+    let again = post_lines(app, "key 2", Body::from(text)).await;
+    assert_eq!(
+        (again.status, again.json()),
+        (StatusCode::OK, receipt.clone())
+    );
+    process_all(app).await;
+    let done = read(app, &id_of(&receipt)).await;
+    assert_eq!(
+        (&done["state"], &done["counts"]["ok"]),
+        (&"done".into(), &7.into())
+    );
+}
+
+fn form(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
+    let mut body = Vec::new();
+    for (name, file, content) in parts {
+        body.extend_from_slice(b"--edge\r\n");
+        let file = file
+            .map(|file| format!("; filename=\"{file}\""))
+            .unwrap_or_default();
+        let head = format!("content-disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"--edge--\r\n");
+    ("multipart/form-data; boundary=edge".to_owned(), body)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_format_submits_the_same_batch() {
+    let app = TestApp::start().await;
+    let image = image_file("obama.jpg");
+    let head = json!({"operation": "detect", "options": {"max_faces": 1}});
+    let whole = json!({"operation": "detect", "options": {"max_faces": 1}, "items": [{"id": "o.jpg", "data": base64(&image)}]});
+    let (form_type, form_body) = form(&[
+        ("operation", None, b"detect"),
+        ("options", None, br#"{"max_faces":1}"#),
+        ("image", Some("o.jpg"), &image),
+    ]);
+    let bodies: [(&str, &str, Vec<u8>); 4] = [
+        ("/batches", "application/json", whole.to_string().into()),
+        (
+            "/batches",
+            "application/msgpack",
+            rmp_serde::to_vec_named(&whole).unwrap(),
+        ),
+        (
+            "/batches",
+            NDJSON,
+            lines(&[head, whole["items"][0].clone()]).into(),
+        ),
+        ("/batches", &form_type, form_body),
+    ];
+    let mut results = Vec::new();
+    for (uri, media_type, body) in bodies {
+        let reply = app.post_as(uri, media_type, body).await;
+        assert_eq!(
+            reply.status,
+            StatusCode::ACCEPTED,
+            "{media_type}: {:?}",
+            reply.body
+        );
+        process_all(&app).await;
+        let mut listed = items(&app, &id_of(&reply.json()), "").await;
+        let item = listed.remove(0);
+        assert_eq!(item["id"], "o.jpg", "{media_type}");
+        results.push(item["result"]["faces"].clone());
+    }
+    let raw = app
+        .post(
+            "/batches?operation=detect&options=%7B%22max_faces%22:1%7D",
+            image,
+        )
+        .await;
+    assert_eq!(raw.status, StatusCode::ACCEPTED, "{:?}", raw.body);
+    process_all(&app).await;
+    results.push(items(&app, &id_of(&raw.json()), "").await[0]["result"]["faces"].clone());
+    assert!(
+        results.windows(2).all(|pair| pair[0] == pair[1]),
+        "{results:?}"
+    );
+    assert_eq!(results[0].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_line_is_refused_alone() {
+    let app = TestApp::with(&[("FACESCAN__LIMITS__MAX_IMAGE_BYTES", "300000")]).await;
+    let head = json!({"operation": "detect"});
+    let long = "x".repeat(500_000);
+    let body = [
+        head.to_string(),
+        item("good", "t1.jpg").to_string(),
+        String::new(),
+        "{\"id\": \"cut\"".to_owned(),
+        json!({"id": "large", "data": base64(&image_file("obama3.jpg"))}).to_string(),
+        json!({"id": "long", "data": long}).to_string(),
+        json!({"id": 7, "data": ""}).to_string(),
+        json!({"id": "url", "url": "https://example.org/a.jpg"}).to_string(),
+        json!({"id": "meta", "data": "aGk=", "metadata": "m".repeat(20_000)}).to_string(),
+        json!({"id": "last", "data": base64(&image_file("t1.jpg"))}).to_string(),
+    ]
+    .join("\n");
+    let reply = app.post_as("/batches", NDJSON, body).await;
+    assert_eq!(reply.status, StatusCode::ACCEPTED, "{:?}", reply.body);
+    let receipt = reply.json();
+    assert_eq!(receipt["accepted"], 2);
+    let refused: Vec<_> = receipt["refused"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            (
+                entry["index"].as_u64().unwrap(),
+                entry["error"]["code"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    let expected = [
+        (1, "invalid_body"),
+        (2, "image_too_large"),
+        (3, "image_too_large"),
+        (4, "invalid_body"),
+        (5, "url_forbidden"),
+        (6, "invalid_option"),
+    ];
+    assert_eq!(
+        refused,
+        expected.map(|(index, code)| (index, code.to_owned()))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_cannot_run_is_refused() {
+    let app = TestApp::start().await;
+    for (body, code, named) in [
+        (json!({"items": []}), "invalid_option", "operation"),
+        (
+            json!({"operation": "sing", "items": []}),
+            "invalid_option",
+            "sing",
+        ),
+        (
+            json!({"operation": "detect", "colour": 1, "items": []}),
+            "invalid_option",
+            "colour",
+        ),
+        (
+            json!({"operation": "detect", "options": {"det_size": 7}}),
+            "invalid_option",
+            "det_size",
+        ),
+        (
+            json!({"operation": "detect", "options": {"crops": true}}),
+            "invalid_option",
+            "crops",
+        ),
+        (
+            json!({"operation": "detect", "options": {"store": false}}),
+            "invalid_option",
+            "store",
+        ),
+        (
+            json!({"operation": "embed", "options": {"kind": "image"}}),
+            "invalid_option",
+            "encoder",
+        ),
+        (
+            json!({"operation": "process"}),
+            "invalid_option",
+            "operations",
+        ),
+        (json!([1]), "invalid_body", ""),
+    ] {
+        let reply = app
+            .post_as("/batches", "application/json", body.to_string())
+            .await;
+        let detail = reply.json()["detail"].to_string();
+        assert!(
+            reply.code() == code && detail.contains(named),
+            "{body}: {:?}",
+            reply.body
+        );
+    }
+    let empty = app.post_as("/batches", NDJSON, "").await;
+    assert_eq!(
+        (empty.status, empty.code().as_str()),
+        (StatusCode::BAD_REQUEST, "invalid_body")
+    );
+    let listed = app.get("/batches").await.json();
+    assert_eq!(listed["batches"], json!([]), "nothing was written");
+}
+
+/// A request that breaks off without a key leaves nothing, because nobody could find its batch.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_request_without_a_key_leaves_no_batch() {
+    let app = TestApp::with(&[("FACESCAN__BATCHES__CHUNK_SIZE", "1")]).await;
+    let text = lines(&[
+        json!({"operation": "detect"}),
+        item("a", "t1.jpg"),
+        item("b", "t1.jpg"),
+    ]);
+    let parts = [
+        Ok(text),
+        Err(std::io::Error::other("the connection broke off")),
+    ];
+    let body = Body::from_stream(stream::iter(parts));
+    let reply = app.post_as("/batches", NDJSON, body).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    assert_eq!(app.get("/batches").await.json()["batches"], json!([]));
+    let files = super::stored_files(&app.app.config.data_dir.join("payloads"));
+    assert!(files.is_empty(), "{files:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_in_small_pieces_is_read_line_by_line() {
+    let app = TestApp::start().await;
+    let text = lines(&[
+        json!({"operation": "detect"}),
+        item("a", "t1.jpg"),
+        item("b", "biden.jpg"),
+    ]);
+    let pieces: Vec<_> = text
+        .trim_end()
+        .as_bytes()
+        .chunks(1000)
+        .map(|piece| Ok::<_, Infallible>(piece.to_vec()))
+        .collect();
+    let body = Body::from_stream(stream::iter(pieces));
+    let reply = app.post_as("/batches", NDJSON, body).await;
+    assert_eq!(reply.json()["accepted"], 2, "{:?}", reply.body);
+}

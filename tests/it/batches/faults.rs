@@ -1,0 +1,144 @@
+//! Workers that die, and parts of the installation that are away.
+
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{id_of, item, items, process_all, read, submit, worker};
+use crate::support::app::TestApp;
+
+/// A chunk whose lease ended runs item by item, and no item is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_of_a_dead_worker_is_processed_again() {
+    let app = TestApp::with(&[("FACESCAN__BATCHES__LEASE_MS", "100")]).await;
+    let body =
+        json!({"operation": "detect", "items": [item("a", "t1.jpg"), item("b", "obama.jpg")]});
+    let id = id_of(&submit(&app, &body).await);
+    let dead = worker(&app).claim().await.unwrap().unwrap();
+    assert_eq!(read(&app, &id).await["counts"]["running"], 2);
+    let again = loop {
+        match worker(&app).claim().await.unwrap() {
+            Some(chunk) => break chunk,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(again.expired_leases, 1);
+    let stop = CancellationToken::new();
+    worker(&app).process_chunk(again, &stop).await;
+    // The dead worker comes back with its old lease.
+    worker(&app).process_chunk(dead, &stop).await;
+    let done = read(&app, &id).await;
+    assert_eq!(
+        (&done["state"], &done["counts"]["ok"]),
+        (&"done".into(), &2.into())
+    );
+    let attempts: Vec<_> = items(&app, &id, "")
+        .await
+        .iter()
+        .map(|item| item["attempts"].clone())
+        .collect();
+    assert_eq!(attempts, [1, 1]);
+    let text = app.app.metrics.text().unwrap();
+    assert!(
+        text.contains("facescan_batch_leases_lost_total 1"),
+        "{text}"
+    );
+}
+
+/// An image that kills its worker at every attempt is dead, and the other items of its chunk are done.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_kills_its_worker_is_dead_in_the_end() {
+    let settings = [
+        ("FACESCAN__BATCHES__LEASE_MS", "100"),
+        ("FACESCAN__BATCHES__MAX_ATTEMPTS", "2"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let body =
+        json!({"operation": "detect", "items": [item("a", "t1.jpg"), item("b", "obama.jpg")]});
+    let id = id_of(&submit(&app, &body).await);
+    let store = &app.app.batches.store;
+    // Three workers die: with the whole chunk, and twice with the first item.
+    for attempt in 0..3 {
+        let chunk = loop {
+            match worker(&app).claim().await.unwrap() {
+                Some(chunk) => break chunk,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        if attempt > 0 {
+            assert!(store.begin_item(&chunk.lease, 0).await.unwrap());
+        }
+    }
+    while read(&app, &id).await["state"] != "done" {
+        process_all(&app).await;
+    }
+    let listed = items(&app, &id, "").await;
+    assert_eq!(
+        (&listed[0]["state"], &listed[0]["error"]["code"]),
+        (&"dead".into(), &"worker_died".into())
+    );
+    assert_eq!(listed[1]["state"], "ok");
+    // Another life.
+    let retried = app
+        .post_as(&format!("/batches/{id}/retry"), "application/json", "")
+        .await;
+    assert_eq!(
+        (retried.status, &retried.json()["counts"]["queued"]),
+        (StatusCode::OK, &1.into())
+    );
+    process_all(&app).await;
+    assert_eq!(read(&app, &id).await["counts"]["ok"], 2);
+}
+
+/// A worker that is stopped returns the items that it has not begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_worker_returns_its_chunk() {
+    let app = TestApp::start().await;
+    let body = json!({"operation": "detect", "items": [item("a", "t1.jpg")]});
+    let id = id_of(&submit(&app, &body).await);
+    let chunk = worker(&app).claim().await.unwrap().unwrap();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    worker(&app).process_chunk(chunk, &stop).await;
+    assert_eq!(read(&app, &id).await["counts"]["queued"], 1);
+    process_all(&app).await;
+    let listed = items(&app, &id, "").await;
+    assert_eq!(
+        (&listed[0]["state"], &listed[0]["attempts"]),
+        (&"ok".into(), &1.into())
+    );
+}
+
+/// If the images cannot be written, the submission fails and can be sent again. If they cannot be read, the items wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn items_wait_for_the_store_of_images() {
+    let app = TestApp::with(&[("FACESCAN__BATCHES__RETRY_MS", "0")]).await;
+    let payloads = app.app.config.data_dir.join("payloads");
+    let body = json!({"operation": "detect", "items": [item("a", "t1.jpg")]});
+    let away = payloads.with_extension("away");
+    std::fs::rename(&payloads, &away).unwrap();
+    std::fs::write(&payloads, "a file in the place of the folder").unwrap();
+    let reply = super::post_json(&app, "/batches", &body).await;
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (StatusCode::SERVICE_UNAVAILABLE, "payloads_unavailable")
+    );
+    std::fs::remove_file(&payloads).unwrap();
+    std::fs::rename(&away, &payloads).unwrap();
+
+    let id = id_of(&submit(&app, &body).await);
+    std::fs::rename(&payloads, &away).unwrap();
+    std::fs::write(&payloads, "a file in the place of the folder").unwrap();
+    let chunk = worker(&app).claim().await.unwrap().unwrap();
+    let stop = CancellationToken::new();
+    worker(&app).process_chunk(chunk, &stop).await;
+    let listed = items(&app, &id, "").await;
+    assert_eq!(
+        (&listed[0]["state"], &listed[0]["attempts"]),
+        (&"queued".into(), &0.into())
+    );
+    std::fs::remove_file(&payloads).unwrap();
+    std::fs::rename(&away, &payloads).unwrap();
+    process_all(&app).await;
+    assert_eq!(items(&app, &id, "").await[0]["state"], "ok");
+}
