@@ -15,7 +15,9 @@ use crate::{
 };
 use facescan_inference::registry::Registry;
 
+pub mod batches;
 pub mod bench;
+pub mod client;
 pub mod config;
 pub mod devices;
 pub mod embed;
@@ -28,6 +30,7 @@ pub mod process;
 pub mod runtime;
 pub mod scan;
 pub mod serve;
+pub mod submit;
 pub mod worker;
 
 const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image, a check, a shutdown that \
@@ -57,6 +60,15 @@ enum Command {
         #[arg(long, value_name = "N")]
         chunks: Option<usize>,
     },
+    /// Send images to a server as one batch, and print the batch.
+    #[command(
+        after_help = "Examples:\n  facescan submit archive/ --operation embed --name archive --wait\n  find . -name '*.jpg' | facescan submit - --operation quality\n\n\
+                            Exit codes: 0 every image was accepted, and with --wait has a result · 1 at least one image failed"
+    )]
+    Submit(submit::SubmitArgs),
+    /// List, read, cancel, retry and delete the batches of a server.
+    #[command(subcommand)]
+    Batches(batches::BatchesCommand),
     /// Find the faces in images and print one JSON line per image, or a table on a terminal.
     ///
     /// The command searches folders for files that end in .jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .tif or
@@ -129,14 +141,20 @@ impl Cli {
     }
 
     fn dispatch(self) -> anyhow::Result<ExitCode> {
-        if matches!(self.command, Command::Openapi) {
-            let document = http::openapi_document().to_pretty_json()?;
-            writeln!(io::stdout(), "{document}")?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        // These commands need no settings.
+        let command = match self.command {
+            Command::Openapi => {
+                let document = http::openapi_document().to_pretty_json()?;
+                writeln!(io::stdout(), "{document}")?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Command::Submit(args) => return submit::run(&args),
+            Command::Batches(command) => return batches::run(command),
+            command => command,
+        };
         let sources = Sources::from_process(self.config)?;
         let (config, provenance) = Config::load(&sources)?;
-        match self.command {
+        match command {
             Command::Serve => serve::run(config),
             Command::Worker { chunks } => worker::run(config, chunks),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
@@ -151,7 +169,9 @@ impl Cli {
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
             Command::Bench(command) => bench::run(&config, &provenance, command),
-            Command::Openapi => unreachable!("handled above, before the settings are read"),
+            Command::Openapi | Command::Submit(_) | Command::Batches(_) => {
+                unreachable!("handled above, before the settings are read")
+            }
         }
     }
 }

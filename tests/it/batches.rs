@@ -1,6 +1,7 @@
 //! Durable batches over HTTP, with the worker: one story on both databases.
 
 mod bodies;
+mod client;
 mod faults;
 mod operations;
 

@@ -159,8 +159,9 @@ impl ItemRunner<'_> {
         let _admitted = fan_out.admission.admit(self.context.priority, 1).await;
         match self.try_run(item).await {
             Ok(end) => end,
+            // A folder that is not mounted looks like an empty one, so the item is tried again.
             Err(RunError::Payload(PayloadError::Missing)) => ItemEnd::Failed {
-                failure: Failure::Permanent,
+                failure: Failure::Temporary,
                 code: PAYLOAD_MISSING.to_owned(),
                 detail: "the image is no longer there; submit it again".to_owned(),
             },

@@ -116,7 +116,6 @@ async fn items_wait_for_the_store_of_images() {
     let payloads = app.app.config.data_dir.join("payloads");
     let body = json!({"operation": "detect", "items": [item("a", "t1.jpg")]});
     let away = payloads.with_extension("away");
-    std::fs::rename(&payloads, &away).unwrap();
     std::fs::write(&payloads, "a file in the place of the folder").unwrap();
     let reply = super::post_json(&app, "/batches", &body).await;
     assert_eq!(
@@ -124,7 +123,6 @@ async fn items_wait_for_the_store_of_images() {
         (StatusCode::SERVICE_UNAVAILABLE, "payloads_unavailable")
     );
     std::fs::remove_file(&payloads).unwrap();
-    std::fs::rename(&away, &payloads).unwrap();
 
     let id = id_of(&submit(&app, &body).await);
     std::fs::rename(&payloads, &away).unwrap();

@@ -1,0 +1,129 @@
+//! A client of a running server, for the commands about batches.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use facescan_outbound::tls;
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER};
+use serde_json::Value;
+use url::Url;
+
+/// The attempts of a request while the server is busy or cannot be reached.
+const ATTEMPTS: u32 = 6;
+
+/// The longest wait before a request is repeated.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// The server to talk to.
+#[derive(Clone, Debug, Args)]
+pub struct ServerArgs {
+    /// The address of the server.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    server: Url,
+}
+
+/// Sends requests to a server.
+pub struct Client {
+    http: reqwest::Client,
+    server: Url,
+}
+
+impl Client {
+    /// Creates a client. It connects to nothing yet.
+    ///
+    /// # Errors
+    /// Returns an error if TLS cannot be set up.
+    pub fn new(args: &ServerArgs) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::client_config()?)
+            .build()
+            .context("building the HTTP client")?;
+        Ok(Self {
+            http,
+            server: args.server.clone(),
+        })
+    }
+
+    /// Begins a request to a path with a query.
+    ///
+    /// # Errors
+    /// Returns an error if the path cannot be added to the address of the server.
+    pub fn request(&self, method: Method, path: &str) -> anyhow::Result<RequestBuilder> {
+        let base = self.server.as_str().trim_end_matches('/');
+        let url: Url = format!("{base}{path}")
+            .parse()
+            .context("the path of a request")?;
+        Ok(self.http.request(method, url))
+    }
+
+    /// Sends a request. Repeats it while the server is busy or cannot be reached. `request` makes the request anew.
+    ///
+    /// # Errors
+    /// Returns an error with the server's code and text if it refuses the request.
+    pub async fn send(
+        &self,
+        request: impl Fn() -> anyhow::Result<RequestBuilder>,
+    ) -> anyhow::Result<Response> {
+        let mut wait = Duration::from_millis(500);
+        for attempt in 1.. {
+            let failure = match request()?.send().await {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) => {
+                    let is_busy = [
+                        StatusCode::TOO_MANY_REQUESTS,
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        StatusCode::BAD_GATEWAY,
+                        StatusCode::GATEWAY_TIMEOUT,
+                    ]
+                    .contains(&response.status());
+                    if let Some(asked) = retry_after(&response) {
+                        wait = asked;
+                    }
+                    let problem = problem(response).await;
+                    if !is_busy {
+                        return Err(problem);
+                    }
+                    problem
+                }
+                Err(error) => {
+                    anyhow::Error::new(error).context(format!("{} does not answer", self.server))
+                }
+            };
+            if attempt == ATTEMPTS {
+                return Err(failure);
+            }
+            tokio::time::sleep(wait.min(MAX_WAIT)).await;
+            wait = (wait * 2).min(MAX_WAIT);
+        }
+        bail!("the request was not sent")
+    }
+
+    /// Sends a request without a body and parses the answer.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send), and an error if the answer is not JSON.
+    pub async fn json(&self, method: Method, path: &str) -> anyhow::Result<Value> {
+        let response = self.send(|| self.request(method.clone(), path)).await?;
+        let text = response.text().await.context("reading the answer")?;
+        match text.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_str(&text).context("parsing the answer"),
+        }
+    }
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.parse().ok().map(Duration::from_secs)
+}
+
+/// Returns the error of a response, with the server's code and text.
+async fn problem(response: Response) -> anyhow::Error {
+    let status = response.status();
+    let body: Value = response.json().await.unwrap_or_default();
+    match (body["code"].as_str(), body["detail"].as_str()) {
+        (Some(code), Some(detail)) => anyhow::anyhow!("{code}: {detail}"),
+        _ => anyhow::anyhow!("the server answered with the status {status}"),
+    }
+}
