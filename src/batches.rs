@@ -1,26 +1,28 @@
 //! Durable batches: images that are submitted now, processed by workers later, and stored exactly once.
 //!
 //! [`submission`] writes the images to the object store and the items to the database. [`worker`] leases chunks, processes
-//! their items and saves the results. [`results`] reads them. [`sweeper`] deletes what is no longer needed.
+//! their items and saves the results. [`results`] reads them. [`webhooks`] tells others about their end. [`sweeper`] deletes what is no longer needed.
 //!
 //! The database is the only truth. A worker that dies loses its lease, and another worker processes its chunk again.
 
+pub mod answer;
 pub mod error;
 pub mod operation;
 pub mod payloads;
 pub mod results;
 pub mod submission;
 pub mod sweeper;
+pub mod webhooks;
 pub mod worker;
 
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{Batch, BatchStore, CancelledBatch};
+use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use self::{error::BatchError, payloads::Payloads};
+use self::{error::BatchError, payloads::Payloads, webhooks::WebhookSender};
 use crate::{config::Config, pipeline::fan_out::FanOut};
 
 /// What submissions and workers share. Cheap to clone.
@@ -28,6 +30,10 @@ use crate::{config::Config, pipeline::fan_out::FanOut};
 pub struct Batches {
     /// The batches in the database.
     pub store: Arc<dyn BatchStore>,
+    /// The webhooks in the database.
+    pub webhooks: Arc<dyn WebhookStore>,
+    /// Sends the messages of webhooks.
+    pub sender: Arc<dyn WebhookSender>,
     /// The images of batches.
     pub payloads: Payloads,
     /// Runs operations on images.

@@ -80,6 +80,7 @@ fn api() -> OpenApiRouter<AppState> {
         .merge(handlers::preprocess::routes()) // /preprocess
         // Batches
         .merge(handlers::batches::routes()) // /batches, /batches/{id} and below
+        .merge(handlers::webhooks::routes()) // /webhooks, /webhooks/{id}
         // Stored results
         .merge(handlers::images::routes()) // /images, /images/{id}
         .merge(handlers::faces::routes()) // /faces/{id}

@@ -7,4 +7,5 @@ pub mod error;
 pub mod fetch;
 pub mod guard;
 pub mod intake;
+pub mod post;
 pub mod source;

@@ -9,7 +9,9 @@ use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
 use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
-use facescan_store::{BatchStore, ConnectionCounts, ObservedStore, Store, StoreSettings, Stores};
+use facescan_store::{
+    BatchStore, ConnectionCounts, ObservedStore, Store, StoreSettings, Stores, WebhookStore,
+};
 
 use super::{
     App,
@@ -23,6 +25,7 @@ use crate::{
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
         intake::Intake,
+        post::WebPoster,
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
@@ -125,7 +128,7 @@ impl AppBuilder {
             admission: admission.clone(),
         };
         Ok(App {
-            batches: batches(&config, stores.batches, &fan_out)?,
+            batches: batches(&config, (stores.batches, stores.webhooks), &fan_out)?,
             fan_out,
             store,
             admission,
@@ -171,11 +174,13 @@ fn pipeline(
 /// Opens the store of images, and combines the parts of batches.
 fn batches(
     config: &Config,
-    store: Arc<dyn BatchStore>,
+    (store, webhooks): (Arc<dyn BatchStore>, Arc<dyn WebhookStore>),
     fan_out: &FanOut,
 ) -> anyhow::Result<Batches> {
     Ok(Batches {
         store,
+        webhooks,
+        sender: Arc::new(WebPoster::new(&config.urls, Arc::new(SystemLookup))?),
         payloads: Payloads::open(config)?,
         fan_out: fan_out.clone(),
         config: Arc::new(config.clone()),

@@ -21,6 +21,7 @@ use super::{
     error::BatchError,
     operation::{BatchOperation, BatchPlan, ResolvedOptions},
     payloads::{ObjectKind, ObjectOwner},
+    webhooks::shown_secret,
 };
 use crate::{
     admission::Priority,
@@ -52,6 +53,8 @@ pub struct BatchHead {
     pub open: bool,
     /// The key that identifies the request if it is sent again.
     pub idempotency_key: Option<String>,
+    /// The address that is told when the batch ends, and the secret that signs the message.
+    pub webhook: Option<(String, Option<String>)>,
 }
 
 /// A submission that reads entries.
@@ -109,9 +112,15 @@ impl Batches {
         let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);
         let models = pipeline.models.used(&plan.operations());
         let digest = receipt::begin_digest(&head, &options);
+        let tenant = &context.principal.tenant;
+        let id = self.clock().new_id();
+        let webhook = head.webhook.as_ref();
+        let webhook = webhook
+            .map(|(url, secret)| self.new_webhook(tenant, Some(id), (url, secret.as_deref())))
+            .transpose()?;
         let new = NewBatch {
-            id: self.clock().new_id(),
-            tenant: context.principal.tenant.to_string(),
+            id,
+            tenant: tenant.to_string(),
             name: head.name,
             operation: head.operation.name().to_owned(),
             options,
@@ -126,7 +135,13 @@ impl Batches {
         let stays_open = head.open;
         Ok(match self.store.create_batch(&new).await? {
             CreatedBatch::New(batch) => {
-                Submission::new(self, batch, Purpose::Create { stays_open }, digest)
+                let mut submission =
+                    Submission::new(self, batch, Purpose::Create { stays_open }, digest);
+                if let Some(webhook) = webhook {
+                    self.webhooks.add_webhook(&webhook).await?;
+                    submission.receipt.webhook_secret = Some(shown_secret(&webhook).to_owned());
+                }
+                submission
             }
             CreatedBatch::Existing(batch) if batch.request_digest.is_some() => {
                 Submission::new(self, batch, Purpose::Repeat, digest)

@@ -48,6 +48,10 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
         let (batches, stop) = (app.batches.clone(), stop.clone());
         async move { batches.sweep_until(stop).await }
     }));
+    tasks.push(tokio::spawn({
+        let (batches, stop) = (app.batches.clone(), stop.clone());
+        async move { batches.deliver_until(stop).await }
+    }));
     if chunks > 0 {
         let worker = Worker::new(
             app.batches.clone(),

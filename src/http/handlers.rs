@@ -15,3 +15,4 @@ pub mod process;
 mod run;
 pub mod scan;
 mod single_image;
+pub mod webhooks;

@@ -9,6 +9,7 @@ use super::guard::Refused;
 mod resolve;
 pub mod web;
 
+pub(super) use resolve::Guarded;
 pub use resolve::{Lookup, SystemLookup};
 
 /// Fetches images. Dropping the future stops the fetch.

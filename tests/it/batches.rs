@@ -4,6 +4,7 @@ mod bodies;
 mod client;
 mod faults;
 mod operations;
+mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -99,6 +100,7 @@ async fn story(app: &TestApp) {
     grow(app).await;
     repeat(app).await;
     cancel_and_delete(app).await;
+    watch(app).await;
 }
 
 /// Every item has a result or an error of its own.
@@ -265,6 +267,52 @@ async fn cancel_and_delete(app: &TestApp) {
         StatusCode::NOT_FOUND,
         "nothing else uses the result"
     );
+}
+
+/// The events of a batch that has ended are its last state, and then the end of the stream.
+async fn watch(app: &TestApp) {
+    let body = json!({"operation": "detect", "items": [item("a", "biden.jpg")]});
+    let id = id_of(&submit(app, &body).await);
+    process_all(app).await;
+    let reply = app.get(&format!("/batches/{id}/events")).await;
+    assert_eq!(reply.headers[CONTENT_TYPE], "text/event-stream");
+    let text = String::from_utf8_lossy(&reply.body).into_owned();
+    let data = text
+        .lines()
+        .find_map(|line| line.strip_prefix("data: "))
+        .unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(
+        (&data["state"], &data["counts"]["ok"]),
+        (&"done".into(), &1.into())
+    );
+    let event = text
+        .lines()
+        .find_map(|line| line.strip_prefix("id: "))
+        .unwrap();
+    let request = Request::get(format!("/batches/{id}/events"))
+        .header("last-event-id", event)
+        .body(Body::empty())
+        .unwrap();
+    assert!(
+        app.send(request).await.body.is_empty(),
+        "the client has the last event"
+    );
+
+    // All items as lines, and as msgpack.
+    let request = Request::get(format!("/batches/{id}/items?embedding_format=none"))
+        .header("accept", "application/x-ndjson")
+        .body(Body::empty())
+        .unwrap();
+    let lines = app.send(request).await;
+    let line: Value = serde_json::from_slice(lines.body.trim_ascii_end()).unwrap();
+    assert_eq!(line, items(app, &id, "").await[0]);
+    let request = Request::get(format!("/batches/{id}/items"))
+        .header("accept", "application/msgpack")
+        .body(Body::empty())
+        .unwrap();
+    let packed: Value = rmp_serde::from_slice(&app.send(request).await.body).unwrap();
+    assert_eq!(packed["items"][0]["state"], "ok");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,6 +28,7 @@ pub use records::{
     ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
     MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ScanOutcome,
 };
+pub(super) use rows::{from_micros, micros};
 
 /// The batches of one database.
 ///

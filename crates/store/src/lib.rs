@@ -20,6 +20,7 @@ mod save;
 mod sql_store;
 mod sqlite;
 mod values;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub use records::{
     StoredScan,
 };
 pub use save::check_scan;
+pub use webhooks::{DeliveryEnd, DueDelivery, Webhook, WebhookEvent, WebhookStore};
 
 /// The settings of the database connection.
 #[derive(Clone, Debug)]
@@ -203,6 +205,8 @@ pub struct Stores {
     pub scans: Arc<dyn Store>,
     /// Durable batches.
     pub batches: Arc<dyn BatchStore>,
+    /// Webhooks, and the messages to them.
+    pub webhooks: Arc<dyn WebhookStore>,
 }
 
 impl Stores {
@@ -210,7 +214,8 @@ impl Stores {
         let store = Arc::new(store);
         Self {
             scans: Arc::clone(&store) as Arc<dyn Store>,
-            batches: store,
+            batches: Arc::clone(&store) as Arc<dyn BatchStore>,
+            webhooks: store,
         }
     }
 }

@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     step!(4, "face_results", "0004_face_results.sql"),
     step!(5, "batches", "0005_batches.sql"),
     step!(6, "image_embeddings", "0006_image_embeddings.sql"),
+    step!(7, "webhooks", "0007_webhooks.sql"),
 ];
 
 /// Returns the migrations of Postgres.

@@ -30,6 +30,9 @@ pub struct Receipt {
     pub refused: Vec<RefusedEntry>,
     /// The number of entries that were refused.
     pub refused_total: u64,
+    /// The secret of the batch's own webhook. A request that continues an interrupted one does not get it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_secret: Option<String>,
     /// The number of entries so far.
     #[serde(skip)]
     pub(super) read: u64,
@@ -66,6 +69,7 @@ impl Receipt {
             duplicates: 0,
             refused: Vec::new(),
             refused_total: 0,
+            webhook_secret: None,
             read: 0,
         }
     }
@@ -109,6 +113,7 @@ pub(super) fn begin_digest(head: &BatchHead, options: &Value) -> Sha256 {
         "name": head.name,
         "priority": head.priority,
         "open": head.open,
+        "webhook": head.webhook,
     });
     let mut digest = Sha256::new();
     digest.update(head.to_string());

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, header::CONTENT_TYPE},
 };
 use facescan_inference::pool::Stage;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -50,7 +50,7 @@ pub struct HeadFields {
 }
 
 /// A webhook that a batch brings.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = BatchWebhook)]
 pub struct WebhookFields {
@@ -78,6 +78,7 @@ impl HeadFields {
             priority: self.priority,
             open: self.open.unwrap_or(false),
             idempotency_key,
+            webhook: self.webhook.map(|webhook| (webhook.url, webhook.secret)),
         })
     }
 }

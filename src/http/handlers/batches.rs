@@ -9,15 +9,14 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use facescan_store::{Batch, BatchCounts, BatchFilter, BatchPage, BatchState};
+use facescan_store::{Batch, BatchFilter, BatchPage, BatchState};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use crate::{
+    batches::answer::BatchAnswer,
     context::RequestContext,
     http::{
         AppState,
@@ -43,146 +42,6 @@ pub fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(cancel))
         .routes(routes!(retry))
         .routes(routes!(events::stream))
-}
-
-/// A batch.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = Batch)]
-pub struct BatchAnswer {
-    /// The id.
-    id: Uuid,
-    /// The caller's name for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    /// The operation.
-    #[schema(example = "embed")]
-    operation: String,
-    /// The options, with every default filled in.
-    #[schema(value_type = Object)]
-    options: Value,
-    /// The models that make the results.
-    #[schema(value_type = Object)]
-    models: Value,
-    /// The priority of its images.
-    #[schema(example = "bulk")]
-    priority: String,
-    /// `open`, `queued`, `running`, `done` or `cancelled`.
-    #[schema(example = "running")]
-    state: &'static str,
-    /// The number of items.
-    accepted: u64,
-    /// The number of items in each state.
-    counts: CountsAnswer,
-    /// The items that were finished in each second so far. Absent before the first one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate_per_s: Option<f64>,
-    /// The seconds that the rest takes at this rate. Absent if nothing waits or there is no rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    eta_s: Option<f64>,
-    /// The time when it was created.
-    #[serde(with = "time::serde::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
-    created_at: OffsetDateTime,
-    /// The time when a worker began its first chunk.
-    #[serde(
-        with = "time::serde::rfc3339::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
-    started_at: Option<OffsetDateTime>,
-    /// The time when its last item was finished.
-    #[serde(
-        with = "time::serde::rfc3339::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
-    finished_at: Option<OffsetDateTime>,
-    /// The time when it is deleted.
-    #[serde(
-        with = "time::serde::rfc3339::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
-    expires_at: Option<OffsetDateTime>,
-}
-
-/// The number of items in each state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = BatchCounts)]
-pub struct CountsAnswer {
-    /// Items that wait for a worker.
-    queued: u64,
-    /// Items of chunks that a worker has.
-    running: u64,
-    /// Items with a result.
-    ok: u64,
-    /// Items whose image cannot be processed.
-    error: u64,
-    /// Items that failed at every attempt.
-    dead: u64,
-    /// Items whose result was stored before. They count as `ok` too.
-    cached: u64,
-    /// Items that were cancelled.
-    cancelled: u64,
-}
-
-impl From<BatchCounts> for CountsAnswer {
-    fn from(counts: BatchCounts) -> Self {
-        let BatchCounts {
-            queued,
-            running,
-            ok,
-            cached,
-            error,
-            dead,
-            cancelled,
-        } = counts;
-        Self {
-            queued,
-            running,
-            ok,
-            error,
-            dead,
-            cached,
-            cancelled,
-        }
-    }
-}
-
-impl BatchAnswer {
-    /// Converts a batch. The rate is that up to `now`, or up to its end.
-    fn new(batch: Batch, now: OffsetDateTime) -> Self {
-        let counts = batch.counts;
-        let finished = counts.ok + counts.error + counts.dead;
-        let elapsed = batch
-            .started_at
-            .map(|started| (batch.finished_at.unwrap_or(now) - started).as_seconds_f64());
-        let rate = elapsed
-            .filter(|elapsed| *elapsed > 0.0 && finished > 0)
-            .map(|elapsed| finished as f64 / elapsed);
-        let waiting = counts.queued + counts.running;
-        let eta = rate
-            .filter(|_| waiting > 0 && batch.state != BatchState::Cancelled)
-            .map(|rate| waiting as f64 / rate);
-        let rounded = |value: f64| (value * 1e3).round() / 1e3;
-        Self {
-            id: batch.id,
-            name: batch.name,
-            operation: batch.operation,
-            options: batch.options,
-            models: batch.models,
-            priority: batch.priority,
-            state: batch.state.name(),
-            accepted: batch.accepted,
-            counts: counts.into(),
-            rate_per_s: rate.map(rounded),
-            eta_s: eta.map(rounded),
-            created_at: batch.created_at,
-            started_at: batch.started_at,
-            finished_at: batch.finished_at,
-            expires_at: batch.expires_at,
-        }
-    }
 }
 
 /// The batches to list.

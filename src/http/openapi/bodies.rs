@@ -6,6 +6,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::http::extract::batch_body::WebhookFields;
 use crate::pipeline::{
     enhance::EnhanceRequest, options::ScanRequest, preprocess::PreprocessRequest,
     process::ProcessRequest,
@@ -117,6 +118,9 @@ pub struct BatchRequestBody {
     /// Whether the batch accepts more items later.
     #[schema(nullable = false)]
     open: Option<bool>,
+    /// The address that is told when the batch ends.
+    #[schema(nullable = false)]
+    webhook: Option<WebhookFields>,
     /// The items.
     #[schema(nullable = false)]
     items: Option<Vec<BatchItemSource>>,

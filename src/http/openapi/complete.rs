@@ -13,7 +13,7 @@ use utoipa::{
     },
 };
 
-use super::{Bytes, answers::EncodedImage};
+use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource};
 use crate::pipeline::process::Step;
 
 /// The tag of the operations that answer with a scan.
@@ -143,6 +143,10 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     let Some(described) = object(schemas, &RefOr::Ref(to.clone())).cloned() else {
         return;
     };
+    let is_batch = described.properties.contains_key("items");
+    if !is_batch && !described.properties.contains_key("images") {
+        return;
+    }
     let form = name_of(to).replace("Body", "Form");
     let bytes: Content = Content::new(Some(Ref::from_schema_name(Bytes::name())));
     for raw in ["image/*", "application/octet-stream"] {
@@ -150,6 +154,12 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     }
     body.content
         .insert("application/msgpack".to_owned(), RefOr::T(json));
+    if is_batch {
+        // The first line is the body without its items. A schema describes one line only.
+        let line = Content::new(Some(Ref::from_schema_name(BatchItemSource::name())));
+        body.content
+            .insert("application/x-ndjson".to_owned(), RefOr::T(line));
+    }
     let multipart = ContentBuilder::new()
         .schema(Some(Ref::from_schema_name(form.as_str())))
         .encoding("image", part("image/*"))
@@ -170,7 +180,14 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     {
         constrain(parameters, options);
     }
-    let form_schema = multipart_form(options, &described, has_masks);
+    let mut form_schema = multipart_form(options, &described, has_masks);
+    if is_batch {
+        let others = described.properties.iter();
+        let others = others.filter(|(name, _)| !["items", "options"].contains(&name.as_str()));
+        form_schema
+            .properties
+            .extend(others.map(|(name, schema)| (name.clone(), without_null(schema))));
+    }
     schemas.insert(form, RefOr::T(Schema::Object(form_schema)));
 }
 

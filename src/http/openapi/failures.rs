@@ -137,6 +137,18 @@ const OF_ONE_BATCH: [Example; 3] = [
     PAYLOADS_UNAVAILABLE,
 ];
 
+/// The errors of the routes for all webhooks.
+const OF_WEBHOOKS: [Example; 2] = [
+    (
+        table::INVALID_BODY,
+        "the body could not be read: missing field `url` at line 1 column 2",
+    ),
+    (
+        table::INVALID_OPTION,
+        "option `url`: only https urls are fetched here",
+    ),
+];
+
 /// The errors of the routes that take the items of a batch.
 const OF_SUBMISSIONS: [Example; 7] = [
     (
@@ -198,6 +210,8 @@ failures! {
     ListFailures: OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one stored image or face.
     StoredFailures: OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the routes for all webhooks.
+    WebhookFailures: OF_WEBHOOKS, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one batch.
     BatchFailures: OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route that takes the items of a batch.

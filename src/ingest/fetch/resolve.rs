@@ -35,9 +35,9 @@ impl Lookup for SystemLookup {
 
 /// The resolver of the HTTP client. It resolves a name once and checks every address, and the client connects only to
 /// these addresses. No second look-up can return another address.
-pub(super) struct Guarded {
-    pub(super) lookup: Arc<dyn Lookup>,
-    pub(super) guard: Arc<Guard>,
+pub(in crate::ingest) struct Guarded {
+    pub(in crate::ingest) lookup: Arc<dyn Lookup>,
+    pub(in crate::ingest) guard: Arc<Guard>,
 }
 
 impl Resolve for Guarded {

@@ -8,7 +8,14 @@ use super::{
     rows::micros,
     submit::{self, insert_chunks},
 };
-use crate::{StoreError, dialect::Statements, record::record, rows::to_the_microsecond};
+use crate::{
+    StoreError,
+    dialect::Statements,
+    record::record,
+    rows::to_the_microsecond,
+    values::Value,
+    webhooks::{WebhookEvent, insert_deliveries},
+};
 
 /// Locks the batch until the transaction ends.
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
@@ -69,13 +76,11 @@ pub(super) async fn cancel_batch(
     if locked.is_none() {
         return Ok(None);
     }
-    let now = to_the_microsecond(now);
+    let cancelled_at = to_the_microsecond(now);
+    let values: [&dyn Value; 4] = [&batch, &cancelled_at, &false, &true];
     let mut cancelled = 0;
-    if connection
-        .execute(CANCEL, &[&batch, &now, &false, &true])
-        .await?
-        == 1
-    {
+    if connection.execute(CANCEL, &values).await? == 1 {
+        insert_deliveries(connection, batch, WebhookEvent::BatchCancelled, now).await?;
         cancelled = connection.execute(CANCEL_ITEMS, &[&batch]).await?;
         connection.execute(DELETE_WAITING_CHUNKS, &[&batch]).await?;
         let count = i64::try_from(cancelled).unwrap_or(i64::MAX);

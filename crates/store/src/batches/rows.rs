@@ -269,11 +269,11 @@ impl LeaseKey {
 }
 
 /// Returns a time as microseconds since 1970. Both databases compare these numbers in the same way.
-pub(super) fn micros(time: OffsetDateTime) -> i64 {
+pub(crate) fn micros(time: OffsetDateTime) -> i64 {
     i64::try_from(time.unix_timestamp_nanos() / 1000).unwrap_or(i64::MAX)
 }
 
 /// Converts microseconds since 1970 to a time.
-pub(super) fn from_micros(micros: i64) -> Option<OffsetDateTime> {
+pub(crate) fn from_micros(micros: i64) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000).ok()
 }

@@ -16,6 +16,7 @@ use crate::{
     record::record,
     rows::to_the_microsecond,
     values::{Digest, Value},
+    webhooks::{WebhookEvent, insert_deliveries},
 };
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
@@ -243,6 +244,9 @@ pub(super) async fn finish_if_done(
     let changed = connection
         .execute(FINISH, &[&batch, &to_the_microsecond(now), &true])
         .await?;
+    if changed == 1 {
+        insert_deliveries(connection, batch, WebhookEvent::BatchDone, now).await?;
+    }
     Ok(changed == 1)
 }
 

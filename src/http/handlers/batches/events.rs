@@ -15,7 +15,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{BatchAnswer, CountsAnswer};
+use crate::batches::answer::{BatchAnswer, CountsAnswer};
 use crate::http::{
     AppState, error::ApiError, extract::stored_request::StoredRequest,
     openapi::failures::BatchFailures,
