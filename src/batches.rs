@@ -5,10 +5,12 @@
 //!
 //! The database is the only truth. A worker that dies loses its lease, and another worker processes its chunk again.
 
+pub mod announcer;
 pub mod answer;
 pub mod error;
 pub mod operation;
 pub mod payloads;
+pub mod queue;
 pub mod results;
 pub mod submission;
 pub mod sweeper;
@@ -19,10 +21,9 @@ use std::sync::Arc;
 
 use facescan_clock::Clock;
 use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
-use tokio::sync::Notify;
 use uuid::Uuid;
 
-use self::{error::BatchError, payloads::Payloads, webhooks::WebhookSender};
+use self::{error::BatchError, payloads::Payloads, queue::WorkQueue, webhooks::WebhookSender};
 use crate::{config::Config, pipeline::fan_out::FanOut};
 
 /// What submissions and workers share. Cheap to clone.
@@ -40,8 +41,8 @@ pub struct Batches {
     pub fan_out: FanOut,
     /// The settings. They fill in the options that a batch leaves out.
     pub config: Arc<Config>,
-    /// Wakes the workers of this process when there is work.
-    pub submitted: Arc<Notify>,
+    /// Wakes the workers when there is work.
+    pub queue: Arc<dyn WorkQueue>,
 }
 
 impl Batches {
@@ -89,7 +90,7 @@ impl Batches {
         }
         let now = self.clock().now();
         let queued = self.store.retry_items(tenant, id, now).await?;
-        self.submitted.notify_waiters();
+        self.queue.submitted();
         queued.ok_or(BatchError::NotFound(id))
     }
 

@@ -55,6 +55,7 @@ CREATE TABLE batch_chunks (
     lease_owner    text,             -- NULL if no worker has the chunk
     lease_token    bigint  NOT NULL, -- grows with each lease
     expired_leases integer NOT NULL, -- leases that expired before the worker returned the chunk
+    announced_at   bigint,           -- when a message queue was told last; NULL if it is to be told
     PRIMARY KEY (batch_id, number)
 );
 

@@ -52,6 +52,7 @@ CREATE TABLE batch_chunks (
     lease_owner    TEXT,
     lease_token    INTEGER NOT NULL,
     expired_leases INTEGER NOT NULL,
+    announced_at   INTEGER,
     PRIMARY KEY (batch_id, number)
 ) STRICT;
 

@@ -20,7 +20,11 @@ use super::{
 };
 use crate::{
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
-    batches::{Batches, payloads::Payloads},
+    batches::{
+        Batches,
+        payloads::Payloads,
+        queue::{LocalQueue, nats::NatsQueue},
+    },
     config::Config,
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
@@ -128,7 +132,7 @@ impl AppBuilder {
             admission: admission.clone(),
         };
         Ok(App {
-            batches: batches(&config, (stores.batches, stores.webhooks), &fan_out)?,
+            batches: batches(&config, (stores.batches, stores.webhooks), &fan_out).await?,
             fan_out,
             store,
             admission,
@@ -172,7 +176,7 @@ fn pipeline(
 }
 
 /// Opens the store of images, and combines the parts of batches.
-fn batches(
+async fn batches(
     config: &Config,
     (store, webhooks): (Arc<dyn BatchStore>, Arc<dyn WebhookStore>),
     fan_out: &FanOut,
@@ -184,7 +188,10 @@ fn batches(
         payloads: Payloads::open(config)?,
         fan_out: fan_out.clone(),
         config: Arc::new(config.clone()),
-        submitted: Arc::default(),
+        queue: match &config.batches.queue {
+            None => Arc::new(LocalQueue::default()),
+            Some(url) => Arc::new(NatsQueue::connect(url).await?),
+        },
     })
 }
 

@@ -274,7 +274,7 @@ impl<'a> Submission<'a> {
         };
         self.receipt.accepted += accepted;
         self.receipt.duplicates += duplicates;
-        self.batches.submitted.notify_waiters();
+        self.batches.queue.submitted();
         Ok(())
     }
 

@@ -71,32 +71,31 @@ impl Worker {
     async fn process(&self, stop: &CancellationToken) {
         let mut failures = 0;
         while !stop.is_cancelled() {
-            // A submission during the claim must not be missed.
-            let submitted = self.batches.submitted.notified();
-            let mut submitted = std::pin::pin!(submitted);
-            submitted.as_mut().enable();
-            match self.claim().await {
+            let had_chunk = match self.claim().await {
                 Ok(Some(chunk)) => {
                     failures = 0;
                     self.process_chunk(chunk, stop).await;
-                    continue;
+                    true
                 }
-                Ok(None) => failures = 0,
+                Ok(None) => {
+                    failures = 0;
+                    false
+                }
                 Err(error) => {
                     failures += 1;
                     tracing::warn!(%error, "no chunk can be claimed now; the worker tries again");
+                    false
                 }
-            }
+            };
             let poll = match failures {
                 0 => self.batches.config.batches.poll(),
                 _ => self.backoff(failures),
             };
             // Half of the wait is random, so that workers do not ask together.
-            let wait = poll.mul_f64(0.5 + (self.jitter)() / 2.0);
+            let patience = poll.mul_f64(0.5 + (self.jitter)() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = &mut submitted => {}
-                () = tokio::time::sleep(wait) => {}
+                () = self.batches.queue.wait(had_chunk, patience) => {}
             }
         }
     }

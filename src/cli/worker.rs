@@ -50,6 +50,10 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
     }));
     tasks.push(tokio::spawn({
         let (batches, stop) = (app.batches.clone(), stop.clone());
+        async move { batches.announce_until(stop).await }
+    }));
+    tasks.push(tokio::spawn({
+        let (batches, stop) = (app.batches.clone(), stop.clone());
         async move { batches.deliver_until(stop).await }
     }));
     if chunks > 0 {

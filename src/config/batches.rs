@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use garde::Validate;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::must;
+use super::{must, storage::masked};
 
 /// Section `batches`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -29,6 +30,10 @@ pub struct Batches {
     pub poll_ms: u64,
     #[garde(range(max = 87_600))]
     pub ttl_hours: u32,
+    /// `None` means no message queue. Serialisation masks the password.
+    #[garde(inner(custom(must(is_queue_url))))]
+    #[serde(serialize_with = "masked")]
+    pub queue: Option<SecretString>,
     #[garde(inner(custom(must(is_payload_url))))]
     pub payloads: Option<Url>,
 }
@@ -54,6 +59,14 @@ impl Batches {
         let hours = u64::from(self.ttl_hours);
         (hours > 0).then(|| Duration::from_secs(hours * 3600))
     }
+}
+
+fn is_queue_url(url: &SecretString) -> bool {
+    ["nats://", "tls://"].iter().any(|scheme| {
+        url.expose_secret()
+            .strip_prefix(scheme)
+            .is_some_and(|rest| !rest.is_empty())
+    })
 }
 
 fn is_payload_url(url: &Url) -> bool {

@@ -69,7 +69,10 @@ pub(super) fn sqlite_url(file: &Path) -> String {
     format!("sqlite://{path}?mode=rwc")
 }
 
-fn masked<S: Serializer>(url: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn masked<S: Serializer>(
+    url: &Option<SecretString>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     url.as_ref()
         .map(|url| mask_url(url.expose_secret()))
         .serialize(serializer)

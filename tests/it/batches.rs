@@ -3,6 +3,7 @@
 mod bodies;
 mod client;
 mod faults;
+mod nats;
 mod operations;
 mod webhooks;
 

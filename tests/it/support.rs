@@ -4,4 +4,5 @@ pub mod app;
 pub mod chaos_proxy;
 pub mod cli;
 pub mod database;
+pub mod nats;
 pub mod wire;

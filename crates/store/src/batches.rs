@@ -4,6 +4,7 @@
 //! has a token, which grows each time that the chunk is leased. Every write of a worker names its token, so a worker that
 //! lost its lease writes nothing.
 
+mod announce;
 mod claim;
 mod delete;
 mod finish;
@@ -26,7 +27,7 @@ pub use records::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, CancelledBatch,
     ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item,
     ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
-    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ScanOutcome,
+    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub(super) use rows::{from_micros, micros};
 
@@ -164,6 +165,22 @@ pub trait BatchStore: Send + Sync {
         outcomes: &[ItemOutcome],
         end: ChunkEnd,
     ) -> Result<Option<FinishedItems>, StoreError>;
+
+    /// Returns chunks that are ready and of which a message queue was not told, or not since `announced_before`. The oldest
+    /// come first.
+    async fn unannounced_chunks(
+        &self,
+        now: OffsetDateTime,
+        announced_before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<Vec<ReadyChunk>, StoreError>;
+
+    /// Records that a message queue was told of chunks.
+    async fn mark_announced(
+        &self,
+        chunks: &[ReadyChunk],
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError>;
 
     /// Returns the number of waiting items and the age of the oldest ready chunk.
     async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError>;

@@ -37,7 +37,7 @@ pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
     Item, ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
-    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ScanOutcome,
+    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub use error::StoreError;
 pub use observed::{ObservedStore, StoreMetrics};

@@ -40,7 +40,7 @@ macro_rules! next_chunk_sql {
 pub(crate) use next_chunk_sql;
 
 const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = $3, lease_token = $4, ready_at = $5, \
-     expired_leases = $6 WHERE batch_id = $1 AND number = $2";
+     expired_leases = $6, announced_at = NULL WHERE batch_id = $1 AND number = $2";
 
 const ITEMS_OF_CHUNK: &str = "SELECT position, attempts, payload, url, source, source_url \
      FROM batch_items WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued' \

@@ -35,7 +35,7 @@ const REMAINING: &str = "SELECT count(*) AS items FROM batch_items \
 
 const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = $1 AND number = $2";
 
-const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = $3 \
+const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = $3, announced_at = NULL \
      WHERE batch_id = $1 AND number = $2";
 
 const COUNT: &str = "UPDATE batches SET running = running - $2, queued = queued + $3, ok = ok + $4, \

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use super::{
     AddedItems, Batch, BatchFilter, BatchKey, BatchPage, BatchStore, CancelledBatch, ChunkEnd,
     ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item, ItemFilter,
-    ItemOutcome, ItemPage, Lease, LeasedChunk, NewBatch, NewItems, QueueDepth, claim, delete,
-    finish, manage, read, rows, submit,
+    ItemOutcome, ItemPage, Lease, LeasedChunk, NewBatch, NewItems, QueueDepth, ReadyChunk,
+    announce, claim, delete, finish, manage, read, rows, submit,
 };
 use crate::{StoreError, dialect::Dialect, sql_store::SqlStore};
 
@@ -189,6 +189,24 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         in_transaction!(self, |connection| finish::finish_items(
             connection, lease, outcomes, end
         ))
+    }
+
+    async fn unannounced_chunks(
+        &self,
+        now: OffsetDateTime,
+        announced_before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<Vec<ReadyChunk>, StoreError> {
+        let mut connection = self.read_pool().acquire().await?;
+        announce::unannounced(&mut *connection, (now, announced_before), limit).await
+    }
+
+    async fn mark_announced(
+        &self,
+        chunks: &[ReadyChunk],
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        in_transaction!(self, |connection| announce::mark(connection, chunks, now))
     }
 
     async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError> {

@@ -1,0 +1,64 @@
+//! The outbox of a message queue: chunks that are ready and of which the queue was not told.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{ReadyChunk, rows::micros};
+use crate::{StoreError, dialect::Statements, record::record, values::Value};
+
+const READY: &str = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.priority \
+     FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
+     WHERE c.ready_at <= $1 AND (c.announced_at IS NULL OR c.announced_at <= $2) \
+     AND b.cancelled_at IS NULL AND b.deletion IS NULL \
+     ORDER BY c.ready_at LIMIT $3";
+
+/// A chunk that a worker has leased meanwhile is announced again when that lease ends.
+const MARK: &str = "UPDATE batch_chunks SET announced_at = $4 \
+     WHERE batch_id = $1 AND number = $2 AND lease_token = $3";
+
+record! {
+    struct ReadyRow {
+        batch_id: Uuid,
+        number: i32,
+        lease_token: i64,
+        tenant: String,
+        priority: String,
+    }
+}
+
+pub(super) async fn unannounced(
+    connection: &mut impl Statements,
+    (now, announced_before): (OffsetDateTime, OffsetDateTime),
+    limit: u32,
+) -> Result<Vec<ReadyChunk>, StoreError> {
+    let values: [&dyn Value; 3] = [&micros(now), &micros(announced_before), &i64::from(limit)];
+    let rows: Vec<ReadyRow> = connection.fetch_all(READY, &values).await?;
+    let chunk = |row: ReadyRow| {
+        let damaged = |_| StoreError::corrupt(format!("a chunk of batch {}", row.batch_id));
+        Ok(ReadyChunk {
+            batch: row.batch_id,
+            number: row.number.try_into().map_err(damaged)?,
+            token: row.lease_token.try_into().map_err(damaged)?,
+            tenant: row.tenant,
+            priority: row.priority,
+        })
+    };
+    rows.into_iter().map(chunk).collect()
+}
+
+/// Records that a queue was told of chunks. Run it in a transaction.
+pub(super) async fn mark(
+    connection: &mut impl Statements,
+    chunks: &[ReadyChunk],
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let now = micros(now);
+    for chunk in chunks {
+        let number = i32::try_from(chunk.number).unwrap_or(i32::MAX);
+        let token = i64::try_from(chunk.token).unwrap_or(i64::MAX);
+        connection
+            .execute(MARK, &[&chunk.batch, &number, &token, &now])
+            .await?;
+    }
+    Ok(())
+}
