@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract accuracy bench
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract accuracy bench drill
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ lint: ## check the formatting, clippy, the layers, the syntax of the scripts, an
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/drill scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 
@@ -66,6 +66,13 @@ docs-check: models ## run every command of the README and docs/, and compare the
 
 accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the folder with lfw_fold1/
 	scripts/accuracy $(FACESCAN)
+
+# For one drill, run: make drill DRILL='load --rounds 5'
+DRILL ?= all
+drill: models ## kill workers, take Postgres and NATS away, and measure batches; takes half an hour
+	scripts/setup --tests
+	cargo build --release --locked -p facescan -p facescan-bench
+	scripts/postgres run scripts/drill $(DRILL)
 
 # For more rounds, run: make bench BENCH='--rounds 7 --seconds 15'
 bench: models ## compare this server with its bare models and its peers; results in .runtime/bench/

@@ -140,8 +140,25 @@ def fit_faces(query: dict, options: dict) -> None:
         query["max_faces"] = 1
 
 
+def fit_batch(case, query: dict, body: dict) -> None:
+    """A body that names the operation wins over the query. A webhook needs an address that the guard allows."""
+    if "operation" in body:
+        query.pop("operation", None)
+    if case.meta.generation.mode != GenerationMode.POSITIVE:
+        return
+    if case.headers and "idempotency-key" in case.headers:
+        case.headers["idempotency-key"] = "key"
+    for webhook in [body] if case.path == "/webhooks" else [body.get("webhook")]:
+        if isinstance(webhook, dict):
+            webhook["url"] = "https://example.com/told"
+            webhook.pop("secret", None)
+
+
 def fit(case, query: dict, body: dict) -> None:
     """Applies the rules of the route."""
+    if case.path in ("/batches", "/webhooks") or case.path.startswith("/batches/"):
+        fit_batch(case, query, body)
+        return
     options = body.get("options")
     options = options if isinstance(options, dict) else {}
     keep_one_place(case, query, options)
@@ -170,6 +187,8 @@ def filter_case(context, case) -> bool:  # noqa: ARG001
     """A generated form cannot be changed, so a form that the rules would change is skipped."""
     if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
         return True
+    if "webhook" in case.body:
+        return False
     before = case.body.get("options")
     after = copy.deepcopy({name: value for name, value in case.body.items() if name == "options"})
     fit(case, dict(case.query or {}), after)

@@ -55,11 +55,7 @@ enum Command {
     /// Process the items of batches until a signal arrives; a second signal stops it at once.
     ///
     /// Several workers and servers can share one Postgres database and one store of images.
-    Worker {
-        /// The chunks to process at a time. The default is `batches.workers`, or 2 if that is 0.
-        #[arg(long, value_name = "N")]
-        chunks: Option<usize>,
-    },
+    Worker(worker::WorkerArgs),
     /// Send images to a server as one batch, and print the batch.
     #[command(
         after_help = "Examples:\n  facescan submit archive/ --operation embed --name archive --wait\n  find . -name '*.jpg' | facescan submit - --operation quality\n\n\
@@ -156,7 +152,7 @@ impl Cli {
         let (config, provenance) = Config::load(&sources)?;
         match command {
             Command::Serve => serve::run(config),
-            Command::Worker { chunks } => worker::run(config, chunks),
+            Command::Worker(args) => worker::run(config, &args),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
             Command::Embed(args) => embed::run(config, &provenance, args),
             Command::Process(args) => process::run(config, &provenance, args),

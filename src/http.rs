@@ -30,12 +30,25 @@ pub type AppState = Arc<App>;
 
 /// Builds the router with all routes and middleware.
 pub fn router(app: AppState) -> Router {
-    let body_limit = app.config.server.max_body_bytes;
     let (routes, document) = api().split_for_parts();
     let document = openapi::complete(document);
-    routes
+    let routes = routes
         .merge(handlers::docs::routes(document))
-        .route("/", get(|| async { Redirect::to("/docs/") }))
+        .route("/", get(|| async { Redirect::to("/docs/") }));
+    with_layers(routes, app)
+}
+
+/// Builds the router of a worker process: health and metrics.
+pub fn worker_router(app: AppState) -> Router {
+    let routes = OpenApiRouter::new()
+        .merge(handlers::health::routes())
+        .merge(handlers::metrics::routes());
+    with_layers(routes.split_for_parts().0, app)
+}
+
+fn with_layers(routes: Router<AppState>, app: AppState) -> Router {
+    let body_limit = app.config.server.max_body_bytes;
+    routes
         .fallback(|| async {
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
@@ -68,6 +81,16 @@ pub async fn serve(
 ) {
     let header_timeout = app.config.server.header_timeout();
     server::serve(listener, router(app), header_timeout, stopped).await;
+}
+
+/// Serves the health and the metrics of a worker process until `stopped` resolves.
+pub async fn serve_worker(
+    listener: TcpListener,
+    app: AppState,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) {
+    let header_timeout = app.config.server.header_timeout();
+    server::serve(listener, worker_router(app), header_timeout, stopped).await;
 }
 
 /// Returns the routes that the OpenAPI document describes. Each module has one group of routes.

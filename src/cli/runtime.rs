@@ -57,6 +57,14 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// used.
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
     let backend = backend(&config)?;
+    start_app_on(config, backend).await
+}
+
+/// Starts the application with a backend.
+///
+/// # Errors
+/// The errors of [`start_app`], without those of the runtime.
+pub async fn start_app_on(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<App> {
     App::builder(config, backend, Arc::new(SystemClock::start()))
         .build()
         .await

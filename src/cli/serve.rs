@@ -8,10 +8,11 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan_inference::backend::Backend;
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{start_app, start_logs, tokio_runtime},
+    runtime::{backend, start_app_on, start_logs, tokio_runtime},
     worker,
 };
 use crate::{
@@ -33,14 +34,26 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns an error if the start or the listener fails.
 pub fn run(config: Config) -> anyhow::Result<ExitCode> {
-    start_logs(&config)?;
-    tokio_runtime()?.block_on(serve(config))
+    run_on(config, backend)
 }
 
-async fn serve(config: Config) -> anyhow::Result<ExitCode> {
+/// Serves requests with the backend that `open` returns until a signal arrives.
+///
+/// # Errors
+/// The errors of [`run`].
+pub fn run_on(
+    config: Config,
+    open: impl FnOnce(&Config) -> anyhow::Result<Arc<dyn Backend>>,
+) -> anyhow::Result<ExitCode> {
+    start_logs(&config)?;
+    let backend = open(&config)?;
+    tokio_runtime()?.block_on(serve(config, backend))
+}
+
+async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<ExitCode> {
     let address = (config.server.host.clone(), config.server.port);
     let deadline = config.server.shutdown_timeout();
-    let app = Arc::new(start_app(config).await?);
+    let app = Arc::new(start_app_on(config, backend).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {
         format!(
             "listening on {}:{}; is another server running there? set server.port to a free port",

@@ -1,16 +1,22 @@
 //! `facescan worker`, and the worker of `facescan serve`.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
-use tokio::task::JoinHandle;
+use anyhow::Context;
+use clap::Args;
+use facescan_inference::backend::Backend;
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{start_app, start_logs, tokio_runtime},
+    runtime::{backend, start_app_on, start_logs, tokio_runtime},
     serve,
 };
 use crate::{
-    app::App, batches::worker::Worker, config::Config, http::error::describe_item,
+    app::App,
+    batches::worker::Worker,
+    config::Config,
+    http::{self, error::describe_item},
     lifecycle::Ending,
 };
 
@@ -74,25 +80,75 @@ fn worker_name() -> String {
     format!("{host}/{}", std::process::id())
 }
 
+/// The arguments of `facescan worker`.
+#[derive(Debug, Default, Args)]
+pub struct WorkerArgs {
+    /// The chunks to process at a time. The default is `batches.workers`, or 2 if that is 0.
+    #[arg(long, value_name = "N")]
+    pub chunks: Option<usize>,
+    /// Serve /livez, /readyz and /metrics at this address, such as 0.0.0.0:8080.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+}
+
+/// Listens for the requests of probes and Prometheus, if the arguments name an address. The future serves them.
+async fn health(
+    app: &Arc<App>,
+    args: &WorkerArgs,
+) -> anyhow::Result<impl Future<Output = ()> + use<>> {
+    let listener = match args.listen {
+        None => None,
+        Some(address) => Some(
+            TcpListener::bind(address)
+                .await
+                .with_context(|| format!("listening on {address}"))?,
+        ),
+    };
+    let app = Arc::clone(app);
+    Ok(async move {
+        if let Some(listener) = listener {
+            let stopped = app.lifecycle.stopped();
+            http::serve_worker(listener, app, stopped).await;
+        }
+    })
+}
+
 /// Processes the items of batches until a signal arrives.
 ///
 /// # Errors
 /// Returns an error if the start fails.
-pub fn run(config: Config, chunks: Option<usize>) -> anyhow::Result<ExitCode> {
+pub fn run(config: Config, args: &WorkerArgs) -> anyhow::Result<ExitCode> {
+    run_on(config, backend, args)
+}
+
+/// Processes the items of batches with the backend that `open` returns until a signal arrives.
+///
+/// # Errors
+/// The errors of [`run`].
+pub fn run_on(
+    config: Config,
+    open: impl FnOnce(&Config) -> anyhow::Result<Arc<dyn Backend>>,
+    args: &WorkerArgs,
+) -> anyhow::Result<ExitCode> {
     start_logs(&config)?;
+    let backend = open(&config)?;
     tokio_runtime()?.block_on(async {
         let deadline = config.server.shutdown_timeout();
-        let chunks = chunks.unwrap_or(match config.batches.workers {
+        let chunks = args.chunks.unwrap_or(match config.batches.workers {
             0 => DEFAULT_CHUNKS,
             workers => workers,
         });
-        let app = Arc::new(start_app(config).await?);
+        let app = Arc::new(start_app_on(config, backend).await?);
         serve::prepare_store(&app).await;
         tracing::info!(chunks, "processing batches");
         let forced = serve::stop_at_signal(app.lifecycle.clone(), "returning the chunks");
         let tasks = start(&app, chunks);
         let lifecycle = app.lifecycle.clone();
-        let ending = lifecycle.drive(tasks.stopped(), deadline, forced).await;
+        let health = health(&app, args).await?;
+        let work = async {
+            tokio::join!(health, tasks.stopped());
+        };
+        let ending = lifecycle.drive(work, deadline, forced).await;
         serve::close_store(&app).await;
         Ok(match ending {
             Ending::Clean => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use facescan::{
 };
 
 mod compare;
+mod drill_server;
 mod floor;
 mod load;
 mod maths;
@@ -58,6 +59,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Send many requests of every kind to a server, and check whether its memory grows.
     Soak(soak::SoakArgs),
+    /// Run a server or a worker whose models have a fixed service time, for drills.
+    DrillServer(drill_server::DrillServerArgs),
     /// Measure how many images per second become rows, from memory and from JPEG files. Prints JSON.
     Preprocess(preprocess::PreprocessArgs),
 }
@@ -76,6 +79,9 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let (config, provenance) = Config::load(&Sources::from_process(cli.config.clone())?)?;
+    if let Command::DrillServer(args) = &cli.command {
+        return drill_server::run(config, args);
+    }
     start_quiet_logs(&config, &provenance)?;
     let settings = Settings {
         config,
@@ -88,5 +94,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => compare::run(&settings, &args),
         Command::Soak(args) => soak::run(&settings, &args),
         Command::Preprocess(args) => preprocess::run(&args),
+        Command::DrillServer(_) => unreachable!("handled above, because it starts its own logs"),
     }
 }

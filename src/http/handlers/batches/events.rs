@@ -26,10 +26,22 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The data of an event.
-#[derive(Debug, Serialize, ToSchema)]
+/// An event of the stream.
+#[derive(Debug, ToSchema)]
 #[schema(as = BatchEvent)]
-pub struct EventData {
+#[expect(dead_code, reason = "only describes the events")]
+pub struct EventAnswer {
+    /// The name, `progress`.
+    event: String,
+    /// A text that changes with the state and with each count.
+    id: String,
+    /// JSON with `state`, `counts`, `rate_per_s` and `eta_s`, as a batch has them.
+    data: String,
+}
+
+/// The data of an event.
+#[derive(Debug, Serialize)]
+struct EventData {
     /// The state of the batch.
     state: &'static str,
     /// The number of items in each state.
@@ -63,7 +75,7 @@ struct Watch {
         ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has"),
     ),
     responses(
-        (status = 200, description = "A stream of events", body = EventData, content_type = "text/event-stream"),
+        (status = 200, description = "A stream of events", body = EventAnswer, content_type = "text/event-stream"),
         BatchFailures,
     )
 )]

@@ -1,0 +1,124 @@
+//! A server or a worker for drills: the real one, on a backend with a fixed service time that a marked image kills.
+//!
+//! A drill needs faults that a real model does not have on demand. It also needs several processes on one machine that do
+//! not compete for its cores. So each run of a model sleeps for the service time and then runs the real model, and the run of
+//! a marked image aborts the process.
+
+use std::{process::ExitCode, sync::Arc, thread, time::Duration};
+
+use clap::{Args, ValueEnum};
+use facescan::{
+    cli::{
+        runtime, serve,
+        worker::{self, WorkerArgs},
+    },
+    config::Config,
+};
+use facescan_inference::{
+    backend::{Backend, BackendError, Batch, Opening, Session},
+    graphs::session::GraphSession,
+    placement::DevicePlacement,
+    tensor::{Signature, Tensor},
+};
+
+/// The colour of a marked image: red, green and blue.
+const MARK: [f32; 3] = [251.0, 2.0, 249.0];
+
+/// The arguments of `facescan-bench drill-server`.
+#[derive(Debug, Args)]
+pub struct DrillServerArgs {
+    /// The process to run.
+    #[arg(value_enum)]
+    role: Role,
+    /// The milliseconds that each row takes before its model runs.
+    #[arg(long, default_value_t = 0)]
+    service_ms: u64,
+    /// The arguments of `facescan worker`.
+    #[command(flatten)]
+    worker: WorkerArgs,
+}
+
+/// The process to run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Role {
+    /// `facescan serve`.
+    Serve,
+    /// `facescan worker`.
+    Worker,
+}
+
+/// Runs the process until a signal arrives.
+pub fn run(config: Config, args: &DrillServerArgs) -> anyhow::Result<ExitCode> {
+    let service_time = Duration::from_millis(args.service_ms);
+    let open = |config: &Config| -> anyhow::Result<Arc<dyn Backend>> {
+        Ok(Arc::new(SlowBackend {
+            inner: runtime::backend(config)?,
+            service_time,
+        }))
+    };
+    match args.role {
+        Role::Serve => serve::run_on(config, open),
+        Role::Worker => worker::run_on(config, open, &args.worker),
+    }
+}
+
+/// Delays and aborts the runs of another backend.
+struct SlowBackend {
+    inner: Arc<dyn Backend>,
+    service_time: Duration,
+}
+
+struct SlowSession {
+    inner: Box<dyn Session>,
+    service_time: Duration,
+}
+
+impl Backend for SlowBackend {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn check_available(&self, placement: DevicePlacement) -> Result<(), BackendError> {
+        self.inner.check_available(placement)
+    }
+
+    fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
+        let slow = |inner| -> Box<dyn Session> {
+            Box::new(SlowSession {
+                inner,
+                service_time: self.service_time,
+            })
+        };
+        Ok(self.inner.open(opening)?.into_iter().map(slow).collect())
+    }
+
+    fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
+        self.inner.open_graph(opening)
+    }
+}
+
+impl Session for SlowSession {
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
+        if is_marked(&batch) {
+            std::process::abort();
+        }
+        let rows = u32::try_from(batch.rows()).unwrap_or(1);
+        thread::sleep(self.service_time * rows);
+        self.inner.run(batch)
+    }
+}
+
+/// Returns whether the first pixel of a row has the colour of a marked image. The channels are planes in any order.
+fn is_marked(batch: &Batch<'_>) -> bool {
+    let len = batch.row_len();
+    let plane = len / 3;
+    batch.data.chunks_exact(len.max(1)).any(|row| {
+        let pixel = [0, 1, 2].map(|channel| row[channel * plane]);
+        let is = |mark: [f32; 3]| pixel.iter().zip(mark).all(|(a, b)| (a - b).abs() < 0.5);
+        is(MARK) || is([MARK[2], MARK[1], MARK[0]])
+    })
+}
