@@ -28,6 +28,7 @@ models: ## fetch what is missing, build, and prepare the shipped models in .runt
 
 test: ## run all tests, with a temporary Postgres server
 	scripts/setup --tests
+	scripts/s3-server --install
 	scripts/postgres run cargo test --locked --workspace --tests
 
 test-torch: ## build with libtorch and run its tests; run `make test` first
@@ -48,7 +49,7 @@ lint: ## check the formatting, clippy, the layers, the syntax of the scripts, an
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/drill scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/drill scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 

@@ -5,6 +5,7 @@ mod client;
 mod faults;
 mod nats;
 mod operations;
+mod s3;
 mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc};
