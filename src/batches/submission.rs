@@ -6,9 +6,10 @@
 mod entry;
 mod receipt;
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use bytes::Bytes;
+use facescan_inference::pool::Stage;
 use facescan_store::{
     AddedItems, Batch, CompleteRequest, CreatedBatch, NewBatch, NewItem, NewItems,
 };
@@ -29,6 +30,7 @@ use crate::{
     pipeline::{error::PipelineError, scan::ContentHash},
 };
 
+use entry::CheckedEntry;
 pub use entry::{EntryContent, EntryError, ItemEntry};
 pub use receipt::{Receipt, RefusedEntry};
 
@@ -37,6 +39,9 @@ const WRITES_IN_FLIGHT: usize = 8;
 
 /// The largest number of bytes that a submission holds before it writes them.
 const MAX_PENDING_BYTES: usize = 32 << 20;
+
+/// Entries with more bytes are checked on the CPU pool.
+const SMALL_ENTRIES: usize = 256 << 10;
 
 /// The description of a batch, without its items.
 #[derive(Clone, Debug)]
@@ -196,16 +201,49 @@ impl<'a> Submission<'a> {
         self.batch.id
     }
 
-    /// Takes the next entry, or the reason why it could not be read.
+    /// Takes the next entries, each with the reason if it could not be read.
     ///
     /// # Errors
     /// Returns an error if the entries so far cannot be written. An entry that is not valid is refused alone.
-    pub async fn push(&mut self, entry: Result<ItemEntry, EntryError>) -> Result<(), BatchError> {
+    pub async fn push(
+        &mut self,
+        entries: Vec<Result<ItemEntry, EntryError>>,
+    ) -> Result<(), BatchError> {
+        for (id, checked) in self.checked(entries).await? {
+            self.add(id, checked).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks entries and hashes their images, on the CPU pool if they have many bytes.
+    async fn checked(
+        &self,
+        entries: Vec<Result<ItemEntry, EntryError>>,
+    ) -> Result<Vec<(Option<String>, Result<CheckedEntry, EntryError>)>, PipelineError> {
+        let bytes: usize = entries.iter().flatten().map(ItemEntry::size).sum();
+        let limit = self.batches.config.limits.max_image_bytes;
+        let intake = Arc::clone(&self.batches.fan_out.intake);
+        let check = move || {
+            let check = |entry: Result<ItemEntry, EntryError>| {
+                let id = entry.as_ref().ok().and_then(|entry| entry.id.clone());
+                (id, entry.and_then(|entry| entry.check(&intake, limit)))
+            };
+            entries.into_iter().map(check).collect()
+        };
+        if bytes <= SMALL_ENTRIES {
+            return Ok(check());
+        }
+        let pool = &self.batches.fan_out.scans.pipeline.pool;
+        Ok(pool.run(Stage::Begin, check).await?)
+    }
+
+    async fn add(
+        &mut self,
+        id: Option<String>,
+        checked: Result<CheckedEntry, EntryError>,
+    ) -> Result<(), BatchError> {
         let index = self.receipt.read;
         self.receipt.read += 1;
-        let limit = self.batches.config.limits.max_image_bytes;
-        let id = entry.as_ref().ok().and_then(|entry| entry.id.clone());
-        let checked = entry.and_then(|entry| entry.check(&self.batches.fan_out.intake, limit));
         receipt::digest_entry(&mut self.digest, &checked);
         let item = match checked {
             Ok(item) => Some(item),

@@ -83,6 +83,14 @@ impl EntryError {
 pub(super) type CheckedEntry = (NewItem, Option<(ContentHash, Bytes)>);
 
 impl ItemEntry {
+    /// Returns the number of bytes of the image.
+    pub(super) fn size(&self) -> usize {
+        match &self.content {
+            Some(EntryContent::Bytes(bytes)) => bytes.len(),
+            Some(EntryContent::Url(_)) | None => 0,
+        }
+    }
+
     /// Checks every field. Hashing the bytes is CPU work.
     pub(super) fn check(self, intake: &Intake, limit: u64) -> Result<CheckedEntry, EntryError> {
         let id = checked_id(self.id)?;

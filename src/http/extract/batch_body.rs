@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, header::CONTENT_TYPE},
 };
 use facescan_inference::pool::Stage;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -28,8 +28,11 @@ use crate::{
 /// The bytes that a request reserves whose body is read in pieces.
 const STREAMED_BYTES: usize = 32 << 20;
 
-/// An entry that is larger is parsed on the CPU pool.
-pub(super) const SMALL_ENTRY: usize = 32 << 10;
+/// Entries with more bytes are parsed on the CPU pool.
+const SMALL_BODY: usize = 64 << 10;
+
+/// The number of entries of a parsed body that are taken at a time.
+const ENTRIES_PER_STEP: usize = 64;
 
 /// The description of a batch in a body, or in the query.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -291,29 +294,29 @@ async fn image(part: Field<'_>, state: &AppState) -> Result<ItemEntry, ApiError>
 }
 
 impl Entries {
-    /// Returns the next entry, or the reason why it cannot be read. Returns `None` after the last one.
+    /// Returns the next entries, each with the reason if it cannot be read. Returns an empty list after the last one.
     ///
     /// # Errors
     /// Returns an error if the body ends early or is too large.
     pub async fn next(
         &mut self,
         state: &AppState,
-    ) -> Result<Option<Result<ItemEntry, EntryError>>, ApiError> {
+    ) -> Result<Vec<Result<ItemEntry, EntryError>>, ApiError> {
         match self {
-            Self::Read(entries) => Ok(entries.next()),
-            Self::Lines(lines) => lines.entry(state).await,
+            Self::Read(entries) => Ok(entries.by_ref().take(ENTRIES_PER_STEP).collect()),
+            Self::Lines(lines) => lines.entries(state).await,
             Self::Parts(parts) => {
                 let (form, first) = parts.as_mut();
                 if let Some(first) = first.take() {
-                    return Ok(Some(Ok(first)));
+                    return Ok(vec![Ok(first)]);
                 }
                 let part = form.next_field().await;
                 let Some(part) = part.map_err(|error| unreadable(&error, &state.config.server))?
                 else {
-                    return Ok(None);
+                    return Ok(Vec::new());
                 };
                 match part.name() {
-                    Some("image") => Ok(Some(Ok(image(part, state).await?))),
+                    Some("image") => Ok(vec![Ok(image(part, state).await?)]),
                     name => Err(ApiError::invalid_option(
                         name.unwrap_or_default(),
                         "follows an image; send the other parts before the images",
@@ -322,18 +325,4 @@ impl Entries {
             }
         }
     }
-}
-
-/// Parses JSON here if it is short, and on the CPU pool otherwise.
-async fn parse_json<T: DeserializeOwned + Send + 'static>(
-    state: &AppState,
-    text: bytes::Bytes,
-) -> Result<Result<T, serde_json::Error>, ApiError> {
-    if text.len() <= SMALL_ENTRY {
-        return Ok(serde_json::from_slice(&text));
-    }
-    let pool = &state.pipeline.pool;
-    Ok(pool
-        .run(Stage::Begin, move || serde_json::from_slice(&text))
-        .await?)
 }

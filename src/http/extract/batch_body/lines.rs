@@ -6,11 +6,16 @@ use facescan_inference::pool::Stage;
 use futures::StreamExt;
 use serde_json::{Map, Value};
 
-use super::{SMALL_ENTRY, entry::LooseEntry, parse_json};
+use super::{SMALL_BODY, entry::LooseEntry};
 use crate::{
     batches::submission::{EntryError, ItemEntry},
     http::{AppState, error::ApiError},
 };
+
+/// One job of the CPU pool parses several lines, because it waits for a thread as long as the job of an image does.
+const LINES_PER_JOB: usize = 64;
+/// The number of bytes after which a job has enough lines.
+const BYTES_PER_JOB: usize = 4 << 20;
 
 /// The bytes of a line besides the image in base64.
 const OTHER_FIELDS: u64 = 64 << 10;
@@ -63,30 +68,28 @@ impl Lines {
         }
     }
 
-    /// Reads the entry of the next line.
-    pub(super) async fn entry(
+    /// Reads the entries of the next lines. Returns an empty list after the last one.
+    pub(super) async fn entries(
         &mut self,
         state: &AppState,
-    ) -> Result<Option<Result<ItemEntry, EntryError>>, ApiError> {
-        let line = match self.next().await? {
-            None => return Ok(None),
-            Some(Line::TooLong) => {
-                let limit = state.config.limits.max_image_bytes;
-                return Ok(Some(Err(EntryError::TooLarge { limit })));
-            }
-            Some(Line::Whole(line)) => line,
-        };
-        let is_small = line.len() <= SMALL_ENTRY;
-        let parsed = parse_json::<LooseEntry>(state, line).await?;
-        let entry = match parsed {
-            Err(error) => Err(EntryError::Malformed(error.to_string())),
-            Ok(loose) if is_small => loose.into_entry(),
-            Ok(loose) => {
-                let pool = &state.pipeline.pool;
-                pool.run(Stage::Begin, move || loose.into_entry()).await?
-            }
-        };
-        Ok(Some(entry))
+    ) -> Result<Vec<Result<ItemEntry, EntryError>>, ApiError> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < LINES_PER_JOB && bytes < BYTES_PER_JOB {
+            let Some(line) = self.next().await? else {
+                break;
+            };
+            bytes += match &line {
+                Line::Whole(line) => line.len(),
+                Line::TooLong => 0,
+            };
+            lines.push(line);
+        }
+        let limit = state.config.limits.max_image_bytes;
+        let parse = move || lines.into_iter().map(|line| entry(line, limit)).collect();
+        if bytes <= SMALL_BODY {
+            return Ok(parse());
+        }
+        Ok(state.pipeline.pool.run(Stage::Begin, parse).await?)
     }
 
     /// Returns the next line that is not blank, without its end.
@@ -138,5 +141,16 @@ impl Lines {
                 }
             }
         }
+    }
+}
+
+/// Parses a line. This is CPU work.
+fn entry(line: Line, limit: u64) -> Result<ItemEntry, EntryError> {
+    match line {
+        Line::TooLong => Err(EntryError::TooLarge { limit }),
+        Line::Whole(line) => match serde_json::from_slice::<LooseEntry>(&line) {
+            Ok(loose) => loose.into_entry(),
+            Err(error) => Err(EntryError::Malformed(error.to_string())),
+        },
     }
 }

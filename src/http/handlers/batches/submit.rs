@@ -111,14 +111,14 @@ async fn submit(
 ) -> Result<Response, ApiError> {
     loop {
         let step = async {
-            match entries.next(state).await? {
-                Some(entry) => Ok::<_, ApiError>(Some(submission.push(entry).await?)),
-                None => Ok(None),
-            }
+            let read = entries.next(state).await?;
+            let is_end = read.is_empty();
+            submission.push(read).await?;
+            Ok::<_, ApiError>(is_end)
         };
         match step.await {
-            Ok(Some(())) => {}
-            Ok(None) => break,
+            Ok(false) => {}
+            Ok(true) => break,
             Err(error) => {
                 submission.abandon(can_continue).await;
                 return Err(error);
