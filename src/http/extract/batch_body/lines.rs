@@ -29,6 +29,8 @@ pub struct Lines {
     /// The longest line in bytes. Longer lines are skipped.
     limit: usize,
     is_at_end: bool,
+    /// An error of the body that follows whole lines.
+    failure: Option<ApiError>,
 }
 
 /// A line, or a note that it was too long.
@@ -52,6 +54,7 @@ impl Lines {
             searched: 0,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             is_at_end: false,
+            failure: None,
         }
     }
 
@@ -73,10 +76,20 @@ impl Lines {
         &mut self,
         state: &AppState,
     ) -> Result<Vec<Result<ItemEntry, EntryError>>, ApiError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < LINES_PER_JOB && bytes < BYTES_PER_JOB {
-            let Some(line) = self.next().await? else {
-                break;
+            let line = match self.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(error) if lines.is_empty() => return Err(error),
+                // The lines before are written first, so that the next request continues after them.
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
             };
             bytes += match &line {
                 Line::Whole(line) => line.len(),
