@@ -8,7 +8,10 @@ use image::RgbImage;
 use tracing::Instrument;
 
 use crate::{
-    admission::priority_semaphore::{DecodePermit, PrioritySemaphore},
+    admission::{
+        Priority,
+        priority_semaphore::{DecodePermit, PrioritySemaphore},
+    },
     context::RequestContext,
     pipeline::error::PipelineError,
     pipeline::{
@@ -138,8 +141,15 @@ impl Pipeline {
             run.timings.total = pipeline.since(started);
             Ok(RunOutput { result, run })
         };
+        // The models of bulk images would otherwise run before this image begins.
+        let goes_first =
+            context.priority == Priority::Interactive && self.decode_permits.has_bulk();
+        let stage = match goes_first {
+            true => Stage::BeginFirst,
+            false => Stage::Begin,
+        };
         self.pool
-            .drive(Stage::Begin, driven.instrument(context.span.clone()))
+            .drive(stage, driven.instrument(context.span.clone()))
             .await?
     }
 

@@ -1,4 +1,7 @@
 //! A semaphore with priorities. Interactive images go first. A bulk image that has waited long enough goes before them.
+//!
+//! An image that is being processed cannot be interrupted. So bulk images get only a part of the permits for a while after
+//! an interactive image: the next one then finds a free permit, and few runs of models before its own.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +13,12 @@ use tokio::sync::oneshot;
 
 use super::Priority;
 use facescan_clock::Clock;
+
+/// How long bulk images leave permits for the next interactive image.
+const INTERACTIVE_WINDOW: Duration = Duration::from_secs(1);
+
+/// The part of the permits that bulk images get in that time: one of so many.
+const BULK_SHARE: usize = 4;
 
 /// Limits how many images are held decoded at a time. Cheap to clone.
 #[derive(Clone)]
@@ -25,7 +34,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    total: usize,
     free: usize,
+    /// The permits that bulk images hold.
+    bulk_held: usize,
+    /// When an interactive image came last.
+    last_interactive: Option<Duration>,
     interactive: VecDeque<Waiter>,
     bulk: VecDeque<Waiter>,
 }
@@ -39,6 +53,7 @@ struct Waiter {
 /// The right to hold one image decoded. Dropping it gives the permit to the next waiter.
 pub struct DecodePermit {
     shared: Arc<Shared>,
+    priority: Priority,
 }
 
 impl PrioritySemaphore {
@@ -46,6 +61,7 @@ impl PrioritySemaphore {
     /// before interactive images.
     pub fn new(permits: usize, max_wait: Duration, clock: Arc<dyn Clock>) -> Self {
         let state = State {
+            total: permits.max(1),
             free: permits.max(1),
             ..State::default()
         };
@@ -63,12 +79,15 @@ impl PrioritySemaphore {
         loop {
             let waiting = {
                 let mut state = self.shared.state();
-                if state.free > 0 {
-                    state.free -= 1;
-                    return self.permit();
+                let since = self.shared.clock.monotonic();
+                if priority == Priority::Interactive {
+                    state.last_interactive = Some(since);
+                }
+                if state.may_take(priority, since) {
+                    state.take(priority);
+                    return self.shared.permit(priority);
                 }
                 let (admit, admitted) = oneshot::channel();
-                let since = self.shared.clock.monotonic();
                 let line = match priority {
                     Priority::Interactive => &mut state.interactive,
                     Priority::Bulk => &mut state.bulk,
@@ -92,10 +111,42 @@ impl PrioritySemaphore {
         ]
     }
 
-    fn permit(&self) -> DecodePermit {
-        DecodePermit {
-            shared: Arc::clone(&self.shared),
+    /// Returns whether a bulk image holds a permit.
+    pub fn has_bulk(&self) -> bool {
+        self.shared.state().bulk_held > 0
+    }
+}
+
+impl State {
+    /// Returns whether an image of this priority can have a permit now.
+    fn may_take(&self, priority: Priority, now: Duration) -> bool {
+        let is_allowed = match priority {
+            Priority::Interactive => true,
+            Priority::Bulk => self.bulk_held < self.bulk_limit(now),
+        };
+        self.free > 0 && is_allowed
+    }
+
+    /// Returns how many permits bulk images can hold. It is at least one, so the end of a bulk image always lets the next
+    /// one in.
+    fn bulk_limit(&self, now: Duration) -> usize {
+        let is_interactive = self
+            .last_interactive
+            .is_some_and(|last| now.saturating_sub(last) < INTERACTIVE_WINDOW);
+        match is_interactive {
+            true => (self.total / BULK_SHARE).max(1),
+            false => self.total,
         }
+    }
+
+    fn take(&mut self, priority: Priority) {
+        self.free -= 1;
+        self.bulk_held += usize::from(priority == Priority::Bulk);
+    }
+
+    fn give_back(&mut self, priority: Priority) {
+        self.free += 1;
+        self.bulk_held -= usize::from(priority == Priority::Bulk);
     }
 }
 
@@ -104,37 +155,56 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes and returns the waiter that goes next.
-    fn next(&self, state: &mut State) -> Option<Waiter> {
-        let bulk = state.bulk.front().map(|waiter| waiter.since);
-        let is_due =
-            bulk.is_some_and(|since| self.clock.monotonic().saturating_sub(since) >= self.max_wait);
-        if is_due {
-            return state.bulk.pop_front();
+    /// Removes and returns the waiter that goes next, if it can have a permit now.
+    fn next(&self, state: &mut State) -> Option<(Waiter, Priority)> {
+        let now = self.clock.monotonic();
+        let due = |waiter: &Waiter| now.saturating_sub(waiter.since) >= self.max_wait;
+        let is_bulk_due = state.bulk.front().is_some_and(due);
+        let order = match is_bulk_due {
+            true => [Priority::Bulk, Priority::Interactive],
+            false => [Priority::Interactive, Priority::Bulk],
+        };
+        order.into_iter().find_map(|priority| {
+            if !state.may_take(priority, now) {
+                return None;
+            }
+            let waiter = match priority {
+                Priority::Interactive => state.interactive.pop_front(),
+                Priority::Bulk => state.bulk.pop_front(),
+            };
+            waiter.map(|waiter| (waiter, priority))
+        })
+    }
+
+    fn permit(self: &Arc<Self>, priority: Priority) -> DecodePermit {
+        DecodePermit {
+            shared: Arc::clone(self),
+            priority,
         }
-        state
-            .interactive
-            .pop_front()
-            .or_else(|| state.bulk.pop_front())
+    }
+
+    /// Gives free permits to waiters.
+    fn admit_waiters(self: &Arc<Self>) {
+        loop {
+            let mut state = self.state();
+            let Some((waiter, priority)) = self.next(&mut state) else {
+                return;
+            };
+            if waiter.admit.is_closed() {
+                continue;
+            }
+            state.take(priority);
+            drop(state);
+            // If the waiter has just left, `send` returns the permit, and dropping it finds the next waiter.
+            drop(waiter.admit.send(self.permit(priority)));
+        }
     }
 }
 
 impl Drop for DecodePermit {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        while let Some(waiter) = self.shared.next(&mut state) {
-            if waiter.admit.is_closed() {
-                continue;
-            }
-            drop(state);
-            let permit = Self {
-                shared: Arc::clone(&self.shared),
-            };
-            // If the waiter has just left, `send` returns the permit. Dropping the permit then finds the next waiter.
-            drop(waiter.admit.send(permit));
-            return;
-        }
-        state.free += 1;
+        self.shared.state().give_back(self.priority);
+        self.shared.admit_waiters();
     }
 }
 
@@ -201,6 +271,26 @@ mod tests {
         assert!(poll!(second.as_mut()).is_pending());
         drop(bulk.await);
         drop(second.await);
+    }
+
+    /// One of four permits is for bulk images while interactive images come.
+    #[tokio::test]
+    async fn bulk_images_leave_permits_for_the_next_interactive_one() {
+        let (semaphore, clock) = semaphore(4);
+        drop(semaphore.acquire(Priority::Interactive).await);
+        let bulk = semaphore.acquire(Priority::Bulk).await;
+        let mut second = Box::pin(semaphore.acquire(Priority::Bulk));
+        let mut third = Box::pin(semaphore.acquire(Priority::Bulk));
+        assert!(poll!(second.as_mut()).is_pending());
+        assert!(poll!(third.as_mut()).is_pending());
+        let interactive = semaphore.acquire(Priority::Interactive).await;
+        assert!(semaphore.has_bulk());
+        clock.0.store(2000, Ordering::Relaxed);
+        // The end of a bulk image lets all in that have a permit now.
+        drop(bulk);
+        let (second, third) = (second.await, third.await);
+        drop((interactive, second, third));
+        assert!(!semaphore.has_bulk());
     }
 
     #[tokio::test]

@@ -34,13 +34,15 @@ pub enum PoolError {
 pub enum Stage {
     /// Work between a model's outputs and the next model or the response.
     Finish,
+    /// Reading and decoding input that somebody waits for, beside work that nobody waits for.
+    BeginFirst,
     /// Running a model.
     Infer,
     /// Reading and decoding input.
     Begin,
 }
 
-const STAGES: usize = 3;
+const STAGES: usize = 4;
 
 type Job = Box<dyn FnOnce() + Send>;
 
