@@ -6,7 +6,7 @@
 mod entry;
 mod receipt;
 
-use std::{mem, sync::Arc};
+use std::{collections::HashSet, mem, sync::Arc};
 
 use bytes::Bytes;
 use facescan_inference::pool::Stage;
@@ -39,6 +39,9 @@ const WRITES_IN_FLIGHT: usize = 8;
 
 /// The largest number of bytes that a submission holds before it writes them.
 const MAX_PENDING_BYTES: usize = 32 << 20;
+
+/// The number of images that a submission remembers.
+const MAX_REMEMBERED: usize = 4096;
 
 /// Entries with more bytes are checked on the CPU pool.
 const SMALL_ENTRIES: usize = 256 << 10;
@@ -75,6 +78,8 @@ pub struct Submission<'a> {
     /// The entries that an interrupted request with this key has written.
     written_before: u64,
     receipt: Receipt,
+    /// The images that were written last, so that an image that many items have is written once.
+    written: HashSet<ContentHash>,
 }
 
 /// Why a submission reads entries.
@@ -193,6 +198,7 @@ impl<'a> Submission<'a> {
             pending_bytes: 0,
             pending_read: 0,
             written_before,
+            written: HashSet::new(),
         }
     }
 
@@ -281,7 +287,12 @@ impl<'a> Submission<'a> {
         };
         let payloads = &self.batches.payloads;
         let (items, images): (Vec<_>, Vec<_>) = pending.into_iter().unzip();
-        stream::iter(images.into_iter().flatten().map(Ok::<_, BatchError>))
+        if self.written.len() > MAX_REMEMBERED {
+            self.written.clear();
+        }
+        let mut images: Vec<_> = images.into_iter().flatten().collect();
+        images.retain(|(hash, _)| self.written.insert(*hash));
+        stream::iter(images.into_iter().map(Ok::<_, BatchError>))
             .try_for_each_concurrent(WRITES_IN_FLIGHT, |(hash, bytes)| {
                 async move { Ok(payloads.put(owner, ObjectKind::Input, &hash, bytes).await?) }
                     .boxed()
