@@ -157,6 +157,22 @@ impl StoredScans {
         }
     }
 
+    /// Returns the ids of stored results of `plan` for images with these hashes.
+    ///
+    /// # Errors
+    /// Returns [`PipelineError::Store`] if the database cannot be used.
+    pub async fn known<P: StoredPlan>(
+        &self,
+        context: &RequestContext,
+        plan: &P,
+        hashes: &[ContentHash],
+    ) -> Result<Vec<(ContentHash, Uuid)>, PipelineError> {
+        let precision = plan.current_precision(&self.pipeline);
+        let key = key::scan_key(&self.pipeline, plan, precision);
+        let tenant = &context.principal.tenant;
+        Ok(self.store.cached_scan_ids(tenant, &key, hashes).await?)
+    }
+
     /// Returns the stored result of one image, or runs the plan. A new result is not saved.
     ///
     /// # Errors

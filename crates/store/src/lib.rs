@@ -138,6 +138,15 @@ pub trait Store: Send + Sync {
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError>;
 
+    /// Returns the ids of scans with this key that can be returned from the cache, each with the SHA-256 of its image. It
+    /// looks only for images with these SHA-256s.
+    async fn cached_scan_ids(
+        &self,
+        tenant: &str,
+        scan_key: &[u8; 32],
+        sha256s: &[[u8; 32]],
+    ) -> Result<Vec<([u8; 32], Uuid)>, StoreError>;
+
     /// Returns the tenant's scans with these ids, in any order. Ids without a scan are skipped.
     async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError>;
 

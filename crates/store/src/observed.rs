@@ -113,6 +113,16 @@ impl Store for ObservedStore {
         self.observe("find_scan", call).await
     }
 
+    async fn cached_scan_ids(
+        &self,
+        tenant: &str,
+        scan_key: &[u8; 32],
+        sha256s: &[[u8; 32]],
+    ) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
+        let call = self.store.cached_scan_ids(tenant, scan_key, sha256s);
+        self.observe("cached_scan_ids", call).await
+    }
+
     async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError> {
         self.observe("scans", self.store.scans(tenant, ids)).await
     }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::dialect::{Statements, placeholders};
+use super::record::record;
 use super::records::{
     CachedScan, ImageFilter, ImageSummary, PageRequest, Source, StoredFace, StoredImage, StoredScan,
 };
@@ -85,6 +86,37 @@ pub(super) async fn find_scan(
         .await?;
     let image = image.map(ImageSummary::try_from).transpose()?;
     Ok(image.map(|image| CachedScan { image, scan }))
+}
+
+record! {
+    struct CachedIdRow {
+        sha256: Digest,
+        id: Uuid,
+    }
+}
+
+/// Returns the ids of cached scans; see [`super::Store::cached_scan_ids`].
+pub(super) async fn cached_scan_ids(
+    connection: &mut impl Statements,
+    (tenant, scan_key): (&str, &[u8; 32]),
+    sha256s: &[[u8; 32]],
+) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
+    const IMAGES_PER_QUERY: usize = 500;
+    let key = Digest(*scan_key);
+    let mut found = Vec::new();
+    for sha256s in sha256s.chunks(IMAGES_PER_QUERY) {
+        let digests: Vec<Digest> = sha256s.iter().map(|sha256| Digest(*sha256)).collect();
+        let mut values: Vec<&dyn Value> = vec![&tenant, &key];
+        values.extend(digests.iter().map(|digest| digest as &dyn Value));
+        let query = format!(
+            "SELECT i.sha256, s.id FROM images i JOIN scans s ON s.image_id = i.id \
+             WHERE i.tenant = $1 AND s.scan_key = $2 AND s.answers_cache AND i.sha256 IN {}",
+            placeholders(3, 1, sha256s.len())
+        );
+        let rows: Vec<CachedIdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        found.extend(rows.into_iter().map(|row| (row.sha256.0, row.id)));
+    }
+    Ok(found)
 }
 
 /// Returns the scans of the tenant with these ids, each with its image. Ids without a scan are skipped.

@@ -104,6 +104,16 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         Ok(scan)
     }
 
+    async fn cached_scan_ids(
+        &self,
+        tenant: &str,
+        scan_key: &[u8; 32],
+        sha256s: &[[u8; 32]],
+    ) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
+        let mut connection = self.read_pool.acquire().await?;
+        read::cached_scan_ids(&mut *connection, (tenant, scan_key), sha256s).await
+    }
+
     async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError> {
         let mut transaction = self.begin_read().await?;
         let scans = read::scans(&mut *transaction, tenant, ids).await?;

@@ -129,8 +129,17 @@ impl<'a> ChunkRun<'a> {
 
     /// Processes several items at a time.
     async fn run_together(&self, runner: &ItemRunner<'_>, stop: &CancellationToken) -> Outcomes {
-        let (items, copies) = without_copies(&self.chunk.items);
+        let all: Vec<_> = self.chunk.items.iter().collect();
+        let known = runner.known(&all).await;
         let mut outcomes = Outcomes::default();
+        let mut unknown = Vec::with_capacity(all.len());
+        for item in all {
+            match runner.end_of_known(item, &known) {
+                Some(end) => self.add(&mut outcomes, item, end, item.attempts + 1),
+                None => unknown.push(item),
+            }
+        }
+        let (items, copies) = without_copies(unknown);
         let runs: Vec<BoxFuture<'_, _>> = items
             .into_iter()
             .map(|item| async move { (item, runner.run(item).await) }.boxed())
@@ -300,7 +309,9 @@ impl<'a> ChunkRun<'a> {
 }
 
 /// Returns the items without those whose image another item before has. Returns these by the hash of the image.
-fn without_copies(items: &[LeasedItem]) -> (Vec<&LeasedItem>, HashMap<[u8; 32], Vec<&LeasedItem>>) {
+fn without_copies(
+    items: Vec<&LeasedItem>,
+) -> (Vec<&LeasedItem>, HashMap<[u8; 32], Vec<&LeasedItem>>) {
     let mut copies: HashMap<[u8; 32], Vec<&LeasedItem>> = HashMap::new();
     let mut first = Vec::with_capacity(items.len());
     for item in items {

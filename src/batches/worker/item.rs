@@ -1,5 +1,7 @@
 //! One item: load its image and run the plan.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use facescan_inference::pool::Stage;
 use facescan_store::{ItemOutcome, LeasedItem, ScanOutcome};
@@ -23,7 +25,7 @@ use crate::{
         error::PipelineError,
         process::ProcessResult,
         run::RunOutput,
-        scan::{content_hash, hex},
+        scan::{ContentHash, content_hash, hex},
         stored::{FoundScan, StoredPlan},
     },
 };
@@ -143,6 +145,10 @@ impl ItemEnd {
     }
 }
 
+/// The stored results of a chunk's images, found before its items run.
+#[derive(Default)]
+pub(super) struct KnownResults(HashMap<ContentHash, Uuid>);
+
 /// What the items of a chunk share.
 pub(super) struct ItemRunner<'a> {
     pub batches: &'a Batches,
@@ -153,6 +159,45 @@ pub(super) struct ItemRunner<'a> {
 }
 
 impl ItemRunner<'_> {
+    /// Finds stored results for items in one query. An item with a source is not among them, because its source has to be
+    /// stored, too.
+    pub(super) async fn known(&self, items: &[&LeasedItem]) -> KnownResults {
+        let hashes: Vec<ContentHash> = items
+            .iter()
+            .filter(|item| item.source.is_none() && item.source_url.is_none())
+            .filter_map(|item| item.payload)
+            .collect();
+        let scans = &self.batches.fan_out.scans;
+        let found = match self.plan {
+            BatchPlan::Scan(plan) if plan.storage.cache => {
+                scans.known(self.context, plan.as_ref(), &hashes).await
+            }
+            BatchPlan::ImageEmbedding(plan) if plan.storage.cache => {
+                scans.known(self.context, plan.as_ref(), &hashes).await
+            }
+            _ => return KnownResults::default(),
+        };
+        match found {
+            Ok(found) => KnownResults(found.into_iter().collect()),
+            Err(error) => {
+                // Each item looks for itself then, and waits if it has to.
+                tracing::debug!(%error, "stored results cannot be looked up now");
+                KnownResults::default()
+            }
+        }
+    }
+
+    /// Returns the end of an item whose result is known.
+    pub(super) fn end_of_known(&self, item: &LeasedItem, known: &KnownResults) -> Option<ItemEnd> {
+        let id = known.0.get(&item.payload?)?;
+        let has_source = item.source.is_some() || item.source_url.is_some();
+        (!has_source).then(|| ItemEnd::Done {
+            scan: Some(ScanOutcome::Cached(*id)),
+            result: None,
+            is_copy: false,
+        })
+    }
+
     /// Loads the image of an item and runs the plan.
     pub(super) async fn run(&self, item: &LeasedItem) -> ItemEnd {
         let fan_out = &self.batches.fan_out;

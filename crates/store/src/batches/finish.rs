@@ -1,6 +1,8 @@
 //! Saving the outcomes of items.
 
-use sqlx::types::JsonValue;
+use std::collections::HashSet;
+
+use sqlx::{AssertSqlSafe, types::JsonValue};
 use uuid::Uuid;
 
 use super::{
@@ -9,7 +11,12 @@ use super::{
     submit,
 };
 use crate::{
-    StoreError, dialect::Statements, record::record, records::SavedScan, rows::IdRow, save,
+    StoreError,
+    dialect::{Statements, placeholders},
+    record::record,
+    records::SavedScan,
+    rows::IdRow,
+    save,
     values::Value,
 };
 
@@ -18,12 +25,14 @@ const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
      WHERE batch_id = $1 AND number = $2 AND lease_token = $3 AND lease_owner IS NOT NULL \
      RETURNING first_item, items";
 
-/// A finished item is not changed.
-const FINISH_ITEM: &str = "UPDATE batch_items SET state = $3, cached = $4, scan_id = $5, result = $6, \
-     error_code = $7, error_detail = $8, attempts = attempts + $9 \
-     WHERE batch_id = $1 AND position = $2 AND state = 'queued'";
+/// A finished item is not changed. The columns of the values are those of [`ItemValues::values`].
+const FINISH_ITEMS: &str = "UPDATE batch_items SET state = v.column2, cached = v.column3, \
+     scan_id = v.column4, result = v.column5, error_code = v.column6, error_detail = v.column7, \
+     attempts = attempts + $2 FROM (VALUES {rows}) AS v \
+     WHERE batch_id = $1 AND position = v.column1 AND state = 'queued' RETURNING position";
 
-const SCAN: &str = "SELECT id FROM scans WHERE id = $1";
+/// The number of items that one statement finishes. A statement has at most 1000 parameters.
+const ITEMS_PER_STATEMENT: usize = 140;
 
 /// A batch that was cancelled while a worker had the chunk has no more attempts.
 const CANCEL_REMAINING: &str = "UPDATE batch_items SET state = 'cancelled' \
@@ -51,6 +60,12 @@ record! {
 record! {
     struct CountRow {
         items: i64,
+    }
+}
+
+record! {
+    struct PositionRow {
+        position: i64,
     }
 }
 
@@ -92,6 +107,18 @@ impl<'a> ItemValues<'a> {
             detail,
         }
     }
+
+    fn values(&self) -> [&dyn Value; 7] {
+        [
+            &self.position,
+            &self.state,
+            &self.cached,
+            &self.scan_id,
+            self.result,
+            self.code,
+            self.detail,
+        ]
+    }
 }
 
 fn row_position(position: u64) -> i64 {
@@ -119,14 +146,16 @@ pub(super) async fn finish_items(
     // Two transactions that save the same images must lock them in the same order.
     let mut outcomes: Vec<_> = outcomes.iter().collect();
     outcomes.sort_by_key(|outcome| outcome.new_image());
+    let cached = stored_scans(connection, &outcomes).await?;
+    let mut items = Vec::with_capacity(outcomes.len());
     for outcome in outcomes {
-        finish_item(
-            connection,
-            key.batch_id,
-            outcome,
-            (counted_before, &mut counts),
-        )
-        .await?;
+        let values = item_values(connection, key.batch_id, outcome, &cached).await?;
+        items.extend(values);
+    }
+    let attempts = i32::from(!counted_before);
+    let changed = update_items(connection, key.batch_id, &items, attempts).await?;
+    for item in items.iter().filter(|item| changed.contains(&item.position)) {
+        counts.add(item);
     }
     let finished = counts.ok + counts.error + counts.dead;
     let returned = match end {
@@ -159,26 +188,41 @@ pub(super) async fn finish_items(
     }))
 }
 
-async fn finish_item(
+impl Counts {
+    fn add(&mut self, item: &ItemValues<'_>) {
+        match item.state {
+            "ok" => self.ok += 1,
+            "error" => self.error += 1,
+            "dead" => self.dead += 1,
+            // The item waits for another attempt.
+            _ => return,
+        }
+        self.cached += i64::from(item.cached);
+    }
+}
+
+/// Saves the scan of an outcome and returns the values of its item. Returns `None` if the item waits, because its scan was
+/// deleted in the meantime.
+async fn item_values<'a>(
     connection: &mut impl Statements,
     batch: Uuid,
-    outcome: &ItemOutcome,
-    (counted_before, counts): (bool, &mut Counts),
-) -> Result<(), StoreError> {
-    let (values, counter) = match outcome {
+    outcome: &'a ItemOutcome,
+    stored: &HashSet<Uuid>,
+) -> Result<Option<ItemValues<'a>>, StoreError> {
+    Ok(match outcome {
         ItemOutcome::Ok {
             position,
             scan,
             result,
             is_copy,
         } => {
-            let (scan_id, cached) = match save_scan(connection, batch, scan.as_ref()).await? {
+            let scan = save_scan(connection, batch, scan.as_ref(), stored).await?;
+            let (scan_id, cached) = match scan {
                 ItemScan::None => (None, false),
                 ItemScan::Stored { id, cached } => (Some(id), cached),
-                // The item waits for another attempt.
-                ItemScan::Deleted => return Ok(()),
+                ItemScan::Deleted => return Ok(None),
             };
-            let values = ItemValues {
+            Some(ItemValues {
                 position: row_position(*position),
                 state: "ok",
                 cached: cached || *is_copy,
@@ -186,8 +230,7 @@ async fn finish_item(
                 result,
                 code: &None::<String>,
                 detail: &None::<String>,
-            };
-            (values, Some(&mut counts.ok))
+            })
         }
         ItemOutcome::Failed {
             position,
@@ -195,49 +238,61 @@ async fn finish_item(
             code,
             detail,
         } => {
-            let (state, counter) = match is_dead {
-                true => ("dead", &mut counts.dead),
-                false => ("error", &mut counts.error),
-            };
-            let values = ItemValues::failed(*position, state, (code, detail));
-            (values, Some(counter))
+            let state = if *is_dead { "dead" } else { "error" };
+            Some(ItemValues::failed(*position, state, (code, detail)))
         }
         ItemOutcome::Retry {
             position,
             code,
             detail,
-        } => {
-            let values = ItemValues::failed(*position, "queued", (code, detail));
-            (values, None)
-        }
-    };
-    let changed = update_item(connection, batch, &values, counted_before).await?;
-    if let Some(counter) = counter.filter(|_| changed) {
-        *counter += 1;
-        counts.cached += i64::from(values.cached);
-    }
-    Ok(())
+        } => Some(ItemValues::failed(*position, "queued", (code, detail))),
+    })
 }
 
-/// Returns whether the item was not finished before.
-async fn update_item(
+/// Returns the positions of the items that were not finished before.
+async fn update_items(
     connection: &mut impl Statements,
     batch: Uuid,
-    item: &ItemValues<'_>,
-    counted_before: bool,
-) -> Result<bool, StoreError> {
-    let values: [&dyn Value; 9] = [
-        &batch,
-        &item.position,
-        &item.state,
-        &item.cached,
-        &item.scan_id,
-        item.result,
-        item.code,
-        item.detail,
-        &i32::from(!counted_before),
-    ];
-    Ok(connection.execute(FINISH_ITEM, &values).await? == 1)
+    items: &[ItemValues<'_>],
+    attempts: i32,
+) -> Result<HashSet<i64>, StoreError> {
+    let mut changed = HashSet::with_capacity(items.len());
+    for items in items.chunks(ITEMS_PER_STATEMENT) {
+        let rows = placeholders(3, items.len(), 7);
+        let statement = FINISH_ITEMS.replace("{rows}", &rows);
+        let mut values: Vec<&dyn Value> = vec![&batch, &attempts];
+        values.extend(items.iter().flat_map(ItemValues::values));
+        let rows: Vec<PositionRow> = connection
+            .fetch_all(AssertSqlSafe(statement), &values)
+            .await?;
+        changed.extend(rows.into_iter().map(|row| row.position));
+    }
+    Ok(changed)
+}
+
+/// Returns the cached scans of some outcomes that are still stored.
+async fn stored_scans(
+    connection: &mut impl Statements,
+    outcomes: &[&ItemOutcome],
+) -> Result<HashSet<Uuid>, StoreError> {
+    const IDS_PER_QUERY: usize = 500;
+    let cached = outcomes.iter().filter_map(|outcome| match outcome {
+        ItemOutcome::Ok {
+            scan: Some(ScanOutcome::Cached(id)),
+            ..
+        } => Some(*id),
+        _ => None,
+    });
+    let ids: Vec<Uuid> = cached.collect::<HashSet<_>>().into_iter().collect();
+    let mut stored = HashSet::with_capacity(ids.len());
+    for ids in ids.chunks(IDS_PER_QUERY) {
+        let list = placeholders(1, 1, ids.len());
+        let query = format!("SELECT id FROM scans WHERE id IN {list}");
+        let values: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
+        let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        stored.extend(rows.into_iter().map(|row| row.id));
+    }
+    Ok(stored)
 }
 
 /// The scan of an item in the database.
@@ -254,6 +309,7 @@ async fn save_scan(
     connection: &mut impl Statements,
     batch: Uuid,
     scan: Option<&ScanOutcome>,
+    stored: &HashSet<Uuid>,
 ) -> Result<ItemScan, StoreError> {
     match scan {
         None => Ok(ItemScan::None),
@@ -265,13 +321,10 @@ async fn save_scan(
                 cached: matches!(saved, SavedScan::Kept(_)),
             })
         }
-        Some(&ScanOutcome::Cached(id)) => {
-            let found: Option<IdRow> = connection.fetch_optional(SCAN, &[&id]).await?;
-            Ok(match found {
-                Some(_) => ItemScan::Stored { id, cached: true },
-                None => ItemScan::Deleted,
-            })
-        }
+        Some(&ScanOutcome::Cached(id)) => Ok(match stored.contains(&id) {
+            true => ItemScan::Stored { id, cached: true },
+            false => ItemScan::Deleted,
+        }),
     }
 }
 
