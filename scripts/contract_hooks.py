@@ -141,13 +141,19 @@ def fit_faces(query: dict, options: dict) -> None:
 
 
 def fit_batch(case, query: dict, body: dict) -> None:
-    """A body that names the operation wins over the query. A webhook needs an address that the guard allows."""
+    """A body that names the operation wins over the query. The options are those of the operation. A webhook needs an address
+    that the guard allows.
+    """
     if "operation" in body:
         query.pop("operation", None)
     if case.meta.generation.mode != GenerationMode.POSITIVE:
         return
     if case.headers and "idempotency-key" in case.headers:
         case.headers["idempotency-key"] = "key"
+    if "operation" in body:
+        body["options"] = {"operations": [{"op": "grayscale"}]} if body["operation"] == "process" else {}
+    elif query.get("operation") == "process":
+        query["operation"] = "detect"
     for webhook in [body] if case.path == "/webhooks" else [body.get("webhook")]:
         if isinstance(webhook, dict):
             webhook["url"] = "https://example.com/told"
@@ -187,8 +193,10 @@ def filter_case(context, case) -> bool:  # noqa: ARG001
     """A generated form cannot be changed, so a form that the rules would change is skipped."""
     if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
         return True
-    if "webhook" in case.body:
+    if "webhook" in case.body or case.body.get("operation") == "process":
         return False
+    if case.path.startswith("/batches"):
+        return not case.body.get("options")
     before = case.body.get("options")
     after = copy.deepcopy({name: value for name, value in case.body.items() if name == "options"})
     fit(case, dict(case.query or {}), after)

@@ -23,8 +23,8 @@ use facescan_clock::Clock;
 use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
 use uuid::Uuid;
 
-use self::{error::BatchError, payloads::Payloads, queue::WorkQueue, webhooks::WebhookSender};
-use crate::{config::Config, pipeline::fan_out::FanOut};
+use self::{error::BatchError, payloads::Payloads, queue::WorkQueue};
+use crate::{config::Config, ingest::post::Poster, pipeline::fan_out::FanOut};
 
 /// What submissions and workers share. Cheap to clone.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Batches {
     /// The webhooks in the database.
     pub webhooks: Arc<dyn WebhookStore>,
     /// Sends the messages of webhooks.
-    pub sender: Arc<dyn WebhookSender>,
+    pub sender: Arc<dyn Poster>,
     /// The images of batches.
     pub payloads: Payloads,
     /// Runs operations on images.

@@ -22,8 +22,6 @@ use self::signature::Signer;
 use super::{Batches, answer::BatchAnswer, error::BatchError};
 use crate::pipeline::error::{InvalidOption, PipelineError};
 
-pub use crate::ingest::post::Poster as WebhookSender;
-
 /// The headers of Standard Webhooks.
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");

@@ -66,8 +66,12 @@ pub struct ItemsQuery {
 /// Reads a position. `after` is text, because for other lists it is an id.
 fn position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let wrong = |_| D::Error::custom("must be the `next` of a page");
-    text.parse().map(Some).map_err(wrong)
+    let position: Option<u64> = text.parse().ok();
+    // The database has signed numbers.
+    match position.filter(|&position| i64::try_from(position).is_ok()) {
+        Some(position) => Ok(Some(position)),
+        None => Err(D::Error::custom("must be the `next` of a page")),
+    }
 }
 
 /// The state of an item.
