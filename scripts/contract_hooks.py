@@ -152,8 +152,10 @@ def fit_batch(case, query: dict, body: dict) -> None:
         case.headers["idempotency-key"] = "key"
     if "operation" in body:
         body["options"] = {"operations": [{"op": "grayscale"}]} if body["operation"] == "process" else {}
-    elif query.get("operation") == "process":
+    elif case.path == "/batches" and query.get("operation", "process") == "process":
+        # The image alone names no operation.
         query["operation"] = "detect"
+        case.query = query
     for webhook in [body] if case.path == "/webhooks" else [body.get("webhook")]:
         if isinstance(webhook, dict):
             webhook["url"] = "https://example.com/told"
