@@ -367,7 +367,14 @@ mod tests {
             let Some(content) = operation.pointer("/requestBody/content") else {
                 continue;
             };
-            let forms: Vec<&String> = content.as_object().unwrap().keys().collect();
+            let mut forms: Vec<&String> = content.as_object().unwrap().keys().collect();
+            if operation["operationId"] == "create_webhook" {
+                assert_eq!(forms, ["application/json"], "it takes no images");
+                continue;
+            }
+            if operation["tags"][0] == "batches" {
+                forms.retain(|form| *form != "application/x-ndjson");
+            }
             let expected = [
                 "application/json",
                 "application/msgpack",
