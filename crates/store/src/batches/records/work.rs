@@ -141,7 +141,7 @@ pub enum ChunkEnd {
     },
 }
 
-/// What a call of [`finish_items`](super::BatchStore::finish_items) changed.
+/// What a call of [`finish_items`](crate::BatchStore::finish_items) changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinishedItems {
     /// The number of items that are finished now and were not before.
