@@ -3,7 +3,7 @@
 mod defaults;
 
 use facescan_inference::operation::Operation;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -19,6 +19,7 @@ use crate::{
         fan_out::ImageOperation,
         options::{RequestOptions, ScanKind, ScanPlan, ScanRequest, from_tree},
         process::{ProcessPlan, ProcessRequest},
+        stored::to_value,
     },
 };
 
@@ -116,7 +117,7 @@ impl BatchPlan {
                 let plan = request.clone().resolve(config, thresholds)?;
                 ResolvedOptions {
                     priority: request.priority(),
-                    options: as_options(&defaults::enhance(request, &plan, config, thresholds)?)?,
+                    options: to_value(&defaults::enhance(request, &plan, config, thresholds)?)?,
                     plan: Self::Enhance(Box::new(plan)),
                 }
             }
@@ -125,13 +126,29 @@ impl BatchPlan {
                 let plan = request.clone().resolve(config, thresholds, 0)?;
                 ResolvedOptions {
                     priority: request.priority(),
-                    options: as_options(&defaults::process(request, &plan))?,
+                    options: to_value(&defaults::process(request, &plan))?,
                     plan: Self::Process(Box::new(plan)),
                 }
             }
         };
         resolved.plan.check(pipeline)?;
         Ok(resolved)
+    }
+
+    /// Resolves the options of a batch as the database has them.
+    ///
+    /// # Errors
+    /// [`PipelineError::UnexpectedOutput`] if this version has no such operation, or an error of [`Self::resolve`].
+    pub fn of_stored(
+        operation: &str,
+        options: &Value,
+        config: &Config,
+        pipeline: &Pipeline,
+    ) -> Result<Self, PipelineError> {
+        let operation = BatchOperation::of_name(operation).ok_or_else(|| {
+            PipelineError::UnexpectedOutput(format!("the batch has the operation {operation}"))
+        })?;
+        Ok(Self::resolve(operation, options.clone(), config, pipeline)?.plan)
     }
 
     fn scan(
@@ -161,7 +178,7 @@ impl BatchPlan {
             let plan = ImageEmbeddingPlan::resolve(request.clone(), config)?;
             return Ok(ResolvedOptions {
                 priority,
-                options: as_options(&defaults::embed_image(request, &plan))?,
+                options: to_value(&defaults::embed_image(request, &plan))?,
                 plan: Self::ImageEmbedding(Box::new(plan)),
             });
         }
@@ -169,7 +186,7 @@ impl BatchPlan {
         let plan = request.clone().resolve(kind, config, thresholds)?;
         Ok(ResolvedOptions {
             priority,
-            options: as_options(&defaults::scan(request, &plan))?,
+            options: to_value(&defaults::scan(request, &plan))?,
             plan: Self::Scan(Box::new(plan)),
         })
     }
@@ -264,10 +281,4 @@ pub fn models_keys(config: &Config, pipeline: &Pipeline) -> Vec<[u8; 32]> {
         .filter(|key| pipeline.models.check(key.operations()).is_ok())
         .map(|key| key.digest(config, pipeline))
         .collect()
-}
-
-/// Converts options to an object without the options that are absent.
-fn as_options<O: Serialize + DeserializeOwned>(options: &O) -> Result<Value, PipelineError> {
-    // Through text, so that an `f32` keeps its digits.
-    Ok(serde_json::from_slice(&serde_json::to_vec(options)?)?)
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{
     Batches,
     error::BatchError,
-    operation::{BatchOperation, BatchPlan},
+    operation::BatchPlan,
     payloads::{ObjectKind, ObjectOwner, PayloadError},
 };
 use crate::{
@@ -142,15 +142,9 @@ impl Batches {
 
     /// Resolves the options of a batch as they were stored.
     fn stored_plan(&self, batch: &Batch) -> Result<BatchPlan, BatchError> {
-        let operation = BatchOperation::of_name(&batch.operation).ok_or_else(|| {
-            PipelineError::UnexpectedOutput(format!(
-                "the batch has the operation {}",
-                batch.operation
-            ))
-        })?;
         let pipeline = &self.fan_out.scans.pipeline;
-        let options = batch.options.clone();
-        Ok(BatchPlan::resolve(operation, options, &self.config, pipeline)?.plan)
+        let plan = BatchPlan::of_stored(&batch.operation, &batch.options, &self.config, pipeline)?;
+        Ok(plan)
     }
 
     /// Returns the scans of some items by their ids. Several items can have the same scan.

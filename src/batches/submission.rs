@@ -202,11 +202,6 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// Returns the id of the batch.
-    pub fn id(&self) -> uuid::Uuid {
-        self.batch.id
-    }
-
     /// Takes the next entries, each with the reason if it could not be read.
     ///
     /// # Errors

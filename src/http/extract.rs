@@ -345,6 +345,20 @@ pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
     read_options(options_from_pairs(&pairs(query)?), None)
 }
 
+/// Checks the number of entries that a request asks for on one page.
+///
+/// # Errors
+/// [`ApiError`] for the option `limit` if the number is not from 1 to `most`.
+pub fn page_size(requested: Option<u32>, default: u32, most: u32) -> Result<u32, ApiError> {
+    match requested.unwrap_or(default) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        _ => Err(ApiError::invalid_option(
+            "limit",
+            format!("must be from 1 to {most}"),
+        )),
+    }
+}
+
 fn read_options<O: DeserializeOwned>(
     query: Option<Value>,
     body: Option<Value>,

@@ -27,7 +27,7 @@ use facescan_inference::{operation::Operation, pool::Stage};
 use facescan_store::{NewScan, SavedScan, Source, Store};
 
 pub use key::Precisions;
-pub use rows::{hash_from_hex, model_file};
+pub use rows::{hash_from_hex, model_file, to_value};
 
 /// A plan whose results can be stored.
 pub trait StoredPlan: Clone + Send + Sync {

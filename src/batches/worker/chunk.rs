@@ -4,7 +4,6 @@ use std::{collections::HashMap, time::Duration};
 
 use facescan_store::{ChunkEnd, ItemOutcome, LeasedChunk, LeasedItem, StoreError};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
@@ -14,8 +13,9 @@ use super::{
 };
 use crate::{
     admission::Priority,
-    batches::operation::{BatchOperation, BatchPlan},
+    batches::operation::BatchPlan,
     context::{Principal, RequestContext, RequestId},
+    pipeline::error::PipelineError,
 };
 
 /// An item whose attempts all ended with the death of the worker.
@@ -64,8 +64,8 @@ impl<'a> ChunkRun<'a> {
     pub(super) async fn process(self, stop: &CancellationToken) {
         let started = self.worker.batches.clock().monotonic();
         let ended = match self.plan() {
-            Err(reason) => {
-                tracing::error!(reason, "the chunk cannot be processed; its items wait");
+            Err(error) => {
+                tracing::error!(%error, "the chunk cannot be processed; its items wait");
                 let outcomes = Outcomes {
                     has_waiting: true,
                     ..Outcomes::default()
@@ -94,16 +94,11 @@ impl<'a> ChunkRun<'a> {
     }
 
     /// Resolves the stored options. They were checked when the batch was submitted.
-    fn plan(&self) -> Result<BatchPlan, String> {
+    fn plan(&self) -> Result<BatchPlan, PipelineError> {
         let batches = &self.worker.batches;
-        let name = &self.chunk.operation;
-        let operation = BatchOperation::of_name(name)
-            .ok_or_else(|| format!("this version has no operation `{name}`"))?;
-        let options: Value = self.chunk.options.clone();
         let pipeline = &batches.fan_out.scans.pipeline;
-        BatchPlan::resolve(operation, options, &batches.config, pipeline)
-            .map(|resolved| resolved.plan)
-            .map_err(|error| error.to_string())
+        let chunk = &self.chunk;
+        BatchPlan::of_stored(&chunk.operation, &chunk.options, &batches.config, pipeline)
     }
 
     async fn run(&self, plan: &BatchPlan, stop: &CancellationToken) -> Result<(), LeaseLost> {

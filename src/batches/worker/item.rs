@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use facescan_inference::pool::Stage;
 use facescan_store::{ItemOutcome, LeasedItem, ScanOutcome};
-use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -26,7 +25,7 @@ use crate::{
         process::ProcessResult,
         run::RunOutput,
         scan::{ContentHash, content_hash, hex},
-        stored::{FoundScan, StoredPlan},
+        stored::{FoundScan, StoredPlan, to_value},
     },
 };
 
@@ -317,7 +316,7 @@ impl ItemRunner<'_> {
     async fn enhanced(&self, output: RunOutput<EnhanceResult>) -> Result<ItemEnd, RunError> {
         let mut result = output.result;
         let data = std::mem::take(&mut result.enhanced.data);
-        let mut stored = as_value(&result)?;
+        let mut stored = to_value(&result)?;
         stored["enhanced"]["data"] = self.store(data).await?;
         Ok(done(stored))
     }
@@ -326,7 +325,7 @@ impl ItemRunner<'_> {
         let mut result = output.result;
         let files = result.processed.iter_mut();
         let files: Vec<Bytes> = files.map(|file| std::mem::take(&mut file.data)).collect();
-        let mut stored = as_value(&result)?;
+        let mut stored = to_value(&result)?;
         for (index, data) in files.into_iter().enumerate() {
             stored["processed"][index]["data"] = self.store(data).await?;
         }
@@ -355,11 +354,6 @@ fn done(result: Value) -> ItemEnd {
         result: Some(result),
         is_copy: false,
     }
-}
-
-/// Converts a result to JSON, through text, so that an `f32` keeps its digits.
-fn as_value(result: &impl Serialize) -> Result<Value, PipelineError> {
-    Ok(serde_json::from_slice(&serde_json::to_vec(result)?)?)
 }
 
 /// Why an item has no result.

@@ -21,7 +21,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{read_query, stored_request::StoredRequest},
+        extract::{page_size, read_query, stored_request::StoredRequest},
         openapi::failures::{BatchFailures, ListFailures},
         respond::{Accepted, respond},
     },
@@ -137,17 +137,6 @@ pub async fn list(
             .collect(),
     };
     respond(Accepted::structured(&headers), &state.pipeline.pool, answer).await
-}
-
-/// Checks the size of a page.
-fn page_size(requested: Option<u32>, default: u32, most: u32) -> Result<u32, ApiError> {
-    match requested.unwrap_or(default) {
-        limit if (1..=most).contains(&limit) => Ok(limit),
-        _ => Err(ApiError::invalid_option(
-            "limit",
-            format!("must be from 1 to {most}"),
-        )),
-    }
 }
 
 async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiError> {

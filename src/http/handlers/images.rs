@@ -17,7 +17,7 @@ use crate::{
     http::error::ApiError,
     http::{
         AppState,
-        extract::stored_request::StoredRequest,
+        extract::{page_size, read_query, stored_request::StoredRequest},
         openapi::failures::{ListFailures, StoredFailures},
         respond::{Accepted, respond},
     },
@@ -297,14 +297,8 @@ pub async fn list(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let query: ListQuery = crate::http::extract::read_query(query.as_deref().unwrap_or_default())?;
-    let limit = query.limit.unwrap_or(DEFAULT_PAGE_SIZE);
-    if !(1..=MAX_PAGE_SIZE).contains(&limit) {
-        return Err(ApiError::invalid_option(
-            "limit",
-            format!("must be from 1 to {MAX_PAGE_SIZE}"),
-        ));
-    }
+    let query: ListQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let pipeline = &state.pipeline;
     // One more image than requested shows whether there is a next page.
     let page = PageRequest {

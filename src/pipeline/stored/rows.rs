@@ -139,8 +139,11 @@ pub fn hash_from_hex(text: &str) -> Result<ContentHash, PipelineError> {
     Ok(hash)
 }
 
-/// Converts a result to JSON.
-fn to_value(value: &impl Serialize) -> Result<Value, PipelineError> {
+/// Converts a result or options to JSON.
+///
+/// # Errors
+/// [`PipelineError::Serialize`] if the value cannot be written as JSON.
+pub fn to_value(value: &impl Serialize) -> Result<Value, PipelineError> {
     // A direct conversion turns each `f32` into an `f64`, so 0.53 would be stored as 0.5299999713897705.
     Ok(serde_json::from_slice(&serde_json::to_vec(value)?)?)
 }

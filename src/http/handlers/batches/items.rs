@@ -15,7 +15,6 @@ use futures::stream;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::{IntoParams, ToSchema};
 
-use super::page_size;
 use crate::{
     batches::{
         error::BatchError,
@@ -25,7 +24,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{read_query, stored_request::StoredRequest},
+        extract::{page_size, read_query, stored_request::StoredRequest},
         openapi::failures::BatchFailures,
         respond::respond,
     },
