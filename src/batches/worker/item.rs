@@ -118,12 +118,10 @@ impl ItemEnd {
                 let mut copy = scan.clone();
                 // The first one is saved, and this one only adds its source.
                 copy.id = batches.clock().new_id();
-                copy.source = (item.source.is_some() || item.source_url.is_some()).then(|| {
-                    facescan_store::Source {
-                        id: item.source.clone(),
-                        url: item.source_url.clone(),
-                        seen_at: batches.clock().now(),
-                    }
+                copy.source = item.has_source().then(|| facescan_store::Source {
+                    id: item.source.clone(),
+                    url: item.source_url.clone(),
+                    seen_at: batches.clock().now(),
                 });
                 Self::Done {
                     scan: Some(ScanOutcome::New(copy)),
@@ -163,7 +161,7 @@ impl ItemRunner<'_> {
     pub(super) async fn known(&self, items: &[&LeasedItem]) -> KnownResults {
         let hashes: Vec<ContentHash> = items
             .iter()
-            .filter(|item| item.source.is_none() && item.source_url.is_none())
+            .filter(|item| !item.has_source())
             .filter_map(|item| item.payload)
             .collect();
         let scans = &self.batches.fan_out.scans;
@@ -189,8 +187,7 @@ impl ItemRunner<'_> {
     /// Returns the end of an item whose result is known.
     pub(super) fn end_of_known(&self, item: &LeasedItem, known: &KnownResults) -> Option<ItemEnd> {
         let id = known.0.get(&item.payload?)?;
-        let has_source = item.source.is_some() || item.source_url.is_some();
-        (!has_source).then(|| ItemEnd::Done {
+        (!item.has_source()).then(|| ItemEnd::Done {
             scan: Some(ScanOutcome::Cached(*id)),
             result: None,
             is_copy: false,

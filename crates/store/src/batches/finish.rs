@@ -157,7 +157,6 @@ pub(super) async fn finish_items(
     for item in items.iter().filter(|item| changed.contains(&item.position)) {
         counts.add(item);
     }
-    let finished = counts.ok + counts.error + counts.dead;
     let returned = match end {
         ChunkEnd::Keep => 0,
         ChunkEnd::Return { retry_at, .. } => {
@@ -165,17 +164,7 @@ pub(super) async fn finish_items(
             return_chunk(connection, (place, &range), micros(retry_at), &mut counts).await?
         }
     };
-    let count: [&dyn Value; 8] = [
-        &key.batch_id,
-        &(finished + returned + counts.cancelled),
-        &returned,
-        &counts.ok,
-        &counts.cached,
-        &counts.error,
-        &counts.dead,
-        &counts.cancelled,
-    ];
-    connection.execute(COUNT, &count).await?;
+    counts.save(connection, key.batch_id, returned).await?;
     let is_batch_done = match end {
         ChunkEnd::Keep => false,
         ChunkEnd::Return { now, .. } => {
@@ -183,7 +172,7 @@ pub(super) async fn finish_items(
         }
     };
     Ok(Some(FinishedItems {
-        finished: finished.try_into().unwrap_or(0),
+        finished: counts.finished().try_into().unwrap_or(0),
         is_batch_done,
     }))
 }
@@ -198,6 +187,33 @@ impl Counts {
             _ => return,
         }
         self.cached += i64::from(item.cached);
+    }
+
+    /// Returns the number of items that an attempt ended.
+    fn finished(&self) -> i64 {
+        self.ok + self.error + self.dead
+    }
+
+    /// Adds the changes to the counts of the batch. `returned` is the number of items that wait again.
+    async fn save(
+        &self,
+        connection: &mut impl Statements,
+        batch: Uuid,
+        returned: i64,
+    ) -> Result<(), StoreError> {
+        let running = self.finished() + returned + self.cancelled;
+        let values: [&dyn Value; 8] = [
+            &batch,
+            &running,
+            &returned,
+            &self.ok,
+            &self.cached,
+            &self.error,
+            &self.dead,
+            &self.cancelled,
+        ];
+        connection.execute(COUNT, &values).await?;
+        Ok(())
     }
 }
 
@@ -382,17 +398,7 @@ pub(super) async fn sweep_cancelled(
         };
         let mut counts = Counts::default();
         return_chunk(connection, (place, &range), now, &mut counts).await?;
-        let ended: [&dyn Value; 8] = [
-            &chunk.batch_id,
-            &counts.cancelled,
-            &0_i64,
-            &0_i64,
-            &0_i64,
-            &0_i64,
-            &0_i64,
-            &counts.cancelled,
-        ];
-        connection.execute(COUNT, &ended).await?;
+        counts.save(connection, chunk.batch_id, 0).await?;
         swept += 1;
     }
     Ok(swept)

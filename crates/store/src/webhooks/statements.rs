@@ -81,7 +81,7 @@ pub(crate) async fn insert_deliveries(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let webhooks: Vec<IdRow> = connection.fetch_all(OF_BATCH, &[&batch]).await?;
-    let now = micros(now);
+    let (name, now) = (event.name(), micros(now));
     let ids: Vec<Uuid> = webhooks
         .iter()
         .map(|webhook| message_id(webhook.id, batch, now))
@@ -90,15 +90,11 @@ pub(crate) async fn insert_deliveries(
         .iter()
         .zip(&ids)
         .map(|(webhook, id)| -> [&dyn Value; 8] {
-            let name: &'static dyn Value = match event {
-                WebhookEvent::BatchDone => &"batch.done",
-                WebhookEvent::BatchCancelled => &"batch.cancelled",
-            };
             [
                 id,
                 &webhook.id,
                 &batch,
-                name,
+                &name,
                 &now,
                 &0_i32,
                 &now,

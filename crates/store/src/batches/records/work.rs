@@ -69,6 +69,13 @@ pub struct LeasedItem {
     pub source_url: Option<String>,
 }
 
+impl LeasedItem {
+    /// Returns whether the caller named a source of the image.
+    pub fn has_source(&self) -> bool {
+        self.source.is_some() || self.source_url.is_some()
+    }
+}
+
 /// The outcome of an item.
 #[derive(Clone, Debug)]
 pub enum ItemOutcome {
