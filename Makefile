@@ -49,7 +49,7 @@ lint: ## check the formatting, clippy, the layers, the syntax of the scripts, an
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/drill scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/drill scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 
@@ -70,7 +70,7 @@ accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the fo
 
 # For one drill, run: make drill DRILL='load --rounds 5'
 DRILL ?= all
-drill: models ## kill workers, take Postgres and NATS away, and measure batches; takes half an hour
+drill: models ## kill workers, take Postgres and NATS away, and measure batches; takes an hour
 	scripts/setup --tests
 	cargo build --release --locked -p facescan -p facescan-bench
 	scripts/postgres run scripts/drill $(DRILL)

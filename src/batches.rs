@@ -5,7 +5,6 @@
 //!
 //! The database is the only truth. A worker that dies loses its lease, and another worker processes its chunk again.
 
-pub mod announcer;
 pub mod answer;
 pub mod error;
 pub mod operation;

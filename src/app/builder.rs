@@ -9,9 +9,7 @@ use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
 use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
-use facescan_store::{
-    BatchStore, ConnectionCounts, ObservedStore, Store, StoreSettings, Stores, WebhookStore,
-};
+use facescan_store::{ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
     App,
@@ -23,7 +21,7 @@ use crate::{
     batches::{
         Batches,
         payloads::Payloads,
-        queue::{LocalQueue, nats::NatsQueue},
+        queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
     },
     config::Config,
     ingest::{
@@ -49,7 +47,6 @@ pub struct AppBuilder {
     config: Config,
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    stores: Option<Stores>,
     fetcher: Option<Arc<dyn Fetcher>>,
 }
 
@@ -59,17 +56,7 @@ impl AppBuilder {
             config,
             backend,
             clock,
-            stores: None,
             fetcher: None,
-        }
-    }
-
-    /// Uses stores that are already open.
-    #[must_use]
-    pub fn stores(self, stores: Stores) -> Self {
-        Self {
-            stores: Some(stores),
-            ..self
         }
     }
 
@@ -99,11 +86,9 @@ impl AppBuilder {
             &config.preprocess.resize_defaults(),
         )?;
         let metrics = Metrics::default();
-        let stores = match self.stores {
-            Some(stores) => stores,
-            None => open_stores(&config).await?,
-        };
-        let store = observed(stores.scans, &metrics, &self.clock);
+        let observer = Observer::new(Arc::clone(&self.clock), Arc::new(metrics.clone()));
+        let stores = open_stores(&config, observer).await?;
+        watch_connections(&stores.scans, &metrics);
         let pool = Arc::new(
             CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
         );
@@ -127,14 +112,14 @@ impl AppBuilder {
             intake: Arc::new(intake),
             scans: StoredScans {
                 pipeline: pipeline.clone(),
-                store: Arc::clone(&store),
+                store: Arc::clone(&stores.scans),
             },
             admission: admission.clone(),
         };
         Ok(App {
-            batches: batches(&config, (stores.batches, stores.webhooks), &fan_out).await?,
+            store: Arc::clone(&stores.scans),
+            batches: batches(&config, stores, &fan_out).await?,
             fan_out,
-            store,
             admission,
             metrics,
             pipeline,
@@ -176,35 +161,45 @@ fn pipeline(
 }
 
 /// Opens the store of images, and combines the parts of batches.
-async fn batches(
-    config: &Config,
-    (store, webhooks): (Arc<dyn BatchStore>, Arc<dyn WebhookStore>),
-    fan_out: &FanOut,
-) -> anyhow::Result<Batches> {
+async fn batches(config: &Config, stores: Stores, fan_out: &FanOut) -> anyhow::Result<Batches> {
     Ok(Batches {
-        store,
-        webhooks,
+        queue: queue(config, &stores, fan_out).await?,
+        store: stores.batches,
+        webhooks: stores.webhooks,
         sender: Arc::new(WebPoster::new(&config.urls, Arc::new(SystemLookup))?),
         payloads: Payloads::open(config)?,
         fan_out: fan_out.clone(),
         config: Arc::new(config.clone()),
-        queue: match &config.batches.queue {
-            None => Arc::new(LocalQueue::default()),
-            Some(url) => Arc::new(NatsQueue::connect(url).await?),
-        },
     })
 }
 
-/// Reports the calls of a store.
-fn observed(store: Arc<dyn Store>, metrics: &Metrics, clock: &Arc<dyn Clock>) -> Arc<dyn Store> {
+/// Connects the queue that the settings name.
+async fn queue(
+    config: &Config,
+    stores: &Stores,
+    fan_out: &FanOut,
+) -> anyhow::Result<Arc<dyn WorkQueue>> {
+    let poll = config.batches.poll();
+    let Some(url) = &config.batches.queue else {
+        let notifications = stores.notifications.clone();
+        return Ok(Arc::new(DatabaseQueue::new(notifications, poll)));
+    };
+    let outbox = Outbox {
+        store: Arc::clone(&stores.batches),
+        clock: Arc::clone(&fan_out.scans.pipeline.clock),
+        poll,
+    };
+    Ok(Arc::new(NatsQueue::connect(url, outbox).await?))
+}
+
+/// Has the metrics count the connections of a store.
+fn watch_connections(store: &Arc<dyn Store>, metrics: &Metrics) {
     // The metrics belong to the store that reports, so they do not own the store.
-    let connections = Arc::downgrade(&store);
+    let connections = Arc::downgrade(store);
     metrics.watch_store(move || {
         let store = connections.upgrade();
         store.map_or_else(ConnectionCounts::default, |store| store.connections())
     });
-    let metrics = Arc::new(metrics.clone());
-    Arc::new(ObservedStore::new(store, Arc::clone(clock), metrics))
 }
 
 /// Has the metrics read the queues and the devices of a pipeline.
@@ -250,13 +245,14 @@ fn budgets(config: &Config) -> Budgets {
 ///
 /// # Errors
 /// Returns an error if the URL is not usable.
-pub async fn open_stores(config: &Config) -> anyhow::Result<Stores> {
+pub async fn open_stores(config: &Config, observer: Observer) -> anyhow::Result<Stores> {
     let settings = StoreSettings {
         url: config.database_url(),
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
+        call_timeout: config.database.call_timeout(),
     };
-    facescan_store::open(&settings)
+    facescan_store::open(&settings, observer)
         .await
         .context("opening the database")
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{Batches, operation::models_keys};
-use crate::pipeline::error::PipelineError;
+use crate::{ingest::error::IngestError, pipeline::error::PipelineError};
 
 pub use item::{Describe, Failure};
 
@@ -140,7 +140,6 @@ impl Worker {
 impl PipelineError {
     /// Returns what another attempt of the same image can change.
     pub fn failure(&self) -> Failure {
-        use crate::ingest::error::IngestError;
         match self {
             Self::InvalidOption(_)
             | Self::Decode(_)

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context;
 use facescan_inference::backend::Backend;
+use facescan_store::Observer;
 use tokio::net::TcpListener;
 
 use super::{
@@ -179,7 +180,7 @@ async fn is_settled(app: &App) -> bool {
 pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
     start_logs(config)?;
     tokio_runtime()?.block_on(async {
-        let store = open_stores(config).await?.scans;
+        let store = open_stores(config, Observer::default()).await?.scans;
         store.migrate().await.context("creating the tables")?;
         store.close().await;
         eprintln!("the database is up to date");

@@ -56,7 +56,12 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
     }));
     tasks.push(tokio::spawn({
         let (batches, stop) = (app.batches.clone(), stop.clone());
-        async move { batches.announce_until(stop).await }
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = batches.queue.run() => {}
+            }
+        }
     }));
     tasks.push(tokio::spawn({
         let (batches, stop) = (app.batches.clone(), stop.clone());

@@ -22,6 +22,8 @@ pub struct Database {
     pub max_connections: u32,
     #[garde(range(min = 1, max = 600_000))]
     pub acquire_timeout_ms: u64,
+    #[garde(range(min = 1, max = 600_000))]
+    pub call_timeout_ms: u64,
     #[garde(skip)]
     pub migrate_on_start: bool,
 }
@@ -30,6 +32,11 @@ impl Database {
     /// Returns how long to wait for a connection before the store counts as unavailable.
     pub fn acquire_timeout(&self) -> Duration {
         Duration::from_millis(self.acquire_timeout_ms)
+    }
+
+    /// Returns how long a call may take before the store counts as unavailable.
+    pub fn call_timeout(&self) -> Duration {
+        Duration::from_millis(self.call_timeout_ms)
     }
 }
 

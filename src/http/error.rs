@@ -306,3 +306,37 @@ through_pipeline!(
     PoolError,
     StoreError
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{batches::submission::EntryError, ingest::guard::Refused};
+
+    #[test]
+    fn the_codes_of_refused_entries_are_those_of_the_table() {
+        let ingest: [fn() -> IngestError; 6] = [
+            || IngestError::TwoSources,
+            || IngestError::NoSource,
+            || IngestError::NotBase64Url,
+            || FetchError::Refused(Refused::Off).into(),
+            || FetchError::NotAUrl.into(),
+            || FetchError::Unreachable.into(),
+        ];
+        for error in ingest {
+            let expected = ApiError::from(error()).kind().code;
+            assert_eq!(EntryError::from(error()).code(), expected, "{}", error());
+        }
+        let option = || InvalidOption::new("id", "is too long");
+        let codes = [
+            (EntryError::from(option()), ApiError::from(option()).kind()),
+            (
+                EntryError::Malformed(String::new()),
+                ApiError::invalid_body("").kind(),
+            ),
+            (EntryError::TooLarge { limit: 1 }, table::IMAGE_TOO_LARGE),
+        ];
+        for (error, expected) in codes {
+            assert_eq!(error.code(), expected.code, "{error}");
+        }
+    }
+}

@@ -16,6 +16,9 @@ pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
     /// Begins a transaction that changes rows.
     const BEGIN_WRITE: &'static str;
 
+    /// Whether a connection is closed if its call is dropped before the end.
+    const CLOSES_INTERRUPTED: bool;
+
     /// Selects the next chunk of batch `$1` that is ready at `$2`, and locks it if the database has several writers.
     const NEXT_CHUNK: &'static str;
 
@@ -56,6 +59,13 @@ pub(super) trait Statements: Send {
         query: &'static str,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<Option<R>, sqlx::Error>> + Send;
+
+    /// Inserts any number of rows in the fastest way that the database has. `into` is `table (columns)`.
+    fn insert_many<const N: usize>(
+        &mut self,
+        into: &'static str,
+        rows: &[[&dyn Value; N]],
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 }
 
 /// The maximum number of parameters of one statement.
@@ -64,14 +74,15 @@ pub(super) trait Statements: Send {
 /// for each parameter, so 32,000 parameters take seconds.
 const MAX_PARAMETERS: usize = 1000;
 
-/// Inserts rows of `N` values each, with many rows in one statement. `into` is `INSERT INTO table (columns)`.
+/// Inserts rows of `N` values each, with many rows in one statement. `into` is `table (columns)`.
 pub(super) async fn insert_rows<const N: usize>(
     connection: &mut impl Statements,
     into: &'static str,
     rows: &[[&dyn Value; N]],
 ) -> Result<(), sqlx::Error> {
     for rows in rows.chunks(MAX_PARAMETERS / N) {
-        let statement = format!("{into} VALUES {}", placeholders(1, rows.len(), N));
+        let values = placeholders(1, rows.len(), N);
+        let statement = format!("INSERT INTO {into} VALUES {values}");
         connection
             .execute(AssertSqlSafe(statement), rows.as_flattened())
             .await?;

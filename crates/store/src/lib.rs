@@ -6,11 +6,13 @@
 //! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
 
 mod batches;
+mod call;
 mod delete;
 mod dialect;
 mod error;
 mod migrations;
-mod observed;
+mod notifications;
+mod observer;
 mod postgres;
 mod read;
 mod record;
@@ -40,7 +42,8 @@ pub use batches::{
     MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub use error::StoreError;
-pub use observed::{ObservedStore, StoreMetrics};
+pub use notifications::ChunkNotifications;
+pub use observer::{Observer, StoreMetrics};
 pub use records::{
     CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
     NewFace, NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage,
@@ -59,6 +62,9 @@ pub struct StoreSettings {
     /// How long a call waits for a connection before it returns [`StoreError::Unavailable`]. The wait includes the time
     /// to connect to a server that does not answer.
     pub acquire_timeout: Duration,
+    /// How long a call may take, with the wait for a connection, before it returns [`StoreError::Unavailable`]. Calls whose
+    /// time depends on the number of stored rows have no limit: migrations, and changes to all items of a batch.
+    pub call_timeout: Duration,
 }
 
 /// The number of connections to the database.
@@ -91,7 +97,7 @@ pub struct ConnectionCounts {
 ///
 /// # Adding a method
 ///
-/// Add it to this trait, to `SqlStore` and to [`ObservedStore`]. Its queries belong in `read.rs`, `save.rs` or `delete.rs`.
+/// Add it to this trait and to `SqlStore`. Its queries belong in `read.rs`, `save.rs` or `delete.rs`.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Creates the tables, or upgrades them to this version of the program.
@@ -216,6 +222,8 @@ pub struct Stores {
     pub batches: Arc<dyn BatchStore>,
     /// Webhooks, and the messages to them.
     pub webhooks: Arc<dyn WebhookStore>,
+    /// Wakes the workers of other processes. `None` if one process has the database for itself.
+    pub notifications: Option<Arc<dyn ChunkNotifications>>,
 }
 
 impl Stores {
@@ -225,6 +233,7 @@ impl Stores {
             scans: Arc::clone(&store) as Arc<dyn Store>,
             batches: Arc::clone(&store) as Arc<dyn BatchStore>,
             webhooks: store,
+            notifications: None,
         }
     }
 }
@@ -237,12 +246,18 @@ impl Stores {
 ///
 /// [`StoreError::Invalid`] when the URL has an unknown scheme, [`StoreError::Url`] when it cannot be read, and
 /// [`StoreError::Directory`] when the directory cannot be created. No message contains the user or the password.
-pub async fn open(settings: &StoreSettings) -> Result<Stores, StoreError> {
+pub async fn open(settings: &StoreSettings, observer: Observer) -> Result<Stores, StoreError> {
     let url = settings.url.expose_secret();
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
-        "postgres" | "postgresql" => Ok(Stores::of(postgres::open(url, settings)?)),
-        "sqlite" => Ok(Stores::of(sqlite::open(url, settings).await?)),
+        "postgres" | "postgresql" => {
+            let (store, notifications) = postgres::open(url, settings, observer)?;
+            Ok(Stores {
+                notifications: Some(Arc::new(notifications)),
+                ..Stores::of(store)
+            })
+        }
+        "sqlite" => Ok(Stores::of(sqlite::open(url, settings, observer).await?)),
         _ => Err(StoreError::Invalid(
             "the database URL must start with `postgres://`, `postgresql://` or `sqlite:`".into(),
         )),

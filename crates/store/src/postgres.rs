@@ -1,5 +1,8 @@
 //! Postgres.
 
+mod copy;
+mod notifications;
+
 use std::str::FromStr;
 
 use sqlx::migrate::Migrator;
@@ -8,24 +11,37 @@ use sqlx::{PgConnection, Postgres, SqlSafeStr};
 
 use super::batches::next_chunk_sql;
 use super::dialect::{Dialect, Record, Statements};
-use super::sql_store::SqlStore;
+use super::sql_store::{Pools, SqlStore};
 use super::values::Value;
-use super::{StoreError, StoreSettings, migrations};
+use super::{Observer, StoreError, StoreSettings, migrations};
+
+pub(super) use notifications::PostgresNotifications;
 
 /// Opens a pool that connects on first use. After the server was unavailable, the pool connects again on the next use.
-pub(super) fn open(url: &str, settings: &StoreSettings) -> Result<SqlStore<Postgres>, StoreError> {
+pub(super) fn open(
+    url: &str,
+    settings: &StoreSettings,
+    observer: Observer,
+) -> Result<(SqlStore<Postgres>, PostgresNotifications), StoreError> {
     let options = PgConnectOptions::from_str(url)?.application_name("facescan");
     let pool = PgPoolOptions::new()
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
-        .connect_lazy_with(options);
-    Ok(SqlStore::new(pool, None))
+        .connect_lazy_with(options.clone());
+    let notifications = PostgresNotifications::new(pool.clone(), options);
+    let pools = Pools {
+        read: pool,
+        write: None,
+    };
+    let store = SqlStore::new(pools, observer, settings.call_timeout);
+    Ok((store, notifications))
 }
 
 impl Dialect for Postgres {
     const BEGIN_READ: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     // A statement that waited for another writer has to see what that writer committed.
     const BEGIN_WRITE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+    const CLOSES_INTERRUPTED: bool = true;
     const NEXT_CHUNK: &'static str = next_chunk_sql!("FOR UPDATE OF c SKIP LOCKED");
 
     fn migrator() -> Migrator {
@@ -63,6 +79,14 @@ impl Statements for PgConnection {
         sqlx::query_as_with(query, arguments(values)?)
             .fetch_optional(self)
             .await
+    }
+
+    async fn insert_many<const N: usize>(
+        &mut self,
+        into: &'static str,
+        rows: &[[&dyn Value; N]],
+    ) -> Result<(), sqlx::Error> {
+        copy::insert(self, into, rows).await
     }
 }
 

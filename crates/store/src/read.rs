@@ -66,6 +66,14 @@ const LIST_OF_SOURCE: &str = concat!(
      ORDER BY i.id DESC LIMIT $3"
 );
 
+/// Checks that the database answers and has its tables.
+pub(super) async fn ping(connection: &mut impl Statements) -> Result<(), StoreError> {
+    connection
+        .execute("SELECT 1 FROM images LIMIT 1", &[])
+        .await?;
+    Ok(())
+}
+
 /// Returns the scan with this key of the image with this SHA-256, if it can be returned from the cache.
 pub(super) async fn find_scan(
     connection: &mut impl Statements,

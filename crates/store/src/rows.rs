@@ -90,11 +90,11 @@ record! {
 }
 
 impl ScanRow {
-    pub(super) const INSERT: &'static str = "INSERT INTO scans (id, image_id, scan_key, operation, \
+    pub(super) const INTO: &'static str = "scans (id, image_id, scan_key, operation, \
          detector_id, detector_sha256, embedder_id, embedder_contract, picture_quality, \
          devices, answers_cache, created_at, batch_id)";
-    pub(super) const INSERT_EMBEDDING: &'static str =
-        "INSERT INTO image_embeddings (scan_id, contract, precision, dim, norm, vector)";
+    pub(super) const INTO_EMBEDDINGS: &'static str =
+        "image_embeddings (scan_id, contract, precision, dim, norm, vector)";
 
     /// `batch_id` is the batch that makes the scan, if one does.
     pub(super) fn new(image_id: Uuid, scan: &NewScan, batch_id: Option<Uuid>) -> Self {
@@ -122,12 +122,12 @@ impl ScanRow {
         }
     }
 
-    /// Returns the values for [`Self::INSERT_EMBEDDING`], if the scan has the vector of an image.
+    /// Returns the values for [`Self::INTO_EMBEDDINGS`], if the scan has the vector of an image.
     pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
         self.embedding.values(&self.id)
     }
 
-    /// Returns the values for [`Self::INSERT`].
+    /// Returns the values for [`Self::INTO`].
     pub(super) fn values(&self) -> [&dyn Value; 13] {
         [
             &self.id,
@@ -247,10 +247,10 @@ impl EmbeddingRow {
 }
 
 impl FaceRow {
-    pub(super) const INSERT: &'static str = "INSERT INTO faces \
+    pub(super) const INTO: &'static str = "faces \
          (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
-    pub(super) const INSERT_EMBEDDING: &'static str =
-        "INSERT INTO embeddings (face_id, contract, precision, dim, norm, vector)";
+    pub(super) const INTO_EMBEDDINGS: &'static str =
+        "embeddings (face_id, contract, precision, dim, norm, vector)";
 
     pub(super) fn new(scan: &ScanRow, position: i32, face: &NewFace) -> Self {
         let embedding = face.embedding.as_ref().map(|embedding| EmbeddingRow {
@@ -278,7 +278,7 @@ impl FaceRow {
         }
     }
 
-    /// Returns the values for [`Self::INSERT`].
+    /// Returns the values for [`Self::INTO`].
     pub(super) fn values(&self) -> [&dyn Value; 11] {
         [
             &self.id,
@@ -295,7 +295,7 @@ impl FaceRow {
         ]
     }
 
-    /// Returns the values for [`Self::INSERT_EMBEDDING`], if the face has an embedding.
+    /// Returns the values for [`Self::INTO_EMBEDDINGS`], if the face has an embedding.
     pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
         self.embedding.values(&self.id)
     }

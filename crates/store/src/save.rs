@@ -60,17 +60,17 @@ pub(super) async fn save_scan(
             .await?;
     }
     let scan_row = ScanRow::new(image_id, scan, batch);
-    insert_rows(connection, ScanRow::INSERT, &[scan_row.values()]).await?;
+    insert_rows(connection, ScanRow::INTO, &[scan_row.values()]).await?;
     let vectors: Vec<_> = scan_row.embedding_values().into_iter().collect();
-    insert_rows(connection, ScanRow::INSERT_EMBEDDING, &vectors).await?;
+    insert_rows(connection, ScanRow::INTO_EMBEDDINGS, &vectors).await?;
     let faces: Vec<_> = (0..)
         .zip(&scan.faces)
         .map(|(position, face)| FaceRow::new(&scan_row, position, face))
         .collect();
     let rows: Vec<_> = faces.iter().map(FaceRow::values).collect();
-    insert_rows(connection, FaceRow::INSERT, &rows).await?;
+    insert_rows(connection, FaceRow::INTO, &rows).await?;
     let rows: Vec<_> = faces.iter().filter_map(FaceRow::embedding_values).collect();
-    insert_rows(connection, FaceRow::INSERT_EMBEDDING, &rows).await?;
+    insert_rows(connection, FaceRow::INTO_EMBEDDINGS, &rows).await?;
     Ok(SavedScan::Written { image_id })
 }
 

@@ -1,57 +1,78 @@
 //! The [`Store`] over either database.
-//!
-//! A method that writes rows or runs several queries uses one transaction. A method with one query uses a connection. The
-//! migrator handles its own transactions.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::{Pool, Transaction};
+use sqlx::Pool;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::dialect::{Dialect, Statements};
+use super::call::{CallConnection, change, query, snapshot};
+use super::dialect::Dialect;
 use super::records::{
     CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
     StoredFace, StoredImage,
 };
-use super::{ConnectionCounts, Store, StoreError, delete, read, save};
+use super::{ConnectionCounts, Observer, Store, StoreError, delete, read, save};
 
 /// A store in a database of type `DB`.
 pub(super) struct SqlStore<DB: Dialect> {
-    read_pool: Pool<DB>,
+    pools: Pools<DB>,
+    observer: Observer,
+    call_timeout: Duration,
+}
+
+/// The connections of a store.
+pub(super) struct Pools<DB: Dialect> {
+    /// The pool for reads.
+    pub(super) read: Pool<DB>,
     /// The pool for writes. `None` if writes use the pool for reads.
-    write_pool: Option<Pool<DB>>,
+    pub(super) write: Option<Pool<DB>>,
 }
 
 impl<DB: Dialect> SqlStore<DB> {
-    /// Creates a store that reads through `read_pool`. It writes through `write_pool`, or through `read_pool` if there is
-    /// no other pool.
-    pub(super) fn new(read_pool: Pool<DB>, write_pool: Option<Pool<DB>>) -> Self {
+    /// Creates a store. Its calls end after `call_timeout`.
+    pub(super) fn new(pools: Pools<DB>, observer: Observer, call_timeout: Duration) -> Self {
         Self {
-            read_pool,
-            write_pool,
+            pools,
+            observer,
+            call_timeout,
         }
     }
 
-    pub(super) fn read_pool(&self) -> &Pool<DB> {
-        &self.read_pool
+    pub(super) async fn reader(&self) -> Result<CallConnection<DB>, StoreError> {
+        CallConnection::acquire(&self.pools.read).await
+    }
+
+    pub(super) async fn writer(&self) -> Result<CallConnection<DB>, StoreError> {
+        CallConnection::acquire(self.write_pool()).await
     }
 
     fn write_pool(&self) -> &Pool<DB> {
-        self.write_pool.as_ref().unwrap_or(&self.read_pool)
+        self.pools.write.as_ref().unwrap_or(&self.pools.read)
     }
 
-    async fn begin_read(&self) -> Result<Transaction<'static, DB>, StoreError> {
-        Ok(self.read_pool.begin_with(DB::BEGIN_READ).await?)
+    /// Reports a call, and ends it after the time limit.
+    pub(super) async fn observe<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let limit = Some(self.call_timeout);
+        self.observer.observe(name, limit, call).await
     }
 
-    pub(super) async fn begin_write(&self) -> Result<Transaction<'static, DB>, StoreError> {
-        Ok(self.write_pool().begin_with(DB::BEGIN_WRITE).await?)
+    /// Reports a call whose time depends on the number of rows.
+    pub(super) async fn observe_without_limit<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.observer.observe(name, None, call).await
     }
-}
 
-#[async_trait]
-impl<DB: Dialect> Store for SqlStore<DB> {
-    async fn migrate(&self) -> Result<(), StoreError> {
+    /// Creates or upgrades the tables. The migrator has transactions of its own.
+    async fn run_migrations(&self) -> Result<(), StoreError> {
         let migrator = DB::migrator();
         match migrator
             .run(self.write_pool())
@@ -64,14 +85,17 @@ impl<DB: Dialect> Store for SqlStore<DB> {
             done => done,
         }
     }
+}
+
+#[async_trait]
+impl<DB: Dialect> Store for SqlStore<DB> {
+    async fn migrate(&self) -> Result<(), StoreError> {
+        self.observe_without_limit("migrate", self.run_migrations())
+            .await
+    }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.read_pool
-            .acquire()
-            .await?
-            .execute("SELECT 1 FROM images LIMIT 1", &[])
-            .await?;
-        Ok(())
+        query!(self, "ping", |connection| read::ping(connection))
     }
 
     async fn register_models(
@@ -79,17 +103,16 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         models: &[Model],
         first_seen: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        let mut transaction = self.begin_write().await?;
-        save::register_models(&mut *transaction, models, first_seen).await?;
-        Ok(transaction.commit().await?)
+        change!(self, "register_models", |connection| save::register_models(
+            connection, models, first_seen
+        ))
     }
 
     async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError> {
         save::check_scan(&scan)?;
-        let mut transaction = self.begin_write().await?;
-        let saved = save::save_scan(&mut *transaction, &scan, None).await?;
-        transaction.commit().await?;
-        Ok(saved)
+        change!(self, "save_scan", |connection| save::save_scan(
+            connection, &scan, None
+        ))
     }
 
     async fn find_scan(
@@ -98,10 +121,9 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError> {
-        let mut transaction = self.begin_read().await?;
-        let scan = read::find_scan(&mut *transaction, tenant, sha256, scan_key).await?;
-        transaction.commit().await?;
-        Ok(scan)
+        snapshot!(self, "find_scan", |connection| read::find_scan(
+            connection, tenant, sha256, scan_key
+        ))
     }
 
     async fn cached_scan_ids(
@@ -110,21 +132,23 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         scan_key: &[u8; 32],
         sha256s: &[[u8; 32]],
     ) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
-        let mut connection = self.read_pool.acquire().await?;
-        read::cached_scan_ids(&mut *connection, (tenant, scan_key), sha256s).await
+        query!(self, "cached_scan_ids", |connection| read::cached_scan_ids(
+            connection,
+            (tenant, scan_key),
+            sha256s
+        ))
     }
 
     async fn scans(&self, tenant: &str, ids: &[Uuid]) -> Result<Vec<CachedScan>, StoreError> {
-        let mut transaction = self.begin_read().await?;
-        let scans = read::scans(&mut *transaction, tenant, ids).await?;
-        transaction.commit().await?;
-        Ok(scans)
+        snapshot!(self, "scans", |connection| read::scans(
+            connection, tenant, ids
+        ))
     }
 
     async fn keep_scan(&self, scan: Uuid) -> Result<(), StoreError> {
-        let mut transaction = self.begin_write().await?;
-        save::keep_scan(&mut *transaction, scan).await?;
-        Ok(transaction.commit().await?)
+        change!(self, "keep_scan", |connection| save::keep_scan(
+            connection, scan
+        ))
     }
 
     async fn add_source(
@@ -134,22 +158,21 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         source: &Source,
     ) -> Result<bool, StoreError> {
         save::check_source(source)?;
-        let mut transaction = self.begin_write().await?;
-        let found = save::add_source_of(&mut *transaction, tenant, image_id, source).await?;
-        transaction.commit().await?;
-        Ok(found)
+        change!(self, "add_source", |connection| save::add_source_of(
+            connection, tenant, image_id, source
+        ))
     }
 
     async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError> {
-        let mut transaction = self.begin_read().await?;
-        let image = read::image(&mut *transaction, tenant, id).await?;
-        transaction.commit().await?;
-        Ok(image)
+        snapshot!(self, "image", |connection| read::image(
+            connection, tenant, id
+        ))
     }
 
     async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError> {
-        let mut connection = self.read_pool.acquire().await?;
-        read::face(&mut *connection, tenant, id).await
+        query!(self, "face", |connection| read::face(
+            connection, tenant, id
+        ))
     }
 
     async fn list_images(
@@ -158,27 +181,26 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         filter: &ImageFilter,
         page: PageRequest,
     ) -> Result<Vec<ImageSummary>, StoreError> {
-        let mut connection = self.read_pool.acquire().await?;
-        read::list_images(&mut *connection, tenant, filter, page).await
+        query!(self, "list_images", |connection| read::list_images(
+            connection, tenant, filter, page
+        ))
     }
 
     async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_write().await?;
-        let found = delete::delete_image(&mut *transaction, tenant, id).await?;
-        transaction.commit().await?;
-        Ok(found)
+        change!(self, "delete_image", |connection| delete::delete_image(
+            connection, tenant, id
+        ))
     }
 
     async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_write().await?;
-        let found = delete::delete_face(&mut *transaction, tenant, id).await?;
-        transaction.commit().await?;
-        Ok(found)
+        change!(self, "delete_face", |connection| delete::delete_face(
+            connection, tenant, id
+        ))
     }
 
     fn connections(&self) -> ConnectionCounts {
         let pools = || {
-            [Some(&self.read_pool), self.write_pool.as_ref()]
+            [Some(&self.pools.read), self.pools.write.as_ref()]
                 .into_iter()
                 .flatten()
         };
@@ -189,8 +211,8 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn close(&self) {
-        self.read_pool.close().await;
-        if let Some(write_pool) = &self.write_pool {
+        self.pools.read.close().await;
+        if let Some(write_pool) = &self.pools.write {
             write_pool.close().await;
         }
     }

@@ -11,10 +11,10 @@ use sqlx::sqlite::{
 use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
 
 use super::batches::next_chunk_sql;
-use super::dialect::{Dialect, Record, Statements};
-use super::sql_store::SqlStore;
+use super::dialect::{Dialect, Record, Statements, insert_rows};
+use super::sql_store::{Pools, SqlStore};
 use super::values::Value;
-use super::{StoreError, StoreSettings, migrations};
+use super::{Observer, StoreError, StoreSettings, migrations};
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,6 +26,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) async fn open(
     url: &str,
     settings: &StoreSettings,
+    observer: Observer,
 ) -> Result<SqlStore<Sqlite>, StoreError> {
     let options = SqliteConnectOptions::from_str(url)?
         .foreign_keys(true)
@@ -43,15 +44,19 @@ pub(super) async fn open(
             .min_connections(1)
             .idle_timeout(None)
             .max_lifetime(None);
-        let pool = writer.connect_lazy_with(options);
-        return Ok(SqlStore::new(pool, None));
+        let pools = Pools {
+            read: writer.connect_lazy_with(options),
+            write: None,
+        };
+        return Ok(SqlStore::new(pools, observer, settings.call_timeout));
     }
     create_directory(options.get_filename()).await?;
     let readers = pool.max_connections(settings.max_connections.max(1));
-    Ok(SqlStore::new(
-        readers.connect_lazy_with(options.clone()),
-        Some(writer.connect_lazy_with(options)),
-    ))
+    let pools = Pools {
+        read: readers.connect_lazy_with(options.clone()),
+        write: Some(writer.connect_lazy_with(options)),
+    };
+    Ok(SqlStore::new(pools, observer, settings.call_timeout))
 }
 
 fn is_in_memory(url: &str) -> bool {
@@ -72,6 +77,8 @@ async fn create_directory(file: &Path) -> Result<(), StoreError> {
 
 impl Dialect for Sqlite {
     const BEGIN_READ: &'static str = "BEGIN DEFERRED";
+    // A connection has no network that can break. The only connection to a database in memory must not be closed.
+    const CLOSES_INTERRUPTED: bool = false;
     // A deferred transaction fails if it reads first, another connection writes, and it then writes.
     const BEGIN_WRITE: &'static str = "BEGIN IMMEDIATE";
     const NEXT_CHUNK: &'static str = next_chunk_sql!("");
@@ -111,6 +118,14 @@ impl Statements for SqliteConnection {
         sqlx::query_as_with(query, arguments(values)?)
             .fetch_optional(self)
             .await
+    }
+
+    async fn insert_many<const N: usize>(
+        &mut self,
+        into: &'static str,
+        rows: &[[&dyn Value; N]],
+    ) -> Result<(), sqlx::Error> {
+        insert_rows(self, into, rows).await
     }
 }
 

@@ -9,7 +9,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::{dialect::Dialect, sql_store::SqlStore};
+use crate::{
+    call::{change, query},
+    dialect::Dialect,
+    sql_store::SqlStore,
+};
 
 pub(super) use statements::insert_deliveries;
 
@@ -112,22 +116,21 @@ pub trait WebhookStore: Send + Sync {
 #[async_trait]
 impl<DB: Dialect> WebhookStore for SqlStore<DB> {
     async fn add_webhook(&self, webhook: &Webhook) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_write().await?;
-        let added = statements::add(&mut *transaction, webhook).await?;
-        transaction.commit().await?;
-        Ok(added)
+        change!(self, "add_webhook", |connection| statements::add(
+            connection, webhook
+        ))
     }
 
     async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        statements::list(&mut *connection, tenant).await
+        query!(self, "list_webhooks", |connection| statements::list(
+            connection, tenant
+        ))
     }
 
     async fn delete_webhook(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        let mut transaction = self.begin_write().await?;
-        let deleted = statements::delete(&mut *transaction, tenant, id).await?;
-        transaction.commit().await?;
-        Ok(deleted)
+        change!(self, "delete_webhook", |connection| statements::delete(
+            connection, tenant, id
+        ))
     }
 
     async fn take_deliveries(
@@ -136,15 +139,16 @@ impl<DB: Dialect> WebhookStore for SqlStore<DB> {
         again_at: OffsetDateTime,
         limit: u32,
     ) -> Result<Vec<DueDelivery>, StoreError> {
-        let mut transaction = self.begin_write().await?;
-        let taken = statements::take(&mut *transaction, (now, again_at), limit).await?;
-        transaction.commit().await?;
-        Ok(taken)
+        change!(self, "take_deliveries", |connection| statements::take(
+            connection,
+            (now, again_at),
+            limit
+        ))
     }
 
     async fn end_delivery(&self, id: Uuid, end: DeliveryEnd) -> Result<(), StoreError> {
-        let mut transaction = self.begin_write().await?;
-        statements::end(&mut *transaction, id, end).await?;
-        Ok(transaction.commit().await?)
+        change!(self, "end_delivery", |connection| statements::end(
+            connection, id, end
+        ))
     }
 }

@@ -16,12 +16,12 @@ use async_nats::{
     },
 };
 use async_trait::async_trait;
-use facescan_store::ReadyChunk;
+use facescan_store::{ReadyChunk, StoreError};
 use futures::{StreamExt, future::try_join_all};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Mutex, Notify};
 
-use super::{QueueError, WorkQueue};
+use super::{Outbox, WorkQueue};
 
 /// The name of the stream, and the first part of its subjects.
 const STREAM: &str = "facescan-batches";
@@ -34,20 +34,30 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 /// The time limit of a request to the server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why the queue did not work.
+#[derive(Debug, thiserror::Error)]
+enum QueueError {
+    #[error("the queue cannot be used: {0}")]
+    Nats(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// The queue on a NATS server.
 pub struct NatsQueue {
     client: Client,
+    outbox: Outbox,
     /// The consumer, once the stream is known to exist. `None` after an error.
     consumer: Mutex<Option<Arc<PullConsumer>>>,
     submitted: Notify,
 }
 
 impl NatsQueue {
-    /// Creates a queue. A server that is away is connected to later.
+    /// Creates a queue for the chunks of `outbox`. A server that is away is connected to later.
     ///
     /// # Errors
     /// Returns an error if the URL cannot be read.
-    pub async fn connect(url: &SecretString) -> anyhow::Result<Self> {
+    pub async fn connect(url: &SecretString, outbox: Outbox) -> anyhow::Result<Self> {
         let client = ConnectOptions::new()
             .name("facescan")
             .retry_on_initial_connect()
@@ -57,6 +67,7 @@ impl NatsQueue {
             .context("reading batches.queue")?;
         Ok(Self {
             client,
+            outbox,
             consumer: Mutex::default(),
             submitted: Notify::new(),
         })
@@ -116,10 +127,29 @@ impl NatsQueue {
             None => Ok(()),
         }
     }
+
+    /// Tells the server of chunks. It does not add those that it has already.
+    async fn publish(&self, chunks: &[ReadyChunk]) -> Result<(), QueueError> {
+        // Without the stream, nothing would keep the messages.
+        self.consumer().await?;
+        let jetstream = self.jetstream();
+        let mut acknowledgements = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let payload = format!("{}/{}", chunk.batch, chunk.number);
+            let published = jetstream.publish(subject(chunk), payload.into()).await;
+            acknowledgements.push(published.map_err(failed)?.into_future());
+        }
+        let acknowledged = try_join_all(acknowledgements).await;
+        if let Err(error) = acknowledged {
+            self.forget().await;
+            return Err(failed(error));
+        }
+        Ok(())
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> QueueError {
-    QueueError(error.to_string())
+    QueueError::Nats(error.to_string())
 }
 
 /// Returns the subject of a chunk. A tenant can have dots, which separate the parts of a subject.
@@ -133,10 +163,6 @@ fn subject(chunk: &ReadyChunk) -> String {
 impl WorkQueue for NatsQueue {
     fn submitted(&self) {
         self.submitted.notify_one();
-    }
-
-    async fn until_submitted(&self) {
-        self.submitted.notified().await;
     }
 
     async fn wait(&self, _had_chunk: bool, patience: Duration) {
@@ -155,25 +181,22 @@ impl WorkQueue for NatsQueue {
         tokio::time::sleep(patience).await;
     }
 
-    fn takes_announcements(&self) -> bool {
-        true
-    }
-
-    async fn announce(&self, chunks: &[ReadyChunk]) -> Result<(), QueueError> {
-        // Without the stream, nothing would keep the messages.
-        self.consumer().await?;
-        let jetstream = self.jetstream();
-        let mut acknowledgements = Vec::with_capacity(chunks.len());
-        for chunk in chunks {
-            let payload = format!("{}/{}", chunk.batch, chunk.number);
-            let published = jetstream.publish(subject(chunk), payload.into()).await;
-            acknowledgements.push(published.map_err(failed)?.into_future());
+    async fn run(&self) {
+        loop {
+            let announced = self
+                .outbox
+                .announce(async |chunks| self.publish(chunks).await);
+            match announced.await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "chunks cannot be announced now; workers find them in the database");
+                }
+            }
+            // A timeout is the usual end of this wait.
+            tokio::time::timeout(self.outbox.poll, self.submitted.notified())
+                .await
+                .ok();
         }
-        let acknowledged = try_join_all(acknowledgements).await;
-        if let Err(error) = acknowledged {
-            self.forget().await;
-            return Err(failed(error));
-        }
-        Ok(())
     }
 }

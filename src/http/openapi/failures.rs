@@ -273,7 +273,7 @@ mod tests {
     use axum::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
     use facescan_imaging::{decode::DecodeError, format::Format, limits::LimitKind};
     use facescan_inference::registry::Thresholds;
-    use facescan_store::{StoreError, StoreSettings};
+    use facescan_store::{Observer, StoreError, StoreSettings};
     use uuid::Uuid;
 
     use super::*;
@@ -298,8 +298,11 @@ mod tests {
             url: "sqlite::memory:".into(),
             max_connections: 1,
             acquire_timeout: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(1),
         };
-        let store = facescan_store::open(&settings).await.unwrap();
+        let store = facescan_store::open(&settings, Observer::default())
+            .await
+            .unwrap();
         store.scans.close().await;
         store.scans.ping().await.unwrap_err()
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{id_of, item, items, read, submit};
 use crate::support::{app::TestApp, nats::NatsServer};
 
-/// Starts the tasks of a server: a worker and the announcer.
+/// Starts the tasks of a server: a worker and the queue.
 fn start(app: &TestApp, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
     let batches = app.app.batches.clone();
     let worker = Worker::new(
@@ -21,7 +21,12 @@ fn start(app: &TestApp, stop: &CancellationToken, tasks: &mut JoinSet<()>) {
     );
     tasks.spawn(worker.run(2, stop.clone()));
     let stop = stop.clone();
-    tasks.spawn(async move { batches.announce_until(stop).await });
+    tasks.spawn(async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = batches.queue.run() => {}
+        }
+    });
 }
 
 async fn until_done(app: &TestApp, id: &str) {

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{NewScan, Store, StoreError, StoreSettings};
+use facescan_store::{NewScan, Observer, Store, StoreError, StoreSettings};
+use futures::FutureExt;
 use sqlx::ConnectOptions;
 use uuid::Uuid;
 
@@ -13,7 +14,9 @@ use crate::support::chaos_proxy::ChaosProxy;
 use crate::support::database::{Database, execute, on_postgres, settings};
 
 async fn open_scans(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(facescan_store::open(settings).await?.scans)
+    Ok(facescan_store::open(settings, Observer::default())
+        .await?
+        .scans)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,6 +80,65 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
         // The aborted save left no lock, so the same call now succeeds.
         store.save_scan(half.clone()).await.unwrap();
         assert_eq!(find(&store, &half).await.unwrap().id, half.id);
+    })
+    .await;
+}
+
+/// Each call ends after its time limit and closes its connection, so the calls after it do not wait for a free one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_is_silent_blocks_no_connection() {
+    on_postgres(|database| async move {
+        let Database::Postgres { options } = &database else {
+            unreachable!()
+        };
+        let proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
+        let store = open_scans(&StoreSettings {
+            max_connections: 1,
+            call_timeout: Duration::from_millis(300),
+            ..settings(&database.url_through(proxy.address()))
+        })
+        .await
+        .unwrap();
+        store.migrate().await.unwrap();
+        for _ in 0..2 {
+            proxy.freeze();
+            assert_unavailable(store.ping().await);
+            assert_unavailable(store.save_scan(new_scan("silent", 1)).await);
+            proxy.restore();
+            store.ping().await.unwrap();
+        }
+        // A request that goes away ends its call at any point.
+        proxy.freeze();
+        assert!(store.ping().now_or_never().is_none());
+        proxy.restore();
+        store.save_scan(new_scan("silent", 1)).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_reaches_other_processes() {
+    on_postgres(|database| async move {
+        let open = || async {
+            let url = settings(&database.url());
+            let stores = facescan_store::open(&url, Observer::default()).await;
+            stores.unwrap().notifications.unwrap()
+        };
+        let (first, second) = (open().await, open().await);
+        let notified = async {
+            // The second process begins to listen at an unknown time.
+            let notifying = async {
+                loop {
+                    first.notify().await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                result = second.wait() => result,
+                () = notifying => unreachable!(),
+            }
+        };
+        notified.await.unwrap();
     })
     .await;
 }

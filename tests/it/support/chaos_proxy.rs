@@ -1,17 +1,24 @@
-//! A TCP proxy that can be cut, which makes the server behind it unreachable.
+//! A TCP proxy that can be cut or frozen, which makes the server behind it unreachable.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, pin::pin};
 
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Forwards connections, or drops all of them while it is cut.
+/// Forwards connections, drops all of them while it is cut, or keeps them silent while it is frozen.
 pub struct ChaosProxy {
     address: SocketAddr,
-    whole: watch::Sender<bool>,
+    state: watch::Sender<State>,
     open: watch::Receiver<usize>,
     accepting: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Frozen,
+    Cut,
 }
 
 impl ChaosProxy {
@@ -24,26 +31,21 @@ impl ChaosProxy {
             .unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (whole, watching) = watch::channel(true);
+        let (state, watching) = watch::channel(State::Open);
         let (count, open) = watch::channel(0);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.send_modify(|open| *open += 1);
-                let (mut watching, count) = (watching.clone(), count.clone());
+                let (watching, count) = (watching.clone(), count.clone());
                 tokio::spawn(async move {
-                    tokio::select! {
-                        // Check the cut first, so that a connection forwards no byte while the proxy is cut.
-                        biased;
-                        _ = watching.wait_for(|whole| !whole) => {}
-                        () = forward(client, upstream) => {}
-                    }
+                    forward_while_open(client, upstream, watching).await;
                     count.send_modify(|open| *open -= 1);
                 });
             }
         });
         Self {
             address,
-            whole,
+            state,
             open,
             accepting,
         }
@@ -56,19 +58,43 @@ impl ChaosProxy {
 
     /// Drops all connections, also new ones. Returns when no connection is left.
     pub async fn cut(&mut self) {
-        self.whole.send_replace(false);
+        self.state.send_replace(State::Cut);
         self.open.wait_for(|open| *open == 0).await.unwrap();
     }
 
-    /// Forwards new connections again.
+    /// Forwards nothing, and keeps all connections open.
+    pub fn freeze(&self) {
+        self.state.send_replace(State::Frozen);
+    }
+
+    /// Forwards again.
     pub fn restore(&self) {
-        self.whole.send_replace(true);
+        self.state.send_replace(State::Open);
     }
 }
 
 impl Drop for ChaosProxy {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+/// Forwards one connection until it is closed or the proxy is cut.
+async fn forward_while_open(
+    client: TcpStream,
+    upstream: SocketAddr,
+    mut watching: watch::Receiver<State>,
+) {
+    let mut forwarding = pin!(forward(client, upstream));
+    loop {
+        let state = *watching.borrow_and_update();
+        tokio::select! {
+            // Look at the state first, so that a connection forwards no byte while the proxy is not open.
+            biased;
+            changed = watching.changed() => if changed.is_err() { return },
+            () = &mut forwarding, if state == State::Open => return,
+            () = std::future::ready(()), if state == State::Cut => return,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{Store, StoreSettings, Stores, open};
+use facescan_store::{Observer, Store, StoreSettings, Stores, open};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection};
 use uuid::Uuid;
@@ -57,7 +57,9 @@ impl Database {
 
     /// Opens the stores of this database and creates its tables.
     pub async fn open_all(&self) -> Stores {
-        let stores = open(&settings(&self.url())).await.unwrap();
+        let stores = open(&settings(&self.url()), Observer::default())
+            .await
+            .unwrap();
         stores.scans.migrate().await.unwrap();
         stores
     }
@@ -90,6 +92,7 @@ pub fn settings(url: &str) -> StoreSettings {
         url: url.into(),
         max_connections: 8,
         acquire_timeout: Duration::from_secs(10),
+        call_timeout: Duration::from_secs(30),
     }
 }
 

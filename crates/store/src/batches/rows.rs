@@ -107,7 +107,7 @@ pub(super) struct NewItemRow<'a> {
 }
 
 impl<'a> NewItemRow<'a> {
-    pub(super) const INSERT: &'static str = "INSERT INTO batch_items (batch_id, position, item_id, \
+    pub(super) const INTO: &'static str = "batch_items (batch_id, position, item_id, \
          payload, url, source, source_url, metadata, state, attempts, cached)";
 
     pub(super) fn new(batch_id: &'a Uuid, position: i64, item: &'a NewItem) -> Self {
@@ -119,7 +119,7 @@ impl<'a> NewItemRow<'a> {
         }
     }
 
-    /// Returns the values for [`Self::INSERT`].
+    /// Returns the values for [`Self::INTO`].
     pub(super) fn values(&self) -> [&dyn Value; 11] {
         let item = self.item;
         [

@@ -10,36 +10,34 @@ use super::{
     ItemOutcome, ItemPage, Lease, LeasedChunk, NewBatch, NewItems, QueueDepth, ReadyChunk,
     announce, claim, delete, finish, manage, read, rows, submit,
 };
-use crate::{StoreError, dialect::Dialect, sql_store::SqlStore};
-
-/// Runs a call in a transaction that changes rows, and commits it.
-macro_rules! in_transaction {
-    ($store:ident, |$connection:ident| $call:expr) => {{
-        let mut transaction = $store.begin_write().await?;
-        let $connection = &mut *transaction;
-        let result = $call.await?;
-        transaction.commit().await?;
-        Ok(result)
-    }};
-}
+use crate::{
+    StoreError,
+    call::{change, query},
+    dialect::Dialect,
+    sql_store::SqlStore,
+};
 
 #[async_trait]
 impl<DB: Dialect> BatchStore for SqlStore<DB> {
     async fn create_batch(&self, batch: &NewBatch) -> Result<CreatedBatch, StoreError> {
-        in_transaction!(self, |connection| submit::create_batch(connection, batch))
+        change!(self, "create_batch", |connection| submit::create_batch(
+            connection, batch
+        ))
     }
 
     async fn add_items(&self, items: NewItems<'_>) -> Result<Option<AddedItems>, StoreError> {
-        in_transaction!(self, |connection| submit::add_items(connection, items))
+        change!(self, "add_items", |connection| submit::add_items(
+            connection, items
+        ))
     }
 
     async fn complete_request(
         &self,
         request: CompleteRequest,
     ) -> Result<Option<Batch>, StoreError> {
-        in_transaction!(self, |connection| submit::complete_request(
-            connection, &request
-        ))
+        change!(self, "complete_request", |connection| {
+            submit::complete_request(connection, &request)
+        })
     }
 
     async fn close_batch(
@@ -48,7 +46,7 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         batch: Uuid,
         now: OffsetDateTime,
     ) -> Result<Option<Batch>, StoreError> {
-        in_transaction!(self, |connection| submit::close_batch(
+        change!(self, "close_batch", |connection| submit::close_batch(
             connection,
             (tenant, batch),
             now
@@ -56,8 +54,9 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
     }
 
     async fn batch(&self, tenant: &str, batch: Uuid) -> Result<Option<Batch>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        read::batch(&mut *connection, tenant, batch).await
+        query!(self, "batch", |connection| read::batch(
+            connection, tenant, batch
+        ))
     }
 
     async fn list_batches(
@@ -66,8 +65,9 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         filter: &BatchFilter,
         page: BatchPage,
     ) -> Result<Vec<Batch>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        read::list_batches(&mut *connection, tenant, filter, page).await
+        query!(self, "list_batches", |connection| read::list_batches(
+            connection, tenant, filter, page
+        ))
     }
 
     async fn list_items(
@@ -76,8 +76,9 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         filter: ItemFilter,
         page: ItemPage,
     ) -> Result<Vec<Item>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        read::list_items(&mut *connection, batch, filter, page).await
+        query!(self, "list_items", |connection| read::list_items(
+            connection, batch, filter, page
+        ))
     }
 
     async fn cancel_batch(
@@ -86,7 +87,7 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         batch: Uuid,
         now: OffsetDateTime,
     ) -> Result<Option<CancelledBatch>, StoreError> {
-        in_transaction!(self, |connection| manage::cancel_batch(
+        change!(self, "cancel_batch", no limit, |connection| manage::cancel_batch(
             connection,
             (tenant, batch),
             now
@@ -99,7 +100,7 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         batch: Uuid,
         now: OffsetDateTime,
     ) -> Result<Option<u64>, StoreError> {
-        in_transaction!(self, |connection| manage::retry_items(
+        change!(self, "retry_items", no limit, |connection| manage::retry_items(
             connection,
             (tenant, batch),
             now
@@ -107,7 +108,7 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
     }
 
     async fn delete_batch(&self, tenant: &str, batch: Uuid) -> Result<bool, StoreError> {
-        in_transaction!(self, |connection| delete::mark(
+        change!(self, "delete_batch", |connection| delete::mark(
             connection,
             (tenant, batch),
             Deletion::Erased
@@ -115,21 +116,25 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
     }
 
     async fn expire_batches(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
-        in_transaction!(self, |connection| delete::expire(connection, now))
+        change!(self, "expire_batches", |connection| delete::expire(
+            connection, now
+        ))
     }
 
     async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        delete::deleted(&mut *connection, limit).await
+        query!(self, "deleted_batches", |connection| delete::deleted(
+            connection, limit
+        ))
     }
 
     async fn purge_batch(&self, batch: Uuid, now: OffsetDateTime) -> Result<(), StoreError> {
-        in_transaction!(self, |connection| delete::purge(connection, batch, now))
+        change!(self, "purge_batch", no limit, |connection| delete::purge(connection, batch, now))
     }
 
     async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        delete::due_payloads(&mut *connection, limit).await
+        query!(self, "batches_with_due_payloads", |connection| {
+            delete::due_payloads(connection, limit)
+        })
     }
 
     async fn finished_payloads(
@@ -138,12 +143,15 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         after: Option<[u8; 32]>,
         limit: u32,
     ) -> Result<Vec<[u8; 32]>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        delete::finished_payloads(&mut *connection, batch, (after, limit)).await
+        query!(self, "finished_payloads", |connection| {
+            delete::finished_payloads(connection, batch, (after, limit))
+        })
     }
 
     async fn payloads_swept(&self, batch: Uuid) -> Result<(), StoreError> {
-        in_transaction!(self, |connection| delete::payloads_swept(connection, batch))
+        change!(self, "payloads_swept", |connection| delete::payloads_swept(
+            connection, batch
+        ))
     }
 
     async fn result_of_payload(
@@ -151,31 +159,31 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         batch: Uuid,
         payload: [u8; 32],
     ) -> Result<Option<serde_json::Value>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        read::result_of_payload(&mut *connection, batch, payload).await
+        query!(self, "result_of_payload", |connection| {
+            read::result_of_payload(connection, batch, payload)
+        })
     }
 
     async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
-        in_transaction!(self, |connection| finish::sweep_cancelled(
-            connection,
-            rows::micros(now)
-        ))
+        change!(self, "sweep_cancelled", |connection| {
+            finish::sweep_cancelled(connection, rows::micros(now))
+        })
     }
 
     async fn claim_chunk(&self, request: &ClaimRequest) -> Result<Option<LeasedChunk>, StoreError> {
-        in_transaction!(self, |connection| claim::claim_chunk::<DB>(
+        change!(self, "claim_chunk", |connection| claim::claim_chunk::<DB>(
             connection, request
         ))
     }
 
     async fn extend_lease(&self, lease: &Lease, until: OffsetDateTime) -> Result<bool, StoreError> {
-        in_transaction!(self, |connection| claim::extend_lease(
+        change!(self, "extend_lease", |connection| claim::extend_lease(
             connection, lease, until
         ))
     }
 
     async fn begin_item(&self, lease: &Lease, position: u64) -> Result<bool, StoreError> {
-        in_transaction!(self, |connection| claim::begin_item(
+        change!(self, "begin_item", |connection| claim::begin_item(
             connection, lease, position
         ))
     }
@@ -186,7 +194,7 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         outcomes: &[ItemOutcome],
         end: ChunkEnd,
     ) -> Result<Option<FinishedItems>, StoreError> {
-        in_transaction!(self, |connection| finish::finish_items(
+        change!(self, "finish_items", |connection| finish::finish_items(
             connection, lease, outcomes, end
         ))
     }
@@ -197,8 +205,9 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         announced_before: OffsetDateTime,
         limit: u32,
     ) -> Result<Vec<ReadyChunk>, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        announce::unannounced(&mut *connection, (now, announced_before), limit).await
+        query!(self, "unannounced_chunks", |connection| {
+            announce::unannounced(connection, (now, announced_before), limit)
+        })
     }
 
     async fn mark_announced(
@@ -206,11 +215,15 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         chunks: &[ReadyChunk],
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
-        in_transaction!(self, |connection| announce::mark(connection, chunks, now))
+        change!(self, "mark_announced", |connection| announce::mark(
+            connection, chunks, now
+        ))
     }
 
     async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError> {
-        let mut connection = self.read_pool().acquire().await?;
-        read::queue_depth(&mut *connection, rows::micros(now)).await
+        query!(self, "queue_depth", |connection| read::queue_depth(
+            connection,
+            rows::micros(now)
+        ))
     }
 }

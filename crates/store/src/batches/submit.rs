@@ -115,7 +115,7 @@ pub(super) async fn add_items(
         .map(|(position, item)| NewItemRow::new(&batch, position, item))
         .collect();
     let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
-    insert_rows(connection, NewItemRow::INSERT, &values).await?;
+    connection.insert_many(NewItemRow::INTO, &values).await?;
     let size = i64::from(locked.chunk_size);
     let end = locked.accepted + kept.len() as i64;
     let starts = (locked.accepted..end).step_by(size as usize);
@@ -161,7 +161,7 @@ pub(super) async fn insert_chunks(
             [batch, number, first, items, &ready_at, &0_i64, &0_i32]
         })
         .collect();
-    let into = "INSERT INTO batch_chunks (batch_id, number, first_item, items, ready_at, \
+    let into = "batch_chunks (batch_id, number, first_item, items, ready_at, \
          lease_token, expired_leases)";
     Ok(insert_rows(connection, into, &rows).await?)
 }

@@ -102,7 +102,7 @@ pub(crate) async fn insert_deliveries(
             ]
         })
         .collect();
-    let into = "INSERT INTO webhook_deliveries \
+    let into = "webhook_deliveries \
          (id, webhook_id, batch_id, event, created_at, attempts, next_at, status)";
     Ok(insert_rows(connection, into, &rows).await?)
 }

@@ -1,0 +1,192 @@
+"""Drills that measure time and memory."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import concurrent.futures
+import http.client
+import random
+import statistics
+import subprocess
+import time
+
+from .installation import RUNTIME, Installation, check, free_port, image, wait
+
+
+def scale(args: argparse.Namespace) -> None:
+    items, rates = args.items or 400, {}
+    for workers in (1, 2, 8):
+        with Installation("postgres", batches__chunk_size=10, batches__in_flight=4) as installation:
+            installation.serve()
+            for _ in range(workers):
+                installation.start("worker", "--chunks", "2", "--service-ms", "100")
+            # Until every worker has started.
+            installation.until_done(installation.submit([image(n) for n in range(workers * 4)]))
+            time.sleep(3)
+            images = [image(1000 + n) for n in range(items * min(workers, 4))]
+            batch = installation.submit(images)
+            done = installation.until_done(batch)
+            rates[workers] = done["rate_per_s"]
+    for workers, least in ((2, 1.9), (8, 7)):
+        ratio = rates[workers] / rates[1]
+        check(f"scale: {workers} workers over one", ratio >= least, f"{ratio:.2f} ({rates[workers]:.1f} over {rates[1]:.1f} items/s)")
+
+
+def fairness(args: argparse.Namespace) -> None:
+    many, few = args.items or 100_000, 100
+    settings = {"batches__chunk_size": 10, "batches__in_flight": 4}
+
+    def tenant_server(installation: Installation, tenant: str) -> "Installation":
+        port = free_port()
+        installation.start("serve", FACESCAN__SERVER__PORT=str(port), FACESCAN__STORE__TENANT=tenant)
+        other = object.__new__(Installation)
+        other.__dict__ = installation.__dict__ | {"port": port}
+        wait("the server of a tenant", lambda: other.status("/readyz") == 200)
+        return other
+
+    def run(busy: bool) -> float:
+        with Installation("postgres", **settings) as installation:
+            installation.serve()
+            second = tenant_server(installation, "second")
+            # Alone, the second tenant gets one worker: half of the machine.
+            for _ in range(2 if busy else 1):
+                installation.start("worker", "--chunks", "1", "--service-ms", "20")
+            if busy:
+                installation.submit([image(n) for n in range(many)])
+            time.sleep(2)
+            began = time.monotonic()
+            second.until_done(second.submit([image(1_000_000 + n) for n in range(few)]))
+            return time.monotonic() - began
+
+    alone, beside = run(False), run(True)
+    check("fairness: a tenant with 100 items beside one with many", beside <= 2 * alone,
+          f"{beside:.1f} s, and {alone:.1f} s alone on half the machine: {beside / alone:.2f}")
+
+
+def percentile(times: list[float], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))]
+
+
+def load(args: argparse.Namespace) -> None:
+    photo = (RUNTIME / "pictures/t1.jpg").read_bytes()
+    unique = (photo + n.to_bytes(4, "big") for n in range(10 ** 9))
+    with Installation("sqlite", imaging__workers=0, batches__workers=2) as installation:
+        installation.serve()
+
+        def interactive(seconds: float, pause: float) -> list[float]:
+            times, end = [], time.monotonic() + seconds
+            while time.monotonic() < end:
+                began = time.monotonic()
+                status, _ = installation.send("POST", "/detect?store=false", photo, "image/jpeg")
+                assert status == 200, status
+                times.append(time.monotonic() - began)
+                time.sleep(pause)
+            return times
+
+        rounds = args.rounds or 3
+        ratios: dict[str, list[float]] = {"detect": [], "embed": []}
+        for operation, count in [("detect", 3500), ("embed", 1000)] * rounds:
+            alone = percentile(interactive(10, 0.05), 0.99)
+            images = (base64.b64encode(next(unique)) for _ in range(count))
+            batch = installation.stream(images, options={}, operation=operation)["id"]
+            beside = percentile(interactive(10, 0.05), 0.99)
+            now = installation.batch(batch)
+            assert now["state"] == "running", f"the batch ended before the measurement: {now}"
+            installation.json("POST", f"/batches/{batch}/cancel", b"")
+            wait("the cancelled batch", lambda: installation.batch(batch)["counts"]["running"] == 0)
+            ratios[operation].append(beside / alone)
+            print(f"     p99 of /detect: {alone * 1e3:.1f} ms alone, {beside * 1e3:.1f} ms beside a batch of {operation}")
+        for operation, of_one in ratios.items():
+            ratio = statistics.median(of_one)
+            check(f"load: p99 beside a batch of {operation} over p99 alone", ratio <= 2, f"{ratio:.2f}")
+
+    # The batch is submitted before its worker starts, so that the client does not compete with it for the cores.
+    with Installation("postgres", imaging__workers=0) as installation:
+        installation.serve()
+
+        def engine(seconds: float) -> float:
+            end = time.monotonic() + seconds
+
+            def client(_: int) -> int:
+                done, connection = 0, http.client.HTTPConnection("127.0.0.1", installation.port)
+                while time.monotonic() < end:
+                    body = photo + random.getrandbits(64).to_bytes(8, "big")
+                    connection.request("POST", "/detect?priority=bulk", body, {"content-type": "image/jpeg"})
+                    response = connection.getresponse()
+                    response.read()
+                    done += response.status == 200
+                return done
+
+            with concurrent.futures.ThreadPoolExecutor(16) as clients:
+                return sum(clients.map(client, range(16))) / seconds
+
+        shares = []
+        for _ in range(rounds):
+            own = engine(8)
+            batch = installation.submit([next(unique) for _ in range(1200)], options={})
+            worker = installation.start("worker", "--chunks", "2")
+            of_batch = installation.until_done(batch)["rate_per_s"]
+            installation.kill(worker)
+            shares.append(of_batch / own)
+            print(f"     batch {of_batch:.1f} items/s, bulk requests {own:.1f} images/s")
+        check("load: batch throughput over the engine's own", statistics.median(shares) >= 0.95, f"{statistics.median(shares):.3f}")
+
+
+def resident(process: subprocess.Popen) -> float:
+    for line in open(f"/proc/{process.pid}/status"):
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def volume(args: argparse.Namespace) -> None:
+    count = args.items or 100_000
+    with Installation("postgres", imaging__workers=0) as installation:
+        server = installation.serve()
+        worker = installation.start("worker", "--chunks", "2")
+        installation.until_done(installation.submit([image(n) for n in range(2000)]))
+        before = resident(server), resident(worker)
+        began = time.monotonic()
+        # All items have one of few images, so that the time is that of the queue and not that of the model.
+        data = [base64.b64encode(image(5_000_000 + n)) for n in range(50)]
+        receipt = installation.stream(data[n % 50] for n in range(count))
+        submitted = time.monotonic() - began
+        highest = max(resident(server), before[0]), max(resident(worker), before[1])
+        while installation.batch(receipt["id"])["state"] != "done":
+            highest = max(resident(server), highest[0]), max(resident(worker), highest[1])
+            time.sleep(0.5)
+        seconds = time.monotonic() - began
+        check("volume: items", receipt["accepted"] == count, f"{receipt['accepted']}, submitted in {submitted:.1f} s ({count / submitted:.0f}/s)")
+        check("volume: overhead of the queue", seconds / count <= 0.001, f"{seconds / count * 1e3:.3f} ms an item, {seconds:.1f} s in all")
+        growth = highest[0] - before[0], highest[1] - before[1]
+        check("volume: memory stays flat", max(growth) <= 100, f"server {before[0]:.0f} + {growth[0]:.0f} MiB, worker {before[1]:.0f} + {growth[1]:.0f} MiB")
+
+
+
+def submission(args: argparse.Namespace) -> None:
+    count = args.items or 1_000_000
+    with Installation("postgres") as installation:
+        server = installation.serve()
+        data = [base64.b64encode(image(n)) for n in range(50)]
+        installation.stream(data[n % 50] for n in range(20_000))
+        before = highest = resident(server)
+        began = time.monotonic()
+
+        def images():
+            nonlocal highest
+            for n in range(count):
+                if n % 10_000 == 0:
+                    highest = max(highest, resident(server))
+                yield data[n % 50]
+
+        receipt = installation.stream(images())
+        seconds = time.monotonic() - began
+        check("submission: items of one NDJSON request", receipt["accepted"] == count,
+              f"{receipt['accepted']} in {seconds:.0f} s ({count / seconds:.0f}/s)")
+        check("submission: memory stays flat", highest - before <= 50, f"{before:.0f} + {highest - before:.0f} MiB")
+        began = time.monotonic()
+        installation.json("DELETE", f"/batches/{receipt['id']}")
+        rows = f"SELECT count(*) FROM batch_items WHERE batch_id = '{receipt['id']}'"
+        wait("the deletion", lambda: installation.query(rows)[0][0] == "0", 600)
+        print(f"     deleted in {time.monotonic() - began:.0f} s")
