@@ -1,6 +1,5 @@
 //! Postgres.
 
-mod copy;
 mod notifications;
 
 use std::str::FromStr;
@@ -56,6 +55,7 @@ impl Statements for PgConnection {
         values: &[&dyn Value],
     ) -> Result<u64, sqlx::Error> {
         let done = sqlx::query_with(statement, arguments(values)?)
+            .persistent(is_reused(values))
             .execute(self)
             .await?;
         Ok(done.rows_affected())
@@ -67,6 +67,7 @@ impl Statements for PgConnection {
         values: &[&dyn Value],
     ) -> Result<Vec<R>, sqlx::Error> {
         sqlx::query_as_with(query, arguments(values)?)
+            .persistent(is_reused(values))
             .fetch_all(self)
             .await
     }
@@ -80,14 +81,17 @@ impl Statements for PgConnection {
             .fetch_optional(self)
             .await
     }
+}
 
-    async fn insert_many<const N: usize>(
-        &mut self,
-        into: &'static str,
-        rows: &[[&dyn Value; N]],
-    ) -> Result<(), sqlx::Error> {
-        copy::insert(self, into, rows).await
-    }
+/// The most values of a statement whose text is fixed.
+const MAX_REUSED_VALUES: usize = 24;
+
+/// Returns whether the plan of a statement is kept for the next call.
+///
+/// A statement for many rows has a text for each number of rows. Its plan must also fit the size of the tables: a plan that
+/// was made while a table was empty reads every row of it later.
+fn is_reused(values: &[&dyn Value]) -> bool {
+    values.len() <= MAX_REUSED_VALUES
 }
 
 fn arguments(values: &[&dyn Value]) -> Result<PgArguments, sqlx::Error> {

@@ -11,7 +11,7 @@ use sqlx::sqlite::{
 use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
 
 use super::batches::next_chunk_sql;
-use super::dialect::{Dialect, Record, Statements, insert_rows};
+use super::dialect::{Dialect, Record, Statements};
 use super::sql_store::{Pools, SqlStore};
 use super::values::Value;
 use super::{Observer, StoreError, StoreSettings, migrations};
@@ -118,14 +118,6 @@ impl Statements for SqliteConnection {
         sqlx::query_as_with(query, arguments(values)?)
             .fetch_optional(self)
             .await
-    }
-
-    async fn insert_many<const N: usize>(
-        &mut self,
-        into: &'static str,
-        rows: &[[&dyn Value; N]],
-    ) -> Result<(), sqlx::Error> {
-        insert_rows(self, into, rows).await
     }
 }
 

@@ -12,8 +12,6 @@ pub(super) trait Value: Sync {
     fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError>;
     /// Binds the value as the next parameter.
     fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
-    /// Appends the value in the binary format.
-    fn encode_postgres(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError>;
 }
 
 impl<T> Value for T
@@ -28,10 +26,6 @@ where
 
     fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
         Arguments::add(arguments, self)
-    }
-
-    fn encode_postgres(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        Encode::<Postgres>::encode_by_ref(self, buffer)
     }
 }
 

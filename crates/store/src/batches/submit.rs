@@ -52,7 +52,7 @@ record! {
 
 record! {
     struct ItemIdRow {
-        item_id: String,
+        item_id: Option<String>,
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn add_items(
         .map(|(position, item)| NewItemRow::new(&batch, position, item))
         .collect();
     let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
-    connection.insert_many(NewItemRow::INTO, &values).await?;
+    insert_rows(connection, NewItemRow::INTO, &values).await?;
     let size = i64::from(locked.chunk_size);
     let end = locked.accepted + kept.len() as i64;
     let starts = (locked.accepted..end).step_by(size as usize);
@@ -178,12 +178,14 @@ async fn known_ids(
     for ids in ids.chunks(IDS_PER_QUERY) {
         let mut values: Vec<&dyn Value> = vec![&batch];
         values.extend(ids.iter().map(|&id| id as &dyn Value));
+        // A subquery for each id always uses the index of ids. Postgres may read the whole batch for a list of ids.
         let query = format!(
-            "SELECT item_id FROM batch_items WHERE batch_id = $1 AND item_id IN {}",
-            placeholders(2, 1, ids.len())
+            "WITH sent (id) AS (VALUES {}) SELECT (SELECT i.item_id FROM batch_items i \
+             WHERE i.batch_id = $1 AND i.item_id = sent.id) AS item_id FROM sent",
+            placeholders(2, ids.len(), 1)
         );
         let rows: Vec<ItemIdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
-        known.extend(rows.into_iter().map(|row| row.item_id));
+        known.extend(rows.into_iter().filter_map(|row| row.item_id));
     }
     Ok(known)
 }
