@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use facescan_clock::Clock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
+use self::tenant_shares::{HeldShare, TenantShares};
 use crate::telemetry::metrics::Metrics;
 
 pub mod byte_budget;
 pub mod priority_semaphore;
+mod tenant_shares;
 
 /// The queue that the images of a request wait in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -71,31 +74,50 @@ pub struct Admission {
 struct Budget {
     permits: Arc<Semaphore>,
     capacity: usize,
+    shares: TenantShares,
+}
+
+/// A part of a budget. Dropping it returns the part.
+struct Taken {
+    _permits: Option<OwnedSemaphorePermit>,
+    _share: HeldShare,
 }
 
 impl Budget {
-    fn new(capacity: usize) -> Self {
+    fn new(capacity: usize, clock: &Arc<dyn Clock>) -> Self {
         let capacity = capacity.min(Semaphore::MAX_PERMITS);
         Self {
             permits: Arc::new(Semaphore::new(capacity)),
             capacity,
+            shares: TenantShares::new(capacity, Arc::clone(clock)),
         }
     }
 
     /// Takes `amount` permits. A request that is larger than the budget takes all permits, so it is admitted alone.
-    fn try_take(&self, amount: usize) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits)
-            .try_acquire_many_owned(self.bounded(amount))
-            .ok()
+    fn try_take(&self, tenant: &Arc<str>, amount: usize) -> Option<Taken> {
+        let amount = self.bounded(amount);
+        let share = self.shares.try_take(tenant, amount as usize)?;
+        let permits = Arc::clone(&self.permits).try_acquire_many_owned(amount);
+        Some(Taken {
+            _permits: Some(permits.ok()?),
+            _share: share,
+        })
     }
 
-    /// Waits for `amount` permits, as many as [`try_take`](Self::try_take) takes. Returns `None` if the semaphore is
-    /// closed, which it never is.
-    async fn take(&self, amount: usize) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits)
-            .acquire_many_owned(self.bounded(amount))
-            .await
-            .ok()
+    /// Waits for `amount` permits, as many as [`try_take`](Self::try_take) takes. Whoever waits takes turns with other
+    /// tenants in another way, so the permits count for the tenant but its part does not limit them.
+    async fn take(&self, tenant: &Arc<str>, amount: usize) -> Taken {
+        let amount = self.bounded(amount);
+        let permits = Arc::clone(&self.permits).acquire_many_owned(amount).await;
+        Taken {
+            // The semaphore is never closed.
+            _permits: permits.ok(),
+            _share: self.shares.take(tenant, amount as usize),
+        }
+    }
+
+    fn is_used_up(&self, tenant: &Arc<str>) -> bool {
+        self.permits.available_permits() == 0 || self.shares.is_used_up(tenant)
     }
 
     fn bounded(&self, amount: usize) -> u32 {
@@ -119,69 +141,79 @@ const BYTES_A_PERMIT: usize = 1024;
 
 impl Admission {
     /// Creates an admission that has admitted nothing.
-    pub fn new(budgets: Budgets, metrics: Metrics) -> Self {
+    pub fn new(budgets: Budgets, metrics: Metrics, clock: &Arc<dyn Clock>) -> Self {
         Self {
-            interactive: Budget::new(budgets.interactive_images),
-            bulk: Budget::new(budgets.bulk_images),
-            bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT)),
+            interactive: Budget::new(budgets.interactive_images, clock),
+            bulk: Budget::new(budgets.bulk_images, clock),
+            bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT), clock),
             metrics,
         }
     }
 
-    /// Reserves `bytes` bytes for a body. Call it before the body is read.
+    /// Reserves `bytes` bytes for a body of a tenant. Call it before the body is read.
     ///
     /// # Errors
-    /// Returns [`AdmissionError::Bytes`] if the byte budget is used up.
-    pub fn try_reserve_body(&self, bytes: usize) -> Result<BodyReservation, AdmissionError> {
-        let share = self.bytes.try_take(bytes.div_ceil(BYTES_A_PERMIT));
-        let share = share.ok_or_else(|| self.refuse(AdmissionError::Bytes))?;
-        Ok(BodyReservation { _share: share })
+    /// Returns [`AdmissionError::Bytes`] if the byte budget, or the part of the tenant, is used up.
+    pub fn try_reserve_body(
+        &self,
+        tenant: &Arc<str>,
+        bytes: usize,
+    ) -> Result<BodyReservation, AdmissionError> {
+        let taken = self.bytes.try_take(tenant, bytes.div_ceil(BYTES_A_PERMIT));
+        let taken = taken.ok_or_else(|| self.refuse(AdmissionError::Bytes))?;
+        Ok(BodyReservation { _taken: taken })
     }
 
-    /// Admits `images` images of a priority.
+    /// Admits `images` images of a tenant and a priority.
     ///
     /// # Errors
-    /// Returns [`AdmissionError::Images`] if the budget of the priority is too small for all of them now.
+    /// Returns [`AdmissionError::Images`] if the budget of the priority, or the part of the tenant, is too small for all of
+    /// them now.
     pub fn try_admit(
         &self,
+        tenant: &Arc<str>,
         priority: Priority,
         images: usize,
     ) -> Result<ImageReservation, AdmissionError> {
-        let share = self
+        let taken = self
             .budget(priority)
-            .try_take(images)
+            .try_take(tenant, images)
             .ok_or_else(|| self.refuse(AdmissionError::Images(priority)))?;
-        Ok(self.reservation(priority, images, Some(share)))
+        Ok(self.reservation(priority, images, taken))
     }
 
-    /// Waits until `images` images of a priority are admitted. Drop the future to stop waiting.
-    pub async fn admit(&self, priority: Priority, images: usize) -> ImageReservation {
-        let share = self.budget(priority).take(images).await;
-        self.reservation(priority, images, share)
-    }
-
-    fn reservation(
+    /// Waits until `images` images of a tenant and a priority are admitted. Drop the future to stop waiting.
+    pub async fn admit(
         &self,
+        tenant: &Arc<str>,
         priority: Priority,
         images: usize,
-        share: Option<OwnedSemaphorePermit>,
     ) -> ImageReservation {
+        let taken = self.budget(priority).take(tenant, images).await;
+        self.reservation(priority, images, taken)
+    }
+
+    fn reservation(&self, priority: Priority, images: usize, taken: Taken) -> ImageReservation {
         self.metrics.admitted(priority.name(), signed(images));
         ImageReservation {
             priority,
             images,
             metrics: self.metrics.clone(),
-            _share: share,
+            _taken: taken,
         }
     }
 
-    /// Checks that an image of this priority can be admitted now. Without a priority, one of the two budgets must be
-    /// free.
+    /// Checks that an image of this tenant and priority can be admitted now. Without a priority, one of the two budgets must
+    /// be free.
     ///
     /// # Errors
     /// Returns [`AdmissionError::Images`] if the budget is used up. The error counts as a refusal in the metrics.
-    pub fn check_capacity(&self, priority: Option<Priority>) -> Result<(), AdmissionError> {
-        let is_full = |priority| self.budget(priority).permits.available_permits() == 0;
+    pub fn check_capacity(
+        &self,
+        tenant: &Arc<str>,
+        priority: Option<Priority>,
+    ) -> Result<(), AdmissionError> {
+        let is_full = |priority| self.budget(priority).is_used_up(tenant);
         let full = match priority {
             Some(priority) => is_full(priority).then_some(priority),
             None => (is_full(Priority::Interactive) && is_full(Priority::Bulk))
@@ -210,9 +242,8 @@ fn signed(images: usize) -> i64 {
 }
 
 /// The reservation of one body. Dropping it releases the bytes.
-#[derive(Debug)]
 pub struct BodyReservation {
-    _share: OwnedSemaphorePermit,
+    _taken: Taken,
 }
 
 /// The reservation of the images of one request. Dropping it releases them.
@@ -220,7 +251,7 @@ pub struct ImageReservation {
     priority: Priority,
     images: usize,
     metrics: Metrics,
-    _share: Option<OwnedSemaphorePermit>,
+    _taken: Taken,
 }
 
 impl Drop for ImageReservation {
@@ -232,6 +263,8 @@ impl Drop for ImageReservation {
 
 #[cfg(test)]
 mod tests {
+    use facescan_clock::SystemClock;
+
     use super::*;
 
     fn admission() -> Admission {
@@ -240,25 +273,38 @@ mod tests {
             bulk_images: 8,
             bytes: 10 * BYTES_A_PERMIT,
         };
-        Admission::new(budgets, Metrics::default())
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        Admission::new(budgets, Metrics::default(), &clock)
+    }
+
+    fn tenant() -> Arc<str> {
+        "one".into()
     }
 
     #[test]
     fn a_request_is_admitted_with_all_images_or_refused() {
         let admission = admission();
-        let first = admission.try_admit(Priority::Interactive, 3).unwrap();
+        let first = admission
+            .try_admit(&tenant(), Priority::Interactive, 3)
+            .unwrap();
         assert_eq!(
-            admission.try_admit(Priority::Interactive, 2).err(),
+            admission
+                .try_admit(&tenant(), Priority::Interactive, 2)
+                .err(),
             Some(AdmissionError::Images(Priority::Interactive))
         );
         // The refused request holds no reservation, and each priority has its own budget.
-        let second = admission.try_admit(Priority::Interactive, 1).unwrap();
-        let bulk = admission.try_admit(Priority::Bulk, 8).unwrap();
-        assert!(admission.check_capacity(None).is_err());
+        let second = admission
+            .try_admit(&tenant(), Priority::Interactive, 1)
+            .unwrap();
+        let bulk = admission.try_admit(&tenant(), Priority::Bulk, 8).unwrap();
+        assert!(admission.check_capacity(&tenant(), None).is_err());
         drop(first);
-        admission.try_admit(Priority::Interactive, 3).unwrap();
+        admission
+            .try_admit(&tenant(), Priority::Interactive, 3)
+            .unwrap();
         drop(bulk);
-        assert!(admission.check_capacity(None).is_ok());
+        assert!(admission.check_capacity(&tenant(), None).is_ok());
         drop(second);
         let text = admission.metrics.text().unwrap();
         assert!(
@@ -274,23 +320,41 @@ mod tests {
     #[test]
     fn a_request_larger_than_the_budget_is_admitted_alone() {
         let admission = admission();
-        let all = admission.try_admit(Priority::Interactive, 100).unwrap();
-        assert!(admission.try_admit(Priority::Interactive, 1).is_err());
+        let all = admission
+            .try_admit(&tenant(), Priority::Interactive, 100)
+            .unwrap();
+        assert!(
+            admission
+                .try_admit(&tenant(), Priority::Interactive, 1)
+                .is_err()
+        );
         drop(all);
-        let one = admission.try_admit(Priority::Interactive, 1).unwrap();
-        assert!(admission.try_admit(Priority::Interactive, 100).is_err());
+        let one = admission
+            .try_admit(&tenant(), Priority::Interactive, 1)
+            .unwrap();
+        assert!(
+            admission
+                .try_admit(&tenant(), Priority::Interactive, 100)
+                .is_err()
+        );
         drop(one);
     }
 
     #[test]
     fn all_bodies_share_the_byte_budget() {
         let admission = admission();
-        let first = admission.try_reserve_body(8 * BYTES_A_PERMIT).unwrap();
+        let first = admission
+            .try_reserve_body(&tenant(), 8 * BYTES_A_PERMIT)
+            .unwrap();
         assert_eq!(
-            admission.try_reserve_body(3 * BYTES_A_PERMIT).err(),
+            admission
+                .try_reserve_body(&tenant(), 3 * BYTES_A_PERMIT)
+                .err(),
             Some(AdmissionError::Bytes)
         );
         drop(first);
-        admission.try_reserve_body(3 * BYTES_A_PERMIT).unwrap();
+        admission
+            .try_reserve_body(&tenant(), 3 * BYTES_A_PERMIT)
+            .unwrap();
     }
 }

@@ -10,6 +10,7 @@ use facescan_inference::{
 use facescan_store::{Model, Store, StoreError};
 
 use crate::{
+    access::{authenticator::Authenticator, keys::ApiKeys},
     admission::Admission,
     batches::Batches,
     config::Config,
@@ -31,6 +32,10 @@ pub struct App {
     pub config: Config,
     /// The models in the registry.
     pub registry: Registry,
+    /// Authenticates requests.
+    pub access: Authenticator,
+    /// The keys in the database.
+    pub keys: ApiKeys,
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.

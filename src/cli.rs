@@ -22,6 +22,7 @@ pub mod config;
 pub mod devices;
 pub mod embed;
 pub mod healthcheck;
+pub mod keys;
 pub mod models;
 pub mod plot;
 pub mod precision;
@@ -109,6 +110,9 @@ enum Command {
     Models(models::ModelsCommand),
     /// Show the device of each operation with the proof, or the reason why the requested device is not used.
     Devices(devices::DevicesArgs),
+    /// Create, list and revoke keys of the API in the database.
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// Create or upgrade the database's tables.
     Migrate,
     /// Print the effective settings and the origin of each; secrets are hidden.
@@ -161,6 +165,7 @@ impl Cli {
             Command::Precision(args) => precision::run(config, &provenance, &args),
             Command::Models(command) => models_command(&config, command),
             Command::Devices(args) => devices::run(config, &provenance, &args),
+            Command::Keys(command) => keys::run(&config, command),
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),

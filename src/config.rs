@@ -8,6 +8,7 @@
 //! Every setting is defined in two places. A field here has its type and range. A line of `configs/config.yaml` has its
 //! default and its documentation. A test checks that both agree.
 
+mod access;
 mod batches;
 mod compute;
 mod devices;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    access::*,
     batches::*,
     compute::*,
     devices::*,
@@ -64,6 +66,10 @@ pub struct Config {
     pub debug: bool,
     #[garde(dive)]
     pub server: Server,
+    #[garde(dive)]
+    pub access: Access,
+    #[garde(dive)]
+    pub metrics: Metrics,
     #[garde(dive)]
     pub log: Log,
     #[garde(dive)]

@@ -1,10 +1,13 @@
 //! The context that a request carries through every layer.
 
+pub mod scope;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use tracing::{Span, info_span};
+use tracing::{Span, field::Empty, info_span};
 
+use self::scope::Scopes;
 use crate::admission::Priority;
 
 /// The context of one request, of one chunk of a batch, or of one run of the command line.
@@ -33,12 +36,16 @@ pub struct RequestId(Arc<str>);
 pub struct Principal {
     /// The tenant whose stored rows are read and written.
     pub tenant: Arc<str>,
+    /// The id of the key that the caller sent. `None` if access is not controlled.
+    pub key_id: Option<Arc<str>>,
+    /// What the caller may do.
+    pub scopes: Scopes,
 }
 
 impl RequestContext {
     /// Creates an interactive context with a new span and without a deadline.
     pub fn new(id: RequestId, principal: Principal) -> Self {
-        let span = info_span!("request", request_id = %id);
+        let span = info_span!("request", request_id = %id, tenant = Empty, key = Empty);
         Self {
             id,
             principal,
@@ -73,10 +80,12 @@ impl fmt::Display for RequestId {
 }
 
 impl Principal {
-    /// Creates the principal of a tenant.
+    /// Creates the principal of work that no key is needed for. It may do everything for its tenant.
     pub fn of_tenant(tenant: &str) -> Self {
         Self {
             tenant: tenant.into(),
+            key_id: None,
+            scopes: Scopes::all(),
         }
     }
 }

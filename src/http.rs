@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use error::ApiError;
+use route_scopes::RouteScopes;
 
 pub mod error;
 pub mod extract;
@@ -23,6 +24,7 @@ pub mod middleware;
 pub mod openapi;
 pub mod problem;
 pub mod respond;
+pub mod route_scopes;
 mod server;
 
 /// The state that every handler receives.
@@ -30,37 +32,47 @@ pub type AppState = Arc<App>;
 
 /// Builds the router with all routes and middleware.
 pub fn router(app: AppState) -> Router {
-    let (routes, document) = api().split_for_parts();
+    let own_listener = app.config.metrics.address.is_some();
+    let api = match own_listener {
+        true => api(),
+        false => api().merge(handlers::metrics::routes()),
+    };
+    let (routes, document) = api.split_for_parts();
     let document = openapi::complete(document);
+    let scopes = RouteScopes::of(&document);
     let routes = routes
         .merge(handlers::docs::routes(document))
         .route("/", get(|| async { Redirect::to("/docs/") }));
-    with_layers(routes, app)
+    with_layers(routes, scopes, app)
 }
 
-/// Builds the router of a worker process: health and metrics.
-pub fn worker_router(app: AppState) -> Router {
+/// Builds the router of a listener for probes and Prometheus: health and metrics, without access control.
+pub fn metrics_router(app: AppState) -> Router {
     let routes = OpenApiRouter::new()
         .merge(handlers::health::routes())
         .merge(handlers::metrics::routes());
-    with_layers(routes.split_for_parts().0, app)
+    with_layers(routes.split_for_parts().0, RouteScopes::open(), app)
 }
 
-fn with_layers(routes: Router<AppState>, app: AppState) -> Router {
+fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> Router {
     let body_limit = app.config.server.max_body_bytes;
     routes
         .fallback(|| async {
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
-        // The last layer runs first: context, access log, problem body, panics, deadline, body limit. The layer of problem
-        // bodies is outside panics and deadline, because it writes the body of their errors.
+        // The last layer runs first: context, access log, problem body, access, panics, deadline, body limit. The layer of
+        // problem bodies is outside access, panics and deadline, because it writes the body of their errors.
         .layer(DefaultBodyLimit::max(body_limit))
         .layer(from_fn_with_state(
             Arc::clone(&app),
             middleware::deadline::enforce,
         ))
         .layer(CatchPanicLayer::custom(middleware::panics::answer))
+        .layer(from_fn_with_state(
+            (Arc::clone(&app), Arc::new(scopes)),
+            middleware::access::authorize,
+        ))
         .layer(from_fn(middleware::problem_body::write))
         .layer(from_fn_with_state(
             Arc::clone(&app),
@@ -83,14 +95,14 @@ pub async fn serve(
     server::serve(listener, router(app), header_timeout, stopped).await;
 }
 
-/// Serves the health and the metrics of a worker process until `stopped` resolves.
-pub async fn serve_worker(
+/// Serves the health and the metrics of a process until `stopped` resolves.
+pub async fn serve_metrics(
     listener: TcpListener,
     app: AppState,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
     let header_timeout = app.config.server.header_timeout();
-    server::serve(listener, worker_router(app), header_timeout, stopped).await;
+    server::serve(listener, metrics_router(app), header_timeout, stopped).await;
 }
 
 /// Returns the routes that the OpenAPI document describes. Each module has one group of routes.
@@ -110,12 +122,13 @@ fn api() -> OpenApiRouter<AppState> {
         // Models and devices
         .merge(handlers::models::routes()) // /models
         .merge(handlers::devices::routes()) // /devices
-        // Health and metrics
+        // Keys
+        .merge(handlers::keys::routes()) // /keys, /keys/{id}
+        // Health. `router` adds /metrics.
         .merge(handlers::health::routes()) // /livez, /readyz
-        .merge(handlers::metrics::routes()) // /metrics
 }
 
 /// Returns the OpenAPI document.
 pub fn openapi_document() -> utoipa::openapi::OpenApi {
-    openapi::complete(api().into_openapi())
+    openapi::complete(api().merge(handlers::metrics::routes()).into_openapi())
 }

@@ -1,9 +1,9 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
-//! Dependencies point one way: `http, cli → batches → pipeline → ingest, inference,
-//! store → imaging`. The crates below the server
-//! are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
+//! Dependencies point one way: `http, cli → batches, access → pipeline → ingest, inference, store → imaging`. The crates
+//! below the server are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
 
+pub mod access;
 pub mod admission;
 pub mod app;
 pub mod batches;

@@ -17,6 +17,7 @@ use super::{
     models::{Loader, connect},
 };
 use crate::{
+    access::{authenticator::Authenticator, keys::ApiKeys},
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
     batches::{
         Batches,
@@ -105,7 +106,8 @@ impl AppBuilder {
         };
         let models = ModelSet::load(loader, connected).await?;
         let intake = Intake::new(&config, fetcher, Arc::clone(&self.clock), metrics.clone());
-        let admission = Admission::new(budgets(&config), metrics.clone());
+        let admission = Admission::new(budgets(&config), metrics.clone(), &self.clock);
+        let clock = Arc::clone(&self.clock);
         let pipeline = pipeline(&config, models, pool, &metrics, self.clock);
         watch(&pipeline, &metrics);
         let fan_out = FanOut {
@@ -117,6 +119,8 @@ impl AppBuilder {
             admission: admission.clone(),
         };
         Ok(App {
+            access: Authenticator::new(&config, Arc::clone(&stores.keys), Arc::clone(&clock)),
+            keys: ApiKeys::new(Arc::clone(&stores.keys), clock),
             store: Arc::clone(&stores.scans),
             batches: batches(&config, stores, &fan_out).await?,
             fan_out,

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use facescan_outbound::tls;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
@@ -21,12 +22,16 @@ pub struct ServerArgs {
     /// The address of the server.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     server: Url,
+    /// The key of the API, if the server needs one.
+    #[arg(long, value_name = "KEY", env = "FACESCAN_KEY", hide_env_values = true)]
+    key: Option<SecretString>,
 }
 
 /// Sends requests to a server.
 pub struct Client {
     http: reqwest::Client,
     server: Url,
+    key: Option<SecretString>,
 }
 
 impl Client {
@@ -42,6 +47,7 @@ impl Client {
         Ok(Self {
             http,
             server: args.server.clone(),
+            key: args.key.clone(),
         })
     }
 
@@ -54,7 +60,11 @@ impl Client {
         let url: Url = format!("{base}{path}")
             .parse()
             .context("the path of a request")?;
-        Ok(self.http.request(method, url))
+        let request = self.http.request(method, url);
+        Ok(match &self.key {
+            None => request,
+            Some(key) => request.bearer_auth(key.expose_secret()),
+        })
     }
 
     /// Sends a request. Repeats it while the server is busy or cannot be reached. `request` makes the request anew.

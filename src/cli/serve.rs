@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use facescan_inference::backend::Backend;
 use facescan_store::Observer;
 use tokio::net::TcpListener;
@@ -65,6 +65,8 @@ async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<Exit
         .local_addr()
         .context("reading the listener's address")?;
     prepare_store(&app).await;
+    check_access(&app).await?;
+    let metrics = worker::listen(&app, app.config.metrics.address).await?;
     announce(&app, &bound.to_string());
 
     let lifecycle = app.lifecycle.clone();
@@ -72,7 +74,7 @@ async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<Exit
     let workers = worker::start(&app, app.config.batches.workers);
     let server = http::serve(listener, Arc::clone(&app), lifecycle.stopped());
     let server = async {
-        tokio::join!(server, workers.stopped());
+        tokio::join!(server, metrics, workers.stopped());
     };
     let ending = lifecycle.drive(server, deadline, forced).await;
     close_store(&app).await;
@@ -84,6 +86,22 @@ async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<Exit
         Ending::Cut => {
             tracing::warn!("stopped with requests still in flight");
             Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Refuses to start a server that nobody could use.
+async fn check_access(app: &App) -> anyhow::Result<()> {
+    match app.access.is_usable().await {
+        Ok(true) => Ok(()),
+        Ok(false) => bail!(
+            "callers of {} need a key, and there is none; create one with `facescan keys create`, or set access.mode to \
+             `off` if something in front of the server decides who may use it",
+            app.config.server.host
+        ),
+        Err(error) => {
+            tracing::warn!(error = %with_causes(&error), "the database is unavailable, so it is unknown whether there is a key");
+            Ok(())
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct SubmitArgs {
     /// The priority: interactive or bulk.
     #[arg(long)]
     priority: Option<String>,
-    /// The key of an interrupted command, which it has printed. The command continues there.
+    /// The idempotency key of an interrupted command, which it has printed. The command continues there.
     #[arg(long, value_name = "KEY")]
     resume: Option<String>,
     /// Wait until all items are finished.

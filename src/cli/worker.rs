@@ -91,17 +91,17 @@ pub struct WorkerArgs {
     /// The chunks to process at a time. The default is `batches.workers`, or 2 if that is 0.
     #[arg(long, value_name = "N")]
     pub chunks: Option<usize>,
-    /// Serve /livez, /readyz and /metrics at this address, such as 0.0.0.0:8080.
+    /// Serve /livez, /readyz and /metrics at this address, such as 0.0.0.0:9464. The default is `metrics.address`.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
 }
 
-/// Listens for the requests of probes and Prometheus, if the arguments name an address. The future serves them.
-async fn health(
+/// Listens for the requests of probes and Prometheus, if there is an address. The future serves them.
+pub(super) async fn listen(
     app: &Arc<App>,
-    args: &WorkerArgs,
+    address: Option<SocketAddr>,
 ) -> anyhow::Result<impl Future<Output = ()> + use<>> {
-    let listener = match args.listen {
+    let listener = match address {
         None => None,
         Some(address) => Some(
             TcpListener::bind(address)
@@ -113,7 +113,7 @@ async fn health(
     Ok(async move {
         if let Some(listener) = listener {
             let stopped = app.lifecycle.stopped();
-            http::serve_worker(listener, app, stopped).await;
+            http::serve_metrics(listener, app, stopped).await;
         }
     })
 }
@@ -149,7 +149,7 @@ pub fn run_on(
         let forced = serve::stop_at_signal(app.lifecycle.clone(), "returning the chunks");
         let tasks = start(&app, chunks);
         let lifecycle = app.lifecycle.clone();
-        let health = health(&app, args).await?;
+        let health = listen(&app, args.listen.or(app.config.metrics.address)).await?;
         let work = async {
             tokio::join!(health, tasks.stopped());
         };

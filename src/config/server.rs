@@ -2,7 +2,7 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,13 @@ impl Server {
     pub fn shutdown_timeout(&self) -> Duration {
         Duration::from_millis(self.shutdown_timeout_ms)
     }
+}
+
+/// Section `metrics`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Metrics {
+    #[garde(skip)]
+    pub address: Option<SocketAddr>,
 }
 
 fn is_host(host: &str) -> bool {

@@ -51,7 +51,7 @@ pub struct Store {
     pub tenant: String,
 }
 
-fn is_tenant(tenant: &str) -> bool {
+pub(super) fn is_tenant(tenant: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     tenant.bytes().all(is_allowed)
 }

@@ -6,6 +6,7 @@ use facescan_store::StoreError;
 use thiserror::Error;
 
 use crate::{
+    access::error::{AccessError, KeyError},
     admission::AdmissionError,
     batches::error::BatchError,
     ingest::{error::IngestError, fetch::FetchError},
@@ -19,6 +20,9 @@ use crate::{
 /// An error of a request or of one of its images.
 #[derive(Debug, Error)]
 pub enum ApiError {
+    /// The caller may not use the route.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// A call about a batch failed.
     #[error(transparent)]
     Batch(BatchError),
@@ -107,6 +111,8 @@ pub(super) mod table {
     pub const IMAGE_TOO_LARGE: ErrorKind = kind(413, "image_too_large", "image too large");
     pub const BODY_TOO_LARGE: ErrorKind = kind(413, "body_too_large", "body too large");
     pub const TOO_MANY_IMAGES: ErrorKind = kind(413, "too_many_images", "too many images");
+    pub const UNAUTHORIZED: ErrorKind = kind(401, "unauthorized", "no valid key");
+    pub const FORBIDDEN: ErrorKind = kind(403, "forbidden", "scope missing");
     pub const URL_FORBIDDEN: ErrorKind = kind(403, "url_forbidden", "url not allowed");
     pub const URL_FAILED: ErrorKind = kind(422, "url_failed", "url not fetched");
     pub const METHOD_NOT_ALLOWED: ErrorKind = kind(405, "method_not_allowed", "method not allowed");
@@ -139,6 +145,7 @@ impl ApiError {
     /// Returns the status, the code and the title.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Access(error) => kind_of_access(error),
             Self::Batch(error) => kind_of_batch(error),
             Self::Pipeline(error) => kind_of_pipeline(error),
             Self::InvalidBody(_) => table::INVALID_BODY,
@@ -173,6 +180,15 @@ impl ApiError {
             // An error of the request.
             ErrorKind { .. } => self.to_string(),
         }
+    }
+}
+
+fn kind_of_access(error: &AccessError) -> ErrorKind {
+    match error {
+        AccessError::NoCredential | AccessError::InvalidCredential => table::UNAUTHORIZED,
+        AccessError::MissingScope(_) => table::FORBIDDEN,
+        AccessError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
+        AccessError::Store(_) => table::INTERNAL,
     }
 }
 
@@ -263,6 +279,16 @@ impl From<BatchError> for ApiError {
         match error {
             BatchError::Pipeline(error) => Self::Pipeline(error),
             error => Self::Batch(error),
+        }
+    }
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Invalid(error) => error.into(),
+            KeyError::Randomness(error) => Self::Internal(error.to_string()),
+            KeyError::Store(error) => error.into(),
         }
     }
 }

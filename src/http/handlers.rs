@@ -8,6 +8,7 @@ pub mod enhance;
 pub mod faces;
 pub mod health;
 pub mod images;
+pub mod keys;
 pub mod metrics;
 pub mod models;
 pub mod preprocess;

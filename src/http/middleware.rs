@@ -1,5 +1,6 @@
 //! The layers around every handler, one in each file.
 
+pub mod access;
 pub mod access_log;
 pub mod context;
 pub mod deadline;

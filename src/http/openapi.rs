@@ -25,6 +25,7 @@ pub use complete::complete;
         (name = "scan", description = "The faces of images"),
         (name = "process", description = "Changed images, and tensors"),
         (name = "store", description = "Stored results"),
+        (name = "access", description = "Keys"),
         (name = "service", description = "The server itself")
     )
 )]

@@ -132,7 +132,8 @@ impl FanOut {
             .map(move |image| {
                 let each = Arc::clone(&each);
                 async move {
-                    let _reservation = self.admission.admit(context.priority, 1).await;
+                    let tenant = &context.principal.tenant;
+                    let _reservation = self.admission.admit(tenant, context.priority, 1).await;
                     each(image).await
                 }
             })

@@ -19,7 +19,7 @@ async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
     let held = app
         .app
         .admission
-        .try_admit(Priority::Interactive, 2)
+        .try_admit(&"other".into(), Priority::Interactive, 2)
         .unwrap();
     let refused = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
@@ -55,7 +55,7 @@ async fn a_request_is_admitted_with_all_its_images_or_with_none() {
     let held = app
         .app
         .admission
-        .try_admit(Priority::Interactive, 2)
+        .try_admit(&"other".into(), Priority::Interactive, 2)
         .unwrap();
     let body = |images: usize| {
         json!({"images": vec![json!({"data": ""}); images], "options": {"store": false}})
@@ -75,7 +75,11 @@ async fn a_request_is_admitted_with_all_its_images_or_with_none() {
 #[tokio::test]
 async fn the_total_size_of_bodies_is_checked_before_they_are_read() {
     let app = TestApp::with(&[("FACESCAN__ADMISSION__MAX_BYTES", "1048576")]).await;
-    let held = app.app.admission.try_reserve_body(1_000_000).unwrap();
+    let held = app
+        .app
+        .admission
+        .try_reserve_body(&"other".into(), 1_000_000)
+        .unwrap();
     let refused = Request::post("/detect?store=false")
         .header(CONTENT_TYPE, "image/jpeg")
         .header("content-length", "500000")

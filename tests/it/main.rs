@@ -5,6 +5,7 @@
     reason = "some tests are a list of cases or one long story"
 )]
 
+mod access;
 mod admission;
 mod batches;
 mod batching;

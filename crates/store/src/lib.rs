@@ -5,6 +5,7 @@
 //! The logic is written once, over `dialect::Statements`, and the SQL text is the same for both databases. They differ
 //! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
 
+mod api_keys;
 mod batches;
 mod call;
 mod delete;
@@ -35,6 +36,7 @@ use uuid::Uuid;
 use dialect::Dialect;
 use sql_store::SqlStore;
 
+pub use api_keys::{ApiKey, ApiKeyStore};
 pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
@@ -220,6 +222,8 @@ pub struct Stores {
     pub scans: Arc<dyn Store>,
     /// Durable batches.
     pub batches: Arc<dyn BatchStore>,
+    /// Keys of the API.
+    pub keys: Arc<dyn ApiKeyStore>,
     /// Webhooks, and the messages to them.
     pub webhooks: Arc<dyn WebhookStore>,
     /// Wakes the workers of other processes. `None` if one process has the database for itself.
@@ -232,6 +236,7 @@ impl Stores {
         Self {
             scans: Arc::clone(&store) as Arc<dyn Store>,
             batches: Arc::clone(&store) as Arc<dyn BatchStore>,
+            keys: Arc::clone(&store) as Arc<dyn ApiKeyStore>,
             webhooks: store,
             notifications: None,
         }

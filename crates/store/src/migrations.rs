@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     step!(5, "batches", "0005_batches.sql"),
     step!(6, "image_embeddings", "0006_image_embeddings.sql"),
     step!(7, "webhooks", "0007_webhooks.sql"),
+    step!(8, "api_keys", "0008_api_keys.sql"),
 ];
 
 /// Returns the migrations of Postgres.

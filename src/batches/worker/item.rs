@@ -197,7 +197,9 @@ impl ItemRunner<'_> {
     /// Loads the image of an item and runs the plan.
     pub(super) async fn run(&self, item: &LeasedItem) -> ItemEnd {
         let fan_out = &self.batches.fan_out;
-        let _admitted = fan_out.admission.admit(self.context.priority, 1).await;
+        let tenant = &self.context.principal.tenant;
+        let admission = &fan_out.admission;
+        let _admitted = admission.admit(tenant, self.context.priority, 1).await;
         match self.try_run(item).await {
             Ok(end) => end,
             // A folder that is not mounted looks like an empty one, so the item is tried again.

@@ -1,5 +1,7 @@
 //! Admits requests: the body before it is read, and the images before they are processed.
 
+use std::sync::Arc;
+
 use axum::{
     body::Body,
     extract::Request,
@@ -12,6 +14,7 @@ use futures::StreamExt;
 
 use crate::{
     admission::{AdmissionError, BodyReservation, ImageReservation, Priority},
+    context::RequestContext,
     http::AppState,
     http::error::ApiError,
 };
@@ -27,6 +30,7 @@ pub struct RequestReservations {
 
 /// A request whose body may be read.
 pub struct Admitted {
+    tenant: Arc<str>,
     body: BodyReservation,
 }
 
@@ -47,11 +51,12 @@ impl Admitted {
             return Err(ApiError::BodyTooLarge { limit });
         }
         let admission = &state.admission;
+        let tenant = RequestContext::of(&request)?.principal.tenant;
         let admitted = admission
-            .check_capacity(priority)
-            .and_then(|()| admission.try_reserve_body(stated.unwrap_or(limit)));
+            .check_capacity(&tenant, priority)
+            .and_then(|()| admission.try_reserve_body(&tenant, stated.unwrap_or(limit)));
         match admitted {
-            Ok(body) => Ok((Self { body }, request)),
+            Ok(body) => Ok((Self { tenant, body }, request)),
             Err(full) => Err(refuse(request, stated, full).await),
         }
     }
@@ -73,7 +78,7 @@ impl Admitted {
         let named = named.or(are_fetched.then_some(Priority::Bulk));
         let priority = priority_of(state, named, images);
         let reservations = RequestReservations {
-            _images: state.admission.try_admit(priority, images)?,
+            _images: state.admission.try_admit(&self.tenant, priority, images)?,
             _body: self.body,
         };
         Ok((reservations, priority))

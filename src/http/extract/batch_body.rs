@@ -21,6 +21,7 @@ use crate::{
         operation::BatchOperation,
         submission::{BatchHead, EntryContent, EntryError, ItemEntry},
     },
+    context::RequestContext,
     http::{AppState, error::ApiError},
     pipeline::options::from_tree,
 };
@@ -119,6 +120,20 @@ pub struct BatchBody {
     pub reservation: BodyReservation,
 }
 
+impl SubmissionFormat {
+    /// Returns the largest number of bytes of a body that are held at a time.
+    fn bytes_held(&self, request: &Request, state: &AppState) -> Result<usize, ApiError> {
+        let limit = state.config.server.max_body_bytes;
+        match (self, super::admitted::stated_length(request.headers())) {
+            (Self::Ndjson | Self::Body(BodyFormat::Multipart), _) => Ok(STREAMED_BYTES.min(limit)),
+            (Self::Body(_), Some(stated)) if stated > limit => {
+                Err(ApiError::BodyTooLarge { limit })
+            }
+            (Self::Body(_), stated) => Ok(stated.unwrap_or(limit)),
+        }
+    }
+}
+
 /// The entries of a submission.
 pub enum Entries {
     /// Entries that are read already.
@@ -155,18 +170,9 @@ impl BatchBody {
             _ => Map::new(),
         };
         parse_texts(&mut tree)?;
-        let limit = state.config.server.max_body_bytes;
-        let stated = super::admitted::stated_length(request.headers());
-        let reserved = match &format {
-            SubmissionFormat::Ndjson | SubmissionFormat::Body(BodyFormat::Multipart) => {
-                STREAMED_BYTES.min(limit)
-            }
-            SubmissionFormat::Body(_) => match stated {
-                Some(stated) if stated > limit => return Err(ApiError::BodyTooLarge { limit }),
-                stated => stated.unwrap_or(limit),
-            },
-        };
-        let reservation = state.admission.try_reserve_body(reserved)?;
+        let reserved = format.bytes_held(&request, state)?;
+        let tenant = RequestContext::of(&request)?.principal.tenant;
+        let reservation = state.admission.try_reserve_body(&tenant, reserved)?;
         let entries = match format {
             SubmissionFormat::Ndjson => {
                 let mut lines = Lines::of(request, state);

@@ -98,6 +98,7 @@ pub struct BatchPageAnswer {
 /// Lists batches, newest first.
 #[utoipa::path(
     get, path = "/batches", operation_id = "list_batches", tag = "batches", params(BatchesQuery),
+    security(("key" = ["batch"])),
     responses(
         (status = 200, description = "A page of batches", content(
             (BatchPageAnswer = "application/json"), (BatchPageAnswer = "application/msgpack")
@@ -148,6 +149,7 @@ async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiEr
 /// Reads a batch with its counts.
 #[utoipa::path(
     get, path = "/batches/{id}", operation_id = "read_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(
         (status = 200, description = "The batch", content(
@@ -165,6 +167,7 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
 /// Closes an open batch. It ends when its items are finished.
 #[utoipa::path(
     post, path = "/batches/{id}/close", operation_id = "close_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(
         (status = 200, description = "The batch", content(
@@ -182,6 +185,7 @@ pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
 /// Cancels a batch. Workers finish the chunks that they have, and the other items are not processed.
 #[utoipa::path(
     post, path = "/batches/{id}/cancel", operation_id = "cancel_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(
         (status = 200, description = "The batch", content(
@@ -199,6 +203,7 @@ pub async fn cancel(request: StoredRequest) -> Result<Response, ApiError> {
 /// Gives the items with the state `error` or `dead` another life.
 #[utoipa::path(
     post, path = "/batches/{id}/retry", operation_id = "retry_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(
         (status = 200, description = "The batch", content(
@@ -217,6 +222,7 @@ pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
 /// Deletes a batch with its images, its items, and the results that nothing else uses.
 #[utoipa::path(
     delete, path = "/batches/{id}", operation_id = "delete_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(
         (status = 204, description = "Deleted"),

@@ -17,6 +17,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// setting, its device placement and its faults.
 #[utoipa::path(
     get, path = "/devices", operation_id = "list_devices", tag = "service",
+    security(("key" = ["read"])),
     responses(
         (status = 200, description = "The devices", body = DevicesReport),
         ServiceFailures,

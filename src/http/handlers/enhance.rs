@@ -35,6 +35,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// `x-facescan-steps` has the applied steps.
 #[utoipa::path(
     post, path = "/enhance", operation_id = "enhance", tag = "process", params(EnhanceRequest),
+    security(("key" = ["infer"])),
     request_body = EnhanceBody,
     responses(
         (status = 200, description = "One result for each image, in order", content(

@@ -17,6 +17,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// Reads a stored face with its vector.
 #[utoipa::path(
     get, path = "/faces/{id}", operation_id = "read_face", tag = "store",
+    security(("key" = ["read"])),
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
         (status = 200, description = "The face", content((StoredFaceAnswer = "application/json"), (StoredFaceAnswer = "application/msgpack"))),
@@ -34,6 +35,7 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
 /// Also erases the same face in other scans of the image.
 #[utoipa::path(
     delete, path = "/faces/{id}", operation_id = "erase_face", tag = "store",
+    security(("key" = ["erase"])),
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
         (status = 204, description = "Erased"),

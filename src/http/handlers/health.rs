@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    http::{AppState, openapi::failures::ServiceFailures},
+    http::{AppState, openapi::failures::OpenFailures},
     telemetry::causes::with_causes,
 };
 use facescan_inference::device::DeviceState;
@@ -36,9 +36,10 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// Checks that the process responds.
 #[utoipa::path(
     get, path = "/livez", operation_id = "check_liveness", tag = "service",
+    security(()),
     responses(
         (status = 200, description = "The process responds", body = String, content_type = "text/plain"),
-        ServiceFailures,
+        OpenFailures,
     )
 )]
 pub async fn livez() -> &'static str {
@@ -51,10 +52,11 @@ pub async fn livez() -> &'static str {
 /// database, or if it is shutting down.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "check_readiness", tag = "service",
+    security(()),
     responses(
         (status = 200, description = "Ready", body = Readiness),
         (status = 503, description = "Not ready, with the reasons", body = Readiness),
-        ServiceFailures,
+        OpenFailures,
     )
 )]
 pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {

@@ -284,6 +284,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// Lists stored images, newest first.
 #[utoipa::path(
     get, path = "/images", operation_id = "list_images", tag = "store", params(ListQuery),
+    security(("key" = ["read"])),
     responses(
         (status = 200, description = "The page", content(
             (ImagePage = "application/json"), (ImagePage = "application/msgpack")
@@ -325,6 +326,7 @@ pub async fn list(
 /// Reads a stored image with its sources, scans, faces and vectors.
 #[utoipa::path(
     get, path = "/images/{id}", operation_id = "read_image", tag = "store",
+    security(("key" = ["read"])),
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
         (status = 200, description = "The image", content(
@@ -342,6 +344,7 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
 /// Erases an image with all its results.
 #[utoipa::path(
     delete, path = "/images/{id}", operation_id = "erase_image", tag = "store",
+    security(("key" = ["erase"])),
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
         (status = 204, description = "Erased"),

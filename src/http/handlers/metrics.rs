@@ -21,6 +21,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// Returns the metrics of the server in the text format of OpenMetrics.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "read_metrics", tag = "service",
+    security(("key" = ["admin"])),
     responses(
         (
             status = 200, description = "OpenMetrics text", body = String,

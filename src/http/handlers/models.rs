@@ -44,6 +44,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// Lists the models of the registry.
 #[utoipa::path(
     get, path = "/models", operation_id = "list_models", tag = "service",
+    security(("key" = ["read"])),
     responses(
         (status = 200, description = "The registry", body = Vec<ModelEntry>),
         ServiceFailures,

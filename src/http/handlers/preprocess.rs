@@ -112,6 +112,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// same data. A `multipart/mixed` answer has a NumPy file or an error for each image.
 #[utoipa::path(
     post, path = "/preprocess", operation_id = "preprocess", tag = "process", params(PreprocessRequest),
+    security(("key" = ["infer"])),
     request_body = PreprocessBody,
     responses(
         (status = 200, description = "The tensor", content(

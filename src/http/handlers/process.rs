@@ -40,6 +40,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// request.
 #[utoipa::path(
     post, path = "/process", operation_id = "process", tag = "process", params(ProcessRequest),
+    security(("key" = ["infer"])),
     request_body = ProcessBody,
     responses(
         (status = 200, description = "One result for each image, in order", content(

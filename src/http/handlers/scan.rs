@@ -38,6 +38,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 /// Finds the faces of images.
 #[utoipa::path(
     post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
+    security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(
         (status = 200, description = "One result for each image, in order", content(
@@ -59,6 +60,7 @@ pub async fn detect(
 /// With `kind=image` it computes the vectors of whole images instead.
 #[utoipa::path(
     post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
+    security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(
         (status = 200, description = "One result for each image, in order", content(
@@ -81,6 +83,7 @@ pub async fn embed(
 /// Measures the quality of images and their faces.
 #[utoipa::path(
     post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
+    security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(
         (status = 200, description = "One result for each image, in order", content(

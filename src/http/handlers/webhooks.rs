@@ -86,6 +86,7 @@ impl From<Webhook> for WebhookAnswer {
 /// Each message is signed as in Standard Webhooks: HMAC-SHA256 over its id, its time and its body. It is tried for a day.
 #[utoipa::path(
     post, path = "/webhooks", operation_id = "create_webhook", tag = "batches",
+    security(("key" = ["batch"])),
     request_body = WebhookBody,
     responses(
         (status = 201, description = "Created", content(
@@ -118,6 +119,7 @@ pub async fn create(
 /// Lists the webhooks that are told about every batch.
 #[utoipa::path(
     get, path = "/webhooks", operation_id = "list_webhooks", tag = "batches",
+    security(("key" = ["batch"])),
     responses(
         (status = 200, description = "The webhooks", content(
             (WebhooksAnswer = "application/json"), (WebhooksAnswer = "application/msgpack")
@@ -141,6 +143,7 @@ pub async fn list(
 /// Deletes a webhook with its messages.
 #[utoipa::path(
     delete, path = "/webhooks/{id}", operation_id = "delete_webhook", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the webhook")),
     responses(
         (status = 204, description = "Deleted"),

@@ -4,7 +4,7 @@ use axum::{
     extract::Request,
     http::{
         HeaderValue, StatusCode,
-        header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+        header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     middleware::Next,
     response::Response,
@@ -55,6 +55,11 @@ pub async fn write(request: Request, next: Next) -> Response {
         parts
             .headers
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if kind.status == StatusCode::UNAUTHORIZED.as_u16() {
+        parts
+            .headers
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     Response::from_parts(parts, body.into())
 }

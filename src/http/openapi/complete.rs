@@ -10,11 +10,20 @@ use utoipa::{
         link::LinkBuilder,
         path::{Operation, Parameter, ParameterIn},
         schema::{AdditionalProperties, Object, SchemaType},
+        security::{
+            ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+        },
     },
 };
 
 use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource};
-use crate::pipeline::process::Step;
+use crate::{
+    http::route_scopes::{self, SCHEME},
+    pipeline::process::Step,
+};
+
+/// The name of the scheme of `x-api-key`.
+const HEADER: &str = "key_header";
 
 /// The tag of the operations that answer with a scan.
 const SCAN: &str = "scan";
@@ -41,6 +50,10 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         return document;
     };
     let schemas = &mut components.schemas;
+    components.security_schemes.extend([
+        (SCHEME.to_owned(), RefOr::T(bearer())),
+        (HEADER.to_owned(), RefOr::T(header())),
+    ]);
     while flatten(schemas) {}
     close::<Step>(schemas);
     // Otherwise the schema would also accept an image with faces.
@@ -55,10 +68,33 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         ];
         for operation in operations.into_iter().flatten() {
             add_forms(operation, schemas);
+            add_key_header(operation);
             add_links(operation);
         }
     }
     prune(document)
+}
+
+/// Returns the scheme of `authorization`.
+fn bearer() -> SecurityScheme {
+    let description = "A key of this server. Servers that need no key ignore it.";
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(description));
+    SecurityScheme::Http(scheme.build())
+}
+
+/// Returns the scheme of `x-api-key`.
+fn header() -> SecurityScheme {
+    SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("x-api-key")))
+}
+
+/// Says that a key can also be sent in the header `x-api-key`.
+fn add_key_header(operation: &mut Operation) {
+    let scope = route_scopes::scope(operation);
+    if let (Some(security), Some(scope)) = (&mut operation.security, scope) {
+        security.push(SecurityRequirement::new(HEADER, [scope.name()]));
+    }
 }
 
 /// Merges each schema that combines objects into one object, because generators handle that better. Returns whether it
@@ -368,7 +404,8 @@ mod tests {
                 continue;
             };
             let mut forms: Vec<&String> = content.as_object().unwrap().keys().collect();
-            if operation["operationId"] == "create_webhook" {
+            let name = operation["operationId"].as_str();
+            if ["create_webhook", "create_key"].contains(&name.unwrap()) {
                 assert_eq!(forms, ["application/json"], "it takes no images");
                 continue;
             }

@@ -137,6 +137,33 @@ const OF_ONE_BATCH: [Example; 3] = [
     PAYLOADS_UNAVAILABLE,
 ];
 
+/// The errors of the routes for all keys.
+const OF_KEYS: [Example; 2] = [
+    (
+        table::INVALID_BODY,
+        "the body could not be read: missing field `name` at line 1 column 2",
+    ),
+    (
+        table::INVALID_OPTION,
+        "option `scopes`: must have at least one scope",
+    ),
+];
+
+/// The errors of the routes for one key.
+const OF_ONE_KEY: [Example; 1] = [(table::NOT_FOUND, "there is no key 5f0c2a9be1d34c77")];
+
+/// The errors of a caller that may not use a route.
+const OF_ACCESS: [Example; 2] = [
+    (
+        table::UNAUTHORIZED,
+        "the key is not valid; it is wrong, expired or revoked",
+    ),
+    (
+        table::FORBIDDEN,
+        "the key has not the scope `read`; use a key that has it",
+    ),
+];
+
 /// The errors of the routes for all webhooks.
 const OF_WEBHOOKS: [Example; 2] = [
     (
@@ -203,21 +230,27 @@ macro_rules! failures {
 
 failures! {
     /// The error responses of a route that takes images.
-    ImageFailures: OF_IMAGES, OF_EVERY_ROUTE;
+    ImageFailures: OF_ACCESS, OF_IMAGES, OF_EVERY_ROUTE;
     /// The error responses of `/process`.
-    ProcessFailures: OF_IMAGES, OF_PROCESS, OF_EVERY_ROUTE;
+    ProcessFailures: OF_ACCESS, OF_IMAGES, OF_PROCESS, OF_EVERY_ROUTE;
     /// The error responses of a route that lists stored images.
-    ListFailures: OF_THE_STORE, OF_EVERY_ROUTE;
+    ListFailures: OF_ACCESS, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one stored image or face.
-    StoredFailures: OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
+    StoredFailures: OF_ACCESS, OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the routes for all keys.
+    KeyFailures: OF_ACCESS, OF_KEYS, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the routes for one key.
+    OneKeyFailures: OF_ACCESS, OF_ONE_KEY, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of the routes for all webhooks.
-    WebhookFailures: OF_WEBHOOKS, OF_THE_STORE, OF_EVERY_ROUTE;
+    WebhookFailures: OF_ACCESS, OF_WEBHOOKS, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one batch.
-    BatchFailures: OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
+    BatchFailures: OF_ACCESS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route that takes the items of a batch.
-    SubmissionFailures: OF_SUBMISSIONS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
+    SubmissionFailures: OF_ACCESS, OF_SUBMISSIONS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route about the server.
-    ServiceFailures: OF_EVERY_ROUTE;
+    ServiceFailures: OF_ACCESS, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of a route that is open to everyone.
+    OpenFailures: OF_EVERY_ROUTE;
 }
 
 /// Returns one response for each status, with one example for each code.
@@ -278,8 +311,10 @@ mod tests {
 
     use super::*;
     use crate::{
+        access::error::AccessError,
         admission::{AdmissionError, Priority},
         config::{Config, Sources},
+        context::scope::Scope,
         http::{
             error::ApiError,
             extract::{BodyFormat, stored_request::not_found},
@@ -287,7 +322,7 @@ mod tests {
         },
         ingest::{error::IngestError, fetch::FetchError, guard::Refused},
         pipeline::{
-            error::PipelineError,
+            error::{InvalidOption, PipelineError},
             options::{ScanKind, ScanRequest},
         },
     };
@@ -351,6 +386,10 @@ mod tests {
             },
             AdmissionError::Images(Priority::Interactive).into(),
             not_found("image", id),
+            ApiError::NotFound("there is no key 5f0c2a9be1d34c77".to_owned()),
+            AccessError::InvalidCredential.into(),
+            AccessError::MissingScope(Scope::Read).into(),
+            InvalidOption::new("scopes", "must have at least one scope").into(),
             ApiError::Internal("a secret of the server".to_owned()),
         ]
     }
@@ -402,6 +441,9 @@ mod tests {
             &OF_THE_STORE,
             &OF_IMAGES,
             &OF_ONE_STORED,
+            &OF_ACCESS,
+            &OF_ONE_KEY,
+            &OF_KEYS[1..],
             &OF_PROCESS,
         ];
         for (kind, detail) in examples.concat() {

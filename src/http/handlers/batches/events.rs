@@ -70,6 +70,7 @@ struct Watch {
 /// A client that connects again with `Last-Event-ID` gets the next change.
 #[utoipa::path(
     get, path = "/batches/{id}/events", operation_id = "watch_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(
         ("id" = Uuid, Path, description = "The id of the batch"),
         ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has"),

@@ -144,6 +144,7 @@ pub struct ItemPageAnswer {
 /// With `Accept: application/x-ndjson` the answer is a stream of all items from `after`, one a line.
 #[utoipa::path(
     get, path = "/batches/{id}/items", operation_id = "list_batch_items", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch"), ItemsQuery),
     responses(
         (status = 200, description = "A page of items", content(

@@ -35,6 +35,7 @@ const MAX_KEY_BYTES: usize = 255;
 /// description of the batch in the first line and one item in each further line, without a limit on their number.
 #[utoipa::path(
     post, path = "/batches", operation_id = "create_batch", tag = "batches",
+    security(("key" = ["batch"])),
     params(
         ("operation" = Option<crate::batches::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
         ("idempotency-key" = Option<String>, Header, description = "Identifies the request if it is sent again, at most 255 bytes"),
@@ -72,6 +73,7 @@ pub async fn create(
 /// Adds items to an open batch.
 #[utoipa::path(
     post, path = "/batches/{id}/items", operation_id = "add_batch_items", tag = "batches",
+    security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     request_body = ItemsBody,
     responses(

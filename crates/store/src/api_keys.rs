@@ -1,0 +1,216 @@
+//! Keys of the API.
+
+use async_trait::async_trait;
+use sqlx::types::JsonValue;
+use time::OffsetDateTime;
+
+use super::StoreError;
+use crate::{
+    batches::{from_micros, micros},
+    call::{change, query},
+    dialect::{Dialect, Statements},
+    record::record,
+    sql_store::SqlStore,
+    values::{Digest, Value},
+};
+
+/// A key of the API, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// The part of the key that is not secret.
+    pub id: String,
+    /// The tenant whose rows the key reads and writes.
+    pub tenant: String,
+    /// The caller's name for the key.
+    pub name: String,
+    /// The names of the scopes.
+    pub scopes: Vec<String>,
+    /// The SHA-256 of the secret.
+    pub digest: [u8; 32],
+    /// When the key was created.
+    pub created_at: OffsetDateTime,
+    /// When the key stops being valid. `None` means never.
+    pub expires_at: Option<OffsetDateTime>,
+    /// When the key was revoked.
+    pub revoked_at: Option<OffsetDateTime>,
+    /// When the key was last used, exact to a minute.
+    pub last_used_at: Option<OffsetDateTime>,
+}
+
+/// The keys of one database.
+///
+/// # Errors
+///
+/// As for [`Store`](super::Store).
+#[async_trait]
+pub trait ApiKeyStore: Send + Sync {
+    /// Adds a key. Returns false, and writes nothing, if its id is taken.
+    async fn add_key(&self, key: &ApiKey) -> Result<bool, StoreError>;
+
+    /// Returns a key of any tenant, also one that has expired or was revoked.
+    async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError>;
+
+    /// Returns the keys of a tenant, oldest first.
+    async fn list_keys(&self, tenant: &str) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Revokes a key. A key that was revoked before keeps its time. Returns false if the tenant has no such key.
+    async fn revoke_key(
+        &self,
+        tenant: &str,
+        id: &str,
+        now: OffsetDateTime,
+    ) -> Result<bool, StoreError>;
+
+    /// Records that a key was used.
+    async fn record_key_use(&self, id: &str, now: OffsetDateTime) -> Result<(), StoreError>;
+
+    /// Returns whether any tenant has a key that is valid now.
+    async fn has_valid_key(&self, now: OffsetDateTime) -> Result<bool, StoreError>;
+}
+
+const INSERT: &str = "INSERT INTO api_keys (id, tenant, name, scopes, digest, created_at, expires_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING";
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, tenant, name, scopes, digest, created_at, expires_at, revoked_at, \
+             last_used_at FROM api_keys ",
+            $rest
+        )
+    };
+}
+
+const ONE: &str = select!("WHERE id = $1");
+
+const OF_TENANT: &str = select!("WHERE tenant = $1 ORDER BY created_at, id");
+
+const REVOKE: &str = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) \
+     WHERE tenant = $1 AND id = $2";
+
+const RECORD_USE: &str = "UPDATE api_keys SET last_used_at = $2 WHERE id = $1";
+
+const VALID: &str =
+    select!("WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) LIMIT 1");
+
+record! {
+    struct ApiKeyRow {
+        id: String,
+        tenant: String,
+        name: String,
+        scopes: JsonValue,
+        digest: Digest,
+        created_at: i64,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+        last_used_at: Option<i64>,
+    }
+}
+
+impl TryFrom<ApiKeyRow> for ApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: ApiKeyRow) -> Result<Self, StoreError> {
+        let damaged = |what| StoreError::corrupt(format!("the {what} of key {}", row.id));
+        Ok(Self {
+            scopes: serde_json::from_value(row.scopes).map_err(|_| damaged("scopes"))?,
+            created_at: from_micros(row.created_at).ok_or_else(|| damaged("time"))?,
+            id: row.id,
+            tenant: row.tenant,
+            name: row.name,
+            digest: row.digest.0,
+            expires_at: row.expires_at.and_then(from_micros),
+            revoked_at: row.revoked_at.and_then(from_micros),
+            last_used_at: row.last_used_at.and_then(from_micros),
+        })
+    }
+}
+
+#[async_trait]
+impl<DB: Dialect> ApiKeyStore for SqlStore<DB> {
+    async fn add_key(&self, key: &ApiKey) -> Result<bool, StoreError> {
+        change!(self, "add_key", |connection| add(connection, key))
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
+        query!(self, "key", |connection| one(connection, id))
+    }
+
+    async fn list_keys(&self, tenant: &str) -> Result<Vec<ApiKey>, StoreError> {
+        query!(self, "list_keys", |connection| list(connection, tenant))
+    }
+
+    async fn revoke_key(
+        &self,
+        tenant: &str,
+        id: &str,
+        now: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        change!(self, "revoke_key", |connection| revoke(
+            connection,
+            (tenant, id),
+            now
+        ))
+    }
+
+    async fn record_key_use(&self, id: &str, now: OffsetDateTime) -> Result<(), StoreError> {
+        change!(self, "record_key_use", |connection| record_use(
+            connection, id, now
+        ))
+    }
+
+    async fn has_valid_key(&self, now: OffsetDateTime) -> Result<bool, StoreError> {
+        query!(self, "has_valid_key", |connection| has_valid(
+            connection, now
+        ))
+    }
+}
+
+async fn add(connection: &mut impl Statements, key: &ApiKey) -> Result<bool, StoreError> {
+    let values: [&dyn Value; 7] = [
+        &key.id,
+        &key.tenant,
+        &key.name,
+        &JsonValue::from(key.scopes.clone()),
+        &Digest(key.digest),
+        &micros(key.created_at),
+        &key.expires_at.map(micros),
+    ];
+    Ok(connection.execute(INSERT, &values).await? == 1)
+}
+
+async fn one(connection: &mut impl Statements, id: &str) -> Result<Option<ApiKey>, StoreError> {
+    let row: Option<ApiKeyRow> = connection.fetch_optional(ONE, &[&id]).await?;
+    row.map(ApiKey::try_from).transpose()
+}
+
+async fn list(connection: &mut impl Statements, tenant: &str) -> Result<Vec<ApiKey>, StoreError> {
+    let rows: Vec<ApiKeyRow> = connection.fetch_all(OF_TENANT, &[&tenant]).await?;
+    rows.into_iter().map(ApiKey::try_from).collect()
+}
+
+async fn revoke(
+    connection: &mut impl Statements,
+    (tenant, id): (&str, &str),
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let values: [&dyn Value; 3] = [&tenant, &id, &micros(now)];
+    Ok(connection.execute(REVOKE, &values).await? == 1)
+}
+
+async fn record_use(
+    connection: &mut impl Statements,
+    id: &str,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    connection.execute(RECORD_USE, &[&id, &micros(now)]).await?;
+    Ok(())
+}
+
+async fn has_valid(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let row: Option<ApiKeyRow> = connection.fetch_optional(VALID, &[&micros(now)]).await?;
+    Ok(row.is_some())
+}

@@ -1,0 +1,151 @@
+//! Turns the credential of a request into a principal.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use facescan_clock::Clock;
+use facescan_store::{ApiKey, ApiKeyStore, StoreError};
+use time::OffsetDateTime;
+
+use super::{error::AccessError, key_cache::KeyCache, secret::SentKey};
+use crate::{
+    config::{Config, ConfiguredKey},
+    context::{
+        Principal,
+        scope::{Scope, Scopes},
+    },
+};
+
+/// The last use of a key is recorded at most this often.
+const RECORD_USE_EVERY: Duration = Duration::from_secs(60);
+
+/// Authenticates requests.
+pub struct Authenticator {
+    /// `None` if every caller is allowed everything.
+    keys: Option<Keys>,
+    /// The principal of callers without a credential, if they are allowed.
+    local: Principal,
+}
+
+/// The keys that are accepted.
+struct Keys {
+    configured: HashMap<String, ConfiguredKey>,
+    stored: KeyCache,
+    store: Arc<dyn ApiKeyStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Authenticator {
+    /// Creates the authenticator that the settings ask for.
+    pub fn new(config: &Config, store: Arc<dyn ApiKeyStore>, clock: Arc<dyn Clock>) -> Self {
+        let access = &config.access;
+        let keys = config.requires_keys().then(|| Keys {
+            configured: access
+                .keys
+                .iter()
+                .map(|key| (key.id.clone(), key.clone()))
+                .collect(),
+            stored: KeyCache::new(Arc::clone(&store), Arc::clone(&clock), access.key_cache()),
+            store,
+            clock,
+        });
+        Self {
+            keys,
+            local: Principal::of_tenant(&config.store.tenant),
+        }
+    }
+
+    /// Returns the principal of a request with this credential.
+    ///
+    /// # Errors
+    /// Returns [`AccessError::NoCredential`] or [`AccessError::InvalidCredential`] if access is controlled, or an error of the
+    /// database.
+    pub async fn authenticate(&self, credential: Option<&str>) -> Result<Principal, AccessError> {
+        let Some(keys) = &self.keys else {
+            return Ok(self.local.clone());
+        };
+        let sent = credential.ok_or(AccessError::NoCredential)?;
+        let sent = SentKey::parse(sent).ok_or(AccessError::InvalidCredential)?;
+        let found = keys.principal(&sent).await?;
+        found.ok_or(AccessError::InvalidCredential)
+    }
+
+    /// Returns whether somebody could use the server: access is not controlled, or there is a key.
+    ///
+    /// # Errors
+    /// Returns an error of the database.
+    pub async fn is_usable(&self) -> Result<bool, StoreError> {
+        match &self.keys {
+            None => Ok(true),
+            Some(keys) if !keys.configured.is_empty() => Ok(true),
+            Some(keys) => keys.store.has_valid_key(keys.clock.now()).await,
+        }
+    }
+
+    /// Forgets what is known about a key, so that its revocation holds at once in this process.
+    pub fn forget(&self, id: &str) {
+        if let Some(keys) = &self.keys {
+            keys.stored.forget(id);
+        }
+    }
+}
+
+impl Keys {
+    async fn principal(&self, sent: &SentKey<'_>) -> Result<Option<Principal>, StoreError> {
+        let now = self.clock.now();
+        if let Some(key) = self.configured.get(sent.id) {
+            let is_valid =
+                sent.has_digest(&key.sha256.0) && key.expires_at.is_none_or(|end| now < end);
+            return Ok(is_valid.then(|| configured_principal(key)));
+        }
+        let (key, was_read) = self.stored.key(sent.id).await?;
+        let key = key.filter(|key| sent.has_digest(&key.digest) && is_valid(key, now));
+        if let Some(key) = key.as_ref().filter(|_| was_read) {
+            self.record_use(key, now);
+        }
+        Ok(key.map(|key| stored_principal(&key)))
+    }
+
+    /// Records the use of a key in the background.
+    fn record_use(&self, key: &ApiKey, now: OffsetDateTime) {
+        let is_recent = |last: OffsetDateTime| now - last < RECORD_USE_EVERY;
+        if key.last_used_at.is_some_and(is_recent) {
+            return;
+        }
+        let (store, id) = (Arc::clone(&self.store), key.id.clone());
+        // The store warns about a failed call, and the next use records the time again.
+        tokio::spawn(async move { store.record_key_use(&id, now).await.ok() });
+    }
+}
+
+fn is_valid(key: &ApiKey, now: OffsetDateTime) -> bool {
+    key.revoked_at.is_none() && key.expires_at.is_none_or(|end| now < end)
+}
+
+fn configured_principal(key: &ConfiguredKey) -> Principal {
+    Principal {
+        tenant: key.tenant.as_str().into(),
+        key_id: Some(key.id.as_str().into()),
+        scopes: key.scopes.iter().copied().collect(),
+    }
+}
+
+fn stored_principal(key: &ApiKey) -> Principal {
+    Principal {
+        tenant: key.tenant.as_str().into(),
+        key_id: Some(key.id.as_str().into()),
+        scopes: Scopes::of_names(key.scopes.iter().map(String::as_str)),
+    }
+}
+
+impl Principal {
+    /// Checks that the principal has a scope.
+    ///
+    /// # Errors
+    /// Returns [`AccessError::MissingScope`] if it has not.
+    pub fn require(&self, scope: Scope) -> Result<(), AccessError> {
+        match self.scopes.contains(scope) {
+            true => Ok(()),
+            false => Err(AccessError::MissingScope(scope)),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Errors of access control.
+
+use facescan_store::StoreError;
+use thiserror::Error;
+
+use super::secret::NoRandomness;
+use crate::{context::scope::Scope, pipeline::error::InvalidOption};
+
+/// Why a request is refused.
+#[derive(Debug, Error)]
+pub enum AccessError {
+    /// The request has no credential.
+    #[error("this server needs a key: send `authorization: Bearer fsk_…` or `x-api-key: fsk_…`")]
+    NoCredential,
+    /// The credential is malformed, unknown, expired or revoked. Callers do not learn which.
+    #[error("the key is not valid; it is wrong, expired or revoked")]
+    InvalidCredential,
+    /// The credential does not open this route.
+    #[error("the key has not the scope `{}`; use a key that has it", .0.name())]
+    MissingScope(Scope),
+    /// The database with the keys cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a key is not created, listed or revoked.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// A field of the new key is not valid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidOption),
+    /// The operating system gives no random bytes.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    /// The database with the keys cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,109 @@
+//! Creating, listing and revoking the keys of a tenant.
+
+use std::sync::Arc;
+
+use facescan_clock::Clock;
+use facescan_store::{ApiKey, ApiKeyStore};
+use secrecy::SecretString;
+use time::OffsetDateTime;
+
+use super::{
+    error::KeyError,
+    secret::{self, NewSecret},
+};
+use crate::{context::scope::Scope, pipeline::error::InvalidOption};
+
+/// The longest name of a key, in characters.
+const MAX_NAME: usize = 128;
+
+/// A key to be created.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// The tenant whose rows the key reads and writes.
+    pub tenant: String,
+    /// A name for the key.
+    pub name: String,
+    /// What the key may do.
+    pub scopes: Vec<Scope>,
+    /// When the key stops being valid. `None` means never.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// The keys in the database.
+pub struct ApiKeys {
+    store: Arc<dyn ApiKeyStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl ApiKeys {
+    /// Manages the keys of a database.
+    pub fn new(store: Arc<dyn ApiKeyStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// Creates a key. Returns it with its text, which is not stored.
+    ///
+    /// # Errors
+    /// Returns an error if a field is not valid, or an error of the database.
+    pub async fn create(&self, new: NewKey) -> Result<(ApiKey, SecretString), KeyError> {
+        loop {
+            let (key, text) = make(new.clone(), self.clock.now())?;
+            // Another key has this id once in 2⁶⁴ times.
+            if self.store.add_key(&key).await? {
+                return Ok((key, text));
+            }
+        }
+    }
+
+    /// Returns the keys of a tenant, oldest first.
+    ///
+    /// # Errors
+    /// Returns an error of the database.
+    pub async fn list(&self, tenant: &str) -> Result<Vec<ApiKey>, KeyError> {
+        Ok(self.store.list_keys(tenant).await?)
+    }
+
+    /// Revokes a key. Returns false if the tenant has no such key.
+    ///
+    /// # Errors
+    /// Returns an error of the database.
+    pub async fn revoke(&self, tenant: &str, id: &str) -> Result<bool, KeyError> {
+        let now = self.clock.now();
+        Ok(self.store.revoke_key(tenant, id, now).await?)
+    }
+}
+
+/// Makes a key with a new secret. Returns it with its text.
+///
+/// # Errors
+/// Returns an error if a field is not valid.
+pub fn make(new: NewKey, now: OffsetDateTime) -> Result<(ApiKey, SecretString), KeyError> {
+    if new.name.is_empty() || new.name.chars().count() > MAX_NAME {
+        return Err(InvalidOption::new("name", "must have 1 to 128 characters").into());
+    }
+    if new.scopes.is_empty() {
+        return Err(InvalidOption::new("scopes", "must have at least one scope").into());
+    }
+    if new.expires_at.is_some_and(|end| end <= now) {
+        return Err(InvalidOption::new("expires_at", "must be in the future").into());
+    }
+    let NewSecret { id, key, digest } = secret::generate()?;
+    let mut scopes: Vec<String> = Vec::new();
+    for scope in new.scopes.iter().map(|scope| scope.name()) {
+        if !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+    }
+    let stored = ApiKey {
+        id,
+        tenant: new.tenant,
+        name: new.name,
+        scopes,
+        digest,
+        created_at: now,
+        expires_at: new.expires_at,
+        revoked_at: None,
+        last_used_at: None,
+    };
+    Ok((stored, key))
+}

@@ -1,0 +1,103 @@
+//! The format of API keys: `fsk_<id>_<secret>`.
+//!
+//! The id finds the key, and the secret proves it. Only the SHA-256 of the secret is stored. The secret has 256 random bits, so
+//! nobody can find it from its digest, and a slow hash would add nothing.
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// The first part of every key. Scanners for leaked secrets can search for it.
+const PREFIX: &str = "fsk_";
+
+/// The number of random bytes of an id.
+const ID_BYTES: usize = 8;
+
+/// The number of random bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// A new key.
+pub struct NewSecret {
+    /// The part that is not secret.
+    pub id: String,
+    /// The whole key, which is shown once.
+    pub key: SecretString,
+    /// The SHA-256 of the secret.
+    pub digest: [u8; 32],
+}
+
+/// The source of random bytes fails.
+#[derive(Debug, thiserror::Error)]
+#[error("no random bytes: {0}")]
+pub struct NoRandomness(#[from] getrandom::Error);
+
+/// Creates a key.
+///
+/// # Errors
+/// Returns an error if the operating system gives no random bytes.
+pub fn generate() -> Result<NewSecret, NoRandomness> {
+    let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
+    getrandom::fill(&mut id)?;
+    getrandom::fill(&mut secret)?;
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = BASE64_URL_SAFE_NO_PAD.encode(secret);
+    Ok(NewSecret {
+        key: format!("{PREFIX}{id}_{secret}").into(),
+        digest: Sha256::digest(&secret).into(),
+        id,
+    })
+}
+
+/// A key that a caller sent.
+pub struct SentKey<'a> {
+    /// The id.
+    pub id: &'a str,
+    secret: &'a str,
+}
+
+impl<'a> SentKey<'a> {
+    /// Reads a key. Returns `None` if the text has another format.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+        let is_key = id.len() == 2 * ID_BYTES && !secret.is_empty();
+        is_key.then_some(Self { id, secret })
+    }
+
+    /// Returns whether the secret has this digest. The time does not depend on where two digests differ.
+    pub fn has_digest(&self, digest: &[u8; 32]) -> bool {
+        let own: [u8; 32] = Sha256::digest(self.secret).into();
+        own.ct_eq(digest).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_back_and_only_its_own_secret_has_its_digest() {
+        let (first, second) = (generate().unwrap(), generate().unwrap());
+        let sent = SentKey::parse(first.key.expose_secret()).unwrap();
+        assert_eq!(sent.id, first.id);
+        assert!(sent.has_digest(&first.digest));
+        assert!(!sent.has_digest(&second.digest));
+        // 32 bytes are 43 characters of base64.
+        assert_eq!(first.key.expose_secret().len(), "fsk_".len() + 16 + 1 + 43);
+    }
+
+    #[test]
+    fn other_texts_are_no_keys() {
+        for text in [
+            "",
+            "fsk_",
+            "fsk_0123456789abcdef_",
+            "fsk_0123_secret",
+            "sk_0123456789abcdef_a",
+        ] {
+            assert!(SentKey::parse(text).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a caller may do.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A group of routes that a key opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Process images.
+    Infer,
+    /// Read stored results, and the state of models and devices.
+    Read,
+    /// Erase stored results.
+    Erase,
+    /// Submit batches, and read, change and delete them. Manage webhooks.
+    Batch,
+    /// Search in collections of faces.
+    Search,
+    /// Manage keys, and read the metrics.
+    Admin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 6] = [
+        Self::Infer,
+        Self::Read,
+        Self::Erase,
+        Self::Batch,
+        Self::Search,
+        Self::Admin,
+    ];
+
+    /// Returns the name in keys, tokens and errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Infer => "infer",
+            Self::Read => "read",
+            Self::Erase => "erase",
+            Self::Batch => "batch",
+            Self::Search => "search",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Returns the scope with a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// The scopes of a caller. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes(Arc<[Scope]>);
+
+impl Scopes {
+    /// Returns every scope.
+    pub fn all() -> Self {
+        Self::from_iter(Scope::ALL)
+    }
+
+    /// Returns no scope.
+    pub fn none() -> Self {
+        Self::from_iter([])
+    }
+
+    /// Returns the scopes with these names. Unknown names are skipped: another version of the program knows them.
+    pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        names.into_iter().filter_map(Scope::of_name).collect()
+    }
+
+    /// Returns whether the caller has a scope.
+    pub fn contains(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().collect())
+    }
+}

@@ -1,0 +1,195 @@
+//! `/keys`: the keys of a tenant.
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use facescan_store::ApiKey;
+use secrecy::ExposeSecret;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    access::keys::NewKey,
+    context::{RequestContext, scope::Scope},
+    http::{
+        AppState,
+        error::ApiError,
+        openapi::failures::{KeyFailures, OneKeyFailures},
+        respond::{Accepted, respond_small},
+    },
+};
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(revoke))
+}
+
+/// A key to be created.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewKey)]
+pub struct KeyBody {
+    /// A name for the key, 1 to 128 characters.
+    #[schema(min_length = 1, max_length = 128)]
+    name: String,
+    /// What the key may do.
+    #[schema(min_items = 1)]
+    scopes: Vec<Scope>,
+    /// When the key stops being valid. Without it, the key never expires.
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    expires_at: Option<OffsetDateTime>,
+}
+
+/// A key.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Key)]
+pub struct KeyAnswer {
+    /// The part of the key that is not secret.
+    id: String,
+    /// The whole key. Only the answer that creates the key has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// The name.
+    name: String,
+    /// What the key may do.
+    #[schema(value_type = Vec<Scope>)]
+    scopes: Vec<String>,
+    /// The time when it was created.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+    /// When it stops being valid. Absent if it never does.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    expires_at: Option<OffsetDateTime>,
+    /// When it was revoked.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    revoked_at: Option<OffsetDateTime>,
+    /// When it was last used, exact to a minute.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    last_used_at: Option<OffsetDateTime>,
+}
+
+/// The keys of the tenant.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Keys)]
+pub struct KeysAnswer {
+    /// The keys, oldest first. Keys in the settings are not among them.
+    keys: Vec<KeyAnswer>,
+}
+
+impl From<ApiKey> for KeyAnswer {
+    fn from(key: ApiKey) -> Self {
+        Self {
+            id: key.id,
+            key: None,
+            name: key.name,
+            scopes: key.scopes,
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+            last_used_at: key.last_used_at,
+        }
+    }
+}
+
+/// Creates a key for the tenant of the caller.
+///
+/// The answer is the only place that shows the whole key.
+#[utoipa::path(
+    post, path = "/keys", operation_id = "create_key", tag = "access",
+    request_body = KeyBody, security(("key" = ["admin"])),
+    responses(
+        (status = 201, description = "Created", content(
+            (KeyAnswer = "application/json"), (KeyAnswer = "application/msgpack")
+        )),
+        KeyFailures,
+    )
+)]
+pub async fn create(
+    State(state): State<AppState>,
+    context: RequestContext,
+    headers: HeaderMap,
+    body: Result<Json<KeyBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let new = NewKey {
+        tenant: context.principal.tenant.to_string(),
+        name: body.name,
+        scopes: body.scopes,
+        expires_at: body.expires_at,
+    };
+    let (key, secret) = state.keys.create(new).await?;
+    let answer = KeyAnswer {
+        key: Some(secret.expose_secret().to_owned()),
+        ..key.into()
+    };
+    let body = respond_small(Accepted::structured(&headers), &answer)?;
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+/// Lists the keys of the tenant of the caller.
+#[utoipa::path(
+    get, path = "/keys", operation_id = "list_keys", tag = "access", security(("key" = ["admin"])),
+    responses(
+        (status = 200, description = "The keys", content(
+            (KeysAnswer = "application/json"), (KeysAnswer = "application/msgpack")
+        )),
+        KeyFailures,
+    )
+)]
+pub async fn list(
+    State(state): State<AppState>,
+    context: RequestContext,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let keys = state.keys.list(&context.principal.tenant).await?;
+    let answer = KeysAnswer {
+        keys: keys.into_iter().map(KeyAnswer::from).collect(),
+    };
+    respond_small(Accepted::structured(&headers), &answer)
+}
+
+/// Revokes a key.
+///
+/// Other servers accept it for `access.key_cache_s` more seconds.
+#[utoipa::path(
+    delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "access", security(("key" = ["admin"])),
+    params(("id" = String, Path, description = "The id of the key")),
+    responses(
+        (status = 204, description = "Revoked"),
+        OneKeyFailures,
+    )
+)]
+pub async fn revoke(
+    State(state): State<AppState>,
+    context: RequestContext,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    match state.keys.revoke(&context.principal.tenant, &id).await? {
+        true => {
+            state.access.forget(&id);
+            Ok(StatusCode::NO_CONTENT)
+        }
+        false => Err(ApiError::NotFound(format!("there is no key {id}"))),
+    }
+}

@@ -1,0 +1,77 @@
+//! Authenticates requests, and refuses those that may not use their route.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderName, header::AUTHORIZATION},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    access::error::AccessError,
+    context::{Principal, RequestContext},
+    http::{
+        AppState,
+        error::ApiError,
+        route_scopes::{Requirement, RouteScopes},
+    },
+};
+
+/// A header that can have the key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Puts the principal into the context of a request.
+pub async fn authorize(
+    State((state, scopes)): State<(AppState, Arc<RouteScopes>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    // A request without a route is answered with 404.
+    let requirement = path.map_or(Requirement::Open, |path| {
+        scopes.requirement(request.method(), path.as_str())
+    });
+    match principal(&state, requirement, request.headers()).await {
+        Ok(None) => {}
+        Ok(Some(principal)) => {
+            if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
+                if let Some(key) = &principal.key_id {
+                    context.span.record("tenant", &*principal.tenant);
+                    context.span.record("key", &**key);
+                }
+                context.principal = principal;
+            }
+        }
+        Err(error) => return ApiError::from(error).into_response(),
+    }
+    next.run(request).await
+}
+
+/// Returns the principal of a request, or `None` if its route is open.
+async fn principal(
+    state: &AppState,
+    requirement: Requirement,
+    headers: &HeaderMap,
+) -> Result<Option<Principal>, AccessError> {
+    if requirement == Requirement::Open {
+        return Ok(None);
+    }
+    let principal = state.access.authenticate(credential(headers)).await?;
+    if let Requirement::Scope(scope) = requirement {
+        principal.require(scope)?;
+    }
+    Ok(Some(principal))
+}
+
+/// Returns the credential of a request. The scheme of `authorization` has any case.
+fn credential(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok();
+    text(AUTHORIZATION)
+        .and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        })
+        .or_else(|| text(API_KEY))
+}

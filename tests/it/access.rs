@@ -1,0 +1,48 @@
+//! Access control: keys, scopes and tenants.
+
+mod keys;
+mod routes;
+mod tenants;
+
+use axum::{
+    body::Body,
+    http::{Request, header::AUTHORIZATION},
+};
+use facescan::{access::keys::NewKey, context::scope::Scope};
+use secrecy::ExposeSecret;
+
+use crate::support::app::{Reply, TestApp};
+
+/// Starts an application whose callers need a key.
+async fn locked() -> TestApp {
+    TestApp::with(&[("FACESCAN__ACCESS__MODE", "required")]).await
+}
+
+/// Creates a key and returns its text.
+async fn key(app: &TestApp, tenant: &str, scopes: &[Scope]) -> String {
+    let new = NewKey {
+        tenant: tenant.to_owned(),
+        name: "test".to_owned(),
+        scopes: scopes.to_vec(),
+        expires_at: None,
+    };
+    let (_, text) = app.app.keys.create(new).await.unwrap();
+    text.expose_secret().to_owned()
+}
+
+/// Sends a request with a key.
+async fn send(
+    app: &TestApp,
+    key: &str,
+    (method, uri): (&str, &str),
+    body: impl Into<Body>,
+) -> Reply {
+    let request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(AUTHORIZATION, format!("Bearer {key}"))
+        .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap();
+    app.send(request).await
+}

@@ -1,0 +1,194 @@
+//! The life of a key.
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode},
+};
+use facescan::context::scope::Scope;
+use serde_json::json;
+
+use super::{key, locked, send};
+use crate::support::{
+    app::{TestApp, image_file},
+    cli::facescan,
+};
+
+#[tokio::test]
+async fn a_key_is_shown_once_used_and_revoked() {
+    let app = locked().await;
+    let admin = key(&app, "default", &[Scope::Admin]).await;
+    let body = json!({"name": "crawler 7", "scopes": ["read", "infer", "read"]}).to_string();
+    let created = send(&app, &admin, ("POST", "/keys"), body).await;
+    assert_eq!(created.status, StatusCode::CREATED, "{:?}", created.body);
+    let created = created.json();
+    let text = created["key"].as_str().unwrap().to_owned();
+    let id = created["id"].as_str().unwrap();
+    assert!(text.starts_with(&format!("fsk_{id}_")));
+    assert_eq!(created["scopes"], json!(["read", "infer"]));
+
+    assert_eq!(
+        send(&app, &text, ("GET", "/models"), "").await.status,
+        StatusCode::OK
+    );
+    let listed = send(&app, &admin, ("GET", "/keys"), "").await;
+    assert!(
+        !String::from_utf8_lossy(&listed.body).contains(&text[21..]),
+        "a list shows a secret"
+    );
+    let used = async || {
+        let keys = send(&app, &admin, ("GET", "/keys"), "").await.json();
+        let keys = keys["keys"].as_array().unwrap().clone();
+        keys.iter()
+            .any(|key| key["id"] == id && key["last_used_at"].is_string())
+    };
+    // The use is recorded in the background.
+    while !used().await {
+        tokio::task::yield_now().await;
+    }
+
+    let uri = format!("/keys/{id}");
+    assert_eq!(
+        send(&app, &admin, ("DELETE", &uri), "").await.status,
+        StatusCode::NO_CONTENT
+    );
+    assert_eq!(
+        send(&app, &text, ("GET", "/models"), "").await.status,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        send(&app, &admin, ("DELETE", "/keys/0000"), "")
+            .await
+            .status,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_refused_and_a_field_that_is_not_valid_is_named() {
+    let app = locked().await;
+    let admin = key(&app, "default", &[Scope::Admin]).await;
+    let id = &admin[4..20];
+    for wrong in [
+        String::new(),
+        "secret".to_owned(),
+        format!("fsk_{id}_wrong"),
+        format!("fsk_{id}_"),
+        admin.replace(id, "0123456789abcdef"),
+    ] {
+        let reply = send(&app, &wrong, ("GET", "/keys"), "").await;
+        assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{wrong}");
+    }
+    for (body, code) in [
+        (json!({"name": "", "scopes": ["read"]}), "invalid_option"),
+        (json!({"name": "a", "scopes": []}), "invalid_option"),
+        (
+            json!({"name": "a", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}),
+            "invalid_option",
+        ),
+        (json!({"name": "a", "scopes": ["root"]}), "invalid_body"),
+        (
+            json!({"name": "a", "scopes": ["read"], "tenant": "other"}),
+            "invalid_body",
+        ),
+    ] {
+        let reply = send(&app, &admin, ("POST", "/keys"), body.to_string()).await;
+        assert_eq!(reply.code(), code, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_known_key_works_while_the_database_is_away() {
+    let settings = [
+        ("FACESCAN__ACCESS__MODE", "required"),
+        // Each request reads the key again.
+        ("FACESCAN__ACCESS__KEY_CACHE_S", "0"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let (known, other) = (
+        key(&app, "default", &[Scope::Infer]).await,
+        key(&app, "default", &[Scope::Infer]).await,
+    );
+    let detect = async |key: &str| {
+        let request = Request::post("/detect?store=false")
+            .header("x-api-key", key)
+            .header("content-type", "image/jpeg")
+            .body(Body::from(image_file("t1.jpg")))
+            .unwrap();
+        app.send(request).await
+    };
+    assert_eq!(detect(&known).await.status, StatusCode::OK);
+    app.app.store.close().await;
+    assert_eq!(detect(&known).await.status, StatusCode::OK);
+    let unknown = detect(&other).await;
+    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(unknown.code(), "store_unavailable");
+}
+
+#[tokio::test]
+async fn a_key_of_the_settings_needs_no_database() {
+    let created = facescan([
+        "keys",
+        "create",
+        "--name",
+        "edge",
+        "--scopes",
+        "infer,read",
+        "--tenant",
+        "edge",
+        "--digest",
+    ])
+    .output()
+    .unwrap();
+    assert!(created.status.success(), "{created:?}");
+    let text = String::from_utf8(created.stdout).unwrap();
+    let (key, entry) = text.trim().split_once('\n').unwrap();
+    let entries = format!("[{entry}]");
+    let settings = [
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__ACCESS__KEYS", entries.as_str()),
+    ];
+    let app = TestApp::with(&settings).await;
+    app.app.store.close().await;
+    assert_eq!(
+        send(&app, key, ("GET", "/models"), "").await.status,
+        StatusCode::OK
+    );
+    assert_eq!(
+        send(&app, key, ("GET", "/keys"), "").await.status,
+        StatusCode::FORBIDDEN
+    );
+    let wrong = format!("{key}x");
+    assert_eq!(
+        send(&app, &wrong, ("GET", "/models"), "").await.status,
+        StatusCode::UNAUTHORIZED
+    );
+}
+
+#[test]
+fn a_public_server_that_nobody_could_use_does_not_start() {
+    let data = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        facescan(args)
+            .env("FACESCAN__DATA_DIR", data.path())
+            .env("FACESCAN__SERVER__HOST", "0.0.0.0")
+            .env("FACESCAN__SERVER__PORT", "0")
+            .output()
+            .unwrap()
+    };
+    let refused = run(&["serve"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        error.contains("facescan keys create") && error.contains("access.mode"),
+        "{error}"
+    );
+
+    let created = run(&["keys", "create", "--name", "first", "--scopes", "infer"]);
+    let key = String::from_utf8(created.stdout).unwrap();
+    let id = &key[4..20];
+    let listed = String::from_utf8(run(&["keys", "list"]).stdout).unwrap();
+    assert!(listed.contains(id) && listed.contains("first"), "{listed}");
+    assert!(run(&["keys", "revoke", id]).status.success());
+    // A revoked key opens nothing, so the server still refuses to start.
+    assert_eq!(run(&["serve"]).status.code(), Some(2));
+}

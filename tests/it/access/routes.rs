@@ -1,0 +1,106 @@
+//! Every route of the document needs the scope that it names.
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode},
+};
+use facescan::context::scope::Scope;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{key, locked, send};
+
+/// An operation of the document.
+pub(super) struct Route {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) security: Value,
+}
+
+/// Returns every operation of the document.
+pub(super) fn routes() -> Vec<Route> {
+    let document = serde_json::to_value(facescan::http::openapi_document()).unwrap();
+    let mut routes = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            routes.push(Route {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                security: operation["security"].clone(),
+            });
+        }
+    }
+    assert!(routes.len() > 20);
+    routes
+}
+
+#[tokio::test]
+async fn every_route_needs_its_scope() {
+    let app = locked().await;
+    for Route {
+        method,
+        path,
+        security,
+    } in routes()
+    {
+        let name = format!("{method} {path}");
+        let uri = path.replace("{id}", &Uuid::nil().to_string());
+        if ["/livez", "/readyz"].contains(&path.as_str()) {
+            assert_eq!(security, serde_json::json!([{}]), "{name}");
+            assert_eq!(app.get(&uri).await.status, StatusCode::OK, "{name}");
+            continue;
+        }
+        let scope = security[0]["key"][0].as_str();
+        let scope = scope.unwrap_or_else(|| panic!("{name} names no scope"));
+        let scope = Scope::of_name(scope).unwrap();
+
+        let request = Request::builder().method(method.as_str()).uri(&uri);
+        let none = app.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(none.status, StatusCode::UNAUTHORIZED, "{name}");
+        assert_eq!(none.code(), "unauthorized", "{name}");
+        assert_eq!(none.headers["www-authenticate"], "Bearer", "{name}");
+
+        let others: Vec<Scope> = Scope::ALL
+            .into_iter()
+            .filter(|other| *other != scope)
+            .collect();
+        let others = key(&app, "default", &others).await;
+        let refused = send(&app, &others, (&method, &uri), "").await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{name}");
+        assert_eq!(refused.code(), "forbidden", "{name}");
+        let detail = refused.json()["detail"].to_string();
+        assert!(
+            detail.contains(&format!("`{}`", scope.name())),
+            "{name}: {detail}"
+        );
+
+        let own = key(&app, "default", &[scope]).await;
+        let admitted = send(&app, &own, (&method, &uri), "").await;
+        assert!(
+            !["unauthorized", "forbidden"].contains(&code(&admitted.body).as_str()),
+            "{name}"
+        );
+    }
+}
+
+/// Returns the code of an answer, if it is an error.
+fn code(body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body["code"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_pages_of_the_api_are_open_and_other_methods_need_a_key() {
+    let app = locked().await;
+    for uri in ["/docs/", "/openapi.json"] {
+        assert_eq!(app.get(uri).await.status, StatusCode::OK, "{uri}");
+    }
+    assert_eq!(app.get("/nothing").await.status, StatusCode::NOT_FOUND);
+    // HEAD needs what GET needs.
+    let head = Request::head("/images").body(Body::empty()).unwrap();
+    assert_eq!(app.send(head).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(app.delete("/detect").await.status, StatusCode::UNAUTHORIZED);
+    let any = key(&app, "default", &[Scope::Search]).await;
+    let wrong_method = send(&app, &any, ("DELETE", "/detect"), "").await;
+    assert_eq!(wrong_method.status, StatusCode::METHOD_NOT_ALLOWED);
+}

@@ -1,0 +1,155 @@
+//! A tenant neither sees nor changes what another one has.
+
+use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use facescan::context::scope::Scope;
+use serde_json::{Value, json};
+
+use super::{key, locked, routes::routes, send};
+use crate::support::app::{TestApp, image_file};
+
+/// What a tenant has: one of everything that has an id.
+struct Owned {
+    image: String,
+    face: String,
+    batch: String,
+    webhook: String,
+    key: String,
+}
+
+impl Owned {
+    /// Creates one of everything.
+    async fn create(app: &TestApp, owner: &str) -> Self {
+        let scan = send(app, owner, ("POST", "/detect?store=true"), body_of_images()).await;
+        let result = scan.result();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let created = async |uri: &str, body: Value| {
+            let reply = send(app, owner, ("POST", uri), body.to_string()).await;
+            assert!(reply.status.is_success(), "{uri}: {:?}", reply.body);
+            text(&reply.json()["id"])
+        };
+        Self {
+            image: text(&result["image_id"]),
+            face: text(&result["faces"][0]["face_id"]),
+            batch: created("/batches", batch()).await,
+            webhook: created("/webhooks", json!({"url": "https://1.1.1.1/"})).await,
+            key: created("/keys", json!({"name": "second", "scopes": ["read"]})).await,
+        }
+    }
+
+    /// Returns the address of a route for what the tenant has. Panics for a route that this test does not know.
+    fn uri(&self, path: &str) -> String {
+        let ids = [
+            ("/images/", &self.image),
+            ("/faces/", &self.face),
+            ("/batches/", &self.batch),
+            ("/webhooks/", &self.webhook),
+            ("/keys/", &self.key),
+        ];
+        let (_, id) = ids
+            .iter()
+            .find(|(prefix, _)| path.starts_with(prefix))
+            .unwrap_or_else(|| panic!("add an id for {path} to this test"));
+        path.replace("{id}", id)
+    }
+}
+
+fn body_of_images() -> String {
+    let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
+    json!({"images": [{"data": data}]}).to_string()
+}
+
+fn batch() -> Value {
+    let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
+    json!({"operation": "detect", "open": true, "items": [{"id": "a", "data": data}]})
+}
+
+#[tokio::test]
+async fn the_ids_of_another_tenant_are_not_found() {
+    let app = TestApp::with(&[
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__URLS__ENABLED", "true"),
+        ("FACESCAN__URLS__ALLOW_PRIVATE", "true"),
+    ])
+    .await;
+    let (owner, stranger) = (
+        key(&app, "owner", &Scope::ALL).await,
+        key(&app, "stranger", &Scope::ALL).await,
+    );
+    let owned = Owned::create(&app, &owner).await;
+    let with_id = || {
+        routes()
+            .into_iter()
+            .filter(|route| route.path.contains('{'))
+    };
+    for route in with_id() {
+        let name = format!("{} {}", route.method, route.path);
+        let uri = owned.uri(&route.path);
+        let body = if route.method == "POST" {
+            json!({"items": []}).to_string()
+        } else {
+            String::new()
+        };
+        let reply = send(&app, &stranger, (&route.method, &uri), body).await;
+        assert_eq!(
+            reply.status,
+            StatusCode::NOT_FOUND,
+            "{name}: {:?}",
+            reply.body
+        );
+    }
+    for (uri, list) in [
+        ("/images", "images"),
+        ("/batches", "batches"),
+        ("/webhooks", "webhooks"),
+    ] {
+        let reply = send(&app, &stranger, ("GET", uri), "").await;
+        assert_eq!(reply.json()[list], json!([]), "{uri}");
+    }
+    let keys = send(&app, &stranger, ("GET", "/keys"), "").await;
+    assert_eq!(keys.json()["keys"].as_array().unwrap().len(), 1);
+
+    // The owner still has everything.
+    let gets = with_id().filter(|route| route.method == "GET" && !route.path.ends_with("events"));
+    for route in gets {
+        let reply = send(&app, &owner, ("GET", &owned.uri(&route.path)), "").await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", route.path);
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_another_tenant_is_not_an_answer() {
+    let app = locked().await;
+    let (first, second) = (
+        key(&app, "first", &Scope::ALL).await,
+        key(&app, "second", &Scope::ALL).await,
+    );
+    let detect = async |key: &str| {
+        let reply = send(&app, key, ("POST", "/detect?store=true"), body_of_images()).await;
+        let result = reply.result();
+        (result["image_id"].clone(), result["cached"] == true)
+    };
+    let (id, cached) = detect(&first).await;
+    assert!(!cached);
+    assert_eq!(detect(&first).await, (id.clone(), true));
+    let (other_id, cached) = detect(&second).await;
+    assert!(!cached && other_id != id);
+
+    // An idempotency key belongs to its tenant.
+    let submit = async |key: &str| {
+        let request = axum::http::Request::post("/batches")
+            .header("x-api-key", key)
+            .header("content-type", "application/json")
+            .header("idempotency-key", "the same")
+            .body(batch().to_string().into())
+            .unwrap();
+        let reply = app.send(request).await;
+        (reply.status, reply.json()["id"].clone())
+    };
+    let (status, batch) = submit(&first).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    assert_eq!(submit(&first).await, (StatusCode::OK, batch.clone()));
+    let (status, other_batch) = submit(&second).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    assert_ne!(other_batch, batch);
+}
