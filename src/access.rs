@@ -7,4 +7,5 @@ pub mod authenticator;
 pub mod error;
 mod key_cache;
 pub mod keys;
+pub mod rate_limit;
 pub mod secret;

@@ -10,7 +10,7 @@ use facescan_inference::{
 use facescan_store::{Model, Store, StoreError};
 
 use crate::{
-    access::{authenticator::Authenticator, keys::ApiKeys},
+    access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
     admission::Admission,
     batches::Batches,
     config::Config,
@@ -34,6 +34,8 @@ pub struct App {
     pub registry: Registry,
     /// Authenticates requests.
     pub access: Authenticator,
+    /// Limits what a key and a tenant may send.
+    pub rate_limits: RateLimits,
     /// The keys in the database.
     pub keys: ApiKeys,
     /// The pipeline that processes images.

@@ -69,6 +69,8 @@ pub struct Config {
     #[garde(dive)]
     pub access: Access,
     #[garde(dive)]
+    pub rate_limits: RateLimits,
+    #[garde(dive)]
     pub metrics: Metrics,
     #[garde(dive)]
     pub log: Log,

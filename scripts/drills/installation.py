@@ -92,6 +92,13 @@ class Installation:
         self.processes.append(process)
         return process
 
+    def key(self, tenant: str) -> str:
+        """Creates a key of a tenant that may do everything."""
+        made = subprocess.run(
+            [BENCH.with_name("facescan"), "keys", "create", "--name", "drill", "--tenant", tenant, "--scopes", "infer,read,erase,batch,admin"],
+            cwd=ROOT, env=self.environment, check=True, capture_output=True, text=True)
+        return made.stdout.strip()
+
     def serve(self, *arguments: str, **environment) -> subprocess.Popen:
         process = self.start("serve", *arguments, **environment)
         wait("the server", lambda: self.status("/readyz") == 200)

@@ -190,3 +190,41 @@ def submission(args: argparse.Namespace) -> None:
         rows = f"SELECT count(*) FROM batch_items WHERE batch_id = '{receipt['id']}'"
         wait("the deletion", lambda: installation.query(rows)[0][0] == "0", 600)
         print(f"     deleted in {time.monotonic() - began:.0f} s")
+
+
+def flood(args: argparse.Namespace) -> None:
+    photo = (RUNTIME / "pictures/t1.jpg").read_bytes()
+    with Installation("sqlite", imaging__workers=0, access__mode="required", admission__interactive_images=16) as installation:
+        keys = {tenant: installation.key(tenant) for tenant in ("flood", "other")}
+        installation.serve()
+
+        def rate(tenant: str, clients: int, seconds: float) -> float:
+            """Returns the images a second that clients of a tenant get. A refused request is sent again at once."""
+            end = time.monotonic() + seconds
+
+            def client(_: int) -> int:
+                done, connection = 0, http.client.HTTPConnection("127.0.0.1", installation.port)
+                headers = {"content-type": "image/jpeg", "x-api-key": keys[tenant]}
+                while time.monotonic() < end:
+                    connection.request("POST", "/detect?store=false", photo, headers)
+                    response = connection.getresponse()
+                    response.read()
+                    done += response.status == 200
+                    if response.status != 200:
+                        time.sleep(0.005)
+                return done
+
+            with concurrent.futures.ThreadPoolExecutor(clients) as threads:
+                return sum(threads.map(client, range(clients))) / seconds
+
+        shares = []
+        for _ in range(args.rounds or 5):
+            alone = rate("other", 8, 5)
+            with concurrent.futures.ThreadPoolExecutor(1) as beside:
+                flooding = beside.submit(rate, "flood", 64, 7)
+                time.sleep(1)
+                shared = rate("other", 8, 5)
+            shares.append(shared / (alone / 2))
+            print(f"     {alone:.1f} images/s alone, {shared:.1f} beside a flood that gets {flooding.result():.1f}")
+        check("flood: a tenant beside one with 64 clients, over half of its rate alone", statistics.median(shares) >= 0.8,
+              f"{statistics.median(shares):.2f}")

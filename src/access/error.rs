@@ -1,5 +1,7 @@
 //! Errors of access control.
 
+use std::time::Duration;
+
 use facescan_store::StoreError;
 use thiserror::Error;
 
@@ -18,6 +20,14 @@ pub enum AccessError {
     /// The credential does not open this route.
     #[error("the key has not the scope `{}`; use a key that has it", .0.name())]
     MissingScope(Scope),
+    /// The key or its tenant has sent too much.
+    #[error("the limit `{limit}` is used up; try again after the time in retry-after")]
+    RateLimited {
+        /// The name of the limit in the headers.
+        limit: &'static str,
+        /// When a request of this size is admitted.
+        retry_after: Duration,
+    },
     /// The database with the keys cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

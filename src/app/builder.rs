@@ -17,7 +17,7 @@ use super::{
     models::{Loader, connect},
 };
 use crate::{
-    access::{authenticator::Authenticator, keys::ApiKeys},
+    access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
     batches::{
         Batches,
@@ -120,6 +120,7 @@ impl AppBuilder {
         };
         Ok(App {
             access: Authenticator::new(&config, Arc::clone(&stores.keys), Arc::clone(&clock)),
+            rate_limits: RateLimits::new(&config.rate_limits, &clock),
             keys: ApiKeys::new(Arc::clone(&stores.keys), clock),
             store: Arc::clone(&stores.scans),
             batches: batches(&config, stores, &fan_out).await?,

@@ -29,6 +29,21 @@ impl Access {
     }
 }
 
+/// Section `rate_limits`. A limit of 0 is none.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct RateLimits {
+    #[garde(range(max = 1_000_000))]
+    pub key_requests_per_s: u32,
+    #[garde(range(max = 1_000_000))]
+    pub key_megabytes_per_s: u32,
+    #[garde(range(max = 1_000_000))]
+    pub tenant_requests_per_s: u32,
+    #[garde(range(max = 1_000_000))]
+    pub tenant_megabytes_per_s: u32,
+    #[garde(range(min = 1, max = 3600))]
+    pub burst_s: u32,
+}
+
 /// Whether callers need a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

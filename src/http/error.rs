@@ -1,5 +1,7 @@
 //! Errors of the HTTP API, and the one table from an error to its status, code and title.
 
+use std::time::Duration;
+
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::pool::PoolError;
 use facescan_store::StoreError;
@@ -122,6 +124,7 @@ pub(super) mod table {
         kind(409, "idempotency_conflict", "idempotency key reused");
     pub const PAYLOADS_UNAVAILABLE: ErrorKind =
         kind(503, "payloads_unavailable", "store of images unavailable");
+    pub const RATE_LIMITED: ErrorKind = kind(429, "rate_limited", "limit of a key or tenant");
     pub const OVERLOADED: ErrorKind = kind(429, "overloaded", "overloaded");
     pub const DEADLINE_EXCEEDED: ErrorKind = kind(504, "deadline_exceeded", "deadline exceeded");
     pub const DEVICE_UNAVAILABLE: ErrorKind = kind(503, "device_unavailable", "device unavailable");
@@ -162,6 +165,16 @@ impl ApiError {
         }
     }
 
+    /// Returns when the request can succeed, for an error that passes.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Access(AccessError::RateLimited { retry_after, .. }) => Some(*retry_after),
+            // Requests take fractions of a second, so the server usually has capacity after one second.
+            error if error.kind() == table::OVERLOADED => Some(Duration::from_secs(1)),
+            _ => None,
+        }
+    }
+
     /// Returns the text that clients see. The text of a 5xx can describe the inside of the server, so only the log has it,
     /// unless the kind is one of those that are named here.
     pub fn public_detail(&self) -> String {
@@ -187,6 +200,7 @@ fn kind_of_access(error: &AccessError) -> ErrorKind {
     match error {
         AccessError::NoCredential | AccessError::InvalidCredential => table::UNAUTHORIZED,
         AccessError::MissingScope(_) => table::FORBIDDEN,
+        AccessError::RateLimited { .. } => table::RATE_LIMITED,
         AccessError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
         AccessError::Store(_) => table::INTERNAL,
     }

@@ -96,7 +96,7 @@ pub fn priority_of(state: &AppState, named: Option<Priority>, images: usize) -> 
 }
 
 /// Returns the length of the body that the headers state.
-pub(super) fn stated_length(headers: &HeaderMap) -> Option<usize> {
+pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

@@ -44,7 +44,7 @@ pub struct KeyBody {
     scopes: Vec<Scope>,
     /// When the key stops being valid. Without it, the key never expires.
     #[serde(default, with = "time::serde::rfc3339::option")]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<OffsetDateTime>,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, header::AUTHORIZATION},
+    http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -15,12 +15,17 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
+        extract::admitted::stated_length,
         route_scopes::{Requirement, RouteScopes},
     },
 };
 
 /// A header that can have the key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The limits of the caller, and what is left of them: see draft-ietf-httpapi-ratelimit-headers.
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LEFT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Puts the principal into the context of a request.
 pub async fn authorize(
@@ -33,9 +38,15 @@ pub async fn authorize(
     let requirement = path.map_or(Requirement::Open, |path| {
         scopes.requirement(request.method(), path.as_str())
     });
+    let mut limits = None;
     match principal(&state, requirement, request.headers()).await {
         Ok(None) => {}
         Ok(Some(principal)) => {
+            let bytes = stated_length(request.headers()).unwrap_or(0);
+            match state.rate_limits.take(&principal, bytes) {
+                Ok(state) => limits = state,
+                Err(error) => return ApiError::from(error).into_response(),
+            }
             if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
                 if let Some(key) = &principal.key_id {
                     context.span.record("tenant", &*principal.tenant);
@@ -46,7 +57,15 @@ pub async fn authorize(
         }
         Err(error) => return ApiError::from(error).into_response(),
     }
-    next.run(request).await
+    let mut response = next.run(request).await;
+    if let Some(limits) = limits {
+        for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+    }
+    response
 }
 
 /// Returns the principal of a request, or `None` if its route is open.

@@ -50,11 +50,10 @@ pub async fn write(request: Request, next: Next) -> Response {
         CONTENT_TYPE,
         HeaderValue::from_static("application/problem+json"),
     );
-    if kind.status == StatusCode::TOO_MANY_REQUESTS.as_u16() {
-        // Requests take fractions of a second, so the server usually has capacity after one second.
-        parts
-            .headers
-            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    if let Some(wait) = error.retry_after() {
+        let seconds = wait.as_millis().div_ceil(1000).max(1);
+        let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+        parts.headers.insert(RETRY_AFTER, seconds.into());
     }
     if kind.status == StatusCode::UNAUTHORIZED.as_u16() {
         parts

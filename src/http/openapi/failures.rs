@@ -153,7 +153,7 @@ const OF_KEYS: [Example; 2] = [
 const OF_ONE_KEY: [Example; 1] = [(table::NOT_FOUND, "there is no key 5f0c2a9be1d34c77")];
 
 /// The errors of a caller that may not use a route.
-const OF_ACCESS: [Example; 2] = [
+const OF_ACCESS: [Example; 3] = [
     (
         table::UNAUTHORIZED,
         "the key is not valid; it is wrong, expired or revoked",
@@ -161,6 +161,10 @@ const OF_ACCESS: [Example; 2] = [
     (
         table::FORBIDDEN,
         "the key has not the scope `read`; use a key that has it",
+    ),
+    (
+        table::RATE_LIMITED,
+        "the limit `key-requests` is used up; try again after the time in retry-after",
     ),
 ];
 
@@ -288,7 +292,7 @@ fn response(examples: &[Example]) -> Response {
     let response = ResponseBuilder::new()
         .description(titles.join(", or "))
         .content("application/problem+json", content);
-    if examples.iter().all(|(kind, _)| *kind != table::OVERLOADED) {
+    if examples.iter().all(|(kind, _)| kind.status != 429) {
         return response.build();
     }
     let seconds = ObjectBuilder::new().schema_type(Type::Integer);
@@ -389,6 +393,11 @@ mod tests {
             ApiError::NotFound("there is no key 5f0c2a9be1d34c77".to_owned()),
             AccessError::InvalidCredential.into(),
             AccessError::MissingScope(Scope::Read).into(),
+            AccessError::RateLimited {
+                limit: "key-requests",
+                retry_after: Duration::from_secs(1),
+            }
+            .into(),
             InvalidOption::new("scopes", "must have at least one scope").into(),
             ApiError::Internal("a secret of the server".to_owned()),
         ]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{key, locked, send};
 use crate::support::{
-    app::{TestApp, image_file},
+    app::{Reply, TestApp, image_file},
     cli::facescan,
 };
 
@@ -191,4 +191,33 @@ fn a_public_server_that_nobody_could_use_does_not_start() {
     assert!(run(&["keys", "revoke", id]).status.success());
     // A revoked key opens nothing, so the server still refuses to start.
     assert_eq!(run(&["serve"]).status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn a_key_that_sends_too_much_waits_and_another_one_does_not() {
+    let settings = [
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__RATE_LIMITS__KEY_REQUESTS_PER_S", "1"),
+        ("FACESCAN__RATE_LIMITS__BURST_S", "3600"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let (first, second) = (
+        key(&app, "default", &[Scope::Read]).await,
+        key(&app, "default", &[Scope::Read]).await,
+    );
+    let left = |reply: &Reply| reply.headers["ratelimit"].to_str().unwrap().to_owned();
+    let admitted = send(&app, &first, ("GET", "/models"), "").await;
+    assert_eq!(left(&admitted), "\"key-requests\";r=3599");
+    assert_eq!(
+        admitted.headers["ratelimit-policy"],
+        "\"key-requests\";q=3600;w=3600"
+    );
+    let principal = app.app.access.authenticate(Some(&first)).await.unwrap();
+    while app.app.rate_limits.take(&principal, 0).is_ok() {}
+    let refused = send(&app, &first, ("GET", "/models"), "").await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.code(), "rate_limited");
+    assert_eq!(refused.headers["retry-after"], "1");
+    let other = send(&app, &second, ("GET", "/models"), "").await;
+    assert_eq!(other.status, StatusCode::OK);
 }

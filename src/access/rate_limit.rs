@@ -1,0 +1,290 @@
+//! Limits of the requests and the bytes that a key and a tenant may send in a second.
+//!
+//! Each limit is a token bucket (GCRA, from the crate `governor`). It holds the tokens of `rate_limits.burst_s` seconds.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use facescan_clock::Clock;
+use governor::{
+    Quota, RateLimiter,
+    clock::Clock as GovernorClock,
+    middleware::{StateInformationMiddleware, StateSnapshot},
+    nanos::Nanos,
+    state::keyed::DashMapStateStore,
+};
+
+use super::error::AccessError;
+use crate::{config::RateLimits as Settings, context::Principal};
+
+/// The bytes that one token stands for.
+const BYTES_A_TOKEN: usize = 1024;
+
+/// The number of keys or tenants after which those that sent nothing lately are forgotten.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// The limits of every key and every tenant.
+pub struct RateLimits {
+    limits: Vec<Limit>,
+}
+
+/// One kind of limit.
+struct Limit {
+    /// The name in headers.
+    name: &'static str,
+    of: Of,
+    cost: Cost,
+    burst: NonZeroU32,
+    window: u32,
+    buckets:
+        RateLimiter<Arc<str>, DashMapStateStore<Arc<str>>, PassedClock, StateInformationMiddleware>,
+}
+
+/// Whom a limit is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Key,
+    Tenant,
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy)]
+enum Cost {
+    Requests,
+    Bytes,
+}
+
+/// What is left of the limits after a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RateLimitState {
+    /// `RateLimit-Policy`: each limit with its tokens and seconds.
+    pub policy: String,
+    /// `RateLimit`: what is left of each limit.
+    pub left: String,
+}
+
+/// The clock of the application, for `governor`.
+#[derive(Clone)]
+struct PassedClock(Arc<dyn Clock>);
+
+impl GovernorClock for PassedClock {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        self.0.monotonic().into()
+    }
+}
+
+impl RateLimits {
+    /// Creates the limits that the settings name.
+    pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
+        let kib = |megabytes: u32| megabytes.saturating_mul(1_000_000 / BYTES_A_TOKEN as u32);
+        let limits = [
+            (
+                "key-requests",
+                Of::Key,
+                Cost::Requests,
+                settings.key_requests_per_s,
+            ),
+            (
+                "key-kib",
+                Of::Key,
+                Cost::Bytes,
+                kib(settings.key_megabytes_per_s),
+            ),
+            (
+                "tenant-requests",
+                Of::Tenant,
+                Cost::Requests,
+                settings.tenant_requests_per_s,
+            ),
+            (
+                "tenant-kib",
+                Of::Tenant,
+                Cost::Bytes,
+                kib(settings.tenant_megabytes_per_s),
+            ),
+        ];
+        let limit = |(name, of, cost, rate)| {
+            let rate = NonZeroU32::new(rate)?;
+            let burst = NonZeroU32::new(settings.burst_s).map_or(rate, |s| rate.saturating_mul(s));
+            let quota = Quota::per_second(rate).allow_burst(burst);
+            let clock = PassedClock(Arc::clone(clock));
+            Some(Limit {
+                name,
+                of,
+                cost,
+                burst,
+                window: settings.burst_s,
+                buckets: RateLimiter::new(quota, DashMapStateStore::default(), clock),
+            })
+        };
+        Self {
+            limits: limits.into_iter().filter_map(limit).collect(),
+        }
+    }
+
+    /// Takes the tokens of a request with a body of `bytes` bytes. Returns `None` if there are no limits.
+    ///
+    /// # Errors
+    /// Returns [`AccessError::RateLimited`] if a bucket has too few tokens. Buckets before it have lost theirs.
+    pub fn take(
+        &self,
+        principal: &Principal,
+        bytes: usize,
+    ) -> Result<Option<RateLimitState>, AccessError> {
+        let mut state = RateLimitState::default();
+        for limit in &self.limits {
+            let Some(bucket) = limit.bucket(principal) else {
+                continue;
+            };
+            if let Some(left) = limit.take(bucket, bytes)? {
+                limit.describe(&left, &mut state);
+            }
+        }
+        Ok((!state.left.is_empty()).then_some(state))
+    }
+}
+
+impl Limit {
+    fn bucket<'a>(&self, principal: &'a Principal) -> Option<&'a Arc<str>> {
+        match self.of {
+            Of::Key => principal.key_id.as_ref(),
+            Of::Tenant => Some(&principal.tenant),
+        }
+    }
+
+    /// Takes tokens from a bucket. A request that costs more than the bucket holds takes the whole bucket. Returns `None` if the
+    /// request costs nothing.
+    fn take(&self, bucket: &Arc<str>, bytes: usize) -> Result<Option<StateSnapshot>, AccessError> {
+        let cost = match self.cost {
+            Cost::Requests => 1,
+            Cost::Bytes => u32::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u32::MAX),
+        };
+        let Some(cost) = NonZeroU32::new(cost.min(self.burst.get())) else {
+            return Ok(None);
+        };
+        if self.buckets.len() > MAX_REMEMBERED {
+            self.buckets.retain_recent();
+        }
+        let retry_after = match self.buckets.check_key_n(bucket, cost) {
+            Ok(Ok(left)) => return Ok(Some(left)),
+            Ok(Err(refused)) => refused.wait_time_from(self.buckets.clock().now()),
+            // The cost is never larger than the bucket.
+            Err(_) => Duration::from_secs(u64::from(self.window)),
+        };
+        Err(AccessError::RateLimited {
+            limit: self.name,
+            retry_after,
+        })
+    }
+
+    /// Adds the limit to the headers of an answer.
+    fn describe(&self, left: &StateSnapshot, state: &mut RateLimitState) {
+        let separator = if state.left.is_empty() { "" } else { ", " };
+        let (name, left) = (self.name, left.remaining_burst_capacity());
+        let (burst, window) = (self.burst, self.window);
+        state.policy += &format!("{separator}\"{name}\";q={burst};w={window}");
+        state.left += &format!("{separator}\"{name}\";r={left}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct TestClock(AtomicU64);
+
+    impl Clock for TestClock {
+        fn now(&self) -> OffsetDateTime {
+            OffsetDateTime::UNIX_EPOCH + self.monotonic()
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn limits(settings: Settings) -> (RateLimits, Arc<TestClock>) {
+        let clock = Arc::new(TestClock::default());
+        let passed: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        (RateLimits::new(&settings, &passed), clock)
+    }
+
+    fn caller(key: &str) -> Principal {
+        Principal {
+            key_id: Some(key.into()),
+            ..Principal::of_tenant("tenant")
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            key_requests_per_s: 0,
+            key_megabytes_per_s: 0,
+            tenant_requests_per_s: 0,
+            tenant_megabytes_per_s: 0,
+            burst_s: 5,
+        }
+    }
+
+    fn wait(result: Result<Option<RateLimitState>, AccessError>) -> Duration {
+        match result {
+            Err(AccessError::RateLimited { retry_after, .. }) => retry_after,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_has_its_own_requests_and_a_tenant_those_of_all_its_keys() {
+        let (limits, clock) = limits(Settings {
+            key_requests_per_s: 2,
+            tenant_requests_per_s: 3,
+            ..settings()
+        });
+        for left in (0..10).rev() {
+            let state = limits.take(&caller("a"), 0).unwrap().unwrap();
+            assert!(
+                state
+                    .left
+                    .starts_with(&format!("\"key-requests\";r={left},")),
+                "{state:?}"
+            );
+            assert_eq!(
+                state.policy,
+                "\"key-requests\";q=10;w=5, \"tenant-requests\";q=15;w=5"
+            );
+        }
+        assert_eq!(
+            wait(limits.take(&caller("a"), 0)),
+            Duration::from_millis(500)
+        );
+        for _ in 0..5 {
+            limits.take(&caller("b"), 0).unwrap();
+        }
+        assert!(wait(limits.take(&caller("b"), 0)) <= Duration::from_millis(334));
+        clock.0.fetch_add(1000, Ordering::Relaxed);
+        limits.take(&caller("a"), 0).unwrap();
+        limits.take(&caller("b"), 0).unwrap();
+    }
+
+    #[test]
+    fn a_body_larger_than_the_bucket_is_admitted_alone() {
+        let (limits, clock) = limits(Settings {
+            key_megabytes_per_s: 1,
+            ..settings()
+        });
+        limits.take(&caller("a"), 100_000_000).unwrap();
+        assert!(wait(limits.take(&caller("a"), 1)) > Duration::ZERO);
+        clock.0.fetch_add(5000, Ordering::Relaxed);
+        limits.take(&caller("a"), 4_000_000).unwrap();
+        limits.take(&caller("a"), 900_000).unwrap();
+        assert!(wait(limits.take(&caller("a"), 900_000)) > Duration::ZERO);
+        // A request without a body takes no bytes.
+        assert_eq!(limits.take(&caller("a"), 0).unwrap(), None);
+    }
+}
