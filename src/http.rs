@@ -16,6 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use error::ApiError;
 use route_scopes::RouteScopes;
+use server::tls::Tls;
 
 pub mod error;
 pub mod extract;
@@ -25,7 +26,7 @@ pub mod openapi;
 pub mod problem;
 pub mod respond;
 pub mod route_scopes;
-mod server;
+pub mod server;
 
 /// The state that every handler receives.
 pub type AppState = Arc<App>;
@@ -85,14 +86,15 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
         .with_state(app)
 }
 
-/// Serves requests until `stopped` resolves and no request is running.
+/// Serves requests, over TLS if there is a certificate, until `stopped` resolves and no request is running.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     app: AppState,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
     let header_timeout = app.config.server.header_timeout();
-    server::serve(listener, router(app), header_timeout, stopped).await;
+    server::serve(listener, tls, router(app), header_timeout, stopped).await;
 }
 
 /// Serves the health and the metrics of a process until `stopped` resolves.
@@ -102,7 +104,7 @@ pub async fn serve_metrics(
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
     let header_timeout = app.config.server.header_timeout();
-    server::serve(listener, metrics_router(app), header_timeout, stopped).await;
+    server::serve(listener, None, metrics_router(app), header_timeout, stopped).await;
 }
 
 /// Returns the routes that the OpenAPI document describes. Each module has one group of routes.

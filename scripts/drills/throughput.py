@@ -193,25 +193,26 @@ def submission(args: argparse.Namespace) -> None:
 
 
 def flood(args: argparse.Namespace) -> None:
-    photo = (RUNTIME / "pictures/t1.jpg").read_bytes()
-    with Installation("sqlite", imaging__workers=0, access__mode="required", admission__interactive_images=16) as installation:
+    # A fixed service time and a small image, so that the clients do not compete with the server for the cores.
+    small = image(0)
+    with Installation("sqlite", access__mode="required", admission__interactive_images=16) as installation:
         keys = {tenant: installation.key(tenant) for tenant in ("flood", "other")}
-        installation.serve()
+        installation.serve("--service-ms", "20")
 
         def rate(tenant: str, clients: int, seconds: float) -> float:
-            """Returns the images a second that clients of a tenant get. A refused request is sent again at once."""
+            """Returns the images a second that clients of a tenant get. A refused request is sent again soon."""
             end = time.monotonic() + seconds
 
             def client(_: int) -> int:
                 done, connection = 0, http.client.HTTPConnection("127.0.0.1", installation.port)
-                headers = {"content-type": "image/jpeg", "x-api-key": keys[tenant]}
+                headers = {"content-type": "image/png", "x-api-key": keys[tenant]}
                 while time.monotonic() < end:
-                    connection.request("POST", "/detect?store=false", photo, headers)
+                    connection.request("POST", "/detect?store=false&det_size=64", small, headers)
                     response = connection.getresponse()
                     response.read()
                     done += response.status == 200
                     if response.status != 200:
-                        time.sleep(0.005)
+                        time.sleep(0.01)
                 return done
 
             with concurrent.futures.ThreadPoolExecutor(clients) as threads:

@@ -20,13 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns an error if the HTTP client cannot be built.
 pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
-    let url = url.unwrap_or_else(|| {
-        format!(
-            "http://{}:{}",
-            reachable(&config.server.host),
-            config.server.port
-        )
-    });
+    let url = url.unwrap_or_else(|| own_address(config));
     let url = format!("{}/readyz", url.trim_end_matches('/'));
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(tls::client_config()?)
@@ -53,6 +47,17 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Returns the address of the server. That of the metrics has neither TLS nor access control.
+fn own_address(config: &Config) -> String {
+    let server = &config.server;
+    let (scheme, host, port) = match (config.metrics.address, &server.tls_certificate) {
+        (Some(address), _) => ("http", address.ip().to_string(), address.port()),
+        (None, None) => ("http", server.host.clone(), server.port),
+        (None, Some(_)) => ("https", server.host.clone(), server.port),
+    };
+    format!("{scheme}://{}:{port}", reachable(&host))
 }
 
 /// Returns the address to connect to. For a server that listens on every address it is the loopback address.

@@ -18,8 +18,11 @@ use super::{
 };
 use crate::{
     app::{App, open_stores},
-    config::Config,
-    http,
+    config::{Config, Server},
+    http::{
+        self,
+        server::tls::{Tls, TlsFiles},
+    },
     lifecycle::{self, Ending, Lifecycle},
     telemetry::causes::with_causes,
 };
@@ -54,6 +57,7 @@ pub fn run_on(
 async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<ExitCode> {
     let address = (config.server.host.clone(), config.server.port);
     let deadline = config.server.shutdown_timeout();
+    let tls = open_tls(&config.server)?;
     let app = Arc::new(start_app_on(config, backend).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {
         format!(
@@ -72,7 +76,7 @@ async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<Exit
     let lifecycle = app.lifecycle.clone();
     let forced = stop_at_signal(lifecycle.clone(), "finishing the requests in flight");
     let workers = worker::start(&app, app.config.batches.workers);
-    let server = http::serve(listener, Arc::clone(&app), lifecycle.stopped());
+    let server = http::serve(listener, tls, Arc::clone(&app), lifecycle.stopped());
     let server = async {
         tokio::join!(server, metrics, workers.stopped());
     };
@@ -88,6 +92,16 @@ async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<Exit
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Reads the certificate, if the settings name one.
+fn open_tls(server: &Server) -> anyhow::Result<Option<Tls>> {
+    let files = match (server.tls_certificate.clone(), server.tls_key.clone()) {
+        (None, None) => return Ok(None),
+        (Some(certificate), Some(key)) => TlsFiles { certificate, key },
+        _ => bail!("server.tls_certificate and server.tls_key belong together; set both or none"),
+    };
+    Ok(Some(Tls::open(files).context("setting up TLS")?))
 }
 
 /// Refuses to start a server that nobody could use.
@@ -148,10 +162,14 @@ fn announce(app: &App, bound: &str) {
     } else {
         "photo.jpg".to_owned()
     };
+    let scheme = match app.config.server.tls_certificate {
+        None => "http",
+        Some(_) => "https",
+    };
     // Standard error may contain JSON lines, so this goes to standard output. A closed pipe is not an error.
     let lines = format!(
-        "facescan listens on http://{bound} (its pages: http://{bound}/docs/)\n\
-         try:  curl -s -F image=@{image} 'http://{bound}/detect?timings=true'\n"
+        "facescan listens on {scheme}://{bound} (its pages: {scheme}://{bound}/docs/)\n\
+         try:  curl -s -F image=@{image} '{scheme}://{bound}/detect?timings=true'\n"
     );
     io::stdout().write_all(lines.as_bytes()).ok();
 }

@@ -2,7 +2,7 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,10 @@ pub struct Server {
     pub host: String,
     #[garde(skip)]
     pub port: u16,
+    #[garde(skip)]
+    pub tls_certificate: Option<PathBuf>,
+    #[garde(skip)]
+    pub tls_key: Option<PathBuf>,
     #[garde(range(min = 1024, max = 1 << 32))]
     pub max_body_bytes: usize,
     #[garde(range(min = 1, max = MAX_IMAGES))]

@@ -1,6 +1,8 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
-use std::{io, time::Duration};
+pub mod tls;
+
+use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper_util::{
@@ -14,6 +16,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::tls::Tls;
+
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -23,6 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     router: Router,
     header_timeout: Duration,
     stopped: impl Future<Output = ()> + Send + 'static,
@@ -36,6 +41,13 @@ pub async fn serve(
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(header_timeout);
+    let tls = tls.map(Arc::new);
+    let reloading = tls.clone();
+    let reloading = tokio::spawn(async move {
+        if let Some(tls) = reloading {
+            tls.reload().await;
+        }
+    });
     let graceful = GracefulShutdown::new();
     let stopping = CancellationToken::new();
     let mut stopped = std::pin::pin!(stopped);
@@ -48,7 +60,7 @@ pub async fn serve(
         stream.set_nodelay(true).ok();
         let service = TowerToHyperService::new(router.clone());
         let (connections, watcher) = (connections.clone(), graceful.watcher());
-        let stopping = stopping.clone();
+        let (tls, stopping) = (tls.clone(), stopping.clone());
         tokio::spawn(async move {
             let mut first = [0];
             // The first bytes decide the HTTP version, and the timers of hyper start only after them.
@@ -58,13 +70,26 @@ pub async fn serve(
                 },
                 () = stopping.cancelled() => return,
             }
-            let connection = connections.serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = watcher.watch(connection).await {
+            let ended = match tls {
+                None => {
+                    let connection = connections.serve_connection(TokioIo::new(stream), service);
+                    watcher.watch(connection).await
+                }
+                Some(tls) => {
+                    let Ok(Ok(stream)) = timeout(header_timeout, tls.accept(stream)).await else {
+                        return;
+                    };
+                    let connection = connections.serve_connection(TokioIo::new(stream), service);
+                    watcher.watch(connection).await
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(error = %error, "connection closed with an error");
             }
         });
     }
     drop(listener);
+    reloading.abort();
     stopping.cancel();
     graceful.shutdown().await;
 }

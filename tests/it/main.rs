@@ -31,4 +31,5 @@ mod service;
 mod store;
 mod stored;
 mod support;
+mod tls;
 mod urls;

@@ -33,6 +33,7 @@ async fn a_folder_is_submitted_and_read_from_the_command_line() {
     let server = format!("http://{}/", listener.local_addr().unwrap());
     let serving = tokio::spawn(http::serve(
         listener,
+        None,
         Arc::clone(&app.app),
         std::future::pending(),
     ));
