@@ -56,13 +56,16 @@ pub fn metrics_router(app: AppState) -> Router {
 }
 
 fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> Router {
-    let body_limit = app.config.server.max_body_bytes;
-    routes
+    let server = &app.config.server;
+    let body_limit = server.max_body_bytes;
+    let cors =
+        (!server.cors_origins.is_empty()).then(|| middleware::cors::layer(&server.cors_origins));
+    let routes = routes
         .fallback(|| async {
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
-        // The last layer runs first: context, access log, problem body, access, panics, deadline, body limit. The layer of
+        // The last layer runs first: CORS, context, access log, problem body, access, panics, deadline, body limit. The layer of
         // problem bodies is outside access, panics and deadline, because it writes the body of their errors.
         .layer(DefaultBodyLimit::max(body_limit))
         .layer(from_fn_with_state(
@@ -83,7 +86,11 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
             Arc::clone(&app),
             middleware::context::open,
         ))
-        .with_state(app)
+        .with_state(app);
+    match cors {
+        None => routes,
+        Some(cors) => routes.layer(cors),
+    }
 }
 
 /// Serves requests, over TLS if there is a certificate, until `stopped` resolves and no request is running.

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::{Config, must};
 
@@ -26,6 +27,8 @@ pub struct Server {
     pub tls_certificate: Option<PathBuf>,
     #[garde(skip)]
     pub tls_key: Option<PathBuf>,
+    #[garde(inner(custom(must(is_origin))))]
+    pub cors_origins: Vec<String>,
     #[garde(range(min = 1024, max = 1 << 32))]
     pub max_body_bytes: usize,
     #[garde(range(min = 1, max = MAX_IMAGES))]
@@ -55,6 +58,12 @@ impl Server {
 pub struct Metrics {
     #[garde(skip)]
     pub address: Option<SocketAddr>,
+}
+
+/// Returns whether a browser can send this origin: a scheme, a host and perhaps a port, without a path.
+fn is_origin(origin: &str) -> bool {
+    let parsed = Url::parse(origin).ok();
+    parsed.is_some_and(|url| url.origin().ascii_serialization() == origin)
 }
 
 fn is_host(host: &str) -> bool {

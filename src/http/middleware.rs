@@ -3,6 +3,7 @@
 pub mod access;
 pub mod access_log;
 pub mod context;
+pub mod cors;
 pub mod deadline;
 pub mod panics;
 pub mod problem_body;

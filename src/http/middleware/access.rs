@@ -21,11 +21,12 @@ use crate::{
 };
 
 /// A header that can have the key.
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The limits of the caller, and what is left of them: see draft-ietf-httpapi-ratelimit-headers.
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LEFT: HeaderName = HeaderName::from_static("ratelimit");
+/// The limits of the caller: see draft-ietf-httpapi-ratelimit-headers.
+pub const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// What is left of the limits.
+pub const LEFT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Puts the principal into the context of a request.
 pub async fn authorize(

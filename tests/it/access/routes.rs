@@ -9,6 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{key, locked, send};
+use crate::support::app::TestApp;
 
 /// An operation of the document.
 pub(super) struct Route {
@@ -103,4 +104,37 @@ async fn the_pages_of_the_api_are_open_and_other_methods_need_a_key() {
     let any = key(&app, "default", &[Scope::Search]).await;
     let wrong_method = send(&app, &any, ("DELETE", "/detect"), "").await;
     assert_eq!(wrong_method.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn only_pages_of_the_allowed_origins_may_send_requests() {
+    let settings = [
+        ("FACESCAN__ACCESS__MODE", "required"),
+        (
+            "FACESCAN__SERVER__CORS_ORIGINS",
+            "[\"https://app.example.com\"]",
+        ),
+    ];
+    let app = TestApp::with(&settings).await;
+    let allowed = async |app: &TestApp, origin: &str| {
+        // A browser asks before it sends the key, so this request has none.
+        let preflight = Request::options("/detect")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "x-api-key");
+        let reply = app.send(preflight.body(Body::empty()).unwrap()).await;
+        let value = |name: &str| Some(reply.headers.get(name)?.to_str().unwrap().to_owned());
+        value("access-control-allow-origin").zip(value("access-control-allow-headers"))
+    };
+    let (origin, headers) = allowed(&app, "https://app.example.com").await.unwrap();
+    assert_eq!(origin, "https://app.example.com");
+    assert!(
+        headers.contains("x-api-key") && headers.contains("authorization"),
+        "{headers}"
+    );
+    assert_eq!(allowed(&app, "https://evil.example.com").await, None);
+    assert_eq!(
+        allowed(&locked().await, "https://app.example.com").await,
+        None
+    );
 }
