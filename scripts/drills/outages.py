@@ -102,8 +102,8 @@ def disk(args: argparse.Namespace) -> None:
         status, body = installation.send("POST", "/batches?operation=detect", image(0) + os.urandom(8192), "image/png")
         check("full disk: a submission is refused", status == 503 and json.loads(body)["code"] == "payloads_unavailable",
               f"{status} {json.loads(body)['code']}")
-        left = installation.query("SELECT count(*) FROM batch_items")[0][0]
-        check("full disk: nothing is half-written", left == 0, f"{left} items")
+        left = installation.json("GET", "/batches")["batches"]
+        check("full disk: nothing is half-written", left == [], f"{len(left)} batches")
         (inside / "filler").unlink()
         batch = installation.submit([image(n) for n in range(items)], operation="enhance", options={})
         fill()

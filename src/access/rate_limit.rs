@@ -228,6 +228,7 @@ mod tests {
             key_megabytes_per_s: 0,
             tenant_requests_per_s: 0,
             tenant_megabytes_per_s: 0,
+            tenant_waiting_items: 0,
             burst_s: 5,
         }
     }

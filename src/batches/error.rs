@@ -27,6 +27,14 @@ pub enum BatchError {
     /// Another request adds items to the batch.
     #[error("another request with this idempotency key is running; send this one again later")]
     Concurrent,
+    /// Too many items of the tenant wait.
+    #[error(
+        "more than {limit} items of the tenant would wait; send the request again later with the same idempotency key"
+    )]
+    TooManyWaiting {
+        /// The limit.
+        limit: u64,
+    },
     /// The object store cannot be used.
     #[error(transparent)]
     Payload(#[from] PayloadError),

@@ -270,10 +270,14 @@ impl<'a> Submission<'a> {
     }
 
     /// Writes the pending items, with their images first.
-    async fn flush(&mut self) -> Result<(), BatchError> {
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be written, or if too many items of the tenant wait.
+    pub async fn flush(&mut self) -> Result<(), BatchError> {
         if self.pending_read == 0 {
             return Ok(());
         }
+        self.check_waiting().await?;
         let pending = mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let owner = ObjectOwner {
@@ -320,6 +324,19 @@ impl<'a> Submission<'a> {
         self.receipt.duplicates += duplicates;
         self.batches.queue.submitted();
         Ok(())
+    }
+
+    /// Checks that the tenant may have the pending items waiting too.
+    async fn check_waiting(&self) -> Result<(), BatchError> {
+        let limit = self.batches.config.rate_limits.tenant_waiting_items;
+        if limit == 0 {
+            return Ok(());
+        }
+        let waiting = self.batches.store.waiting_items(&self.batch.tenant).await?;
+        match waiting + self.pending.len() as u64 > limit {
+            true => Err(BatchError::TooManyWaiting { limit }),
+            false => Ok(()),
+        }
     }
 
     /// Returns why the database did not add items.

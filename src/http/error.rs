@@ -19,6 +19,9 @@ use crate::{
     telemetry::causes::with_causes,
 };
 
+/// When a client tries again whose tenant has too many waiting items.
+const BATCH_RETRY: Duration = Duration::from_secs(60);
+
 /// An error of a request or of one of its images.
 #[derive(Debug, Error)]
 pub enum ApiError {
@@ -169,6 +172,7 @@ impl ApiError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Access(AccessError::RateLimited { retry_after, .. }) => Some(*retry_after),
+            Self::Batch(BatchError::TooManyWaiting { .. }) => Some(BATCH_RETRY),
             // Requests take fractions of a second, so the server usually has capacity after one second.
             error if error.kind() == table::OVERLOADED => Some(Duration::from_secs(1)),
             _ => None,
@@ -213,6 +217,7 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
             table::CONFLICT
         }
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
+        BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,
         BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,
         BatchError::Pipeline(error) => kind_of_pipeline(error),
     }

@@ -182,6 +182,9 @@ pub trait BatchStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<(), StoreError>;
 
+    /// Returns the number of a tenant's items that are not finished.
+    async fn waiting_items(&self, tenant: &str) -> Result<u64, StoreError>;
+
     /// Returns the number of waiting items and the age of the oldest ready chunk.
     async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError>;
 }

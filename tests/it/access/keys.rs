@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     http::{Request, StatusCode},
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan::context::scope::Scope;
 use serde_json::json;
 
@@ -220,4 +221,35 @@ async fn a_key_that_sends_too_much_waits_and_another_one_does_not() {
     assert_eq!(refused.headers["retry-after"], "1");
     let other = send(&app, &second, ("GET", "/models"), "").await;
     assert_eq!(other.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_tenant_has_only_so_many_waiting_items() {
+    let settings = [
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__RATE_LIMITS__TENANT_WAITING_ITEMS", "3"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let (first, second) = (
+        key(&app, "first", &[Scope::Batch]).await,
+        key(&app, "second", &[Scope::Batch]).await,
+    );
+    let submit = async |key: &str, items: usize| {
+        let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
+        let items: Vec<_> = (0..items).map(|_| json!({"data": data})).collect();
+        let body = json!({"operation": "detect", "items": items}).to_string();
+        send(&app, key, ("POST", "/batches"), body).await
+    };
+    assert_eq!(submit(&first, 2).await.status, StatusCode::ACCEPTED);
+    let refused = submit(&first, 2).await;
+    assert_eq!(refused.code(), "rate_limited");
+    assert_eq!(refused.headers["retry-after"], "60");
+    assert_eq!(submit(&first, 1).await.status, StatusCode::ACCEPTED);
+    assert_eq!(submit(&second, 3).await.status, StatusCode::ACCEPTED);
+    let batches = send(&app, &first, ("GET", "/batches"), "").await.json();
+    assert_eq!(
+        batches["batches"].as_array().unwrap().len(),
+        2,
+        "a refused batch stays"
+    );
 }

@@ -49,6 +49,15 @@ const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS qu
      (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= $1) AS oldest \
      FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL";
 
+const WAITING: &str = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS items FROM batches \
+     WHERE tenant = $1 AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+
+record! {
+    struct WaitingRow {
+        items: i64,
+    }
+}
+
 record! {
     struct DepthRow {
         queued: i64,
@@ -115,6 +124,15 @@ pub(super) async fn list_items(
         .fetch_all(ITEMS, &[&batch, &after, &state, &limit])
         .await?;
     rows.into_iter().map(Item::try_from).collect()
+}
+
+pub(super) async fn waiting_items(
+    connection: &mut impl Statements,
+    tenant: &str,
+) -> Result<u64, StoreError> {
+    let row: Option<WaitingRow> = connection.fetch_optional(WAITING, &[&tenant]).await?;
+    let items = row.map_or(0, |row| row.items);
+    u64::try_from(items).map_err(|_| StoreError::corrupt("the counts of the batches".to_owned()))
 }
 
 pub(super) async fn queue_depth(

@@ -220,6 +220,12 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         ))
     }
 
+    async fn waiting_items(&self, tenant: &str) -> Result<u64, StoreError> {
+        query!(self, "waiting_items", |connection| read::waiting_items(
+            connection, tenant
+        ))
+    }
+
     async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError> {
         query!(self, "queue_depth", |connection| read::queue_depth(
             connection,

@@ -116,6 +116,9 @@ async fn submit(
             let read = entries.next(state).await?;
             let is_end = read.is_empty();
             submission.push(read).await?;
+            if is_end {
+                submission.flush().await?;
+            }
             Ok::<_, ApiError>(is_end)
         };
         match step.await {
