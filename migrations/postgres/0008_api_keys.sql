@@ -8,6 +8,6 @@ CREATE TABLE api_keys (
     created_at   bigint NOT NULL,   -- microseconds since 1970, as are the other times
     expires_at   bigint,            -- NULL: never
     revoked_at   bigint,            -- NULL: the key is valid until it expires
-    last_used_at bigint             -- exact to a minute
+    last_used_at bigint             -- recorded at most once a minute
 );
 CREATE INDEX api_keys_by_tenant ON api_keys (tenant, created_at, id);

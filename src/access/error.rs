@@ -18,8 +18,11 @@ pub enum AccessError {
     #[error("the key is not valid; it is wrong, expired or revoked")]
     InvalidCredential,
     /// The credential does not open this route.
-    #[error("the key has not the scope `{}`; use a key that has it", .0.name())]
+    #[error("the key does not have the scope `{}`; use a key that has it", .0.name())]
     MissingScope(Scope),
+    /// Keys are managed over HTTP only by a caller with a key. Otherwise anyone could keep a key for later.
+    #[error("this server needs no key, so it manages none over HTTP; use `facescan keys`")]
+    NoKeysHere,
     /// The key or its tenant has sent too much.
     #[error("the limit `{limit}` is used up; try again after the time in retry-after")]
     RateLimited {

@@ -5,9 +5,13 @@ use std::{sync::Arc, time::Duration};
 use facescan_clock::Clock;
 use facescan_store::{ApiKey, ApiKeyStore, StoreError};
 use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
 
-/// The number of keys that are remembered. Unknown ids count too, so that guesses do not reach the database each time.
+/// The number of keys that are remembered, with ids that do not exist.
 const CAPACITY: usize = 10_000;
+
+/// The number of keys that are read at a time, so that guesses leave most connections of the database to others.
+const READS: usize = 4;
 
 /// While the database is unavailable, a key that was read at most this long ago is still accepted.
 const MAX_STALE: Duration = Duration::from_secs(3600);
@@ -19,14 +23,17 @@ pub(super) struct KeyCache {
     /// How long a key is not read again.
     fresh: Duration,
     entries: Cache<String, Entry>,
+    reads: Semaphore,
 }
 
 #[derive(Clone)]
 struct Entry {
     /// `None` if there is no such key.
     key: Option<Arc<ApiKey>>,
-    /// The monotonic time.
+    /// When the key was read: a monotonic time.
     read_at: Duration,
+    /// When the key was read, or could not be read.
+    tried_at: Duration,
 }
 
 impl KeyCache {
@@ -36,6 +43,7 @@ impl KeyCache {
             clock,
             fresh,
             entries: Cache::new(CAPACITY),
+            reads: Semaphore::new(READS),
         }
     }
 
@@ -45,26 +53,42 @@ impl KeyCache {
     /// Returns an error of the database if the key was not read before.
     pub(super) async fn key(&self, id: &str) -> Result<(Option<Arc<ApiKey>>, bool), StoreError> {
         let now = self.clock.monotonic();
-        let known = self.entries.get(id);
-        let age = |entry: &Entry| now.saturating_sub(entry.read_at);
-        if let Some(entry) = known.as_ref().filter(|entry| age(entry) < self.fresh) {
-            return Ok((entry.key.clone(), false));
+        if let Some(entry) = self.fresh_entry(id, now) {
+            return Ok((entry.key, false));
         }
-        match (self.store.key(id).await, known) {
+        // The semaphore is never closed.
+        let _permit = self.reads.acquire().await.ok();
+        // Another request may have read the key meanwhile.
+        if let Some(entry) = self.fresh_entry(id, now) {
+            return Ok((entry.key, false));
+        }
+        let age = |entry: &Entry| now.saturating_sub(entry.read_at);
+        let (entry, was_read) = match (self.store.key(id).await, self.entries.get(id)) {
             (Ok(key), _) => {
-                let key = key.map(Arc::new);
                 let entry = Entry {
-                    key: key.clone(),
+                    key: key.map(Arc::new),
                     read_at: now,
+                    tried_at: now,
                 };
-                self.entries.insert(id.to_owned(), entry);
-                Ok((key, true))
+                (entry, true)
             }
             (Err(error), Some(entry)) if error.is_unavailable() && age(&entry) < MAX_STALE => {
-                Ok((entry.key, false))
+                let entry = Entry {
+                    tried_at: now,
+                    ..entry
+                };
+                (entry, false)
             }
-            (Err(error), _) => Err(error),
-        }
+            (Err(error), _) => return Err(error),
+        };
+        self.entries.insert(id.to_owned(), entry.clone());
+        Ok((entry.key, was_read))
+    }
+
+    /// Returns what is known about a key, unless it is time to read it again.
+    fn fresh_entry(&self, id: &str, now: Duration) -> Option<Entry> {
+        let entry = self.entries.get(id)?;
+        (now.saturating_sub(entry.tried_at) < self.fresh).then_some(entry)
     }
 
     /// Forgets a key, so that the next request reads it again.

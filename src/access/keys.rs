@@ -11,7 +11,7 @@ use super::{
     error::KeyError,
     secret::{self, NewSecret},
 };
-use crate::{context::scope::Scope, pipeline::error::InvalidOption};
+use crate::{config::is_tenant, context::scope::Scope, pipeline::error::InvalidOption};
 
 /// The longest name of a key, in characters.
 const MAX_NAME: usize = 128;
@@ -80,6 +80,10 @@ impl ApiKeys {
 pub fn make(new: NewKey, now: OffsetDateTime) -> Result<(ApiKey, SecretString), KeyError> {
     if new.name.is_empty() || new.name.chars().count() > MAX_NAME {
         return Err(InvalidOption::new("name", "must have 1 to 128 characters").into());
+    }
+    if !is_tenant(&new.tenant) {
+        let detail = "must have 1 to 64 letters, digits, `.`, `-` and `_`";
+        return Err(InvalidOption::new("tenant", detail).into());
     }
     if new.scopes.is_empty() {
         return Err(InvalidOption::new("scopes", "must have at least one scope").into());

@@ -60,7 +60,8 @@ impl<'a> SentKey<'a> {
     /// Reads a key. Returns `None` if the text has another format.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-        let is_key = id.len() == 2 * ID_BYTES && !secret.is_empty();
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_key = id.len() == 2 * ID_BYTES && id.bytes().all(is_hex) && !secret.is_empty();
         is_key.then_some(Self { id, secret })
     }
 
@@ -96,6 +97,7 @@ mod tests {
             "fsk_0123456789abcdef_",
             "fsk_0123_secret",
             "sk_0123456789abcdef_a",
+            "fsk_0123456789abcdeG_a",
         ] {
             assert!(SentKey::parse(text).is_none(), "{text:?}");
         }

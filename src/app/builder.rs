@@ -197,7 +197,7 @@ async fn queue(
     Ok(Arc::new(NatsQueue::connect(url, outbox).await?))
 }
 
-/// Has the metrics count the connections of a store.
+/// Makes the metrics count the connections of a store.
 fn watch_connections(store: &Arc<dyn Store>, metrics: &Metrics) {
     // The metrics belong to the store that reports, so they do not own the store.
     let connections = Arc::downgrade(store);

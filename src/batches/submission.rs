@@ -270,10 +270,7 @@ impl<'a> Submission<'a> {
     }
 
     /// Writes the pending items, with their images first.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be written, or if too many items of the tenant wait.
-    pub async fn flush(&mut self) -> Result<(), BatchError> {
+    async fn flush(&mut self) -> Result<(), BatchError> {
         if self.pending_read == 0 {
             return Ok(());
         }
@@ -356,7 +353,7 @@ impl<'a> Submission<'a> {
     /// # Errors
     /// Returns [`BatchError::KeyReused`] if another request has used the idempotency key, or an error of the object store or
     /// the database.
-    pub async fn finish(mut self) -> Result<Submitted, BatchError> {
+    pub async fn finish(&mut self) -> Result<Submitted, BatchError> {
         let digest: ContentHash = mem::take(&mut self.digest).finalize().into();
         if self.purpose == Purpose::Repeat {
             return self.repeated(digest);
@@ -368,7 +365,7 @@ impl<'a> Submission<'a> {
                 .batch(&self.batch.tenant, self.batch.id)
                 .await?;
             return Ok(Submitted {
-                receipt: self.receipt.in_state(batch.state),
+                receipt: self.receipt.clone().in_state(batch.state),
                 is_repeated: false,
             });
         };
@@ -386,13 +383,13 @@ impl<'a> Submission<'a> {
             .await?
             .ok_or(BatchError::NotFound(self.batch.id))?;
         Ok(Submitted {
-            receipt: self.receipt.in_state(batch.state),
+            receipt: self.receipt.clone().in_state(batch.state),
             is_repeated: false,
         })
     }
 
     /// Ends a submission that repeats another one.
-    fn repeated(self, digest: ContentHash) -> Result<Submitted, BatchError> {
+    fn repeated(&self, digest: ContentHash) -> Result<Submitted, BatchError> {
         if self.batch.request_digest != Some(digest) {
             return Err(BatchError::KeyReused(self.batch.id));
         }
@@ -400,7 +397,9 @@ impl<'a> Submission<'a> {
         let receipt: Option<Receipt> =
             stored.and_then(|stored| serde_json::from_value(stored).ok());
         Ok(Submitted {
-            receipt: receipt.unwrap_or(self.receipt).in_state(self.batch.state),
+            receipt: receipt
+                .unwrap_or_else(|| self.receipt.clone())
+                .in_state(self.batch.state),
             is_repeated: true,
         })
     }

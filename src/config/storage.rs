@@ -51,9 +51,10 @@ pub struct Store {
     pub tenant: String,
 }
 
-pub(super) fn is_tenant(tenant: &str) -> bool {
+/// Returns whether a text can be the name of a tenant.
+pub fn is_tenant(tenant: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    tenant.bytes().all(is_allowed)
+    (1..=64).contains(&tenant.len()) && tenant.bytes().all(is_allowed)
 }
 
 fn is_database_url(url: &SecretString) -> bool {

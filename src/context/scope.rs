@@ -62,11 +62,6 @@ impl Scopes {
         Self::from_iter(Scope::ALL)
     }
 
-    /// Returns no scope.
-    pub fn none() -> Self {
-        Self::from_iter([])
-    }
-
     /// Returns the scopes with these names. Unknown names are skipped: another version of the program knows them.
     pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         names.into_iter().filter_map(Scope::of_name).collect()

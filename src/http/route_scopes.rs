@@ -73,7 +73,7 @@ impl RouteScopes {
         match paths.get(path) {
             Some(operations) => *operations.get(method).unwrap_or(&Requirement::Key),
             None if is_open(path) => Requirement::Open,
-            None => Requirement::Key,
+            None => Requirement::Scope(Scope::Admin),
         }
     }
 }

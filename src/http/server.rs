@@ -32,15 +32,7 @@ pub async fn serve(
     header_timeout: Duration,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
-    let mut connections = Builder::new(TokioExecutor::new());
-    connections
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout);
-    connections
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(header_timeout);
+    let connections = connection_builder(header_timeout);
     let tls = tls.map(Arc::new);
     let reloading = tls.clone();
     let reloading = tokio::spawn(async move {
@@ -76,9 +68,11 @@ pub async fn serve(
                     watcher.watch(connection).await
                 }
                 Some(tls) => {
-                    let Ok(Ok(stream)) = timeout(header_timeout, tls.accept(stream)).await else {
-                        return;
+                    let stream = tokio::select! {
+                        accepted = timeout(header_timeout, tls.accept(stream)) => accepted,
+                        () = stopping.cancelled() => return,
                     };
+                    let Ok(Ok(stream)) = stream else { return };
                     let connection = connections.serve_connection(TokioIo::new(stream), service);
                     watcher.watch(connection).await
                 }
@@ -92,6 +86,20 @@ pub async fn serve(
     reloading.abort();
     stopping.cancel();
     graceful.shutdown().await;
+}
+
+/// Returns the settings of all connections.
+fn connection_builder(header_timeout: Duration) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(header_timeout);
+    builder
 }
 
 /// Returns the next connection. Retries after errors, because they are temporary: a client left, or no file descriptor

@@ -48,7 +48,7 @@ async fn requests_are_answered_over_tls_and_not_without_it() {
     std::fs::write(&files.certificate, cert.pem()).unwrap();
     std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
 
-    let app = TestApp::start().await;
+    let app = TestApp::with(&[("FACESCAN__SERVER__HEADER_TIMEOUT_MS", "500")]).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tls = Tls::open(files).unwrap();
@@ -71,6 +71,10 @@ async fn requests_are_answered_over_tls_and_not_without_it() {
 
     let stream = connect(address, &cert, b"h2").await;
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+
+    // A client that is silent after the handshake does not keep its connection.
+    let mut silent = connect(address, &cert, b"http/1.1").await;
+    assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
 
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(request).await.unwrap();

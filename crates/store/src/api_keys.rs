@@ -33,7 +33,7 @@ pub struct ApiKey {
     pub expires_at: Option<OffsetDateTime>,
     /// When the key was revoked.
     pub revoked_at: Option<OffsetDateTime>,
-    /// When the key was last used, exact to a minute.
+    /// When the key was last used. The time is recorded when the key is read from the database, at most once a minute.
     pub last_used_at: Option<OffsetDateTime>,
 }
 
@@ -111,17 +111,23 @@ impl TryFrom<ApiKeyRow> for ApiKey {
     type Error = StoreError;
 
     fn try_from(row: ApiKeyRow) -> Result<Self, StoreError> {
-        let damaged = |what| StoreError::corrupt(format!("the {what} of key {}", row.id));
+        let id = row.id;
+        let damaged = |what| StoreError::corrupt(format!("the {what} of key {id}"));
+        // A time that cannot be read must not make a key valid for ever.
+        let time = |micros: Option<i64>| match micros.map(from_micros) {
+            Some(None) => Err(damaged("time")),
+            time => Ok(time.flatten()),
+        };
         Ok(Self {
             scopes: serde_json::from_value(row.scopes).map_err(|_| damaged("scopes"))?,
             created_at: from_micros(row.created_at).ok_or_else(|| damaged("time"))?,
-            id: row.id,
             tenant: row.tenant,
             name: row.name,
             digest: row.digest.0,
-            expires_at: row.expires_at.and_then(from_micros),
-            revoked_at: row.revoked_at.and_then(from_micros),
+            expires_at: time(row.expires_at)?,
+            revoked_at: time(row.revoked_at)?,
             last_used_at: row.last_used_at.and_then(from_micros),
+            id,
         })
     }
 }

@@ -88,7 +88,7 @@ impl Default for Observer {
 }
 
 /// Returns the error of a call that took longer than `limit`.
-fn timed_out(limit: Duration) -> StoreError {
+pub(super) fn timed_out(limit: Duration) -> StoreError {
     let text = format!("the call took longer than {limit:?}");
     StoreError::Unavailable(sqlx::Error::Io(io::Error::new(
         io::ErrorKind::TimedOut,

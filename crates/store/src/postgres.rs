@@ -27,7 +27,7 @@ pub(super) fn open(
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
         .connect_lazy_with(options.clone());
-    let notifications = PostgresNotifications::new(pool.clone(), options);
+    let notifications = PostgresNotifications::new(pool.clone(), options, settings.call_timeout);
     let pools = Pools {
         read: pool,
         write: None,

@@ -43,7 +43,7 @@ impl DatabaseQueue {
             if let Err(error) = notifications.notify().await {
                 tracing::warn!(%error, "the workers of other processes are not notified; they find the chunks later");
             }
-            // A notification locks a table of Postgres until its commit ends, so a long submission does not send many.
+            // The commit of a notification takes a lock that all notifications of the server share, so a long submission sends few.
             tokio::time::sleep(self.interval).await;
         }
     }

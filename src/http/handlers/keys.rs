@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    access::keys::NewKey,
+    access::{error::AccessError, keys::NewKey},
     context::{RequestContext, scope::Scope},
     http::{
         AppState,
@@ -80,7 +80,7 @@ pub struct KeyAnswer {
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     revoked_at: Option<OffsetDateTime>,
-    /// When it was last used, exact to a minute.
+    /// When it was last used. A use within a minute of the last one, or within `access.key_cache_s`, is not recorded.
     #[serde(
         with = "time::serde::rfc3339::option",
         skip_serializing_if = "Option::is_none"
@@ -112,6 +112,13 @@ impl From<ApiKey> for KeyAnswer {
     }
 }
 
+fn require_key(context: &RequestContext) -> Result<(), AccessError> {
+    match context.principal.key_id {
+        Some(_) => Ok(()),
+        None => Err(AccessError::NoKeysHere),
+    }
+}
+
 /// Creates a key for the tenant of the caller.
 ///
 /// The answer is the only place that shows the whole key.
@@ -131,6 +138,7 @@ pub async fn create(
     headers: HeaderMap,
     body: Result<Json<KeyBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
+    require_key(&context)?;
     let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
     let new = NewKey {
         tenant: context.principal.tenant.to_string(),
@@ -162,6 +170,7 @@ pub async fn list(
     context: RequestContext,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    require_key(&context)?;
     let keys = state.keys.list(&context.principal.tenant).await?;
     let answer = KeysAnswer {
         keys: keys.into_iter().map(KeyAnswer::from).collect(),
@@ -185,6 +194,7 @@ pub async fn revoke(
     context: RequestContext,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
+    require_key(&context)?;
     match state.keys.revoke(&context.principal.tenant, &id).await? {
         true => {
             state.access.forget(&id);

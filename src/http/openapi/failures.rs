@@ -160,7 +160,7 @@ const OF_ACCESS: [Example; 3] = [
     ),
     (
         table::FORBIDDEN,
-        "the key has not the scope `read`; use a key that has it",
+        "the key does not have the scope `read`; use a key that has it",
     ),
     (
         table::RATE_LIMITED,

@@ -14,8 +14,13 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpStream,
+};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::telemetry::causes::with_causes;
 
 /// The time between two looks at the files. Comparing times also notices links that point to other files, as in Kubernetes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -53,6 +58,8 @@ pub enum TlsError {
 pub struct Tls {
     acceptor: TlsAcceptor,
     certificate: Arc<Certificate>,
+    /// When the files that were read had changed.
+    read: [Option<SystemTime>; 2],
 }
 
 /// The certificate in use.
@@ -68,6 +75,7 @@ impl Tls {
     /// # Errors
     /// Returns an error if a file cannot be read, or if the two do not belong together.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let changed_before = changed_at(&files);
         let certificate = Arc::new(Certificate {
             current: RwLock::new(read(&files)?),
             files,
@@ -82,41 +90,50 @@ impl Tls {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             certificate,
+            read: changed_before,
         })
     }
 
-    /// Does the handshake of a connection.
+    /// Does the handshake of a connection, and waits for its first bytes. The timers of hyper start only after them.
     ///
     /// # Errors
     /// Returns an error of the connection or of the handshake.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        self.acceptor.accept(stream).await
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<BufReader<TlsStream<TcpStream>>> {
+        let mut stream = BufReader::new(self.acceptor.accept(stream).await?);
+        stream.fill_buf().await?;
+        Ok(stream)
     }
 
     /// Reads the certificate again when a file changes. Never returns. Until both files fit again, the old certificate stays.
     pub async fn reload(&self) {
         let files = &self.certificate.files;
-        let mut known = changed_at(files);
+        let mut known = self.read;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let now = changed_at(files);
-            if now != known {
+            if now != known && self.certificate.read_again() {
                 known = now;
-                self.certificate.read_again();
             }
         }
     }
 }
 
 impl Certificate {
-    fn read_again(&self) {
+    /// Returns whether the files can be used.
+    fn read_again(&self) -> bool {
         match read(&self.files) {
             Ok(certificate) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate;
                 tracing::info!(path = %self.files.certificate.display(), "the certificate was read again");
+                true
             }
             Err(error) => {
-                tracing::error!(%error, "the certificate has changed and cannot be used; the old one stays");
+                let error = with_causes(&error);
+                tracing::error!(
+                    error,
+                    "the certificate has changed and cannot be used; the old one stays"
+                );
+                false
             }
         }
     }
@@ -184,7 +201,7 @@ mod tests {
         let key = fs::read(&files.key).unwrap();
         write(&files);
         fs::write(&files.key, key).unwrap();
-        tls.certificate.read_again();
+        assert!(!tls.certificate.read_again());
         assert_eq!(
             served(&tls),
             first,
@@ -192,7 +209,7 @@ mod tests {
         );
 
         let second = write(&files);
-        tls.certificate.read_again();
+        assert!(tls.certificate.read_again());
         assert_eq!(served(&tls), second);
     }
 }

@@ -98,6 +98,20 @@ async fn a_wrong_key_is_refused_and_a_field_that_is_not_valid_is_named() {
 }
 
 #[tokio::test]
+async fn a_server_that_needs_no_key_manages_none() {
+    let app = TestApp::start().await;
+    let body = json!({"name": "for later", "scopes": ["admin"]}).to_string();
+    let refused = app.post_as("/keys", "application/json", body).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(app.get("/keys").await.code(), "forbidden");
+    let strange = facescan([
+        "keys", "create", "--name", "a", "--scopes", "read", "--tenant", "a b", "--digest",
+    ]);
+    let output = { strange }.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[tokio::test]
 async fn a_known_key_works_while_the_database_is_away() {
     let settings = [
         ("FACESCAN__ACCESS__MODE", "required"),

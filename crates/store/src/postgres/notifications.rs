@@ -1,5 +1,7 @@
 //! Notifications between the processes that use one Postgres server.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::{
     PgPool,
@@ -7,7 +9,9 @@ use sqlx::{
 };
 use tokio::sync::Mutex;
 
-use crate::{StoreError, notifications::ChunkNotifications};
+use crate::{
+    StoreError, call::CallConnection, notifications::ChunkNotifications, observer::timed_out,
+};
 
 const CHANNEL: &str = "facescan_chunks";
 
@@ -15,16 +19,18 @@ const CHANNEL: &str = "facescan_chunks";
 pub(crate) struct PostgresNotifications {
     pool: PgPool,
     options: PgConnectOptions,
+    call_timeout: Duration,
     /// A connection that listens. `None` before the first wait, and after an error.
     listener: Mutex<Option<PgListener>>,
 }
 
 impl PostgresNotifications {
     /// Notifies through `pool`. Listens on a connection of its own with `options`.
-    pub(super) fn new(pool: PgPool, options: PgConnectOptions) -> Self {
+    pub(super) fn new(pool: PgPool, options: PgConnectOptions, call_timeout: Duration) -> Self {
         Self {
             pool,
             options,
+            call_timeout,
             listener: Mutex::default(),
         }
     }
@@ -32,6 +38,7 @@ impl PostgresNotifications {
     async fn listen(&self) -> Result<PgListener, StoreError> {
         let pool = PgPoolOptions::new()
             .max_connections(1)
+            .acquire_timeout(self.call_timeout)
             .max_lifetime(None)
             .idle_timeout(None)
             .connect_with(self.options.clone())
@@ -45,11 +52,20 @@ impl PostgresNotifications {
 #[async_trait]
 impl ChunkNotifications for PostgresNotifications {
     async fn notify(&self) -> Result<(), StoreError> {
-        sqlx::query("SELECT pg_notify($1, '')")
-            .bind(CHANNEL)
-            .execute(&self.pool)
-            .await?;
-        Ok(())
+        let notify = async {
+            let mut connection = CallConnection::acquire(&self.pool).await?;
+            let notified = sqlx::query("SELECT pg_notify($1, '')")
+                .bind(CHANNEL)
+                .execute(&mut *connection)
+                .await;
+            connection.finish();
+            notified?;
+            Ok(())
+        };
+        let limit = self.call_timeout;
+        tokio::time::timeout(limit, notify)
+            .await
+            .unwrap_or_else(|_| Err(timed_out(limit)))
     }
 
     async fn wait(&self) -> Result<(), StoreError> {

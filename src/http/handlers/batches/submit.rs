@@ -111,26 +111,26 @@ async fn submit(
     mut entries: Entries,
     can_continue: bool,
 ) -> Result<Response, ApiError> {
-    loop {
+    let submitted = loop {
         let step = async {
             let read = entries.next(state).await?;
             let is_end = read.is_empty();
             submission.push(read).await?;
-            if is_end {
-                submission.flush().await?;
-            }
-            Ok::<_, ApiError>(is_end)
+            let submitted = match is_end {
+                true => Some(submission.finish().await?),
+                false => None,
+            };
+            Ok::<_, ApiError>(submitted)
         };
         match step.await {
-            Ok(false) => {}
-            Ok(true) => break,
+            Ok(None) => {}
+            Ok(Some(submitted)) => break submitted,
             Err(error) => {
                 submission.abandon(can_continue).await;
                 return Err(error);
             }
         }
-    }
-    let submitted = submission.finish().await?;
+    };
     let status = match submitted.is_repeated {
         true => StatusCode::OK,
         false => StatusCode::ACCEPTED,
