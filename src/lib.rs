@@ -16,3 +16,5 @@ pub mod lifecycle;
 pub mod pipeline;
 pub mod preprocessor;
 pub mod telemetry;
+#[cfg(test)]
+mod test_clock;

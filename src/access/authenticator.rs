@@ -93,8 +93,7 @@ impl Keys {
     async fn principal(&self, sent: &SentKey<'_>) -> Result<Option<Principal>, StoreError> {
         let now = self.clock.now();
         if let Some(key) = self.configured.get(sent.id) {
-            let is_valid =
-                sent.has_digest(&key.sha256.0) && key.expires_at.is_none_or(|end| now < end);
+            let is_valid = sent.has_digest(&key.sha256.0) && !is_over(key.expires_at, now);
             return Ok(is_valid.then(|| configured_principal(key)));
         }
         let (key, was_read) = self.stored.key(sent.id).await?;
@@ -118,7 +117,11 @@ impl Keys {
 }
 
 fn is_valid(key: &ApiKey, now: OffsetDateTime) -> bool {
-    key.revoked_at.is_none() && key.expires_at.is_none_or(|end| now < end)
+    key.revoked_at.is_none() && !is_over(key.expires_at, now)
+}
+
+fn is_over(expires_at: Option<OffsetDateTime>, now: OffsetDateTime) -> bool {
+    expires_at.is_some_and(|end| end <= now)
 }
 
 fn configured_principal(key: &ConfiguredKey) -> Principal {
@@ -141,7 +144,7 @@ impl Principal {
     /// Checks that the principal has a scope.
     ///
     /// # Errors
-    /// Returns [`AccessError::MissingScope`] if it has not.
+    /// Returns [`AccessError::MissingScope`] if it does not have it.
     pub fn require(&self, scope: Scope) -> Result<(), AccessError> {
         match self.scopes.contains(scope) {
             true => Ok(()),

@@ -31,7 +31,7 @@ pub struct RateLimits {
 struct Limit {
     /// The name in headers.
     name: &'static str,
-    of: Of,
+    subject: Subject,
     cost: Cost,
     burst: NonZeroU32,
     window: u32,
@@ -39,9 +39,9 @@ struct Limit {
         RateLimiter<Arc<str>, DashMapStateStore<Arc<str>>, PassedClock, StateInformationMiddleware>,
 }
 
-/// Whom a limit is for.
+/// What a limit belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum Subject {
     Key,
     Tenant,
 }
@@ -81,37 +81,37 @@ impl RateLimits {
         let limits = [
             (
                 "key-requests",
-                Of::Key,
+                Subject::Key,
                 Cost::Requests,
                 settings.key_requests_per_s,
             ),
             (
                 "key-kib",
-                Of::Key,
+                Subject::Key,
                 Cost::Bytes,
                 kib(settings.key_megabytes_per_s),
             ),
             (
                 "tenant-requests",
-                Of::Tenant,
+                Subject::Tenant,
                 Cost::Requests,
                 settings.tenant_requests_per_s,
             ),
             (
                 "tenant-kib",
-                Of::Tenant,
+                Subject::Tenant,
                 Cost::Bytes,
                 kib(settings.tenant_megabytes_per_s),
             ),
         ];
-        let limit = |(name, of, cost, rate)| {
+        let limit = |(name, subject, cost, rate)| {
             let rate = NonZeroU32::new(rate)?;
             let burst = NonZeroU32::new(settings.burst_s).map_or(rate, |s| rate.saturating_mul(s));
             let quota = Quota::per_second(rate).allow_burst(burst);
             let clock = PassedClock(Arc::clone(clock));
             Some(Limit {
                 name,
-                of,
+                subject,
                 cost,
                 burst,
                 window: settings.burst_s,
@@ -147,9 +147,9 @@ impl RateLimits {
 
 impl Limit {
     fn bucket<'a>(&self, principal: &'a Principal) -> Option<&'a Arc<str>> {
-        match self.of {
-            Of::Key => principal.key_id.as_ref(),
-            Of::Tenant => Some(&principal.tenant),
+        match self.subject {
+            Subject::Key => principal.key_id.as_ref(),
+            Subject::Tenant => Some(&principal.tenant),
         }
     }
 
@@ -190,24 +190,8 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use time::OffsetDateTime;
-
     use super::*;
-
-    #[derive(Default)]
-    struct TestClock(AtomicU64);
-
-    impl Clock for TestClock {
-        fn now(&self) -> OffsetDateTime {
-            OffsetDateTime::UNIX_EPOCH + self.monotonic()
-        }
-
-        fn monotonic(&self) -> Duration {
-            Duration::from_millis(self.0.load(Ordering::Relaxed))
-        }
-    }
+    use crate::test_clock::TestClock;
 
     fn limits(settings: Settings) -> (RateLimits, Arc<TestClock>) {
         let clock = Arc::new(TestClock::default());
@@ -268,7 +252,7 @@ mod tests {
             limits.take(&caller("b"), 0).unwrap();
         }
         assert!(wait(limits.take(&caller("b"), 0)) <= Duration::from_millis(334));
-        clock.0.fetch_add(1000, Ordering::Relaxed);
+        clock.advance(Duration::from_secs(1));
         limits.take(&caller("a"), 0).unwrap();
         limits.take(&caller("b"), 0).unwrap();
     }
@@ -281,7 +265,7 @@ mod tests {
         });
         limits.take(&caller("a"), 100_000_000).unwrap();
         assert!(wait(limits.take(&caller("a"), 1)) > Duration::ZERO);
-        clock.0.fetch_add(5000, Ordering::Relaxed);
+        clock.advance(Duration::from_secs(5));
         limits.take(&caller("a"), 4_000_000).unwrap();
         limits.take(&caller("a"), 900_000).unwrap();
         assert!(wait(limits.take(&caller("a"), 900_000)) > Duration::ZERO);

@@ -8,6 +8,8 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::pipeline::scan::hex;
+
 /// The first part of every key. Scanners for leaked secrets can search for it.
 const PREFIX: &str = "fsk_";
 
@@ -40,7 +42,7 @@ pub fn generate() -> Result<NewSecret, NoRandomness> {
     let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut secret)?;
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex(&id);
     let secret = BASE64_URL_SAFE_NO_PAD.encode(secret);
     Ok(NewSecret {
         key: format!("{PREFIX}{id}_{secret}").into(),

@@ -114,30 +114,8 @@ impl Drop for HeldShare {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use time::OffsetDateTime;
-
     use super::*;
-
-    #[derive(Default)]
-    struct TestClock(AtomicU64);
-
-    impl TestClock {
-        fn advance(&self, by: Duration) {
-            self.0.fetch_add(by.as_secs(), Ordering::Relaxed);
-        }
-    }
-
-    impl Clock for TestClock {
-        fn now(&self) -> OffsetDateTime {
-            OffsetDateTime::UNIX_EPOCH + self.monotonic()
-        }
-
-        fn monotonic(&self) -> Duration {
-            Duration::from_secs(self.0.load(Ordering::Relaxed))
-        }
-    }
+    use crate::test_clock::TestClock;
 
     fn shares() -> (TenantShares, Arc<TestClock>) {
         let clock = Arc::new(TestClock::default());
