@@ -12,9 +12,11 @@ use facescan_store::{Model, Store, StoreError};
 use crate::{
     access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
     admission::Admission,
+    audit::AuditLog,
     batches::Batches,
     config::Config,
     context::{Principal, RequestContext, RequestId},
+    erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::model_file},
     telemetry::metrics::Metrics,
@@ -38,6 +40,12 @@ pub struct App {
     pub rate_limits: RateLimits,
     /// The keys in the database.
     pub keys: ApiKeys,
+    /// Records who did what.
+    pub audit: AuditLog,
+    /// Erases what is stored.
+    pub erasures: Erasures,
+    /// Deletes what has been kept long enough.
+    pub retention: RetentionSweeper,
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.

@@ -23,7 +23,7 @@ use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
 use uuid::Uuid;
 
 use self::{error::BatchError, payloads::Payloads, queue::WorkQueue};
-use crate::{config::Config, ingest::post::Poster, pipeline::fan_out::FanOut};
+use crate::{audit::AuditLog, config::Config, ingest::post::Poster, pipeline::fan_out::FanOut};
 
 /// What submissions and workers share. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +38,8 @@ pub struct Batches {
     pub payloads: Payloads,
     /// Runs operations on images.
     pub fan_out: FanOut,
+    /// Records what is submitted.
+    pub audit: AuditLog,
     /// The settings. They fill in the options that a batch leaves out.
     pub config: Arc<Config>,
     /// Wakes the workers when there is work.

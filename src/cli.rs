@@ -15,6 +15,7 @@ use crate::{
 };
 use facescan_inference::registry::Registry;
 
+pub mod audit;
 pub mod batches;
 pub mod bench;
 pub mod client;
@@ -113,6 +114,9 @@ enum Command {
     /// Create, list and revoke keys of the API in the database.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// Verify and export the audit trail in the database.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Create or upgrade the database's tables.
     Migrate,
     /// Print the effective settings and the origin of each; secrets are hidden.
@@ -166,6 +170,7 @@ impl Cli {
             Command::Models(command) => models_command(&config, command),
             Command::Devices(args) => devices::run(config, &provenance, &args),
             Command::Keys(command) => keys::run(&config, command),
+            Command::Audit(command) => audit::run(&config, command),
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),

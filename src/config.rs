@@ -17,6 +17,7 @@ mod load;
 mod log;
 mod options;
 mod origin;
+mod retention;
 mod schema;
 mod server;
 mod sources;
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use facescan_inference::registry::Role;
 use garde::Validate;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,6 +43,7 @@ pub use self::{
     log::*,
     options::*,
     origin::*,
+    retention::*,
     schema::{CONFIG_FILE, PREFIX, short_names},
     server::*,
     sources::*,
@@ -105,6 +107,10 @@ pub struct Config {
     #[garde(dive)]
     pub store: Store,
     #[garde(dive)]
+    pub retention: Retention,
+    #[garde(dive)]
+    pub audit: Audit,
+    #[garde(dive)]
     pub batches: Batches,
     #[garde(dive)]
     pub urls: Urls,
@@ -145,6 +151,11 @@ impl Config {
             Some(url) => url.clone(),
             None => storage::sqlite_url(&self.data_dir.join("facescan.sqlite")).into(),
         }
+    }
+
+    /// Returns whether the database is SQLite.
+    pub fn uses_sqlite(&self) -> bool {
+        self.database_url().expose_secret().starts_with("sqlite:")
     }
 
     /// Returns every setting by its full key, in the order of `configs/config.yaml`. Secrets are masked.

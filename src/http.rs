@@ -128,6 +128,7 @@ fn api() -> OpenApiRouter<AppState> {
         // Stored results
         .merge(handlers::images::routes()) // /images, /images/{id}
         .merge(handlers::faces::routes()) // /faces/{id}
+        .merge(handlers::erasures::routes()) // /erasures, /erasures/{id}
         // Models and devices
         .merge(handlers::models::routes()) // /models
         .merge(handlers::devices::routes()) // /devices

@@ -1,15 +1,17 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
-//! Dependencies point one way: `http, cli → batches, access → pipeline → ingest, inference, store → imaging`. The crates
+//! Dependencies point one way: `http, cli → erasure → batches, access → audit → pipeline → ingest, inference, store → imaging`. The crates
 //! below the server are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
 
 pub mod access;
 pub mod admission;
 pub mod app;
+pub mod audit;
 pub mod batches;
 pub mod cli;
 pub mod config;
 pub mod context;
+pub mod erasure;
 pub mod http;
 pub mod ingest;
 pub mod lifecycle;

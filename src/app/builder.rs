@@ -19,12 +19,14 @@ use super::{
 use crate::{
     access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
+    audit::AuditLog,
     batches::{
         Batches,
         payloads::Payloads,
         queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
     },
-    config::Config,
+    config::{AuditLevel, Config},
+    erasure::{Erasures, retention::RetentionSweeper},
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
         intake::Intake,
@@ -77,55 +79,53 @@ impl AppBuilder {
     /// # Errors
     /// Returns an error if a model is missing or does not match its registry entry, or if the database cannot be used.
     pub async fn build(self) -> anyhow::Result<App> {
-        let config = self.config;
-        let fetcher = match self.fetcher {
+        let fetcher = match self.fetcher.clone() {
             Some(fetcher) => Some(fetcher),
-            None => open_fetcher(&config)?,
+            None => open_fetcher(&self.config)?,
         };
         let registry = Registry::load(
-            config.models.registry.as_deref(),
-            &config.preprocess.resize_defaults(),
+            self.config.models.registry.as_deref(),
+            &self.config.preprocess.resize_defaults(),
         )?;
         let metrics = Metrics::default();
         let observer = Observer::new(Arc::clone(&self.clock), Arc::new(metrics.clone()));
-        let stores = open_stores(&config, observer).await?;
+        let stores = open_stores(&self.config, observer).await?;
         watch_connections(&stores.scans, &metrics);
-        let pool = Arc::new(
-            CpuPool::new(config.imaging.worker_threads()).context("starting the CPU pool")?,
-        );
-        metrics.watch_pool(pool.load());
-        let connected = connect(&config, &registry, &metrics, &self.clock).await?;
-        let loader = Loader {
-            config: &config,
-            registry: &registry,
-            backend: &self.backend,
-            pool: &pool,
-            clock: &self.clock,
-            metrics: &metrics,
-            placements: RefCell::default(),
-        };
-        let models = ModelSet::load(loader, connected).await?;
-        let intake = Intake::new(&config, fetcher, Arc::clone(&self.clock), metrics.clone());
-        let admission = Admission::new(budgets(&config), metrics.clone(), &self.clock);
-        let clock = Arc::clone(&self.clock);
-        let pipeline = pipeline(&config, models, pool, &metrics, self.clock);
-        watch(&pipeline, &metrics);
+        let pipeline = self.load_pipeline(&registry, &metrics).await?;
+        let (config, clock) = (self.config, self.clock);
+        let audit_store = Arc::clone(&stores.audit);
+        let audit = AuditLog::start(config.audit.level, audit_store, Arc::clone(&clock));
         let fan_out = FanOut {
-            intake: Arc::new(intake),
+            hashes_images: audit.records(AuditLevel::All),
+            intake: Arc::new(Intake::new(
+                &config,
+                fetcher,
+                Arc::clone(&clock),
+                metrics.clone(),
+            )),
             scans: StoredScans {
                 pipeline: pipeline.clone(),
                 store: Arc::clone(&stores.scans),
             },
-            admission: admission.clone(),
+            admission: Admission::new(budgets(&config), metrics.clone(), &clock),
         };
+        let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
+        let keys = Arc::clone(&stores.keys);
         Ok(App {
-            access: Authenticator::new(&config, Arc::clone(&stores.keys), Arc::clone(&clock)),
+            access: Authenticator::new(&config, Arc::clone(&keys), Arc::clone(&clock)),
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
-            keys: ApiKeys::new(Arc::clone(&stores.keys), clock),
-            store: Arc::clone(&stores.scans),
-            batches: batches(&config, stores, &fan_out).await?,
+            keys: ApiKeys::new(keys, Arc::clone(&clock)),
+            retention: retention(&config, &stores, clock),
+            erasures: Erasures {
+                store: stores.erasures,
+                audit: audit.clone(),
+                batches: batches.clone(),
+            },
+            store: stores.scans,
+            audit,
+            batches,
+            admission: fan_out.admission.clone(),
             fan_out,
-            admission,
             metrics,
             pipeline,
             config,
@@ -133,6 +133,40 @@ impl AppBuilder {
             lifecycle: Lifecycle::default(),
             store_fault: OnceLock::new(),
         })
+    }
+
+    /// Loads the models and starts the threads that run them.
+    async fn load_pipeline(
+        &self,
+        registry: &Registry,
+        metrics: &Metrics,
+    ) -> anyhow::Result<Pipeline> {
+        let pool = CpuPool::new(self.config.imaging.worker_threads());
+        let pool = Arc::new(pool.context("starting the CPU pool")?);
+        metrics.watch_pool(pool.load());
+        let connected = connect(&self.config, registry, metrics, &self.clock).await?;
+        let loader = Loader {
+            config: &self.config,
+            registry,
+            backend: &self.backend,
+            pool: &pool,
+            clock: &self.clock,
+            metrics,
+            placements: RefCell::default(),
+        };
+        let models = ModelSet::load(loader, connected).await?;
+        let pipeline = pipeline(&self.config, models, pool, metrics, Arc::clone(&self.clock));
+        watch(&pipeline, metrics);
+        Ok(pipeline)
+    }
+}
+
+fn retention(config: &Config, stores: &Stores, clock: Arc<dyn Clock>) -> RetentionSweeper {
+    RetentionSweeper {
+        store: Arc::clone(&stores.retention),
+        audit: Arc::clone(&stores.audit),
+        clock,
+        config: Arc::new(config.clone()),
     }
 }
 
@@ -166,7 +200,12 @@ fn pipeline(
 }
 
 /// Opens the store of images, and combines the parts of batches.
-async fn batches(config: &Config, stores: Stores, fan_out: &FanOut) -> anyhow::Result<Batches> {
+async fn batches(
+    config: &Config,
+    stores: Stores,
+    fan_out: &FanOut,
+    audit: &AuditLog,
+) -> anyhow::Result<Batches> {
     Ok(Batches {
         queue: queue(config, &stores, fan_out).await?,
         store: stores.batches,
@@ -174,6 +213,7 @@ async fn batches(config: &Config, stores: Stores, fan_out: &FanOut) -> anyhow::R
         sender: Arc::new(WebPoster::new(&config.urls, Arc::new(SystemLookup))?),
         payloads: Payloads::open(config)?,
         fan_out: fan_out.clone(),
+        audit: audit.clone(),
         config: Arc::new(config.clone()),
     })
 }

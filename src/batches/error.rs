@@ -5,6 +5,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::payloads::PayloadError;
+use crate::audit::AuditError;
 use crate::pipeline::error::{InvalidOption, PipelineError};
 
 /// An error of a call about a batch.
@@ -38,6 +39,9 @@ pub enum BatchError {
     /// The object store cannot be used.
     #[error(transparent)]
     Payload(#[from] PayloadError),
+    /// The submission cannot be recorded.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// An option or the database.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),

@@ -226,18 +226,22 @@ impl Payloads {
         Ok(found.bytes().await?)
     }
 
-    /// Deletes submitted images of a batch. Images that do not exist are skipped.
+    /// Deletes images of a batch. Images that do not exist are skipped.
     ///
     /// # Errors
     /// Returns [`PayloadError::Unavailable`] if an image cannot be deleted.
     pub async fn delete(
         &self,
         owner: ObjectOwner<'_>,
+        kind: ObjectKind,
         hashes: &[ContentHash],
     ) -> Result<(), PayloadError> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
         let keys: Vec<_> = hashes
             .iter()
-            .map(|hash| Ok(owner.key(ObjectKind::Input, hash)))
+            .map(|hash| Ok(owner.key(kind, hash)))
             .collect();
         self.delete_keys(futures::stream::iter(keys).boxed()).await
     }

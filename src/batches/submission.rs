@@ -26,6 +26,8 @@ use super::{
 };
 use crate::{
     admission::Priority,
+    audit::AuditEvent,
+    config::AuditLevel,
     context::RequestContext,
     pipeline::{error::PipelineError, scan::ContentHash},
 };
@@ -68,6 +70,7 @@ pub struct BatchHead {
 /// A submission that reads entries.
 pub struct Submission<'a> {
     batches: &'a Batches,
+    context: RequestContext,
     batch: Batch,
     purpose: Purpose,
     digest: Sha256,
@@ -143,10 +146,11 @@ impl Batches {
             expires_at: self.config.batches.ttl().map(|ttl| now + ttl),
         };
         let stays_open = head.open;
+        let of = (self, context);
         Ok(match self.store.create_batch(&new).await? {
             CreatedBatch::New(batch) => {
                 let mut submission =
-                    Submission::new(self, batch, Purpose::Create { stays_open }, digest);
+                    Submission::new(of, batch, Purpose::Create { stays_open }, digest);
                 if let Some(webhook) = webhook {
                     self.webhooks.add_webhook(&webhook).await?;
                     submission.receipt.webhook_secret = Some(shown_secret(&webhook).to_owned());
@@ -154,11 +158,11 @@ impl Batches {
                 submission
             }
             CreatedBatch::Existing(batch) if batch.request_digest.is_some() => {
-                Submission::new(self, batch, Purpose::Repeat, digest)
+                Submission::new(of, batch, Purpose::Repeat, digest)
             }
             // The request was interrupted. What it has written is skipped.
             CreatedBatch::Existing(batch) => {
-                Submission::new(self, batch, Purpose::Create { stays_open }, digest)
+                Submission::new(of, batch, Purpose::Create { stays_open }, digest)
             }
         })
     }
@@ -177,12 +181,18 @@ impl Batches {
         if batch.state != facescan_store::BatchState::Open {
             return Err(BatchError::NotOpen(id));
         }
-        Ok(Submission::new(self, batch, Purpose::Add, Sha256::new()))
+        let of = (self, context);
+        Ok(Submission::new(of, batch, Purpose::Add, Sha256::new()))
     }
 }
 
 impl<'a> Submission<'a> {
-    fn new(batches: &'a Batches, batch: Batch, purpose: Purpose, digest: Sha256) -> Self {
+    fn new(
+        (batches, context): (&'a Batches, &RequestContext),
+        batch: Batch,
+        purpose: Purpose,
+        digest: Sha256,
+    ) -> Self {
         let written_before = match purpose {
             Purpose::Create { .. } => batch.submitted,
             Purpose::Repeat => u64::MAX,
@@ -191,6 +201,7 @@ impl<'a> Submission<'a> {
         Self {
             receipt: Receipt::new(batch.id),
             batches,
+            context: context.clone(),
             batch,
             purpose,
             digest,
@@ -200,6 +211,11 @@ impl<'a> Submission<'a> {
             written_before,
             written: HashSet::new(),
         }
+    }
+
+    /// Returns the id of the batch.
+    pub fn batch_id(&self) -> uuid::Uuid {
+        self.batch.id
     }
 
     /// Takes the next entries, each with the reason if it could not be read.
@@ -287,6 +303,7 @@ impl<'a> Submission<'a> {
             self.written.clear();
         }
         let mut images: Vec<_> = images.into_iter().flatten().collect();
+        let submitted: Vec<_> = images.iter().map(|(hash, _)| *hash).collect();
         images.retain(|(hash, _)| self.written.insert(*hash));
         stream::iter(images.into_iter().map(Ok::<_, BatchError>))
             .try_for_each_concurrent(WRITES_IN_FLIGHT, |(hash, bytes)| {
@@ -319,7 +336,20 @@ impl<'a> Submission<'a> {
         };
         self.receipt.accepted += accepted;
         self.receipt.duplicates += duplicates;
+        self.record(&submitted, items.len()).await?;
         self.batches.queue.submitted();
+        Ok(())
+    }
+
+    /// Records which images were submitted.
+    async fn record(&self, hashes: &[ContentHash], items: usize) -> Result<(), BatchError> {
+        let audit = &self.batches.audit;
+        if audit.records(AuditLevel::All) {
+            let event = AuditEvent::images("submit_images", hashes, items - hashes.len());
+            let target = Some(self.batch.id.to_string());
+            let event = AuditEvent { target, ..event };
+            audit.record(&self.context, event).await?;
+        }
         Ok(())
     }
 

@@ -6,7 +6,11 @@ use facescan_store::BatchKey;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Batches, error::BatchError, payloads::ObjectOwner};
+use super::{
+    Batches,
+    error::BatchError,
+    payloads::{ObjectKind, ObjectOwner},
+};
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -58,7 +62,7 @@ impl Batches {
     }
 
     /// Deletes the objects and then the rows of a batch that is marked as deleted.
-    pub(super) async fn purge(&self, tenant: &str, batch: Uuid) -> Result<(), BatchError> {
+    pub(crate) async fn purge(&self, tenant: &str, batch: Uuid) -> Result<(), BatchError> {
         self.payloads
             .delete_all(ObjectOwner { tenant, batch })
             .await?;
@@ -77,7 +81,9 @@ impl Batches {
             let page = store.finished_payloads(batch.id, after, PAYLOADS_PER_PAGE);
             let page = page.await?;
             let Some(&last) = page.last() else { break };
-            self.payloads.delete(owner, &page).await?;
+            self.payloads
+                .delete(owner, ObjectKind::Input, &page)
+                .await?;
             after = Some(last);
         }
         Ok(self.store.payloads_swept(batch.id).await?)

@@ -67,6 +67,14 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
         let (batches, stop) = (app.batches.clone(), stop.clone());
         async move { batches.deliver_until(stop).await }
     }));
+    tasks.push(tokio::spawn({
+        let (erasures, stop) = (app.erasures.clone(), stop.clone());
+        async move { erasures.sweep_until(stop).await }
+    }));
+    tasks.push(tokio::spawn({
+        let (retention, stop) = (app.retention.clone(), stop.clone());
+        async move { retention.sweep_until(stop).await }
+    }));
     if chunks > 0 {
         let worker = Worker::new(
             app.batches.clone(),

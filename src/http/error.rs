@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::{
     access::error::{AccessError, KeyError},
     admission::AdmissionError,
+    audit::AuditError,
     batches::error::BatchError,
     ingest::{error::IngestError, fetch::FetchError},
     pipeline::{
@@ -31,6 +32,9 @@ pub enum ApiError {
     /// A call about a batch failed.
     #[error(transparent)]
     Batch(BatchError),
+    /// The request cannot be recorded.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// An image got no result.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
@@ -134,6 +138,8 @@ pub(super) mod table {
     pub const ANONYMIZATION_FAILED: ErrorKind =
         kind(422, "anonymization_failed", "faces are still found");
     pub const STORE_UNAVAILABLE: ErrorKind = kind(503, "store_unavailable", "database unavailable");
+    pub const AUDIT_UNAVAILABLE: ErrorKind =
+        kind(503, "audit_unavailable", "audit trail unavailable");
     pub const INTERNAL: ErrorKind = kind(500, "internal", "internal error");
 }
 
@@ -153,6 +159,7 @@ impl ApiError {
         match self {
             Self::Access(error) => kind_of_access(error),
             Self::Batch(error) => kind_of_batch(error),
+            Self::Audit(_) => table::AUDIT_UNAVAILABLE,
             Self::Pipeline(error) => kind_of_pipeline(error),
             Self::InvalidBody(_) => table::INVALID_BODY,
             Self::MissingImage(_) => table::MISSING_IMAGE,
@@ -190,6 +197,9 @@ impl ApiError {
                 "the images cannot be stored now; try again later with the same idempotency key"
                     .to_owned()
             }
+            table::AUDIT_UNAVAILABLE => {
+                "the request cannot be recorded now, so it is refused; try again later".to_owned()
+            }
             table::DEADLINE_EXCEEDED | table::DEVICE_UNAVAILABLE => self.to_string(),
             kind if kind.status >= 500 => {
                 "something failed on the server; its log has the request id".to_owned()
@@ -218,6 +228,7 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
         }
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
         BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,
+        BatchError::Audit(_) => table::AUDIT_UNAVAILABLE,
         BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,
         BatchError::Pipeline(error) => kind_of_pipeline(error),
     }

@@ -5,6 +5,7 @@ pub mod devices;
 pub mod docs;
 mod embed_image;
 pub mod enhance;
+pub mod erasures;
 pub mod faces;
 pub mod health;
 pub mod images;

@@ -8,6 +8,7 @@ use super::{
     Pipeline,
     error::PipelineError,
     run::{RunOptions, RunOutput},
+    scan::{ContentHash, content_hash},
     stored::StoredScans,
 };
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
         source::ImageInput,
     },
 };
-use facescan_inference::operation::Operation;
+use facescan_inference::{operation::Operation, pool::Stage};
 
 /// The maximum number of images of one request that are loaded or processed at a time. The priority semaphore limits how
 /// many are decoded.
@@ -68,6 +69,8 @@ pub struct ImageOutcome<T> {
     pub index: usize,
     /// The id that the caller gave it.
     pub id: Option<String>,
+    /// The hash of its bytes, if [`FanOut::hashes_images`] and if it could be loaded.
+    pub hash: Option<ContentHash>,
     /// The result or the error.
     pub output: Result<RunOutput<T>, PipelineError>,
 }
@@ -77,6 +80,8 @@ pub struct ImageOutcome<T> {
 pub struct FanOut {
     /// Gets the bytes of images.
     pub intake: Arc<Intake>,
+    /// Whether the outcome of each image has the hash of its bytes.
+    pub hashes_images: bool,
     /// Runs operations, with the database for scans.
     pub scans: StoredScans,
     /// Admits images.
@@ -94,14 +99,18 @@ impl FanOut {
         let mut outcomes: Vec<_> = stream::iter(images.into_iter().enumerate())
             .map(async |(index, image)| {
                 let id = image.id.clone();
+                let mut hash = None;
                 let output = async {
                     let image = self.intake.load(image, context.priority).await?;
+                    hash = self.hash(&image).await?;
                     self.run_one(context, image, plan).await
                 };
+                let output = output.await;
                 ImageOutcome {
                     index,
                     id,
-                    output: output.await,
+                    hash,
+                    output,
                 }
             })
             // Unordered, so that a slow download does not delay the other images.
@@ -110,6 +119,16 @@ impl FanOut {
             .await;
         outcomes.sort_by_key(|outcome| outcome.index);
         outcomes
+    }
+
+    async fn hash(&self, image: &LoadedImage) -> Result<Option<ContentHash>, PipelineError> {
+        if !self.hashes_images {
+            return Ok(None);
+        }
+        let bytes = image.bytes.clone();
+        let pool = &self.scans.pipeline.pool;
+        let hash = pool.run(Stage::Begin, move || content_hash(&bytes)).await?;
+        Ok(Some(hash))
     }
 
     /// Calls `each` for every image and returns the outputs in order. At most `in_flight` calls run at a time.

@@ -14,6 +14,7 @@ mod command;
 mod config;
 mod devices;
 mod encode;
+mod erasures;
 mod errors;
 mod fallbacks;
 mod families;

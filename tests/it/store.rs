@@ -1,9 +1,11 @@
 //! The store: one scenario that runs on both databases. `outage` tests databases that are unreachable or damaged.
 
+mod audit;
 mod batches;
 mod erasing;
 mod fixtures;
 mod outage;
+mod retention;
 mod upgrade;
 
 use std::sync::Arc;
@@ -11,14 +13,14 @@ use std::time::Duration;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
-    Embedding, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest, SavedScan, Source,
-    Store, StoreError, StoredFace,
+    Embedding, ErasureTarget, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest,
+    SavedScan, Source, Store, StoreError, StoredFace, Stores,
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
-use fixtures::{face_at, find, new_scan, noon, source};
+use fixtures::{erase, face_at, find, new_scan, noon, source};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_scenario_on_sqlite() {
@@ -42,7 +44,8 @@ async fn the_batch_scenario_on_postgres() {
 
 /// Runs every step. Each step has its own tenant, so each step also proves that it does not touch the rows of others.
 async fn scenario(database: Database) {
-    let store = database.open().await;
+    let stores = database.open_all().await;
+    let store = Arc::clone(&stores.scans);
     // Migrate again, as the next process does.
     store.migrate().await.unwrap();
     store.ping().await.unwrap();
@@ -51,11 +54,13 @@ async fn scenario(database: Database) {
     save_a_known_image(&store).await;
     save_concurrently(&store, &database).await;
     list_pages(&store).await;
-    keep_tenants_apart(&store).await;
-    erasing::erase_a_face(&store).await;
+    keep_tenants_apart(&stores).await;
+    erasing::erase_a_face(&stores).await;
     refuse_what_cannot_be_stored(&store, &database).await;
     save_many_faces(&store).await;
-    erasing::erase_an_image(&store, &database).await;
+    erasing::erase_an_image(&stores, &database).await;
+    audit::scenario(&stores).await;
+    retention::scenario(&stores).await;
     store.close().await;
     assert!(store.ping().await.unwrap_err().is_unavailable());
 }
@@ -329,7 +334,8 @@ async fn list_pages(store: &Arc<dyn Store>) {
     );
 }
 
-async fn keep_tenants_apart(store: &Arc<dyn Store>) {
+async fn keep_tenants_apart(stores: &Stores) {
+    let store = &stores.scans;
     let mut mine = new_scan("mine", 1);
     mine.faces = vec![face_at(10.0)];
     let mut theirs = NewScan {
@@ -363,8 +369,12 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
             .unwrap()
             .is_none()
     );
-    assert!(!store.delete_face("theirs", mine.faces[0].id).await.unwrap());
-    assert!(!store.delete_image("theirs", mine.image.id).await.unwrap());
+    for target in [
+        ErasureTarget::Face(mine.faces[0].id),
+        ErasureTarget::Image(mine.image.id),
+    ] {
+        assert_eq!(erase(stores, "theirs", target).await, None);
+    }
     let page = PageRequest {
         after: None,
         limit: 10,
@@ -378,13 +388,12 @@ async fn keep_tenants_apart(store: &Arc<dyn Store>) {
         [mine.image.id]
     );
     // Erasing for one tenant does not affect the other.
-    assert!(
-        store
-            .delete_face("theirs", theirs.faces[0].id)
-            .await
-            .unwrap()
-    );
-    assert!(store.delete_image("theirs", theirs.image.id).await.unwrap());
+    for target in [
+        ErasureTarget::Face(theirs.faces[0].id),
+        ErasureTarget::Image(theirs.image.id),
+    ] {
+        assert!(erase(stores, "theirs", target).await.is_some());
+    }
     assert_eq!(find(store, &mine).await.unwrap().faces.len(), 1);
 }
 

@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::StoreError;
 
 pub(super) use claim::next_chunk_sql;
+pub(crate) use delete::mark as mark_deleted;
 pub use records::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, CancelledBatch,
     ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item,
@@ -30,6 +31,7 @@ pub use records::{
     MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub(super) use rows::{from_micros, micros};
+pub(crate) use submit::finish_if_done;
 
 /// The batches of one database.
 ///

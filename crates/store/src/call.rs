@@ -54,18 +54,30 @@ impl<DB: Dialect> DerefMut for CallConnection<DB> {
     }
 }
 
-/// Runs a query on a connection for reading.
+/// Runs a query on a connection for reading. With `no limit`, the call may take longer than other calls.
 macro_rules! query {
     ($store:ident, $name:literal, |$connection:ident| $query:expr) => {
         $store
-            .observe($name, async {
-                let mut acquired = $store.reader().await?;
-                let $connection = &mut *acquired;
-                let result = $query.await;
-                acquired.finish();
-                result
-            })
+            .observe($name, $crate::call::read!($store, |$connection| $query))
             .await
+    };
+    ($store:ident, $name:literal, no limit, |$connection:ident| $query:expr) => {
+        $store
+            .observe_without_limit($name, $crate::call::read!($store, |$connection| $query))
+            .await
+    };
+}
+
+/// A query on a connection for reading.
+macro_rules! read {
+    ($store:ident, |$connection:ident| $query:expr) => {
+        async {
+            let mut acquired = $store.reader().await?;
+            let $connection = &mut *acquired;
+            let result = $query.await;
+            acquired.finish();
+            result
+        }
     };
 }
 
@@ -124,4 +136,4 @@ macro_rules! transaction {
     };
 }
 
-pub(super) use {change, query, snapshot, transaction};
+pub(super) use {change, query, read, snapshot, transaction};

@@ -1,4 +1,4 @@
-//! Deleting images and faces.
+//! Deleting faces.
 
 use std::collections::BTreeSet;
 
@@ -18,32 +18,22 @@ const SAME_FACE_IOU: f32 = 0.5;
 const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
      WHERE tenant = $1 AND id = (SELECT image_id FROM faces WHERE id = $2) RETURNING id";
 
-/// Deletes an image. The foreign keys delete what refers to it.
-pub(super) async fn delete_image(
-    connection: &mut impl Statements,
-    tenant: &str,
-    id: Uuid,
-) -> Result<bool, StoreError> {
-    let statement = "DELETE FROM images WHERE tenant = $1 AND id = $2";
-    Ok(connection.execute(statement, &[&tenant, &id]).await? > 0)
-}
-
-/// Deletes a face in every scan; see [`super::Store::delete_face`].
+/// Deletes a face in every scan; see [`super::ErasureStore::erase_face`]. Returns the number of faces and of vectors.
 pub(super) async fn delete_face(
     connection: &mut impl Statements,
     tenant: &str,
     id: Uuid,
-) -> Result<bool, StoreError> {
+) -> Result<(u64, u64), StoreError> {
     let image: Option<IdRow> = connection
         .fetch_optional(LOCK_IMAGE_OF_FACE, &[&tenant, &id])
         .await?;
     let Some(image) = image else {
-        return Ok(false);
+        return Ok((0, 0));
     };
     let faces = read::faces_of_image(connection, image.id).await?;
     // Another call may have deleted the face while this one waited for the lock.
     let Some(face) = faces.iter().find(|face| face.id == id) else {
-        return Ok(false);
+        return Ok((0, 0));
     };
     let same_faces: Vec<_> = faces
         .iter()
@@ -59,7 +49,8 @@ pub(super) async fn delete_face(
         let statement = "UPDATE scans SET answers_cache = $2 WHERE id = $1";
         connection.execute(statement, &[&scan_id, &false]).await?;
     }
-    Ok(true)
+    let vectors = same_faces.iter().filter(|face| face.embedding.is_some());
+    Ok((same_faces.len() as u64, vectors.count() as u64))
 }
 
 /// Returns whether `other` is `face`, or the same face in another scan.

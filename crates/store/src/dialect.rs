@@ -24,6 +24,11 @@ pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
 
     /// Returns the migrations that make the tables.
     fn migrator() -> Migrator;
+
+    /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
+    fn purge_files(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 }
 
 /// A type that is read from a row of either database.

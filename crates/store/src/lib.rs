@@ -6,10 +6,12 @@
 //! only in `postgres.rs`, in `sqlite.rs`, in the value types of `values.rs` and in the migrations.
 
 mod api_keys;
+mod audit;
 mod batches;
 mod call;
 mod delete;
 mod dialect;
+mod erasures;
 mod error;
 mod migrations;
 mod notifications;
@@ -18,6 +20,7 @@ mod postgres;
 mod read;
 mod record;
 mod records;
+mod retention;
 mod rows;
 mod save;
 mod sql_store;
@@ -37,11 +40,16 @@ use dialect::Dialect;
 use sql_store::SqlStore;
 
 pub use api_keys::{ApiKey, ApiKeyStore};
+pub use audit::{AuditChain, AuditEntry, AuditStore, FIRST_HASH, NewAuditEntry};
 pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
     Item, ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
     MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
+};
+pub use erasures::{
+    ErasedCounts, Erasure, ErasureStore, ErasureTarget, ImageToErase, ItemErasure, ItemToErase,
+    NewErasure,
 };
 pub use error::StoreError;
 pub use notifications::ChunkNotifications;
@@ -51,6 +59,7 @@ pub use records::{
     NewFace, NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage,
     StoredScan,
 };
+pub use retention::{ExpiredResults, RetentionStore};
 pub use save::check_scan;
 pub use webhooks::{DeliveryEnd, DueDelivery, Webhook, WebhookEvent, WebhookStore};
 
@@ -99,7 +108,7 @@ pub struct ConnectionCounts {
 ///
 /// # Adding a method
 ///
-/// Add it to this trait and to `SqlStore`. Its queries belong in `read.rs`, `save.rs` or `delete.rs`.
+/// Add it to this trait and to `SqlStore`. Its queries belong in `read.rs` or `save.rs`.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Creates the tables, or upgrades them to this version of the program.
@@ -192,20 +201,6 @@ pub trait Store: Send + Sync {
         page: PageRequest,
     ) -> Result<Vec<ImageSummary>, StoreError>;
 
-    /// Deletes an image and everything that was derived from it.
-    ///
-    /// Returns false if the tenant has no such image.
-    async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
-
-    /// Deletes a face and its embedding, in every scan of the image.
-    ///
-    /// In the other scans, a face is the same face if the IoU of the two boxes is at least 0.5. A scan that loses a face
-    /// can no longer be returned from the cache. An answer therefore never contains a deleted face, and never omits one
-    /// without a new scan.
-    ///
-    /// Returns false if the tenant has no such face.
-    async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
-
     /// Returns the number of connections now.
     fn connections(&self) -> ConnectionCounts;
 
@@ -224,6 +219,12 @@ pub struct Stores {
     pub batches: Arc<dyn BatchStore>,
     /// Keys of the API.
     pub keys: Arc<dyn ApiKeyStore>,
+    /// The audit trail.
+    pub audit: Arc<dyn AuditStore>,
+    /// Erasures.
+    pub erasures: Arc<dyn ErasureStore>,
+    /// Results and batches that are too old.
+    pub retention: Arc<dyn RetentionStore>,
     /// Webhooks, and the messages to them.
     pub webhooks: Arc<dyn WebhookStore>,
     /// Wakes the workers of other processes. `None` if one process has the database for itself.
@@ -237,6 +238,9 @@ impl Stores {
             scans: Arc::clone(&store) as Arc<dyn Store>,
             batches: Arc::clone(&store) as Arc<dyn BatchStore>,
             keys: Arc::clone(&store) as Arc<dyn ApiKeyStore>,
+            audit: Arc::clone(&store) as Arc<dyn AuditStore>,
+            erasures: Arc::clone(&store) as Arc<dyn ErasureStore>,
+            retention: Arc::clone(&store) as Arc<dyn RetentionStore>,
             webhooks: store,
             notifications: None,
         }

@@ -36,6 +36,8 @@ const STEPS: &[Step] = &[
     step!(6, "image_embeddings", "0006_image_embeddings.sql"),
     step!(7, "webhooks", "0007_webhooks.sql"),
     step!(8, "api_keys", "0008_api_keys.sql"),
+    step!(9, "audit", "0009_audit.sql"),
+    step!(10, "erasures", "0010_erasures.sql"),
 ];
 
 /// Returns the migrations of Postgres.

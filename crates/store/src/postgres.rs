@@ -46,7 +46,16 @@ impl Dialect for Postgres {
     fn migrator() -> Migrator {
         migrations::postgres()
     }
+
+    async fn purge_files(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        connection.execute(VACUUM, &[]).await?;
+        Ok(true)
+    }
 }
+
+/// The tables whose rows are erased.
+const VACUUM: &str = "VACUUM (INDEX_CLEANUP ON) images, image_sources, scans, faces, embeddings, \
+     image_embeddings, batch_items, batches, webhooks";
 
 impl Statements for PgConnection {
     async fn execute<S: SqlSafeStr + Send>(

@@ -13,7 +13,7 @@ use super::records::{
     CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
     StoredFace, StoredImage,
 };
-use super::{ConnectionCounts, Observer, Store, StoreError, delete, read, save};
+use super::{ConnectionCounts, Observer, Store, StoreError, read, save};
 
 /// A store in a database of type `DB`.
 pub(super) struct SqlStore<DB: Dialect> {
@@ -69,6 +69,14 @@ impl<DB: Dialect> SqlStore<DB> {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.observer.observe(name, None, call).await
+    }
+
+    /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
+    pub(super) async fn purge_files(&self) -> Result<bool, StoreError> {
+        let mut acquired = self.writer().await?;
+        let result = DB::purge_files(&mut acquired).await;
+        acquired.finish();
+        Ok(result?)
     }
 
     /// Creates or upgrades the tables. The migrator has transactions of its own.
@@ -183,18 +191,6 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     ) -> Result<Vec<ImageSummary>, StoreError> {
         query!(self, "list_images", |connection| read::list_images(
             connection, tenant, filter, page
-        ))
-    }
-
-    async fn delete_image(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        change!(self, "delete_image", |connection| delete::delete_image(
-            connection, tenant, id
-        ))
-    }
-
-    async fn delete_face(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        change!(self, "delete_face", |connection| delete::delete_face(
-            connection, tenant, id
         ))
     }
 

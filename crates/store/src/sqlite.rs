@@ -12,6 +12,7 @@ use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
 
 use super::batches::next_chunk_sql;
 use super::dialect::{Dialect, Record, Statements};
+use super::record::record;
 use super::sql_store::{Pools, SqlStore};
 use super::values::Value;
 use super::{Observer, StoreError, StoreSettings, migrations};
@@ -85,6 +86,20 @@ impl Dialect for Sqlite {
 
     fn migrator() -> Migrator {
         migrations::sqlite()
+    }
+
+    async fn purge_files(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+        // Deleted rows are zeros already (`secure_delete`), but the write-ahead log has older pages.
+        let row: Option<CheckpointRow> = connection
+            .fetch_optional("PRAGMA wal_checkpoint(TRUNCATE)", &[])
+            .await?;
+        Ok(row.is_some_and(|row| row.busy == 0))
+    }
+}
+
+record! {
+    struct CheckpointRow {
+        busy: i64,
     }
 }
 

@@ -1,16 +1,15 @@
 //! A request for a stored image or face, by the id in its path.
 
-use std::sync::Arc;
-
 use axum::{
     extract::{FromRequestParts, Path},
-    http::{StatusCode, request::Parts},
+    http::request::Parts,
     response::Response,
 };
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
+    audit::AuditEvent,
     context::RequestContext,
     http::{
         AppState,
@@ -23,14 +22,27 @@ use crate::{
 pub struct StoredRequest {
     /// The application.
     pub state: AppState,
-    /// The tenant that owns the rows.
-    pub tenant: Arc<str>,
+    /// The context of the request.
+    pub context: RequestContext,
     /// The id in the path.
     pub id: Uuid,
     accepted: Accepted,
 }
 
 impl StoredRequest {
+    /// Returns the tenant that owns the rows.
+    pub fn tenant(&self) -> &str {
+        &self.context.principal.tenant
+    }
+
+    /// Records what the request does with what its path names.
+    ///
+    /// # Errors
+    /// Returns an error if the audit trail cannot be written.
+    pub async fn record(&self, event: AuditEvent) -> Result<(), ApiError> {
+        Ok(self.state.audit.record(&self.context, event).await?)
+    }
+
     /// Returns the format that the caller accepts.
     pub fn accepted(&self) -> Accepted {
         self.accepted
@@ -48,18 +60,6 @@ impl StoredRequest {
         let stored = stored.ok_or_else(|| not_found(kind, self.id))?;
         let answer: A = stored.into();
         respond(self.accepted, &self.state.pipeline.pool, answer).await
-    }
-
-    /// Answers an erasure of `kind`.
-    ///
-    /// # Errors
-    /// [`ApiError::NotFound`] if nothing was erased.
-    pub fn erasure_status(&self, kind: &str, is_erased: bool) -> Result<StatusCode, ApiError> {
-        if is_erased {
-            Ok(StatusCode::NO_CONTENT)
-        } else {
-            Err(not_found(kind, self.id))
-        }
     }
 }
 
@@ -84,7 +84,7 @@ impl FromRequestParts<AppState> for StoredRequest {
             .map_err(|_| ApiError::NotFound(format!("`{text}` is not an id; ids are UUIDs")))?;
         Ok(Self {
             state: AppState::clone(state),
-            tenant: context.principal.tenant,
+            context,
             id,
             accepted: Accepted::structured(&parts.headers),
         })

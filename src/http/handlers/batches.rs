@@ -9,13 +9,15 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use facescan_store::{Batch, BatchFilter, BatchPage, BatchState};
+use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
+use super::erasures::erase_named;
 use crate::{
+    audit::AuditEvent,
     batches::answer::BatchAnswer,
     context::RequestContext,
     http::{
@@ -160,7 +162,7 @@ async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiEr
 )]
 pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     let batches = &request.state.batches;
-    let batch = batches.batch(&request.tenant, request.id).await?;
+    let batch = batches.batch(request.tenant(), request.id).await?;
     answer(&request, batch).await
 }
 
@@ -177,8 +179,11 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     )
 )]
 pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
+    request
+        .record(AuditEvent::change("close_batch", request.id))
+        .await?;
     let batches = &request.state.batches;
-    let batch = batches.close(&request.tenant, request.id).await?;
+    let batch = batches.close(request.tenant(), request.id).await?;
     answer(&request, batch).await
 }
 
@@ -195,8 +200,11 @@ pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
     )
 )]
 pub async fn cancel(request: StoredRequest) -> Result<Response, ApiError> {
+    request
+        .record(AuditEvent::change("cancel_batch", request.id))
+        .await?;
     let batches = &request.state.batches;
-    let cancelled = batches.cancel(&request.tenant, request.id).await?;
+    let cancelled = batches.cancel(request.tenant(), request.id).await?;
     answer(&request, cancelled.batch).await
 }
 
@@ -213,9 +221,12 @@ pub async fn cancel(request: StoredRequest) -> Result<Response, ApiError> {
     )
 )]
 pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
+    request
+        .record(AuditEvent::change("retry_batch", request.id))
+        .await?;
     let batches = &request.state.batches;
-    batches.retry(&request.tenant, request.id).await?;
-    let batch = batches.batch(&request.tenant, request.id).await?;
+    batches.retry(request.tenant(), request.id).await?;
+    let batch = batches.batch(request.tenant(), request.id).await?;
     answer(&request, batch).await
 }
 
@@ -230,7 +241,5 @@ pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
     )
 )]
 pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
-    let batches = &request.state.batches;
-    batches.delete(&request.tenant, request.id).await?;
-    Ok(StatusCode::NO_CONTENT)
+    erase_named(&request, ErasureTarget::Batch(request.id)).await
 }

@@ -3,11 +3,15 @@
 use axum::{http::StatusCode, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::images::StoredFaceAnswer;
-use crate::http::{
-    AppState, error::ApiError, extract::stored_request::StoredRequest,
-    openapi::failures::StoredFailures,
+use super::{erasures::erase_named, images::StoredFaceAnswer};
+use crate::{
+    audit::AuditEvent,
+    http::{
+        AppState, error::ApiError, extract::stored_request::StoredRequest,
+        openapi::failures::StoredFailures,
+    },
 };
+use facescan_store::ErasureTarget;
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -25,8 +29,11 @@ pub fn routes() -> OpenApiRouter<AppState> {
     )
 )]
 pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
-    let StoredRequest { tenant, id, .. } = &request;
-    let face = request.state.store.face(tenant, *id).await?;
+    request
+        .record(AuditEvent::read("read_face", request.id))
+        .await?;
+    let store = &request.state.store;
+    let face = store.face(request.tenant(), request.id).await?;
     request.respond::<StoredFaceAnswer>("face", face).await
 }
 
@@ -43,7 +50,5 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     )
 )]
 pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {
-    let StoredRequest { tenant, id, .. } = &request;
-    let is_erased = request.state.store.delete_face(tenant, *id).await?;
-    request.erasure_status("face", is_erased)
+    erase_named(&request, ErasureTarget::Face(request.id)).await
 }

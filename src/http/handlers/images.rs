@@ -12,7 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
+use super::erasures::erase_named;
 use crate::{
+    audit::AuditEvent,
     context::RequestContext,
     http::error::ApiError,
     http::{
@@ -24,7 +26,9 @@ use crate::{
     pipeline::{faces::FaceResults, options::source_text, scan::hex},
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
-use facescan_store::{ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan};
+use facescan_store::{
+    ErasureTarget, ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan,
+};
 
 /// The default number of images on a page.
 const DEFAULT_PAGE_SIZE: u32 = 50;
@@ -309,6 +313,11 @@ pub async fn list(
     let filter = ImageFilter {
         source: source_text(query.source)?,
     };
+    let event = AuditEvent {
+        target: None,
+        ..AuditEvent::read("list_images", "")
+    };
+    state.audit.record(&context, event).await?;
     let mut images = state
         .store
         .list_images(&context.principal.tenant, &filter, page)
@@ -336,8 +345,11 @@ pub async fn list(
     )
 )]
 pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
-    let StoredRequest { tenant, id, .. } = &request;
-    let image = request.state.store.image(tenant, *id).await?;
+    request
+        .record(AuditEvent::read("read_image", request.id))
+        .await?;
+    let store = &request.state.store;
+    let image = store.image(request.tenant(), request.id).await?;
     request.respond::<ImageAnswer>("image", image).await
 }
 
@@ -352,7 +364,5 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     )
 )]
 pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {
-    let StoredRequest { tenant, id, .. } = &request;
-    let is_erased = request.state.store.delete_image(tenant, *id).await?;
-    request.erasure_status("image", is_erased)
+    erase_named(&request, ErasureTarget::Image(request.id)).await
 }

@@ -15,6 +15,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     access::{error::AccessError, keys::NewKey},
+    audit::AuditEvent,
     context::{RequestContext, scope::Scope},
     http::{
         AppState,
@@ -147,6 +148,9 @@ pub async fn create(
         expires_at: body.expires_at,
     };
     let (key, secret) = state.keys.create(new).await?;
+    let event = AuditEvent::change("create_key", &key.id);
+    let event = event.with(serde_json::json!({"scopes": key.scopes}));
+    state.audit.record(&context, event).await?;
     let answer = KeyAnswer {
         key: Some(secret.expose_secret().to_owned()),
         ..key.into()
@@ -198,6 +202,8 @@ pub async fn revoke(
     match state.keys.revoke(&context.principal.tenant, &id).await? {
         true => {
             state.access.forget(&id);
+            let event = AuditEvent::change("revoke_key", &id);
+            state.audit.record(&context, event).await?;
             Ok(StatusCode::NO_CONTENT)
         }
         false => Err(ApiError::NotFound(format!("there is no key {id}"))),

@@ -10,6 +10,8 @@ use axum::{
 use serde::Serialize;
 
 use crate::{
+    audit::AuditEvent,
+    config::AuditLevel,
     context::RequestContext,
     http::{
         AppState,
@@ -19,7 +21,7 @@ use crate::{
     ingest::source::ImageInput,
     pipeline::{
         answer::{Answer, ErrorEntry, ImageResult, Outcome, take_common_devices},
-        fan_out::ImageOperation,
+        fan_out::{ImageOperation, ImageOutcome},
         run::{DevicesUsed, ImageRun},
     },
     telemetry::causes::with_causes,
@@ -158,7 +160,9 @@ impl<P: ImageOperation> PlanRun<'_, P> {
             queue_ms: 0.0,
             inference_ms: 0.0,
         };
-        for outcome in state.fan_out.run_all(context, images, plan).await {
+        let outcomes = state.fan_out.run_all(context, images, plan).await;
+        self.record(&outcomes).await?;
+        for outcome in outcomes {
             let index = outcome.index;
             let output = match outcome.output.map_err(ApiError::from) {
                 Ok(output) => Ok(output),
@@ -175,6 +179,18 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         let succeeded = results.succeeded().count();
         tracing::debug!(images = results.entries.len(), succeeded, "images done");
         Ok(results)
+    }
+
+    /// Records which images were processed, before anything is answered.
+    async fn record(&self, outcomes: &[ImageOutcome<P::Output>]) -> Result<(), ApiError> {
+        let audit = &self.state.audit;
+        if !audit.records(AuditLevel::All) {
+            return Ok(());
+        }
+        let hashes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.hash).collect();
+        let others = outcomes.len() - hashes.len();
+        let event = AuditEvent::images(self.plan.name(), &hashes, others);
+        Ok(audit.record(self.context, event).await?)
     }
 
     /// Writes a structured answer.

@@ -152,7 +152,10 @@ pub async fn list(
 )]
 pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
     let webhooks = &request.state.batches.webhooks;
-    match webhooks.delete_webhook(&request.tenant, request.id).await? {
+    match webhooks
+        .delete_webhook(request.tenant(), request.id)
+        .await?
+    {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(not_found("webhook", request.id)),
     }

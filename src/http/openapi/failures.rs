@@ -34,6 +34,11 @@ const PAYLOADS_UNAVAILABLE: Example = (
     "the images cannot be stored now; try again later with the same idempotency key",
 );
 
+const AUDIT_UNAVAILABLE: Example = (
+    table::AUDIT_UNAVAILABLE,
+    "the request cannot be recorded now, so it is refused; try again later",
+);
+
 /// The errors of every route.
 const OF_EVERY_ROUTE: [Example; 3] = [
     (
@@ -48,10 +53,10 @@ const OF_EVERY_ROUTE: [Example; 3] = [
 ];
 
 /// The errors of the routes that use the database.
-const OF_THE_STORE: [Example; 1] = [STORE_UNAVAILABLE];
+const OF_THE_STORE: [Example; 2] = [STORE_UNAVAILABLE, AUDIT_UNAVAILABLE];
 
 /// The errors of the routes that take images.
-const OF_IMAGES: [Example; 17] = [
+const OF_IMAGES: [Example; 18] = [
     (
         table::INVALID_BODY,
         "the body could not be read: expected value at line 1 column 1",
@@ -115,6 +120,7 @@ const OF_IMAGES: [Example; 17] = [
         "face_detection cannot run on cuda:0: there is no such device",
     ),
     STORE_UNAVAILABLE,
+    AUDIT_UNAVAILABLE,
     INTERNAL,
 ];
 
@@ -147,6 +153,19 @@ const OF_KEYS: [Example; 2] = [
         table::INVALID_OPTION,
         "option `scopes`: must have at least one scope",
     ),
+];
+
+/// The errors of the routes that erase.
+const OF_ERASURES: [Example; 3] = [
+    (
+        table::INVALID_BODY,
+        "the body could not be read: set exactly one of image, source, host, batch and tenant",
+    ),
+    (
+        table::INVALID_OPTION,
+        "option `host`: must be a host without scheme, port and path, such as img.example.com",
+    ),
+    PAYLOADS_UNAVAILABLE,
 ];
 
 /// The errors of the routes for one key.
@@ -241,6 +260,8 @@ failures! {
     ListFailures: OF_ACCESS, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one stored image or face.
     StoredFailures: OF_ACCESS, OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the route that erases.
+    ErasureFailures: OF_ACCESS, OF_ERASURES, OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of the routes for all keys.
     KeyFailures: OF_ACCESS, OF_KEYS, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of the routes for one key.
@@ -317,6 +338,7 @@ mod tests {
     use crate::{
         access::error::AccessError,
         admission::{AdmissionError, Priority},
+        audit::AuditError,
         config::{Config, Sources},
         context::scope::Scope,
         http::{
@@ -399,6 +421,7 @@ mod tests {
             }
             .into(),
             InvalidOption::new("scopes", "must have at least one scope").into(),
+            AuditError(None).into(),
             ApiError::Internal("a secret of the server".to_owned()),
         ]
     }

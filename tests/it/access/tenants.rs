@@ -15,6 +15,7 @@ struct Owned {
     batch: String,
     webhook: String,
     key: String,
+    erasure: String,
 }
 
 impl Owned {
@@ -33,6 +34,7 @@ impl Owned {
             face: text(&result["faces"][0]["face_id"]),
             batch: created("/batches", batch()).await,
             webhook: created("/webhooks", json!({"url": "https://1.1.1.1/"})).await,
+            erasure: created("/erasures", json!({"source": "nothing has it"})).await,
             key: created("/keys", json!({"name": "second", "scopes": ["read"]})).await,
         }
     }
@@ -45,6 +47,7 @@ impl Owned {
             ("/batches/", &self.batch),
             ("/webhooks/", &self.webhook),
             ("/keys/", &self.key),
+            ("/erasures/", &self.erasure),
         ];
         let (_, id) = ids
             .iter()

@@ -1,14 +1,13 @@
 //! Erasing a row also erases everything that was derived from it.
 
-use std::sync::Arc;
-
-use facescan_store::{NewScan, SavedScan, Store, StoredFace};
+use facescan_store::{ErasedCounts, ErasureTarget, NewScan, SavedScan, StoredFace, Stores};
 use uuid::Uuid;
 
-use super::fixtures::{face_at, find, new_scan};
+use super::fixtures::{erase, face_at, find, new_scan};
 use crate::support::database::Database;
 
-pub async fn erase_a_face(store: &Arc<dyn Store>) {
+pub async fn erase_a_face(stores: &Stores) {
+    let store = &stores.scans;
     let mut first = new_scan("erase", 1);
     // The third face overlaps the first with an IoU of 0.54 in the same scan, so it is another person.
     first.faces = vec![face_at(10.0), face_at(200.0), face_at(40.0)];
@@ -27,8 +26,11 @@ pub async fn erase_a_face(store: &Arc<dyn Store>) {
         store.save_scan(scan.clone()).await.unwrap();
     }
     let erased = first.faces[0].id;
-    assert!(store.delete_face("erase", erased).await.unwrap());
-    assert!(!store.delete_face("erase", erased).await.unwrap());
+    let report = erase(stores, "erase", ErasureTarget::Face(erased)).await;
+    let counts = report.unwrap().counts;
+    assert_eq!((counts.faces, counts.vectors), (2, 2));
+    let again = erase(stores, "erase", ErasureTarget::Face(erased)).await;
+    assert_eq!(again, None);
     assert!(store.face("erase", erased).await.unwrap().is_none());
 
     let left = |faces: &[StoredFace]| faces.iter().map(|face| face.id).collect::<Vec<_>>();
@@ -67,7 +69,8 @@ pub async fn erase_a_face(store: &Arc<dyn Store>) {
     );
 }
 
-pub async fn erase_an_image(store: &Arc<dyn Store>, database: &Database) {
+pub async fn erase_an_image(stores: &Stores, database: &Database) {
+    let store = &stores.scans;
     let tables = ["images", "image_sources", "scans", "faces", "embeddings"];
     let counts = async || {
         let mut counts = vec![];
@@ -91,8 +94,17 @@ pub async fn erase_an_image(store: &Arc<dyn Store>, database: &Database) {
         .map(|(now, then)| now - then)
         .collect();
     assert_eq!(added, [1, 1, 1, 2, 2]);
-    assert!(store.delete_image("gone", scan.image.id).await.unwrap());
+    let target = ErasureTarget::Image(scan.image.id);
+    let report = erase(stores, "gone", target.clone()).await.unwrap();
+    let expected = ErasedCounts {
+        images: 1,
+        scans: 1,
+        faces: 2,
+        vectors: 2,
+        ..ErasedCounts::default()
+    };
+    assert_eq!(report.counts, expected);
     assert_eq!(counts().await, before);
     assert!(store.image("gone", scan.image.id).await.unwrap().is_none());
-    assert!(!store.delete_image("gone", scan.image.id).await.unwrap());
+    assert_eq!(erase(stores, "gone", target).await, None);
 }

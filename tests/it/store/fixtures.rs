@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
-    Embedder, Embedding, ModelFile, NewFace, NewImage, NewScan, Source, Store, StoredScan,
+    Embedder, Embedding, Erasure, ErasureTarget, ModelFile, NewErasure, NewFace, NewImage, NewScan,
+    Source, Store, StoredScan, Stores,
 };
 use serde_json::json;
 use time::OffsetDateTime;
@@ -89,4 +90,25 @@ pub fn face_at(x: f32) -> NewFace {
             vector: vec![0.6, 0.8],
         }),
     }
+}
+
+/// Erases an image or a face. Returns `None` if the tenant has no such thing.
+pub async fn erase(stores: &Stores, tenant: &str, target: ErasureTarget) -> Option<Erasure> {
+    let (erasures, id) = (&stores.erasures, Uuid::now_v7());
+    let new = NewErasure {
+        id,
+        tenant: tenant.into(),
+        target: target.clone(),
+        requested_at: noon(),
+        audit: None,
+    };
+    if !erasures.begin_erasure(&new).await.unwrap() {
+        return None;
+    }
+    match target {
+        ErasureTarget::Image(image) => erasures.erase_images(id, tenant, &[image]).await.unwrap(),
+        ErasureTarget::Face(face) => erasures.erase_face(id, tenant, face).await.unwrap(),
+        other => panic!("{other:?}"),
+    }
+    erasures.end_erasure(id, noon()).await.unwrap()
 }

@@ -116,7 +116,7 @@ pub fn settings_for(data: &Path, settings: &[(&str, &str)]) -> BTreeMap<String, 
 pub struct TestApp {
     pub app: Arc<App>,
     router: Router,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl TestApp {
@@ -165,7 +165,7 @@ impl TestApp {
         Self {
             router: http::router(Arc::clone(&app)),
             app,
-            _data: data,
+            data,
         }
     }
 
@@ -174,6 +174,11 @@ impl TestApp {
         App::builder(config, backend(), Arc::new(SystemClock::start()))
             .build()
             .await
+    }
+
+    /// Returns the folder with the files of the application.
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
     }
 
     /// Sends a request and reads the whole response.

@@ -42,10 +42,16 @@ const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = $1";
 const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = $1 AND NOT EXISTS \
      (SELECT 1 FROM scans s WHERE s.image_id = $1)";
 
+const COUNT_FACES: &str = "SELECT count(*) AS faces, count(e.face_id) AS vectors FROM faces f \
+     LEFT JOIN embeddings e ON e.face_id = f.id WHERE f.scan_id = $1";
+
+const COUNT_VECTORS: &str = "SELECT CAST(0 AS bigint) AS faces, count(*) AS vectors \
+     FROM image_embeddings WHERE scan_id = $1";
+
 const KEEP_COUNTS: &str = "INSERT INTO deleted_batches (id, tenant, operation, accepted, ok, error, \
-     dead, cancelled, scans, deletion, created_at, deleted_at) \
-     SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, $2, deletion, created_at, $3 \
-     FROM batches WHERE id = $1 ON CONFLICT (id) DO NOTHING";
+     dead, cancelled, scans, images, faces, vectors, deletion, created_at, deleted_at) \
+     SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, $2, $3, $4, $5, deletion, \
+     created_at, $6 FROM batches WHERE id = $1 ON CONFLICT (id) DO NOTHING";
 
 const DUE_PAYLOADS: &str = "SELECT tenant, id FROM batches \
      WHERE payloads_due AND deletion IS NULL ORDER BY id LIMIT $1";
@@ -78,6 +84,13 @@ record! {
 }
 
 record! {
+    struct FacesRow {
+        faces: i64,
+        vectors: i64,
+    }
+}
+
+record! {
     struct PayloadRow {
         payload: Digest,
     }
@@ -93,7 +106,7 @@ impl From<KeyRow> for BatchKey {
 }
 
 /// Marks a batch; see [`super::BatchStore::delete_batch`]. Run it in a transaction.
-pub(super) async fn mark(
+pub(crate) async fn mark(
     connection: &mut impl Statements,
     (tenant, batch): (&str, Uuid),
     deletion: Deletion,
@@ -136,21 +149,54 @@ pub(super) async fn purge(
     let Some(locked) = locked else {
         return Ok(());
     };
-    let mut scans = 0_i64;
+    let mut counts = Counts::default();
     if locked.deletion == Deletion::Erased.name() {
         let own: Vec<ScanRow> = connection.fetch_all(OWN_SCANS, &[&batch]).await?;
         for scan in &own {
-            connection.execute(DELETE_SCAN, &[&scan.id]).await?;
-            connection.execute(DELETE_IMAGE, &[&scan.image_id]).await?;
+            counts.delete_scan(connection, scan).await?;
         }
-        scans = own.len() as i64;
     }
-    let values: [&dyn Value; 3] = [&batch, &scans, &to_the_microsecond(now)];
+    let values: [&dyn Value; 6] = [
+        &batch,
+        &counts.scans,
+        &counts.images,
+        &counts.faces,
+        &counts.vectors,
+        &to_the_microsecond(now),
+    ];
     connection.execute(KEEP_COUNTS, &values).await?;
     connection
         .execute("DELETE FROM batches WHERE id = $1", &[&batch])
         .await?;
     Ok(())
+}
+
+/// What is deleted with a batch.
+#[derive(Default)]
+struct Counts {
+    scans: i64,
+    images: i64,
+    faces: i64,
+    vectors: i64,
+}
+
+impl Counts {
+    async fn delete_scan(
+        &mut self,
+        connection: &mut impl Statements,
+        scan: &ScanRow,
+    ) -> Result<(), StoreError> {
+        for query in [COUNT_FACES, COUNT_VECTORS] {
+            let row: Option<FacesRow> = connection.fetch_optional(query, &[&scan.id]).await?;
+            self.faces += row.as_ref().map_or(0, |row| row.faces);
+            self.vectors += row.map_or(0, |row| row.vectors);
+        }
+        self.scans += 1;
+        connection.execute(DELETE_SCAN, &[&scan.id]).await?;
+        let deleted = connection.execute(DELETE_IMAGE, &[&scan.image_id]).await?;
+        self.images += i64::try_from(deleted).unwrap_or(0);
+        Ok(())
+    }
 }
 
 pub(super) async fn due_payloads(

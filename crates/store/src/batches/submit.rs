@@ -236,7 +236,7 @@ pub(super) async fn close_batch(
 }
 
 /// Ends a batch that accepts no more items and whose items are all finished. Returns whether it did.
-pub(super) async fn finish_if_done(
+pub(crate) async fn finish_if_done(
     connection: &mut impl Statements,
     batch: Uuid,
     now: OffsetDateTime,

@@ -83,11 +83,11 @@ struct Watch {
 pub async fn stream(headers: HeaderMap, request: StoredRequest) -> Result<Response, ApiError> {
     let batches = &request.state.batches;
     // An unknown batch is an error and not an empty stream.
-    batches.batch(&request.tenant, request.id).await?;
+    batches.batch(request.tenant(), request.id).await?;
     let last = headers.get(&LAST_EVENT_ID);
     let watch = Watch {
         state: AppState::clone(&request.state),
-        tenant: request.tenant.to_string(),
+        tenant: request.tenant().to_owned(),
         id: request.id,
         last: last.and_then(|id| id.to_str().ok()).map(str::to_owned),
         is_ended: false,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
+    audit::AuditEvent,
     batches::{
         error::BatchError,
         results::{ItemAnswer, ItemsPage, ResultFormat},
@@ -162,7 +163,13 @@ pub async fn list(
     let query: ItemsQuery = read_query(query.as_deref().unwrap_or_default())?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let batches = &request.state.batches;
-    let batch = batches.batch(&request.tenant, request.id).await?;
+    let batch = batches.batch(request.tenant(), request.id).await?;
+    // A page after the first one belongs to the export that the first one began.
+    if query.after.is_none() {
+        request
+            .record(AuditEvent::change("export_batch", request.id))
+            .await?;
+    }
     if accepts_ndjson(&headers) {
         return Ok(ndjson(AppState::clone(&request.state), batch, query));
     }

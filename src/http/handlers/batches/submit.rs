@@ -8,6 +8,7 @@ use axum::{
 use uuid::Uuid;
 
 use crate::{
+    audit::AuditEvent,
     batches::submission::{Receipt, Submission},
     context::RequestContext,
     http::{
@@ -67,6 +68,8 @@ pub async fn create(
     } = BatchBody::read(request, &state, true).await?;
     let head = head.into_head(key)?;
     let submission = state.batches.submit(&context, head).await?;
+    let event = AuditEvent::change("submit_batch", submission.batch_id());
+    state.audit.record(&context, event).await?;
     submit(&state, &headers, submission, entries, has_key).await
 }
 
@@ -94,6 +97,8 @@ pub async fn add_items(
         .parse()
         .map_err(|_| ApiError::NotFound(format!("`{id}` is not an id; ids are UUIDs")))?;
     let submission = state.batches.append(&context, id).await?;
+    let event = AuditEvent::change("add_batch_items", id);
+    state.audit.record(&context, event).await?;
     let BatchBody {
         entries,
         // Held until all entries are read.

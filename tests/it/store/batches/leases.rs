@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use facescan_store::{
-    BatchCounts, BatchState, BatchStore, ChunkEnd, ItemFilter, ItemOutcome, ItemPage, ItemState,
-    NewScan, ScanOutcome, Stores,
+    BatchCounts, BatchState, BatchStore, ChunkEnd, ErasureTarget, ItemFilter, ItemOutcome,
+    ItemPage, ItemState, NewScan, ScanOutcome, Stores,
 };
 use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
 use super::{LEASE, all_items, claim, end, failed, finish, new_batch, ok, submit};
-use crate::store::fixtures::{face_at, find, new_scan, noon};
+use crate::store::fixtures::{erase, face_at, find, new_scan, noon};
 use crate::support::database::Database;
 
 pub async fn finish_a_batch(stores: &Stores) {
@@ -234,11 +234,8 @@ pub async fn find_a_cached_scan(stores: &Stores) {
     assert!(listed[0].cached && listed[0].result.scan_id == Some(scan.id));
     assert_eq!(listed[1].state, ItemState::Queued);
     // The result of a finished item is erased with its image.
-    stores
-        .scans
-        .delete_image("cached", saved.image_id())
-        .await
-        .unwrap();
+    let image = ErasureTarget::Image(saved.image_id());
+    erase(stores, "cached", image).await.unwrap();
     let listed = all_items(batches, batch.id).await;
     assert_eq!(
         (listed[0].state, listed[0].result.scan_id),

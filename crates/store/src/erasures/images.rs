@@ -1,0 +1,142 @@
+//! Erasing images and faces.
+
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+
+use super::{ErasedCounts, ErasureTarget, ImageToErase, rows};
+use crate::{
+    StoreError, delete,
+    dialect::{Statements, placeholders},
+    record::record,
+    values::Value,
+};
+
+const ONE: &str = "SELECT id, NULL AS source_url FROM images \
+     WHERE tenant = $1 AND id > $2 AND id = $4 LIMIT $3";
+
+const OF_SOURCE: &str = "SELECT id, NULL AS source_url FROM images WHERE tenant = $1 AND id > $2 \
+     AND id IN (SELECT image_id FROM image_sources WHERE source_id = $4 AND image_id > $2) \
+     ORDER BY id LIMIT $3";
+
+/// The caller compares the hosts, because SQL cannot read a URL. A page has all URLs of its images.
+const WITH_URL: &str = "SELECT i.id, s.source_url FROM \
+     (SELECT id FROM images WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3) i \
+     LEFT JOIN image_sources s ON s.image_id = i.id ORDER BY i.id";
+
+const OF_TENANT: &str = "SELECT id, NULL AS source_url FROM images \
+     WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
+
+record! {
+    struct ImageRow {
+        id: Uuid,
+        source_url: Option<String>,
+    }
+}
+
+record! {
+    struct CountRow {
+        rows: i64,
+    }
+}
+
+/// Finds images; see [`super::ErasureStore::images_to_erase`].
+pub(super) async fn find(
+    connection: &mut impl Statements,
+    (tenant, target): (&str, &ErasureTarget),
+    after: Uuid,
+    limit: u32,
+) -> Result<Vec<ImageToErase>, StoreError> {
+    let limit = i64::from(limit);
+    let mut values: Vec<&dyn Value> = vec![&tenant, &after, &limit];
+    let query = match target {
+        ErasureTarget::Image(id) => {
+            values.push(id);
+            ONE
+        }
+        ErasureTarget::Source(source) => {
+            values.push(source);
+            OF_SOURCE
+        }
+        ErasureTarget::Host(_) => WITH_URL,
+        ErasureTarget::Tenant => OF_TENANT,
+        ErasureTarget::Face(_) | ErasureTarget::Batch(_) => return Ok(Vec::new()),
+    };
+    let rows: Vec<ImageRow> = connection.fetch_all(query, &values).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| ImageToErase {
+            id: row.id,
+            source_url: row.source_url,
+        })
+        .collect())
+}
+
+/// Deletes images; see [`super::ErasureStore::erase_images`]. Run it in a transaction.
+pub(super) async fn erase(
+    connection: &mut impl Statements,
+    erasure: Uuid,
+    tenant: &str,
+    images: &[Uuid],
+) -> Result<(), StoreError> {
+    if images.is_empty() {
+        return Ok(());
+    }
+    let list = placeholders(2, 1, images.len());
+    let mut values: Vec<&dyn Value> = vec![&tenant];
+    values.extend(images.iter().map(|id| id as &dyn Value));
+    let of_images =
+        format!("JOIN images i ON i.id = {{of}} WHERE i.tenant = $1 AND i.id IN {list}");
+    let of = |column: &str| of_images.replace("{of}", column);
+    let scans = count(connection, format!("scans s {}", of("s.image_id")), &values).await?;
+    let faces = count(connection, format!("faces f {}", of("f.image_id")), &values).await?;
+    let of_faces = format!(
+        "embeddings e JOIN faces f ON f.id = e.face_id {}",
+        of("f.image_id")
+    );
+    let of_scans = format!(
+        "image_embeddings e JOIN scans s ON s.id = e.scan_id {}",
+        of("s.image_id")
+    );
+    let vectors =
+        count(connection, of_faces, &values).await? + count(connection, of_scans, &values).await?;
+    let statement = format!("DELETE FROM images WHERE tenant = $1 AND id IN {list}");
+    let deleted = connection
+        .execute(AssertSqlSafe(statement), &values)
+        .await?;
+    let counts = ErasedCounts {
+        images: deleted,
+        scans,
+        faces,
+        vectors,
+        ..ErasedCounts::default()
+    };
+    rows::add(connection, erasure, counts).await
+}
+
+async fn count(
+    connection: &mut impl Statements,
+    from: String,
+    values: &[&dyn Value],
+) -> Result<u64, StoreError> {
+    let query = format!("SELECT count(*) AS rows FROM {from}");
+    let rows: Vec<CountRow> = connection.fetch_all(AssertSqlSafe(query), values).await?;
+    Ok(rows
+        .first()
+        .map_or(0, |row| row.rows.try_into().unwrap_or(0)))
+}
+
+/// Deletes a face; see [`super::ErasureStore::erase_face`]. Run it in a transaction.
+pub(super) async fn erase_face(
+    connection: &mut impl Statements,
+    erasure: Uuid,
+    tenant: &str,
+    face: Uuid,
+) -> Result<(), StoreError> {
+    let (faces, vectors) = delete::delete_face(connection, tenant, face).await?;
+    let counts = ErasedCounts {
+        faces,
+        vectors,
+        ..ErasedCounts::default()
+    };
+    rows::add(connection, erasure, counts).await
+}

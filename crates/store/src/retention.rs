@@ -1,0 +1,171 @@
+//! Deleting what has been kept long enough.
+
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::{
+    Deletion,
+    batches::mark_deleted,
+    call::{change, query},
+    dialect::{Dialect, Statements, placeholders},
+    record::record,
+    rows::{IdRow, to_the_microsecond},
+    sql_store::SqlStore,
+    values::Value,
+};
+
+/// What one call has deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpiredResults {
+    /// Scans with their faces and vectors.
+    pub scans: u64,
+    /// Images whose last scan was deleted.
+    pub images: u64,
+}
+
+/// The results and batches of one database that are too old.
+///
+/// # Errors
+///
+/// As for [`Store`](super::Store).
+#[async_trait]
+pub trait RetentionStore: Send + Sync {
+    /// Returns the tenants that have images or batches.
+    async fn storing_tenants(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Deletes at most `limit` scans of a tenant that were computed before `before`, and the images that have no scan then.
+    async fn expire_results(
+        &self,
+        tenant: &str,
+        before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<ExpiredResults, StoreError>;
+
+    /// Marks at most `limit` batches of a tenant that were created before `before` as expired. The sweeper deletes them with
+    /// their images. Returns their number.
+    async fn expire_batches_of(
+        &self,
+        tenant: &str,
+        before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<u64, StoreError>;
+}
+
+/// Steps from one tenant to the next through the index, because there are many images and few tenants.
+const TENANTS: &str = "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM images UNION ALL \
+         SELECT (SELECT min(i.tenant) FROM images i WHERE i.tenant > found.tenant) FROM found \
+         WHERE found.tenant IS NOT NULL) \
+     SELECT tenant FROM found WHERE tenant IS NOT NULL \
+     UNION SELECT tenant FROM batches WHERE deletion IS NULL";
+
+/// The id of an image begins with the time when it was stored first, which is not later than its scans. So the index of ids
+/// leads to the old images.
+const OLD_SCANS: &str = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s.image_id = i.id \
+     WHERE i.tenant = $1 AND i.id < $4 AND s.created_at < $2 ORDER BY i.id LIMIT $3";
+
+const OLD_BATCHES: &str = "SELECT id FROM batches WHERE tenant = $1 AND deletion IS NULL \
+     AND created_at < $2 ORDER BY id LIMIT $3";
+
+record! {
+    struct TenantRow {
+        tenant: String,
+    }
+}
+
+record! {
+    struct ScanRow {
+        id: Uuid,
+        image_id: Uuid,
+    }
+}
+
+#[async_trait]
+impl<DB: Dialect> RetentionStore for SqlStore<DB> {
+    async fn storing_tenants(&self) -> Result<Vec<String>, StoreError> {
+        query!(self, "storing_tenants", |connection| tenants(connection))
+    }
+
+    async fn expire_results(
+        &self,
+        tenant: &str,
+        before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<ExpiredResults, StoreError> {
+        change!(self, "expire_results", |connection| expire_results(
+            connection, tenant, before, limit
+        ))
+    }
+
+    async fn expire_batches_of(
+        &self,
+        tenant: &str,
+        before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        change!(self, "expire_batches_of", |connection| expire_batches(
+            connection, tenant, before, limit
+        ))
+    }
+}
+
+async fn tenants(connection: &mut impl Statements) -> Result<Vec<String>, StoreError> {
+    let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &[]).await?;
+    Ok(rows.into_iter().map(|row| row.tenant).collect())
+}
+
+async fn expire_results(
+    connection: &mut impl Statements,
+    tenant: &str,
+    before: OffsetDateTime,
+    limit: u32,
+) -> Result<ExpiredResults, StoreError> {
+    let values: [&dyn Value; 4] = [
+        &tenant,
+        &to_the_microsecond(before),
+        &i64::from(limit),
+        &first_id_after(before),
+    ];
+    let old: Vec<ScanRow> = connection.fetch_all(OLD_SCANS, &values).await?;
+    if old.is_empty() {
+        return Ok(ExpiredResults::default());
+    }
+    let list = placeholders(1, 1, old.len());
+    let scans: Vec<&dyn Value> = old.iter().map(|scan| &scan.id as &dyn Value).collect();
+    let statement = format!("DELETE FROM scans WHERE id IN {list}");
+    let scans = connection.execute(AssertSqlSafe(statement), &scans).await?;
+    let images: Vec<&dyn Value> = old
+        .iter()
+        .map(|scan| &scan.image_id as &dyn Value)
+        .collect();
+    let statement = format!(
+        "DELETE FROM images WHERE id IN {list} \
+         AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)"
+    );
+    let images = connection
+        .execute(AssertSqlSafe(statement), &images)
+        .await?;
+    Ok(ExpiredResults { scans, images })
+}
+
+/// Returns an id that is greater than every id (UUID version 7) that was made before a time.
+fn first_id_after(time: OffsetDateTime) -> Uuid {
+    let milliseconds = time.unix_timestamp_nanos() / 1_000_000 + 1;
+    Uuid::from_u128(u128::try_from(milliseconds).unwrap_or(0) << 80)
+}
+
+async fn expire_batches(
+    connection: &mut impl Statements,
+    tenant: &str,
+    before: OffsetDateTime,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let values: [&dyn Value; 3] = [&tenant, &to_the_microsecond(before), &i64::from(limit)];
+    let old: Vec<IdRow> = connection.fetch_all(OLD_BATCHES, &values).await?;
+    for batch in &old {
+        mark_deleted(connection, (tenant, batch.id), Deletion::Expired).await?;
+    }
+    Ok(old.len() as u64)
+}

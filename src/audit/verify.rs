@@ -1,0 +1,202 @@
+//! Verifying and exporting the chain of a tenant.
+
+use std::fmt;
+
+use facescan_store::{AuditChain, AuditEntry, AuditStore, FIRST_HASH, StoreError};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::pipeline::scan::hex;
+
+/// The entries that are read at a time.
+const PAGE: u32 = 1000;
+
+/// The state of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every entry is as it was written.
+    Intact {
+        /// The entries that were checked.
+        entries: u64,
+        /// The ends of the chain.
+        chain: AuditChain,
+    },
+    /// An entry was changed, deleted or inserted.
+    Broken {
+        /// The number of the first entry that is not as it was written.
+        number: u64,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The entry is missing.
+    Missing,
+    /// The entry does not continue the one before it.
+    Detached,
+    /// The fields do not have the entry's hash.
+    Changed,
+    /// The entry does not have the hash that was noted before.
+    NotAsNoted,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Missing => "it is missing",
+            Self::Detached => "it does not continue the entry before it",
+            Self::Changed => "its fields were changed",
+            Self::NotAsNoted => "it does not have the hash that was noted",
+        })
+    }
+}
+
+/// An entry whose hash was noted outside of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotedHead {
+    /// The number of the entry.
+    pub number: u64,
+    /// Its hash.
+    pub hash: [u8; 32],
+}
+
+/// Checks the chain of a tenant.
+///
+/// Someone who can write to the database can also compute a whole chain anew. Only a head that was noted elsewhere shows that.
+///
+/// # Errors
+/// Returns an error of the database.
+pub async fn verify(
+    store: &dyn AuditStore,
+    tenant: &str,
+    noted: Option<NotedHead>,
+) -> Result<Verdict, StoreError> {
+    let chain = store.audit_chain(tenant).await?.unwrap_or(AuditChain {
+        deleted: 0,
+        deleted_hash: FIRST_HASH,
+        last: 0,
+        last_hash: FIRST_HASH,
+    });
+    let (mut number, mut hash) = (chain.deleted, chain.deleted_hash);
+    let is_noted = |number: u64, hash: [u8; 32]| match noted {
+        Some(noted) if noted.number == number => noted.hash == hash,
+        _ => true,
+    };
+    if !is_noted(number, hash) {
+        return Ok(broken(number, Fault::NotAsNoted));
+    }
+    loop {
+        let page = store.audit_entries(tenant, number, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        for entry in page {
+            let fault = fault(&entry, number + 1, &hash);
+            (number, hash) = (number + 1, entry.hash);
+            let fault = fault.or((!is_noted(number, hash)).then_some(Fault::NotAsNoted));
+            if let Some(fault) = fault {
+                return Ok(broken(number, fault));
+            }
+        }
+    }
+    // Entries that were written while the chain was read do not count as missing.
+    let is_short = number < chain.last;
+    let is_other_end = number == chain.last && hash != chain.last_hash;
+    let is_unknown = noted.is_some_and(|noted| noted.number > number);
+    Ok(match is_short || is_other_end || is_unknown {
+        true => broken(number + 1, Fault::Missing),
+        false => Verdict::Intact {
+            entries: number - chain.deleted,
+            chain: AuditChain {
+                last: number,
+                last_hash: hash,
+                ..chain
+            },
+        },
+    })
+}
+
+fn broken(number: u64, fault: Fault) -> Verdict {
+    Verdict::Broken { number, fault }
+}
+
+fn fault(entry: &AuditEntry, expected: u64, previous: &[u8; 32]) -> Option<Fault> {
+    if entry.number != expected {
+        Some(Fault::Missing)
+    } else if entry.previous_hash != *previous {
+        Some(Fault::Detached)
+    } else if entry.computed_hash() != entry.hash {
+        Some(Fault::Changed)
+    } else {
+        None
+    }
+}
+
+/// An entry as a line of an export. Its fields are those that the hash covers, in their order.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExportedEntry {
+    previous_hash: String,
+    tenant: String,
+    number: u64,
+    /// Microseconds since 1970.
+    at: i128,
+    request_id: String,
+    key_id: Option<String>,
+    action: String,
+    target: Option<String>,
+    /// JSON text.
+    details: String,
+    hash: String,
+    /// The time again, for people.
+    #[serde(with = "time::serde::rfc3339")]
+    time: OffsetDateTime,
+}
+
+impl From<AuditEntry> for ExportedEntry {
+    fn from(entry: AuditEntry) -> Self {
+        let AuditEntry {
+            number,
+            entry,
+            previous_hash,
+            hash,
+        } = entry;
+        Self {
+            previous_hash: hex(&previous_hash),
+            tenant: entry.tenant,
+            number,
+            at: entry.at.unix_timestamp_nanos() / 1000,
+            request_id: entry.request_id,
+            key_id: entry.key_id,
+            action: entry.action,
+            target: entry.target,
+            details: entry.details,
+            hash: hex(&hash),
+            time: entry.at,
+        }
+    }
+}
+
+/// Calls `each` for every entry of a tenant in order.
+///
+/// # Errors
+/// Returns an error of the database or of `each`.
+pub async fn export<E: From<StoreError>>(
+    store: &dyn AuditStore,
+    tenant: &str,
+    mut each: impl FnMut(ExportedEntry) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut after = 0;
+    loop {
+        let page = store.audit_entries(tenant, after, PAGE).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = last.number;
+        for entry in page {
+            each(entry.into())?;
+        }
+    }
+}

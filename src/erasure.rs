@@ -1,0 +1,341 @@
+//! Erasing what is stored about somebody, and deleting what has been kept long enough.
+//!
+//! An erasure has two parts. Rows and images are erased at once, so that no answer has them. Later the files of the database
+//! are purged, because a database keeps the bytes of deleted rows for a while. [`retention`] deletes old data.
+
+pub mod report;
+pub mod retention;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use facescan_store::{
+    Erasure, ErasureStore, ErasureTarget, ItemErasure, ItemToErase, NewErasure, StoreError,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+use uuid::Uuid;
+
+use crate::{
+    audit::{AuditEvent, AuditLog},
+    batches::{
+        Batches,
+        error::BatchError,
+        payloads::{ObjectKind, ObjectOwner},
+    },
+    context::RequestContext,
+    pipeline::{
+        scan::{ContentHash, hex},
+        stored::hash_from_hex,
+    },
+};
+
+/// The time between two sweeps.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// An erasure that was requested longer ago than this, and is not finished, was interrupted.
+const INTERRUPTED: Duration = Duration::from_secs(120);
+
+/// The images, items or batches that are read at a time.
+const PAGE: u32 = 200;
+
+/// Erases what is stored. Cheap to clone.
+#[derive(Clone)]
+pub struct Erasures {
+    /// The erasures in the database.
+    pub store: Arc<dyn ErasureStore>,
+    /// Records who asked for an erasure.
+    pub audit: AuditLog,
+    /// The batches whose items and images are erased too.
+    pub batches: Batches,
+}
+
+impl Erasures {
+    /// Begins an erasure, which goes on in the background if the caller leaves. Returns the erasure when everything is erased,
+    /// or as it is after `wait`. Returns `None` if the tenant has no such image, face or batch.
+    ///
+    /// # Errors
+    /// Returns an error of the database or of the store of images. The sweeper tries again.
+    pub async fn erase(
+        &self,
+        context: &RequestContext,
+        target: ErasureTarget,
+        wait: Duration,
+    ) -> Result<Option<Erasure>, BatchError> {
+        let tenant = context.principal.tenant.to_string();
+        let id = self.batches.clock().new_id();
+        let new = NewErasure {
+            id,
+            requested_at: self.batches.clock().now(),
+            audit: self.audit.entry(context, erase_event(id, &target, &tenant)),
+            tenant: tenant.clone(),
+            target: target.clone(),
+        };
+        if !self.store.begin_erasure(&new).await? {
+            return Ok(None);
+        }
+        let erasures = self.clone();
+        let owner = tenant.clone();
+        let work = tokio::spawn(async move { erasures.run(id, &owner, &target).await });
+        if let Ok(Ok(outcome)) = tokio::time::timeout(wait, work).await {
+            outcome?;
+        }
+        Ok(self.store.erasure(&tenant, id).await?)
+    }
+
+    /// Returns an erasure of a tenant.
+    ///
+    /// # Errors
+    /// Returns an error of the database.
+    pub async fn erasure(&self, tenant: &str, id: Uuid) -> Result<Option<Erasure>, StoreError> {
+        self.store.erasure(tenant, id).await
+    }
+
+    /// Erases everything that a target includes. It is safe to run this again after an interruption.
+    async fn run(&self, id: Uuid, tenant: &str, target: &ErasureTarget) -> Result<(), BatchError> {
+        match target {
+            ErasureTarget::Face(face) => self.store.erase_face(id, tenant, *face).await?,
+            ErasureTarget::Batch(batch) => self.erase_batch(tenant, *batch).await?,
+            ErasureTarget::Image(_) | ErasureTarget::Source(_) | ErasureTarget::Host(_) => {
+                // The scans of an image find its items, so the items come first.
+                self.erase_items(id, tenant, target).await?;
+                self.erase_images(id, tenant, target).await?;
+            }
+            ErasureTarget::Tenant => {
+                let mut after = Uuid::nil();
+                while let Some(last) = self.erase_batches(tenant, after).await? {
+                    after = last;
+                }
+                self.erase_images(id, tenant, target).await?;
+                self.store.erase_webhooks(tenant).await?;
+            }
+        }
+        let now = self.batches.clock().now();
+        self.store.end_erasure(id, now).await?;
+        Ok(())
+    }
+
+    /// Erases a page of a tenant's batches. Returns the last one.
+    async fn erase_batches(&self, tenant: &str, after: Uuid) -> Result<Option<Uuid>, BatchError> {
+        let batches = self.store.batches_of_tenant(tenant, after, PAGE).await?;
+        for batch in &batches {
+            self.erase_batch(tenant, *batch).await?;
+        }
+        Ok(batches.last().copied())
+    }
+
+    async fn erase_batch(&self, tenant: &str, batch: Uuid) -> Result<(), BatchError> {
+        // False if it was marked before an interruption.
+        self.batches.store.delete_batch(tenant, batch).await?;
+        self.batches.purge(tenant, batch).await
+    }
+
+    async fn erase_images(
+        &self,
+        id: Uuid,
+        tenant: &str,
+        target: &ErasureTarget,
+    ) -> Result<(), BatchError> {
+        let mut after = Uuid::nil();
+        loop {
+            let page = self.store.images_to_erase(tenant, target, after, PAGE);
+            let page = page.await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = last.id;
+            let included = page.iter().filter(|image| match target {
+                ErasureTarget::Host(host) => is_at_host(image.source_url.as_deref(), host),
+                _ => true,
+            });
+            let images: BTreeSet<Uuid> = included.map(|image| image.id).collect();
+            let images: Vec<Uuid> = images.into_iter().collect();
+            self.store.erase_images(id, tenant, &images).await?;
+        }
+    }
+
+    async fn erase_items(
+        &self,
+        id: Uuid,
+        tenant: &str,
+        target: &ErasureTarget,
+    ) -> Result<(), BatchError> {
+        let mut after = Uuid::nil();
+        loop {
+            let batches = self.store.batches_of_tenant(tenant, after, PAGE).await?;
+            let Some(&last) = batches.last() else {
+                return Ok(());
+            };
+            after = last;
+            for batch in batches {
+                let owner = ObjectOwner { tenant, batch };
+                self.erase_items_of(id, owner, target).await?;
+            }
+        }
+    }
+
+    async fn erase_items_of(
+        &self,
+        id: Uuid,
+        owner: ObjectOwner<'_>,
+        target: &ErasureTarget,
+    ) -> Result<(), BatchError> {
+        let mut after = None;
+        loop {
+            let page = self.store.items_to_erase(owner.batch, target, after, PAGE);
+            let page = page.await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.position);
+            let included = page.iter().filter(|item| match target {
+                ErasureTarget::Host(host) => {
+                    is_at_host(item.url.as_deref(), host)
+                        || is_at_host(item.source_url.as_deref(), host)
+                }
+                _ => true,
+            });
+            let items: Vec<&ItemToErase> = included.collect();
+            self.erase_page(id, owner, &items).await?;
+        }
+    }
+
+    /// Erases items: first their files, so that an interruption leaves rows that name them.
+    async fn erase_page(
+        &self,
+        id: Uuid,
+        owner: ObjectOwner<'_>,
+        items: &[&ItemToErase],
+    ) -> Result<(), BatchError> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let positions: Vec<u64> = items.iter().map(|item| item.position).collect();
+        let inputs: BTreeSet<ContentHash> = items.iter().filter_map(|item| item.payload).collect();
+        let inputs: Vec<ContentHash> = inputs.into_iter().collect();
+        let shared = self
+            .store
+            .shared_payloads(owner.batch, &positions, &inputs)
+            .await?;
+        let inputs: Vec<ContentHash> = inputs
+            .into_iter()
+            .filter(|hash| !shared.contains(hash))
+            .collect();
+        let results = items.iter().filter_map(|item| item.result.as_ref());
+        let outputs: Vec<ContentHash> = results.flat_map(output_hashes).collect();
+        let payloads = &self.batches.payloads;
+        payloads.delete(owner, ObjectKind::Input, &inputs).await?;
+        payloads.delete(owner, ObjectKind::Output, &outputs).await?;
+        let erasure = ItemErasure {
+            erasure: id,
+            batch: owner.batch,
+            positions: &positions,
+            payloads: (inputs.len() + outputs.len()) as u64,
+            now: self.batches.clock().now(),
+        };
+        Ok(self.store.erase_items(erasure).await?)
+    }
+
+    /// Sweeps until `stop` is cancelled.
+    pub async fn sweep_until(&self, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "a sweep of the erasures failed; it is repeated");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PERIOD) => {}
+            }
+        }
+    }
+
+    /// Sweeps once: continues interrupted erasures, and purges the files of the database if it is time.
+    ///
+    /// # Errors
+    /// Returns an error of the database or of the store of images. The next sweep tries again.
+    pub async fn sweep(&self) -> Result<(), BatchError> {
+        let now = self.batches.clock().now();
+        let unfinished = self.store.unfinished_erasures(now - INTERRUPTED, PAGE);
+        for erasure in unfinished.await? {
+            match erasure.unfinished_target() {
+                Some(target) => self.run(erasure.id, &erasure.tenant, &target).await?,
+                None => {
+                    tracing::error!(erasure = %erasure.id, "the row of an erasure is damaged");
+                }
+            }
+        }
+        let purge_after = self.batches.config.retention.purge_after();
+        if self.store.has_unpurged_erasures(now - purge_after).await? {
+            self.store.purge_erased(now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the event of an erasure. It has no source and no host, because both can be names.
+fn erase_event(id: Uuid, target: &ErasureTarget, tenant: &str) -> AuditEvent {
+    let value = target.value(tenant);
+    let value = match target {
+        ErasureTarget::Source(_) | ErasureTarget::Host(_) => digest_of(&value),
+        _ => value,
+    };
+    AuditEvent::change("erase", value).with(json!({"kind": target.kind(), "erasure": id}))
+}
+
+/// Returns the sha256 of a text in hex.
+fn digest_of(text: &str) -> String {
+    let digest: ContentHash = Sha256::digest(text).into();
+    hex(&digest)
+}
+
+fn is_at_host(url: Option<&str>, host: &str) -> bool {
+    let url = url.and_then(|url| Url::parse(url).ok());
+    url.is_some_and(|url| {
+        url.host_str()
+            .is_some_and(|own| own.eq_ignore_ascii_case(host))
+    })
+}
+
+/// Returns the hashes of the images that an operation made.
+fn output_hashes(result: &Value) -> Vec<ContentHash> {
+    let processed = result.get("processed").and_then(Value::as_array);
+    let files = result
+        .get("enhanced")
+        .into_iter()
+        .chain(processed.into_iter().flatten());
+    files
+        .filter_map(|file| hash_from_hex(file.get("data")?.as_str()?).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_that_of_a_url_and_not_a_part_of_it() {
+        let is_at = |url| is_at_host(Some(url), "img.example.com");
+        assert!(is_at("https://img.example.com/a.jpg"));
+        assert!(is_at("http://user@IMG.example.com:8080/?x=1"));
+        for url in [
+            "https://example.com/img.example.com",
+            "https://img.example.com.evil.test/",
+            "https://evil.test/?u=img.example.com",
+            "img.example.com",
+        ] {
+            assert!(!is_at(url), "{url}");
+        }
+        assert!(!is_at_host(None, "img.example.com"));
+    }
+
+    #[test]
+    fn the_images_of_a_result_are_found() {
+        let hash = hex(&[7; 32]);
+        let enhanced = json!({"enhanced": {"data": hash, "format": "jpeg"}});
+        assert_eq!(output_hashes(&enhanced), [[7; 32]]);
+        let processed = json!({"processed": [{"data": hash}, {"format": "png"}, {"data": "?"}]});
+        assert_eq!(output_hashes(&processed), [[7; 32]]);
+        assert!(output_hashes(&json!({"faces": []})).is_empty());
+    }
+}

@@ -1,0 +1,187 @@
+//! `POST /erasures` and `GET /erasures/{id}`.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use facescan_store::ErasureTarget;
+use serde::Deserialize;
+use url::Host;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use crate::{
+    context::RequestContext,
+    erasure::report::ErasureReport,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::stored_request::{StoredRequest, not_found},
+        openapi::failures::{ErasureFailures, StoredFailures},
+        respond::{Accepted, respond_small},
+    },
+    pipeline::options::source_text,
+};
+
+/// How long a request waits for its erasure. The erasure goes on afterwards.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(create))
+        .routes(routes!(read))
+}
+
+/// What to erase. Exactly one field is set.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = NewErasure, min_properties = 1, max_properties = 1)]
+pub struct ErasureBody {
+    /// The `image_id` of an image.
+    #[schema(nullable = false)]
+    image: Option<Uuid>,
+    /// The `source` of images. Images that have other sources too are erased.
+    #[schema(nullable = false, max_length = 512)]
+    source: Option<String>,
+    /// The host of images: that of their `source_url`, or of the URL that a batch fetches them from.
+    #[schema(nullable = false, example = "img.example.com")]
+    host: Option<String>,
+    /// The id of a batch.
+    #[schema(nullable = false)]
+    batch: Option<Uuid>,
+    /// The tenant of the caller, to erase everything that it has stored. Keys and the audit trail stay.
+    #[schema(nullable = false)]
+    tenant: Option<String>,
+}
+
+impl ErasureBody {
+    fn target(self, tenant: &str) -> Result<ErasureTarget, ApiError> {
+        let targets = [
+            self.image.map(ErasureTarget::Image).map(Ok),
+            self.source.map(target_source),
+            self.host.map(|host| target_host(&host)),
+            self.batch.map(ErasureTarget::Batch).map(Ok),
+            self.tenant.map(|named| target_tenant(&named, tenant)),
+        ];
+        let mut targets = targets.into_iter().flatten();
+        match (targets.next(), targets.next()) {
+            (Some(target), None) => target,
+            _ => Err(ApiError::invalid_body(
+                "set exactly one of image, source, host, batch and tenant",
+            )),
+        }
+    }
+}
+
+fn target_source(source: String) -> Result<ErasureTarget, ApiError> {
+    match source_text(Some(source))? {
+        Some(source) => Ok(ErasureTarget::Source(source)),
+        None => Err(ApiError::invalid_option("source", "must not be empty")),
+    }
+}
+
+/// Writes a host as the URLs of images have it.
+fn target_host(host: &str) -> Result<ErasureTarget, ApiError> {
+    match Host::parse(host) {
+        Ok(host) => Ok(ErasureTarget::Host(host.to_string())),
+        Err(_) => Err(ApiError::invalid_option(
+            "host",
+            "must be a host without scheme, port and path, such as img.example.com",
+        )),
+    }
+}
+
+fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
+    match named == own {
+        true => Ok(ErasureTarget::Tenant),
+        false => Err(ApiError::invalid_option(
+            "tenant",
+            "must be the tenant of your key; a key erases only what its own tenant has stored",
+        )),
+    }
+}
+
+/// Erases images, a batch, or everything that the tenant has stored.
+///
+/// The answer is a report of what was erased, and where copies can be. An erasure that takes longer than ten seconds goes on in
+/// the background.
+#[utoipa::path(
+    post, path = "/erasures", operation_id = "create_erasure", tag = "store",
+    security(("key" = ["erase"])),
+    request_body = ErasureBody,
+    responses(
+        (status = 200, description = "Erased", content(
+            (ErasureReport = "application/json"), (ErasureReport = "application/msgpack")
+        )),
+        (status = 202, description = "The erasure goes on", content(
+            (ErasureReport = "application/json"), (ErasureReport = "application/msgpack")
+        )),
+        ErasureFailures,
+    )
+)]
+pub async fn create(
+    State(state): State<AppState>,
+    context: RequestContext,
+    headers: HeaderMap,
+    body: Result<Json<ErasureBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let id = body.image.or(body.batch).unwrap_or_default();
+    let kind = if body.image.is_some() {
+        "image"
+    } else {
+        "batch"
+    };
+    let target = body.target(&context.principal.tenant)?;
+    let erasure = state.erasures.erase(&context, target, WAIT).await?;
+    let erasure = erasure.ok_or_else(|| not_found(kind, id))?;
+    let report = ErasureReport::new(erasure, &state.config);
+    let status = match report.is_erased() {
+        true => StatusCode::OK,
+        false => StatusCode::ACCEPTED,
+    };
+    let body = respond_small(Accepted::structured(&headers), &report)?;
+    Ok((status, body).into_response())
+}
+
+/// Reads the report of an erasure.
+#[utoipa::path(
+    get, path = "/erasures/{id}", operation_id = "read_erasure", tag = "store",
+    security(("key" = ["erase"])),
+    params(("id" = Uuid, Path, description = "The id of the erasure")),
+    responses(
+        (status = 200, description = "The report", content(
+            (ErasureReport = "application/json"), (ErasureReport = "application/msgpack")
+        )),
+        StoredFailures,
+    )
+)]
+pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+    let erasures = &request.state.erasures;
+    let erasure = erasures.erasure(request.tenant(), request.id).await?;
+    let config = &request.state.config;
+    let report = erasure.map(|erasure| ErasureReport::new(erasure, config));
+    request.respond::<ErasureReport>("erasure", report).await
+}
+
+/// Erases what the path of a request names, for the routes that answer only with a status.
+///
+/// # Errors
+/// [`ApiError::NotFound`] if there is no such thing, or an error of the database or of the store of images.
+pub async fn erase_named(
+    request: &StoredRequest,
+    target: ErasureTarget,
+) -> Result<StatusCode, ApiError> {
+    let kind = target.kind();
+    let erasures = &request.state.erasures;
+    match erasures.erase(&request.context, target, WAIT).await? {
+        Some(_) => Ok(StatusCode::NO_CONTENT),
+        None => Err(not_found(kind, request.id)),
+    }
+}

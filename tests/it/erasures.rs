@@ -1,0 +1,335 @@
+//! Erasing over HTTP: one story on both databases, and what files still have afterwards.
+
+mod audit;
+mod retention;
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use walkdir::WalkDir;
+
+use crate::{
+    batches::{id_of, item, items, post_json, process_all, read, submit, worker},
+    support::{
+        app::{TestApp, image_file, numbers},
+        database::{Database, on_postgres},
+    },
+};
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("FACESCAN__RETENTION__PURGE_MINUTES", "0"),
+    ("FACESCAN__RETENTION__BACKUP_DAYS", "30"),
+    ("FACESCAN__URLS__ENABLED", "true"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_erasure_story_on_sqlite() {
+    story(&TestApp::with(SETTINGS).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_erasure_story_on_postgres() {
+    on_postgres(|database: Database| async move {
+        let url = database.url();
+        let mut settings = SETTINGS.to_vec();
+        settings.push(("DATABASE_URL", &url));
+        story(&TestApp::with(&settings).await).await;
+    })
+    .await;
+}
+
+async fn story(app: &TestApp) {
+    by_source(app).await;
+    by_host(app).await;
+    by_image(app).await;
+    under_a_lease(app).await;
+    whole_batch(app).await;
+    after_an_interruption(app).await;
+    purge(app).await;
+    whole_tenant(app).await;
+}
+
+/// Scans an image and returns its id.
+async fn scan(app: &TestApp, name: &str, query: &str) -> String {
+    let uri = format!("/embed?store=true&{query}");
+    let reply = app.post(&uri, image_file(name)).await;
+    reply.result()["image_id"].as_str().unwrap().to_owned()
+}
+
+/// Erases, and returns the report.
+async fn erase(app: &TestApp, body: Value) -> Value {
+    let reply = post_json(app, "/erasures", &body).await;
+    assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
+    let report = reply.json();
+    assert_eq!(report["state"], "erased", "{report}");
+    let id = report["id"].as_str().unwrap();
+    let again = app.get(&format!("/erasures/{id}")).await.json();
+    assert_eq!(again["erased"], report["erased"]);
+    report
+}
+
+/// Returns the numbers of erased images, items and payloads.
+fn erased(report: &Value) -> [u64; 3] {
+    ["images", "items", "payloads"].map(|name| report["erased"][name].as_u64().unwrap())
+}
+
+async fn is_stored(app: &TestApp, image: &str) -> bool {
+    app.get(&format!("/images/{image}")).await.status == StatusCode::OK
+}
+
+/// Returns the names of the files of a batch.
+fn files_of(app: &TestApp, batch: &str) -> Vec<String> {
+    let folder = app.data_dir().join("payloads/default").join(batch);
+    WalkDir::new(folder)
+        .into_iter()
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// An open batch keeps its images until they are processed.
+async fn batch_of(app: &TestApp, operation: &str, items: Value) -> String {
+    let body = json!({"operation": operation, "open": true, "items": items});
+    id_of(&submit(app, &body).await)
+}
+
+async fn by_source(app: &TestApp) {
+    let kept = scan(app, "obama.jpg", "source=door").await;
+    let image = scan(app, "t1.jpg", "source=cam&source_url=https://a.test/x").await;
+    let with_source = |id, name, source| {
+        let mut item = item(id, name);
+        item["source"] = json!(source);
+        item
+    };
+    // The third item has the image of the first one from another source, so the file stays.
+    let entries = json!([
+        with_source("a", "t1.jpg", "cam"),
+        with_source("b", "obama.jpg", "door"),
+        with_source("c", "t1.jpg", "door"),
+        with_source("d", "biden.jpg", "cam"),
+    ]);
+    let batch = batch_of(app, "detect", entries).await;
+    assert_eq!(files_of(app, &batch).len(), 3);
+
+    let report = erase(app, json!({"source": "cam"})).await;
+    assert_eq!(erased(&report), [1, 2, 1]);
+    assert_eq!(report["erased"]["vectors"], report["erased"]["faces"]);
+    assert!(!report.to_string().contains("cam"), "{report}");
+    let places: Vec<_> = report["copies"].as_array().unwrap().iter().collect();
+    assert_eq!(places.last().unwrap()["place"], "backups");
+    assert!(places.last().unwrap()["until"].is_string());
+    assert!(!is_stored(app, &image).await && is_stored(app, &kept).await);
+    assert_eq!(files_of(app, &batch).len(), 2);
+
+    let listed = items(app, &batch, "").await;
+    for index in [0, 3] {
+        let item = &listed[index];
+        assert_eq!(
+            (&item["state"], &item["error"]["code"], &item["id"]),
+            (&"cancelled".into(), &"erased".into(), &Value::Null)
+        );
+    }
+    let counts = &read(app, &batch).await["counts"];
+    assert_eq!(
+        (&counts["queued"], &counts["cancelled"]),
+        (&2.into(), &2.into())
+    );
+    process_all(app).await;
+    let reply = post_json(app, &format!("/batches/{batch}/close"), &json!({})).await;
+    assert_eq!(reply.json()["state"], "done");
+    assert_eq!(reply.json()["counts"]["ok"], 2);
+    erase(app, json!({"source": "door"})).await;
+}
+
+async fn by_host(app: &TestApp) {
+    let kept = scan(
+        app,
+        "obama.jpg",
+        "source_url=https://img.example.com.test/a",
+    )
+    .await;
+    let image = scan(app, "t1.jpg", "source_url=https://img.example.com:8443/a").await;
+    let entries = json!([
+        {"id": "u", "url": "https://img.example.com/b.jpg"},
+        {"id": "v", "url": "https://other.example.com/b.jpg"},
+    ]);
+    let batch = batch_of(app, "detect", entries).await;
+    let report = erase(app, json!({"host": "IMG.example.com"})).await;
+    assert_eq!(erased(&report), [1, 1, 0]);
+    assert!(!is_stored(app, &image).await && is_stored(app, &kept).await);
+    let listed = items(app, &batch, "").await;
+    assert_eq!(listed[0]["state"], "cancelled");
+    assert_eq!(listed[1]["state"], "queued");
+    app.delete(&format!("/batches/{batch}")).await;
+    app.delete(&format!("/images/{kept}")).await;
+}
+
+async fn by_image(app: &TestApp) {
+    // The result of the second item has an image that the operation made.
+    let batch = batch_of(app, "enhance", json!([item("a", "t1.jpg")])).await;
+    let other = batch_of(
+        app,
+        "detect",
+        json!([item("b", "t1.jpg"), item("c", "obama.jpg")]),
+    )
+    .await;
+    process_all(app).await;
+    assert!(!files_of(app, &batch).is_empty());
+    let listed = items(app, &other, "").await;
+    let image = listed[0]["result"]["image_id"].as_str().unwrap();
+    let report = erase(app, json!({"image": image})).await;
+    assert_eq!(erased(&report)[..2], [1, 2]);
+    assert!(!is_stored(app, image).await);
+    assert_eq!(files_of(app, &batch), Vec::<String>::new());
+    let listed = items(app, &other, "").await;
+    assert_eq!(listed[0]["state"], "ok");
+    assert_eq!(listed[0]["error"]["code"], "erased");
+    assert_eq!(listed[0]["result"], Value::Null);
+    assert!(listed[1]["result"].is_object());
+    let gone = post_json(app, "/erasures", &json!({"image": image})).await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+    for batch in [batch, other] {
+        let reply = app.delete(&format!("/batches/{batch}")).await;
+        assert_eq!(reply.status, StatusCode::NO_CONTENT);
+    }
+}
+
+/// A worker that has the chunk saves nothing of an erased item.
+async fn under_a_lease(app: &TestApp) {
+    let mut first = item("a", "t1.jpg");
+    first["source"] = json!("cam");
+    let batch = batch_of(app, "detect", json!([first, item("b", "obama.jpg")])).await;
+    let worker = worker(app);
+    let chunk = worker.claim().await.unwrap().unwrap();
+    let report = erase(app, json!({"source": "cam"})).await;
+    assert_eq!(erased(&report), [0, 1, 1]);
+    let counts = &read(app, &batch).await["counts"];
+    assert_eq!(
+        (&counts["queued"], &counts["running"]),
+        (&1.into(), &0.into())
+    );
+    worker.process_chunk(chunk, &CancellationToken::new()).await;
+    let counts = &read(app, &batch).await["counts"];
+    assert_eq!(
+        (&counts["ok"], &counts["cancelled"]),
+        (&0.into(), &1.into())
+    );
+    process_all(app).await;
+    let counts = &read(app, &batch).await["counts"];
+    assert_eq!(
+        (&counts["ok"], &counts["cancelled"]),
+        (&1.into(), &1.into())
+    );
+    let images = app.get("/images").await.json();
+    assert_eq!(images["images"].as_array().unwrap().len(), 1);
+    erase(app, json!({"batch": batch})).await;
+}
+
+async fn whole_batch(app: &TestApp) {
+    let batch = batch_of(
+        app,
+        "embed",
+        json!([item("a", "t1.jpg"), item("b", "obama.jpg")]),
+    )
+    .await;
+    process_all(app).await;
+    let report = erase(app, json!({"batch": batch})).await;
+    let counts = &report["erased"];
+    assert_eq!(erased(&report)[..2], [2, 2]);
+    assert_eq!(
+        (&counts["batches"], &counts["scans"]),
+        (&1.into(), &2.into())
+    );
+    assert!(counts["faces"].as_u64().unwrap() >= 7, "{counts}");
+    assert_eq!(counts["vectors"], counts["faces"]);
+    let reply = app.get(&format!("/batches/{batch}")).await;
+    assert_eq!(reply.status, StatusCode::NOT_FOUND);
+}
+
+/// The sweeper ends an erasure whose process died.
+async fn after_an_interruption(app: &TestApp) {
+    let image = scan(app, "t1.jpg", "source=cam").await;
+    let erasures = &app.app.erasures;
+    let new = facescan_store::NewErasure {
+        id: uuid::Uuid::now_v7(),
+        tenant: "default".into(),
+        target: facescan_store::ErasureTarget::Source("cam".into()),
+        requested_at: time::OffsetDateTime::now_utc() - time::Duration::minutes(3),
+        audit: None,
+    };
+    assert!(erasures.store.begin_erasure(&new).await.unwrap());
+    erasures.sweep().await.unwrap();
+    assert!(!is_stored(app, &image).await);
+    let report = app.get(&format!("/erasures/{}", new.id)).await.json();
+    assert_eq!(erased(&report)[0], 1);
+}
+
+/// After the purge, no file of the database has the vectors.
+async fn purge(app: &TestApp) {
+    let reply = app
+        .post("/embed?store=true&source=cam", image_file("t1.jpg"))
+        .await;
+    let vector = numbers(&reply.result()["faces"][0]["embedding"]);
+    let bytes: Vec<u8> = vector[..16].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let is_in_files = || {
+        let files = std::fs::read_dir(app.data_dir()).unwrap();
+        let files = files.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.is_file()).any(|path| {
+            let content = std::fs::read(path).unwrap();
+            content.windows(bytes.len()).any(|window| window == bytes)
+        })
+    };
+    let on_sqlite = app.app.config.uses_sqlite();
+    assert_eq!(is_in_files(), on_sqlite);
+    let report = erase(app, json!({"source": "cam"})).await;
+    app.app.erasures.sweep().await.unwrap();
+    let id = report["id"].as_str().unwrap();
+    let report = app.get(&format!("/erasures/{id}")).await.json();
+    assert_eq!(report["state"], "purged", "{report}");
+    assert!(report["purged_at"].is_string());
+    assert!(!is_in_files());
+}
+
+async fn whole_tenant(app: &TestApp) {
+    let image = scan(app, "t1.jpg", "source=cam").await;
+    let batch = batch_of(app, "detect", json!([item("a", "biden.jpg")])).await;
+    let webhook = json!({"url": "https://1.1.1.1/"});
+    let reply = post_json(app, "/webhooks", &webhook).await;
+    assert!(reply.status.is_success());
+    let report = erase(app, json!({"tenant": "default"})).await;
+    // The batch of the first step is still there.
+    assert_eq!(erased(&report), [1, 5, 0]);
+    assert_eq!(report["erased"]["batches"], 2);
+    assert!(!is_stored(app, &image).await);
+    assert_eq!(files_of(app, &batch), Vec::<String>::new());
+    for (uri, list) in [
+        ("/images", "images"),
+        ("/batches", "batches"),
+        ("/webhooks", "webhooks"),
+    ] {
+        assert_eq!(app.get(uri).await.json()[list], json!([]), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_names_exactly_one_target() {
+    let app = TestApp::start().await;
+    for (body, status, code) in [
+        (json!({}), 400, "invalid_body"),
+        (json!({"image": "x"}), 400, "invalid_body"),
+        (json!({"source": "a", "host": "b"}), 400, "invalid_body"),
+        (json!({"everything": true}), 400, "invalid_body"),
+        (json!({"host": "https://a.test/"}), 422, "invalid_option"),
+        (json!({"source": ""}), 422, "invalid_option"),
+        (json!({"tenant": "somebody"}), 422, "invalid_option"),
+        (json!({"batch": uuid::Uuid::now_v7()}), 404, "not_found"),
+    ] {
+        let reply = post_json(&app, "/erasures", &body).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.code().as_str()),
+            (status, code),
+            "{body}"
+        );
+    }
+}

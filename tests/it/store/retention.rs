@@ -1,0 +1,58 @@
+//! Deleting what is too old.
+
+use std::time::Duration;
+
+use facescan_store::{ExpiredResults, NewScan, Stores};
+use time::OffsetDateTime;
+use uuid::{NoContext, Timestamp, Uuid};
+
+use super::fixtures::{face_at, find, new_scan, noon};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn id_at(time: OffsetDateTime) -> Uuid {
+    let seconds = time.unix_timestamp().cast_unsigned();
+    Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, time.nanosecond()))
+}
+
+/// Returns a scan that was computed at a time.
+fn scan_at(time: OffsetDateTime, image: u8) -> NewScan {
+    let mut scan = new_scan("old", image);
+    scan.image.id = id_at(time);
+    scan.id = id_at(time);
+    scan.created_at = time;
+    scan.faces = vec![face_at(10.0)];
+    scan
+}
+
+pub async fn scenario(stores: &Stores) {
+    let (first, second) = (scan_at(noon(), 1), scan_at(noon() + 2 * DAY, 2));
+    // The first image is scanned again later, with another key.
+    let again = NewScan {
+        id: id_at(noon() + 2 * DAY),
+        scan_key: [99; 32],
+        created_at: noon() + 2 * DAY,
+        ..scan_at(noon(), 1)
+    };
+    for scan in [&first, &again, &second] {
+        stores.scans.save_scan(scan.clone()).await.unwrap();
+    }
+    let tenants = stores.retention.storing_tenants().await.unwrap();
+    assert!(tenants.contains(&"old".to_owned()), "{tenants:?}");
+    let expire = async |tenant, before, limit| {
+        let expired = stores.retention.expire_results(tenant, before, limit).await;
+        let ExpiredResults { scans, images } = expired.unwrap();
+        (scans, images)
+    };
+    assert_eq!(expire("old", noon(), 10).await, (0, 0));
+    assert_eq!(expire("nobody", noon() + DAY, 10).await, (0, 0));
+    // The image stays for its later scan.
+    assert_eq!(expire("old", noon() + DAY, 10).await, (1, 0));
+    assert_eq!(find(&stores.scans, &first).await, None);
+    assert!(find(&stores.scans, &again).await.is_some());
+    assert_eq!(expire("old", noon() + 3 * DAY, 1).await, (1, 1));
+    assert_eq!(expire("old", noon() + 3 * DAY, 10).await, (1, 1));
+    assert_eq!(expire("old", noon() + 3 * DAY, 10).await, (0, 0));
+    let tenants = stores.retention.storing_tenants().await.unwrap();
+    assert!(!tenants.contains(&"old".to_owned()), "{tenants:?}");
+}
