@@ -7,5 +7,6 @@ pub mod authenticator;
 pub mod error;
 mod key_cache;
 pub mod keys;
+pub mod openid;
 pub mod rate_limit;
 pub mod secret;

@@ -15,6 +15,7 @@ mod devices;
 mod error;
 mod load;
 mod log;
+mod openid;
 mod options;
 mod origin;
 mod retention;
@@ -41,6 +42,7 @@ pub use self::{
     devices::*,
     error::*,
     log::*,
+    openid::*,
     options::*,
     origin::*,
     retention::*,
@@ -70,6 +72,8 @@ pub struct Config {
     pub server: Server,
     #[garde(dive)]
     pub access: Access,
+    #[garde(dive)]
+    pub openid: OpenId,
     #[garde(dive)]
     pub rate_limits: RateLimits,
     #[garde(dive)]

@@ -6,7 +6,7 @@ use facescan_clock::Clock;
 use facescan_store::{ApiKey, ApiKeyStore, StoreError};
 use time::OffsetDateTime;
 
-use super::{error::AccessError, key_cache::KeyCache, secret::SentKey};
+use super::{error::AccessError, key_cache::KeyCache, openid::OpenId, secret::SentKey};
 use crate::{
     config::{Config, ConfiguredKey},
     context::{
@@ -32,11 +32,17 @@ struct Keys {
     stored: KeyCache,
     store: Arc<dyn ApiKeyStore>,
     clock: Arc<dyn Clock>,
+    openid: Option<OpenId>,
 }
 
 impl Authenticator {
     /// Creates the authenticator that the settings ask for.
-    pub fn new(config: &Config, store: Arc<dyn ApiKeyStore>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        config: &Config,
+        store: Arc<dyn ApiKeyStore>,
+        openid: Option<OpenId>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let access = &config.access;
         let keys = config.requires_keys().then(|| Keys {
             configured: access
@@ -47,6 +53,7 @@ impl Authenticator {
             stored: KeyCache::new(Arc::clone(&store), Arc::clone(&clock), access.key_cache()),
             store,
             clock,
+            openid,
         });
         Self {
             keys,
@@ -64,6 +71,9 @@ impl Authenticator {
             return Ok(self.local.clone());
         };
         let sent = credential.ok_or(AccessError::NoCredential)?;
+        if let Some(openid) = keys.openid.as_ref().filter(|_| OpenId::is_token(sent)) {
+            return openid.principal(sent).await;
+        }
         let sent = SentKey::parse(sent).ok_or(AccessError::InvalidCredential)?;
         let found = keys.principal(&sent).await?;
         found.ok_or(AccessError::InvalidCredential)
@@ -76,7 +86,7 @@ impl Authenticator {
     pub async fn is_usable(&self) -> Result<bool, StoreError> {
         match &self.keys {
             None => Ok(true),
-            Some(keys) if !keys.configured.is_empty() => Ok(true),
+            Some(keys) if keys.openid.is_some() || !keys.configured.is_empty() => Ok(true),
             Some(keys) => keys.store.has_valid_key(keys.clock.now()).await,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use facescan_store::StoreError;
 use thiserror::Error;
 
-use super::secret::NoRandomness;
+use super::{openid::JwksError, secret::NoRandomness};
 use crate::{context::scope::Scope, pipeline::error::InvalidOption};
 
 /// Why a request is refused.
@@ -15,7 +15,7 @@ pub enum AccessError {
     #[error("this server needs a key: send `authorization: Bearer fsk_…` or `x-api-key: fsk_…`")]
     NoCredential,
     /// The credential is malformed, unknown, expired or revoked. Callers do not learn which.
-    #[error("the key is not valid; it is wrong, expired or revoked")]
+    #[error("the key or token is not valid; it is wrong, expired or revoked")]
     InvalidCredential,
     /// The credential does not open this route.
     #[error("the key does not have the scope `{}`; use a key that has it", .0.name())]
@@ -34,6 +34,9 @@ pub enum AccessError {
     /// The database with the keys cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The keys of the OpenID issuer cannot be read.
+    #[error(transparent)]
+    Issuer(#[from] JwksError),
 }
 
 /// Why a key is not created, listed or revoked.

@@ -1,8 +1,15 @@
-//! Limits of the requests and the bytes that a key and a tenant may send in a second.
+//! Limits of the requests, the bytes and the pixels that a key and a tenant may send in a second.
 //!
-//! Each limit is a token bucket (GCRA, from the crate `governor`). It holds the tokens of `rate_limits.burst_s` seconds.
+//! Each limit is a token bucket (GCRA, from the crate `governor`). It holds the tokens of `rate_limits.burst_s` seconds. What is
+//! known only after the work, such as pixels, is charged then. What the bucket does not have is a debt, and requests wait until
+//! it is paid.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use facescan_clock::Clock;
 use governor::{
@@ -18,6 +25,9 @@ use crate::{config::RateLimits as Settings, context::Principal};
 
 /// The bytes that one token stands for.
 const BYTES_A_TOKEN: usize = 1024;
+
+/// The pixels that one token stands for.
+const PIXELS_A_TOKEN: u64 = 1000;
 
 /// The number of keys or tenants after which those that sent nothing lately are forgotten.
 const MAX_REMEMBERED: usize = 10_000;
@@ -37,6 +47,8 @@ struct Limit {
     window: u32,
     buckets:
         RateLimiter<Arc<str>, DashMapStateStore<Arc<str>>, PassedClock, StateInformationMiddleware>,
+    /// The tokens that were used without being in the bucket.
+    debts: Mutex<HashMap<Arc<str>, u64>>,
 }
 
 /// What a limit belongs to.
@@ -51,6 +63,16 @@ enum Subject {
 enum Cost {
     Requests,
     Bytes,
+    Pixels,
+}
+
+/// What a request has used, if that is known only afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// The bytes of a body without a stated length.
+    Bytes(u64),
+    /// The pixels that were decoded.
+    Pixels(u64),
 }
 
 /// What is left of the limits after a request.
@@ -92,6 +114,12 @@ impl RateLimits {
                 kib(settings.key_megabytes_per_s),
             ),
             (
+                "key-kilopixels",
+                Subject::Key,
+                Cost::Pixels,
+                settings.key_megapixels_per_s.saturating_mul(1000),
+            ),
+            (
                 "tenant-requests",
                 Subject::Tenant,
                 Cost::Requests,
@@ -102,6 +130,12 @@ impl RateLimits {
                 Subject::Tenant,
                 Cost::Bytes,
                 kib(settings.tenant_megabytes_per_s),
+            ),
+            (
+                "tenant-kilopixels",
+                Subject::Tenant,
+                Cost::Pixels,
+                settings.tenant_megapixels_per_s.saturating_mul(1000),
             ),
         ];
         let limit = |(name, subject, cost, rate)| {
@@ -116,6 +150,7 @@ impl RateLimits {
                 burst,
                 window: settings.burst_s,
                 buckets: RateLimiter::new(quota, DashMapStateStore::default(), clock),
+                debts: Mutex::default(),
             })
         };
         Self {
@@ -137,11 +172,28 @@ impl RateLimits {
             let Some(bucket) = limit.bucket(principal) else {
                 continue;
             };
+            limit.pay_debt(bucket)?;
             if let Some(left) = limit.take(bucket, bytes)? {
                 limit.describe(&left, &mut state);
             }
         }
         Ok((!state.left.is_empty()).then_some(state))
+    }
+
+    /// Takes the tokens of what a request has used. Requests wait for tokens that are missing.
+    pub fn charge(&self, principal: &Principal, usage: Usage) {
+        for limit in &self.limits {
+            let cost = match (limit.cost, usage) {
+                (Cost::Bytes, Usage::Bytes(bytes)) => bytes.div_ceil(BYTES_A_TOKEN as u64),
+                (Cost::Pixels, Usage::Pixels(pixels)) => pixels.div_ceil(PIXELS_A_TOKEN),
+                _ => continue,
+            };
+            if let Some(bucket) = limit.bucket(principal).filter(|_| cost > 0) {
+                *limit.debts().entry(Arc::clone(bucket)).or_default() += cost;
+                // What is missing stays as a debt.
+                limit.pay_debt(bucket).ok();
+            }
+        }
     }
 }
 
@@ -159,23 +211,62 @@ impl Limit {
         let cost = match self.cost {
             Cost::Requests => 1,
             Cost::Bytes => u32::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u32::MAX),
+            Cost::Pixels => 0,
         };
         let Some(cost) = NonZeroU32::new(cost.min(self.burst.get())) else {
             return Ok(None);
         };
+        let taken = self.take_tokens(bucket, cost);
+        let refuse = |retry_after| AccessError::RateLimited {
+            limit: self.name,
+            retry_after,
+        };
+        taken.map(Some).map_err(refuse)
+    }
+
+    /// Takes tokens that are not more than the bucket holds. Returns the time to wait if it has too few now.
+    fn take_tokens(
+        &self,
+        bucket: &Arc<str>,
+        tokens: NonZeroU32,
+    ) -> Result<StateSnapshot, Duration> {
         if self.buckets.len() > MAX_REMEMBERED {
             self.buckets.retain_recent();
         }
-        let retry_after = match self.buckets.check_key_n(bucket, cost) {
-            Ok(Ok(left)) => return Ok(Some(left)),
-            Ok(Err(refused)) => refused.wait_time_from(self.buckets.clock().now()),
-            // The cost is never larger than the bucket.
-            Err(_) => Duration::from_secs(u64::from(self.window)),
-        };
-        Err(AccessError::RateLimited {
-            limit: self.name,
-            retry_after,
-        })
+        match self.buckets.check_key_n(bucket, tokens) {
+            Ok(taken) => {
+                taken.map_err(|refused| refused.wait_time_from(self.buckets.clock().now()))
+            }
+            Err(_) => Err(Duration::from_secs(u64::from(self.window))),
+        }
+    }
+
+    fn debts(&self) -> MutexGuard<'_, HashMap<Arc<str>, u64>> {
+        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pays a debt with the tokens that the bucket has now. Refuses the caller while some of it is left.
+    fn pay_debt(&self, bucket: &Arc<str>) -> Result<(), AccessError> {
+        let mut debts = self.debts();
+        while let Some(debt) = debts.get_mut(bucket) {
+            let part = u32::try_from(*debt)
+                .unwrap_or(u32::MAX)
+                .min(self.burst.get());
+            let Some(part) = NonZeroU32::new(part) else {
+                break;
+            };
+            match self.take_tokens(bucket, part) {
+                Ok(_) => *debt -= u64::from(part.get()),
+                Err(retry_after) => {
+                    return Err(AccessError::RateLimited {
+                        limit: self.name,
+                        retry_after,
+                    });
+                }
+            }
+        }
+        debts.remove(bucket);
+        Ok(())
     }
 
     /// Adds the limit to the headers of an answer.
@@ -210,6 +301,8 @@ mod tests {
         Settings {
             key_requests_per_s: 0,
             key_megabytes_per_s: 0,
+            key_megapixels_per_s: 0,
+            tenant_megapixels_per_s: 0,
             tenant_requests_per_s: 0,
             tenant_megabytes_per_s: 0,
             tenant_waiting_items: 0,
@@ -255,6 +348,26 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         limits.take(&caller("a"), 0).unwrap();
         limits.take(&caller("b"), 0).unwrap();
+    }
+
+    #[test]
+    fn what_is_charged_afterwards_delays_the_next_request() {
+        let (limits, clock) = limits(Settings {
+            key_megapixels_per_s: 1,
+            key_megabytes_per_s: 1,
+            ..settings()
+        });
+        let key = caller("a");
+        // The bucket has 5 megapixels, so 12 are a debt of 7, which is paid in parts of at most 5.
+        limits.charge(&key, Usage::Pixels(12_000_000));
+        assert!(wait(limits.take(&key, 0)) <= Duration::from_secs(5));
+        clock.advance(Duration::from_secs(5));
+        assert!(wait(limits.take(&key, 0)) <= Duration::from_secs(2));
+        limits.take(&caller("b"), 0).unwrap();
+        clock.advance(Duration::from_secs(2));
+        limits.take(&key, 0).unwrap();
+        limits.charge(&key, Usage::Bytes(5_500_000));
+        assert!(wait(limits.take(&key, 0)) > Duration::ZERO);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use facescan_clock::Clock;
 use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
 use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
-use facescan_store::{ConnectionCounts, Observer, Store, StoreSettings, Stores};
+use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
     App,
@@ -17,7 +17,12 @@ use super::{
     models::{Loader, connect},
 };
 use crate::{
-    access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
+    access::{
+        authenticator::Authenticator,
+        keys::ApiKeys,
+        openid::{OpenId, WebJwks},
+        rate_limit::RateLimits,
+    },
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
     audit::AuditLog,
     batches::{
@@ -112,7 +117,7 @@ impl AppBuilder {
         let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
         let keys = Arc::clone(&stores.keys);
         Ok(App {
-            access: Authenticator::new(&config, Arc::clone(&keys), Arc::clone(&clock)),
+            access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
             keys: ApiKeys::new(keys, Arc::clone(&clock)),
             retention: retention(&config, &stores, clock),
@@ -159,6 +164,37 @@ impl AppBuilder {
         watch(&pipeline, metrics);
         Ok(pipeline)
     }
+}
+
+fn authenticator(
+    config: &Config,
+    keys: Arc<dyn ApiKeyStore>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<Authenticator> {
+    let openid = openid(config, clock)?;
+    Ok(Authenticator::new(config, keys, openid, Arc::clone(clock)))
+}
+
+/// Accepts the tokens of the issuer that the settings name, if they name one.
+fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<OpenId>> {
+    let settings = &config.openid;
+    let Some(issuer) = settings.issuer.clone() else {
+        return Ok(None);
+    };
+    if settings.audience.is_none() {
+        bail!(
+            "openid.issuer needs openid.audience; set it to the audience of the tokens for this server"
+        );
+    }
+    let source = WebJwks::new(issuer, settings.jwks_url.clone())
+        .context("setting up the client of the OpenID issuer")?;
+    let tenant = &config.store.tenant;
+    Ok(OpenId::new(
+        settings,
+        tenant,
+        Arc::new(source),
+        Arc::clone(clock),
+    ))
 }
 
 fn retention(config: &Config, stores: &Stores, clock: Arc<dyn Clock>) -> RetentionSweeper {

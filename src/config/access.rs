@@ -37,9 +37,13 @@ pub struct RateLimits {
     #[garde(range(max = 1_000_000))]
     pub key_megabytes_per_s: u32,
     #[garde(range(max = 1_000_000))]
+    pub key_megapixels_per_s: u32,
+    #[garde(range(max = 1_000_000))]
     pub tenant_requests_per_s: u32,
     #[garde(range(max = 1_000_000))]
     pub tenant_megabytes_per_s: u32,
+    #[garde(range(max = 1_000_000))]
+    pub tenant_megapixels_per_s: u32,
     #[garde(range(max = 1 << 40))]
     pub tenant_waiting_items: u64,
     #[garde(range(min = 1, max = 3600))]

@@ -140,6 +140,8 @@ pub(super) mod table {
     pub const STORE_UNAVAILABLE: ErrorKind = kind(503, "store_unavailable", "database unavailable");
     pub const AUDIT_UNAVAILABLE: ErrorKind =
         kind(503, "audit_unavailable", "audit trail unavailable");
+    pub const ISSUER_UNAVAILABLE: ErrorKind =
+        kind(503, "issuer_unavailable", "OpenID issuer unavailable");
     pub const INTERNAL: ErrorKind = kind(500, "internal", "internal error");
 }
 
@@ -200,6 +202,9 @@ impl ApiError {
             table::AUDIT_UNAVAILABLE => {
                 "the request cannot be recorded now, so it is refused; try again later".to_owned()
             }
+            table::ISSUER_UNAVAILABLE => {
+                "the token cannot be checked now; try again later, or send a key".to_owned()
+            }
             table::DEADLINE_EXCEEDED | table::DEVICE_UNAVAILABLE => self.to_string(),
             kind if kind.status >= 500 => {
                 "something failed on the server; its log has the request id".to_owned()
@@ -217,6 +222,7 @@ fn kind_of_access(error: &AccessError) -> ErrorKind {
         AccessError::RateLimited { .. } => table::RATE_LIMITED,
         AccessError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
         AccessError::Store(_) => table::INTERNAL,
+        AccessError::Issuer(_) => table::ISSUER_UNAVAILABLE,
     }
 }
 

@@ -273,6 +273,7 @@ impl Pipeline {
         drop(bytes);
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
+        run.count_pixels(&scan.image);
         let began = self.clock.monotonic();
         let submitted = encoder
             .submit_through(&self.preprocessing.executor, &pixels)

@@ -379,6 +379,7 @@ impl Pipeline {
         let info = image_info(&decoded, content_hash(bytes));
         let before = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
+        run.count_pixels(&info);
         let began = self.clock.monotonic();
         let partial = PartlyEnhanced::new(&before, &plan.options);
         let after = match partial.device_steps {

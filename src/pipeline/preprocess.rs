@@ -356,6 +356,7 @@ impl Pipeline {
         let image = image_info(&decoded, content_hash(bytes));
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
+        run.count_pixels(&image);
         let (width, height) = plan.preprocess.output_size(pixels.dimensions());
         let values = 3 * u64::from(width) * u64::from(height);
         let size = (Dtype::F32.size() + plan.dtype.size()) as u64;

@@ -471,6 +471,7 @@ impl Pipeline {
         let info = image_info(&decoded, content_hash(bytes));
         let image = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
+        run.count_pixels(&info);
         let began = self.clock.monotonic();
         let mut canvas = Canvas::new(self, plan, &image, info, run);
         for step in plan.steps.iter() {

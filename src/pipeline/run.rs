@@ -4,7 +4,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use facescan_inference::device::{Assignment, DeviceRun, DeviceState};
 
-use super::{answer::Timings, error::PipelineError};
+use super::{
+    answer::{ImageInfo, Timings},
+    error::PipelineError,
+};
 
 /// The requested device and the device that ran the result, by the name of the operation.
 pub type DevicesUsed = BTreeMap<Cow<'static, str>, DeviceState>;
@@ -54,6 +57,8 @@ pub struct ImageRun {
     pub timings: Timings,
     /// The devices. If the rows of one operation ran on several devices, this names the one that was not requested.
     pub devices: DevicesUsed,
+    /// The pixels that were decoded.
+    pub pixels: u64,
     /// The last run of each operation. An equal run is not recorded again.
     last: BTreeMap<&'static str, DeviceRun>,
     is_strict: bool,
@@ -74,6 +79,11 @@ impl ImageRun {
             devices,
             ..Self::default()
         }
+    }
+
+    /// Counts the pixels of an image that was decoded.
+    pub(super) fn count_pixels(&mut self, image: &ImageInfo) {
+        self.pixels += u64::from(image.width) * u64::from(image.height);
     }
 
     /// Records the device that ran `operation`.

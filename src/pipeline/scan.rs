@@ -240,6 +240,7 @@ impl ScanRun {
             .then(|| perceptual_hash(&image.pixels));
         let info = image_info(&image, hash);
         run.timings.decode = self.since(began);
+        run.count_pixels(&info);
         let began = self.now();
         let image = PooledImage::new(image.pixels, pipeline);
         let submitted = if options.aligned {

@@ -10,6 +10,7 @@ use axum::{
 use serde::Serialize;
 
 use crate::{
+    access::rate_limit::Usage,
     audit::AuditEvent,
     config::AuditLevel,
     context::RequestContext,
@@ -161,6 +162,7 @@ impl<P: ImageOperation> PlanRun<'_, P> {
             inference_ms: 0.0,
         };
         let outcomes = state.fan_out.run_all(context, images, plan).await;
+        self.charge(&outcomes);
         self.record(&outcomes).await?;
         for outcome in outcomes {
             let index = outcome.index;
@@ -179,6 +181,16 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         let succeeded = results.succeeded().count();
         tracing::debug!(images = results.entries.len(), succeeded, "images done");
         Ok(results)
+    }
+
+    /// Takes the pixels that were decoded from the limits of the caller.
+    fn charge(&self, outcomes: &[ImageOutcome<P::Output>]) {
+        let succeeded = outcomes
+            .iter()
+            .filter_map(|outcome| outcome.output.as_ref().ok());
+        let pixels = succeeded.map(|output| output.run.pixels).sum();
+        let limits = &self.state.rate_limits;
+        limits.charge(&self.context.principal, Usage::Pixels(pixels));
     }
 
     /// Records which images were processed, before anything is answered.

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use axum::{
+    body::Body,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+
 use crate::{
-    access::error::AccessError,
+    access::{error::AccessError, rate_limit::Usage},
     context::{Principal, RequestContext},
     http::{
         AppState,
@@ -43,10 +47,13 @@ pub async fn authorize(
     match principal(&state, requirement, request.headers()).await {
         Ok(None) => {}
         Ok(Some(principal)) => {
-            let bytes = stated_length(request.headers()).unwrap_or(0);
-            match state.rate_limits.take(&principal, bytes) {
+            let stated = stated_length(request.headers());
+            match state.rate_limits.take(&principal, stated.unwrap_or(0)) {
                 Ok(state) => limits = state,
                 Err(error) => return ApiError::from(error).into_response(),
+            }
+            if stated.is_none() {
+                request = charge_body(request, &state, &principal);
             }
             if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
                 if let Some(key) = &principal.key_id {
@@ -67,6 +74,21 @@ pub async fn authorize(
         }
     }
     response
+}
+
+/// Takes the bytes of a body without a stated length from the limits of the caller, as they arrive.
+fn charge_body(request: Request, state: &AppState, principal: &Principal) -> Request {
+    if request.body().is_end_stream() {
+        return request;
+    }
+    let (state, principal) = (AppState::clone(state), principal.clone());
+    request.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+            state.rate_limits.charge(&principal, Usage::Bytes(bytes));
+            frame
+        }))
+    })
 }
 
 /// Returns the principal of a request, or `None` if its route is open.

@@ -172,10 +172,14 @@ const OF_ERASURES: [Example; 3] = [
 const OF_ONE_KEY: [Example; 1] = [(table::NOT_FOUND, "there is no key 5f0c2a9be1d34c77")];
 
 /// The errors of a caller that may not use a route.
-const OF_ACCESS: [Example; 3] = [
+const OF_ACCESS: [Example; 4] = [
     (
         table::UNAUTHORIZED,
-        "the key is not valid; it is wrong, expired or revoked",
+        "the key or token is not valid; it is wrong, expired or revoked",
+    ),
+    (
+        table::ISSUER_UNAVAILABLE,
+        "the token cannot be checked now; try again later, or send a key",
     ),
     (
         table::FORBIDDEN,
@@ -336,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        access::error::AccessError,
+        access::{error::AccessError, openid::JwksError},
         admission::{AdmissionError, Priority},
         audit::AuditError,
         config::{Config, Sources},
@@ -422,6 +426,7 @@ mod tests {
             .into(),
             InvalidOption::new("scopes", "must have at least one scope").into(),
             AuditError(None).into(),
+            AccessError::Issuer(JwksError("away".into())).into(),
             ApiError::Internal("a secret of the server".to_owned()),
         ]
     }

@@ -267,3 +267,39 @@ async fn a_tenant_has_only_so_many_waiting_items() {
         "a refused batch stays"
     );
 }
+
+#[tokio::test]
+async fn pixels_and_streamed_bytes_are_charged_when_they_are_known() {
+    let app = TestApp::with(&[
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__RATE_LIMITS__KEY_MEGAPIXELS_PER_S", "1"),
+        ("FACESCAN__RATE_LIMITS__KEY_MEGABYTES_PER_S", "1"),
+        ("FACESCAN__RATE_LIMITS__BURST_S", "1"),
+    ])
+    .await;
+    // The image has 1.1 megapixels.
+    let image = image_file("t1.jpg");
+    let detect = async |key: &str, body: Body| {
+        let request = Request::post("/detect?store=false")
+            .header("x-api-key", key)
+            .header("content-type", "image/jpeg")
+            .body(body)
+            .unwrap();
+        app.send(request).await
+    };
+    let first = key(&app, "default", &[Scope::Infer]).await;
+    let reply = detect(&first, image.clone().into()).await;
+    assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
+    let reply = detect(&first, image.into()).await;
+    assert_eq!(reply.code(), "rate_limited");
+    assert!(reply.body.windows(14).any(|text| text == b"key-kilopixels"));
+
+    let second = key(&app, "default", &[Scope::Infer]).await;
+    let parts =
+        futures::stream::iter((0..30).map(|_| Ok::<_, std::io::Error>(vec![0_u8; 100_000])));
+    let reply = detect(&second, Body::from_stream(parts)).await;
+    assert_eq!(reply.code(), "unsupported_media_type");
+    let reply = detect(&second, Body::empty()).await;
+    assert_eq!(reply.code(), "rate_limited");
+    assert!(reply.body.windows(7).any(|text| text == b"key-kib"));
+}

@@ -1,0 +1,30 @@
+//! An OpenID Connect issuer whose tokens are accepted.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
+
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::must;
+
+/// Section `openid`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct OpenId {
+    #[garde(inner(custom(must(is_http))))]
+    pub issuer: Option<Url>,
+    #[garde(inner(length(min = 1)))]
+    pub audience: Option<String>,
+    #[garde(inner(custom(must(is_http))))]
+    pub jwks_url: Option<Url>,
+    #[garde(inner(length(min = 1)))]
+    pub tenant_claim: Option<String>,
+    #[garde(length(min = 1))]
+    pub scopes_claim: String,
+    #[garde(skip)]
+    pub scope_prefix: String,
+}
+
+fn is_http(url: &Url) -> bool {
+    ["http", "https"].contains(&url.scheme())
+}
