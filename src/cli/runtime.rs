@@ -9,7 +9,7 @@ use crate::{
     config::{Config, Origin, Provenance},
     telemetry::logging,
 };
-use facescan_clock::SystemClock;
+use facescan_clock::{Clock, SystemClock};
 use facescan_inference::backend::{Backend, combined::CombinedBackend, ort::OrtBackend};
 
 /// Starts the logs with the level and format of the settings.
@@ -50,22 +50,43 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("starting the async runtime")
 }
 
+/// What a server or a worker takes from outside.
+pub struct Parts {
+    /// Runs the models.
+    pub backend: Arc<dyn Backend>,
+    /// The source of time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Parts {
+    /// Returns the runtime of the settings and the clock of the machine.
+    ///
+    /// # Errors
+    /// The errors of [`backend`].
+    pub fn of(config: &Config) -> anyhow::Result<Self> {
+        Ok(Self {
+            backend: backend(config)?,
+            clock: Arc::new(SystemClock::start()),
+        })
+    }
+}
+
 /// Loads ONNX Runtime and starts the application with it.
 ///
 /// # Errors
 /// Returns an error if the runtime is missing, a model does not match its registry entry, or the database cannot be
 /// used.
 pub async fn start_app(config: Config) -> anyhow::Result<App> {
-    let backend = backend(&config)?;
-    start_app_on(config, backend).await
+    let parts = Parts::of(&config)?;
+    start_app_on(config, parts).await
 }
 
-/// Starts the application with a backend.
+/// Starts the application with these parts.
 ///
 /// # Errors
 /// The errors of [`start_app`], without those of the runtime.
-pub async fn start_app_on(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<App> {
-    App::builder(config, backend, Arc::new(SystemClock::start()))
+pub async fn start_app_on(config: Config, parts: Parts) -> anyhow::Result<App> {
+    App::builder(config, parts.backend, parts.clock)
         .build()
         .await
 }

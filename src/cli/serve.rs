@@ -8,12 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use facescan_inference::backend::Backend;
 use facescan_store::Observer;
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{backend, start_app_on, start_logs, tokio_runtime},
+    runtime::{Parts, start_app_on, start_logs, tokio_runtime},
     worker,
 };
 use crate::{
@@ -38,27 +37,27 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns an error if the start or the listener fails.
 pub fn run(config: Config) -> anyhow::Result<ExitCode> {
-    run_on(config, backend)
+    run_on(config, Parts::of)
 }
 
-/// Serves requests with the backend that `open` returns until a signal arrives.
+/// Serves requests with the parts that `open` returns until a signal arrives.
 ///
 /// # Errors
 /// The errors of [`run`].
 pub fn run_on(
     config: Config,
-    open: impl FnOnce(&Config) -> anyhow::Result<Arc<dyn Backend>>,
+    open: impl FnOnce(&Config) -> anyhow::Result<Parts>,
 ) -> anyhow::Result<ExitCode> {
     start_logs(&config)?;
-    let backend = open(&config)?;
-    tokio_runtime()?.block_on(serve(config, backend))
+    let parts = open(&config)?;
+    tokio_runtime()?.block_on(serve(config, parts))
 }
 
-async fn serve(config: Config, backend: Arc<dyn Backend>) -> anyhow::Result<ExitCode> {
+async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
     let address = (config.server.host.clone(), config.server.port);
     let deadline = config.server.shutdown_timeout();
     let tls = open_tls(&config.server)?;
-    let app = Arc::new(start_app_on(config, backend).await?);
+    let app = Arc::new(start_app_on(config, parts).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {
         format!(
             "listening on {}:{}; is another server running there? set server.port to a free port",

@@ -4,12 +4,11 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Args;
-use facescan_inference::backend::Backend;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{backend, start_app_on, start_logs, tokio_runtime},
+    runtime::{Parts, start_app_on, start_logs, tokio_runtime},
     serve,
 };
 use crate::{
@@ -131,27 +130,27 @@ pub(super) async fn listen(
 /// # Errors
 /// Returns an error if the start fails.
 pub fn run(config: Config, args: &WorkerArgs) -> anyhow::Result<ExitCode> {
-    run_on(config, backend, args)
+    run_on(config, Parts::of, args)
 }
 
-/// Processes the items of batches with the backend that `open` returns until a signal arrives.
+/// Processes the items of batches with the parts that `open` returns until a signal arrives.
 ///
 /// # Errors
 /// The errors of [`run`].
 pub fn run_on(
     config: Config,
-    open: impl FnOnce(&Config) -> anyhow::Result<Arc<dyn Backend>>,
+    open: impl FnOnce(&Config) -> anyhow::Result<Parts>,
     args: &WorkerArgs,
 ) -> anyhow::Result<ExitCode> {
     start_logs(&config)?;
-    let backend = open(&config)?;
+    let parts = open(&config)?;
     tokio_runtime()?.block_on(async {
         let deadline = config.server.shutdown_timeout();
         let chunks = args.chunks.unwrap_or(match config.batches.workers {
             0 => DEFAULT_CHUNKS,
             workers => workers,
         });
-        let app = Arc::new(start_app_on(config, backend).await?);
+        let app = Arc::new(start_app_on(config, parts).await?);
         serve::prepare_store(&app).await;
         tracing::info!(chunks, "processing batches");
         let forced = serve::stop_at_signal(app.lifecycle.clone(), "returning the chunks");

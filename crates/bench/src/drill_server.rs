@@ -1,25 +1,28 @@
 //! A server or a worker for drills: the real one, on a backend with a fixed service time that a marked image kills.
 //!
-//! A drill needs faults that a real model does not have on demand. It also needs several processes on one machine that do
-//! not compete for its cores. So each run of a model sleeps for the service time and then runs the real model, and the run of
+//! A drill needs faults that a real model does not have on demand, and a clock that jumps. It also needs several processes on
+//! one machine that do not compete for its cores. So each run of a model sleeps for the service time and then runs the real model, and the run of
 //! a marked image aborts the process.
 
-use std::{process::ExitCode, sync::Arc, thread, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
 use facescan::{
     cli::{
-        runtime, serve,
+        runtime::{self, Parts},
+        serve,
         worker::{self, WorkerArgs},
     },
     config::Config,
 };
+use facescan_clock::{Clock, SystemClock};
 use facescan_inference::{
     backend::{Backend, BackendError, Batch, Opening, Session},
     graphs::session::GraphSession,
     placement::DevicePlacement,
     tensor::{Signature, Tensor},
 };
+use time::OffsetDateTime;
 
 /// The colour of a marked image: red, green and blue.
 const MARK: [f32; 3] = [251.0, 2.0, 249.0];
@@ -33,6 +36,9 @@ pub struct DrillServerArgs {
     /// The milliseconds that each row takes before its model runs.
     #[arg(long, default_value_t = 0)]
     service_ms: u64,
+    /// A file with the seconds that the clock of the process is ahead. The drill changes it while the process runs.
+    #[arg(long, value_name = "FILE")]
+    clock_offset: Option<PathBuf>,
     /// The arguments of `facescan worker`.
     #[command(flatten)]
     worker: WorkerArgs,
@@ -50,15 +56,41 @@ enum Role {
 /// Runs the process until a signal arrives.
 pub fn run(config: Config, args: &DrillServerArgs) -> anyhow::Result<ExitCode> {
     let service_time = Duration::from_millis(args.service_ms);
-    let open = |config: &Config| -> anyhow::Result<Arc<dyn Backend>> {
-        Ok(Arc::new(SlowBackend {
-            inner: runtime::backend(config)?,
-            service_time,
-        }))
+    let open = |config: &Config| -> anyhow::Result<Parts> {
+        Ok(Parts {
+            backend: Arc::new(SlowBackend {
+                inner: runtime::backend(config)?,
+                service_time,
+            }),
+            clock: Arc::new(JumpingClock {
+                monotonic: SystemClock::start(),
+                offset: args.clock_offset.clone(),
+            }),
+        })
     };
     match args.role {
         Role::Serve => serve::run_on(config, open),
         Role::Worker => worker::run_on(config, open, &args.worker),
+    }
+}
+
+/// A wall clock that a drill moves, as an administrator or a time server does. The monotonic time does not jump.
+struct JumpingClock {
+    monotonic: SystemClock,
+    offset: Option<PathBuf>,
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> OffsetDateTime {
+        let offset = self.offset.as_ref().and_then(|file| {
+            let seconds: i64 = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+            Some(time::Duration::seconds(seconds))
+        });
+        self.monotonic.now() + offset.unwrap_or_default()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.monotonic.monotonic()
     }
 }
 

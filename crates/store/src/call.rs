@@ -13,28 +13,52 @@ use super::{StoreError, dialect::Dialect};
 ///
 /// A call that is dropped before its end has sent a statement whose answer may never arrive, because the network can be
 /// broken. The pool would wait for that answer, so it gets the connection back only if [`finish`](Self::finish) was called.
+///
+/// A connection whose transaction failed because of the environment, such as a full disk, is closed. SQLite rolls such a
+/// transaction back by itself, and the driver would take the connection to be in a transaction for ever.
 pub(super) struct CallConnection<DB: Dialect> {
     connection: PoolConnection<DB>,
-    is_finished: bool,
+    state: CallState,
+}
+
+/// What becomes of a connection after a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallState {
+    Running,
+    Finished,
+    Broken,
 }
 
 impl<DB: Dialect> CallConnection<DB> {
     pub(super) async fn acquire(pool: &Pool<DB>) -> Result<Self, StoreError> {
         Ok(Self {
             connection: pool.acquire().await?,
-            is_finished: false,
+            state: CallState::Running,
         })
     }
 
     /// Records that every answer has arrived.
     pub(super) fn finish(&mut self) {
-        self.is_finished = true;
+        self.state = CallState::Finished;
+    }
+
+    /// Records that every answer has arrived, and how the transaction ended.
+    pub(super) fn finish_transaction<T>(&mut self, result: &Result<T, StoreError>) {
+        self.state = match result {
+            Err(StoreError::Unavailable(_)) => CallState::Broken,
+            _ => CallState::Finished,
+        };
     }
 }
 
 impl<DB: Dialect> Drop for CallConnection<DB> {
     fn drop(&mut self) {
-        if DB::CLOSES_INTERRUPTED && !self.is_finished {
+        let is_usable = match self.state {
+            CallState::Running => !DB::CLOSES_INTERRUPTED,
+            CallState::Finished => true,
+            CallState::Broken => false,
+        };
+        if !is_usable {
             self.connection.close_on_drop();
         }
     }
@@ -130,7 +154,7 @@ macro_rules! transaction {
                 Ok(result)
             };
             let result = result.await;
-            acquired.finish();
+            acquired.finish_transaction(&result);
             result
         }
     };
