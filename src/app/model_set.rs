@@ -8,7 +8,7 @@ use facescan_inference::{
     device::{Assignment, Devices},
     image_executor::{self, ImageExecutor},
     operation::{Operation, Workload},
-    registry::Role,
+    registry::{ModelSpec, Role},
 };
 
 use super::models::{Connected, Loaded, Loader};
@@ -90,6 +90,7 @@ fn load_models(
             "model {id}, field role: is {}, but models.{role} names this model",
             spec.role
         );
+        check_licence(spec, loader.config.models.commercial_only)?;
         let Loaded { model, assignment } = match connected.remove(&role) {
             Some(connected) => loader.load_remote(spec, connected, operation),
             None => loader.load(spec, operation)?,
@@ -99,6 +100,23 @@ fn load_models(
     }
     let models = Models::new(models).context("the detector has no known head")?;
     Ok((models, assignments))
+}
+
+/// Says the licence of a model in the log, and refuses the model if its licence does not allow what the settings ask for.
+fn check_licence(spec: &ModelSpec, commercial_only: bool) -> anyhow::Result<()> {
+    let (model, licence) = (&spec.id, &spec.licence);
+    anyhow::ensure!(
+        spec.commercial_use || !commercial_only,
+        "the licence of model {model} ({licence}) does not allow commercial use; choose another model, or set \
+         models.commercial_only to false if your use is not commercial"
+    );
+    tracing::info!(
+        model,
+        licence,
+        commercial_use = spec.commercial_use,
+        "model licence"
+    );
+    Ok(())
 }
 
 /// The operations whose graphs this server builds.

@@ -98,6 +98,8 @@ pub struct Models {
     pub dir: PathBuf,
     #[garde(inner(custom(must(is_path))))]
     pub registry: Option<PathBuf>,
+    #[garde(skip)]
+    pub commercial_only: bool,
     /// The setting `{role}` of every role: the id of a model. `None` loads no model of this role.
     #[garde(skip)]
     #[serde(flatten, deserialize_with = "read_ids")]

@@ -168,3 +168,23 @@ async fn a_model_that_does_not_match_its_entry_stops_the_start() {
         assert!(error.contains(field), "{to}: {error}");
     }
 }
+
+#[tokio::test]
+async fn a_licence_without_commercial_use_stops_the_start_if_the_settings_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let research = |text: String| text.replacen("commercial_use: true", "commercial_use: false", 1);
+    let settings = settings(&registry(folder.path(), research));
+    let start = async |commercial_only| {
+        let mut settings = borrowed(&settings);
+        settings.push(("FACESCAN__MODELS__COMMERCIAL_ONLY", commercial_only));
+        let sources = Sources {
+            environment: settings_for(folder.path(), &settings),
+            ..Sources::default()
+        };
+        let (config, _) = Config::load(&sources).unwrap();
+        TestApp::try_start(config).await
+    };
+    assert!(start("false").await.is_ok());
+    let error = start("true").await.err().unwrap().to_string();
+    assert!(error.contains("scrfd-64 (none) does not allow"), "{error}");
+}
