@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract accuracy bench drill
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract accuracy bench drill containers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ lint: ## check the formatting, clippy, the layers, the syntax of the scripts, th
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/drill scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/containers scripts/container_proofs/*.py scripts/drill scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 	scripts/check-monitoring
@@ -75,6 +75,11 @@ drill: models ## kill workers, take Postgres and NATS away, and measure batches;
 	scripts/setup --tests
 	cargo build --release --locked -p facescan -p facescan-bench
 	scripts/postgres run scripts/drill $(DRILL)
+
+# For one proof, run: make containers CONTAINERS='cpu --keep FOLDER'
+containers: ## build the container images and prove them with an engine of their own (Debian 12, root); takes 40 minutes
+	scripts/setup --tests
+	scripts/containers $(CONTAINERS)
 
 # For more rounds, run: make bench BENCH='--rounds 7 --seconds 15'
 bench: models ## compare this server with its bare models and its peers; results in .runtime/bench/
