@@ -6,16 +6,16 @@ import http.client
 import json
 import secrets
 import threading
+import urllib.request
 from pathlib import Path
 
-from drills.installation import RUNTIME, Installation, free_port
+from drills.installation import RUNTIME, Installation, free_port, image
 
 from .engine import COMPOSE, Engine
 
 # The characters must be escaped in a URL, but not in the variable that the compose file uses.
 PASSWORD = f"p@ss/w%rd {secrets.token_hex(8)}"
 PICTURE = (RUNTIME / "pictures" / "t1.jpg", 6)
-IMAGES = 4
 LOCK = threading.Lock()
 
 
@@ -65,6 +65,12 @@ class Stack(Installation):
         connection.request("GET", path)
         return connection.getresponse().read().decode()
 
+    def targets(self, job: str) -> list[str]:
+        """Returns the health of each target of a job, as Prometheus sees it."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus}/api/v1/targets", timeout=10) as answer:
+            targets = json.load(answer)["data"]["activeTargets"]
+        return [target["health"] for target in targets if target["labels"]["job"] == job]
+
     def detect(self, query: str = "") -> tuple[int, dict]:
         """Sends the picture. Returns the status and the answer."""
         status, answer = self.send("POST", f"/detect{query}", PICTURE[0].read_bytes(), "image/jpeg")
@@ -85,12 +91,13 @@ class Clients:
         self.address, self.secret = address, secret
         self.statuses: dict[int, int] = {}
         self.lost: list[str] = []
-        self.threads = [threading.Thread(target=self.work, daemon=True) for _ in range(IMAGES)]
+        # A large picture is in the server for most of the time. Small ones often are between the connection and the answer.
+        work = [("/detect?cache=false", PICTURE[0].read_bytes())] * 2 + [("/detect?store=false&det_size=64", image(0))] * 6
+        self.threads = [threading.Thread(target=self.work, args=one, daemon=True) for one in work]
         for thread in self.threads:
             thread.start()
 
-    def work(self) -> None:
-        picture = PICTURE[0].read_bytes()
+    def work(self, path: str, picture: bytes) -> None:
         while True:
             connection = http.client.HTTPConnection(self.address, 8080, timeout=60)
             try:
@@ -98,7 +105,7 @@ class Clients:
             except OSError:
                 return
             try:
-                connection.request("POST", "/detect?cache=false", picture, {"content-type": "image/jpeg", "x-api-key": self.secret})
+                connection.request("POST", path, picture, {"content-type": "image/jpeg", "x-api-key": self.secret})
                 response = connection.getresponse()
                 json.loads(response.read())
             except (OSError, http.client.HTTPException, ValueError) as error:
@@ -109,6 +116,10 @@ class Clients:
                 connection.close()
             with LOCK:
                 self.statuses[response.status] = self.statuses.get(response.status, 0) + 1
+
+    def count(self) -> int:
+        with LOCK:
+            return sum(self.statuses.values())
 
     def join(self) -> None:
         for thread in self.threads:
