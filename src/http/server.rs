@@ -7,19 +7,24 @@ use std::{io, sync::Arc, time::Duration};
 use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    server::conn::auto::Builder,
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::tls::Tls;
 
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The time that a connected client has for its first byte after the start of a shutdown. The request of a client that
+/// connected just before is on its way.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Serves `router` until `stopped` resolves and no request is in flight.
 ///
@@ -32,7 +37,6 @@ pub async fn serve(
     header_timeout: Duration,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
-    let connections = connection_builder(header_timeout);
     let tls = tls.map(Arc::new);
     let reloading = tls.clone();
     let reloading = tokio::spawn(async move {
@@ -40,52 +44,109 @@ pub async fn serve(
             tls.reload().await;
         }
     });
-    let graceful = GracefulShutdown::new();
-    let stopping = CancellationToken::new();
+    let connections = Connections {
+        builder: connection_builder(header_timeout),
+        router,
+        tls,
+        header_timeout,
+        stopping: CancellationToken::new(),
+    };
+    let open = TaskTracker::new();
     let mut stopped = std::pin::pin!(stopped);
     loop {
         let stream = tokio::select! {
             stream = accept(&listener) => stream,
             () = &mut stopped => break,
         };
+        open.spawn(connections.clone().serve(stream));
+    }
+    for stream in waiting(listener) {
+        open.spawn(connections.clone().serve(stream));
+    }
+    reloading.abort();
+    connections.stopping.cancel();
+    open.close();
+    open.wait().await;
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct Connections {
+    builder: Builder<TokioExecutor>,
+    router: Router,
+    tls: Option<Arc<Tls>>,
+    header_timeout: Duration,
+    stopping: CancellationToken,
+}
+
+impl Connections {
+    /// Serves a connection until the client or a shutdown closes it.
+    async fn serve(self, stream: TcpStream) {
         // The server writes an answer at once, so waiting to fill a packet would only delay it.
         stream.set_nodelay(true).ok();
-        let service = TowerToHyperService::new(router.clone());
-        let (connections, watcher) = (connections.clone(), graceful.watcher());
-        let (tls, stopping) = (tls.clone(), stopping.clone());
-        tokio::spawn(async move {
-            let mut first = [0];
-            // The first bytes decide the HTTP version, and the timers of hyper start only after them.
-            tokio::select! {
-                spoke = timeout(header_timeout, stream.peek(&mut first)) => if !matches!(spoke, Ok(Ok(1))) {
-                    return;
-                },
-                () = stopping.cancelled() => return,
-            }
-            let ended = match tls {
-                None => {
-                    let connection = connections.serve_connection(TokioIo::new(stream), service);
-                    watcher.watch(connection).await
+        let mut first = [0];
+        // The first bytes decide the HTTP version, and the timers of hyper start only after them.
+        let spoke = timeout(self.header_timeout, stream.peek(&mut first));
+        if !matches!(self.unless_stopped(spoke).await, Some(Ok(Ok(1)))) {
+            return;
+        }
+        match &self.tls {
+            None => self.serve_http(stream).await,
+            Some(tls) => {
+                let accepted = timeout(self.header_timeout, tls.accept(stream));
+                if let Some(Ok(Ok(stream))) = self.unless_stopped(accepted).await {
+                    self.serve_http(stream).await;
                 }
-                Some(tls) => {
-                    let stream = tokio::select! {
-                        accepted = timeout(header_timeout, tls.accept(stream)) => accepted,
-                        () = stopping.cancelled() => return,
-                    };
-                    let Ok(Ok(stream)) = stream else { return };
-                    let connection = connections.serve_connection(TokioIo::new(stream), service);
-                    watcher.watch(connection).await
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(error = %error, "connection closed with an error");
             }
-        });
+        }
     }
-    drop(listener);
-    reloading.abort();
-    stopping.cancel();
-    graceful.shutdown().await;
+
+    /// Waits for the result of a client's action. After the start of a shutdown, it waits for [`LAST_WORD`] only.
+    async fn unless_stopped<T>(&self, action: impl Future<Output = T>) -> Option<T> {
+        let over = async {
+            self.stopping.cancelled().await;
+            tokio::time::sleep(LAST_WORD).await;
+        };
+        tokio::select! {
+            biased;
+            result = action => Some(result),
+            () = over => None,
+        }
+    }
+
+    async fn serve_http<S>(&self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = TowerToHyperService::new(self.router.clone());
+        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        // A shutdown closes a connection that has read nothing, so the connection first reads what has arrived.
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = self.stopping.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error = %error, "connection closed with an error");
+        }
+    }
+}
+
+/// Closes the listener. Returns the connections that nobody has accepted yet, because their clients count on an answer.
+fn waiting(listener: TcpListener) -> Vec<TcpStream> {
+    let Ok(listener) = listener.into_std() else {
+        return Vec::new();
+    };
+    std::iter::from_fn(|| listener.accept().ok())
+        .filter_map(|(stream, _)| {
+            stream.set_nonblocking(true).ok()?;
+            TcpStream::from_std(stream).ok()
+        })
+        .collect()
 }
 
 /// Returns the settings of all connections.
