@@ -1,5 +1,7 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
+#[cfg(test)]
+mod tests;
 pub mod tls;
 
 use std::{io, sync::Arc, time::Duration};
