@@ -175,7 +175,8 @@ def check_fallback(engine: Engine, name: str, container_image: str) -> None:
         check(f"{name}: /devices says that the CPU is used", detection["requested"].startswith("cuda") and detection["active"] == "cpu",
               f"{detection['requested']} → {detection['active']}: {detection['reason']}")
         log = stack.compose("logs", "--no-color", "--no-log-prefix", "backend-gpu").stdout.splitlines()
-        lines = [line for line in log if "falling back to the cpu" in line and "cuda:0" in line]
+        # Compose writes a sequence for terminals before the line.
+        lines = [line[max(line.find("{"), 0):] for line in log if "falling back to the cpu" in line and "cuda:0" in line]
         check(f"{name}: the log says that the CPU is used", len(lines) > 0, f"{len(lines)} lines, {lines[0] if lines else ''}")
 
 
