@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use self::{
     admitted::{Admitted, RequestReservations, priority_of},
-    body::{Body, Options, number},
+    body::{Body, Options, from_msgpack, number},
     body_reader::body,
 };
 use crate::{
@@ -121,8 +121,7 @@ impl BodyFormat {
             Self::Msgpack => {
                 let body = body(request, state).await?;
                 structured(state, move || {
-                    rmp_serde::from_slice(&body)
-                        .map_err(|error| ApiError::invalid_body(error.to_string()))
+                    from_msgpack(&body).map_err(|error| ApiError::invalid_body(error.to_string()))
                 })
                 .await
             }

@@ -14,7 +14,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use self::{entry::LooseEntry, lines::Lines};
-use super::{BodyFormat, body_reader::body, options_from_pairs, pairs, unreadable};
+use super::{
+    BodyFormat, body::from_msgpack, body_reader::body, options_from_pairs, pairs, unreadable,
+};
 use crate::{
     admission::{BodyReservation, Priority},
     batches::{
@@ -199,7 +201,7 @@ impl BatchBody {
             SubmissionFormat::Body(BodyFormat::Msgpack) => {
                 let bytes = body(request, state).await?;
                 whole(state, &mut tree, move || {
-                    rmp_serde::from_slice(&bytes).map_err(|error| error.to_string())
+                    from_msgpack(&bytes).map_err(|error| error.to_string())
                 })
                 .await?
             }

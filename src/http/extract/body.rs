@@ -4,7 +4,7 @@ use std::{cell::Cell, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeOwned, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 
@@ -18,6 +18,9 @@ const MAX_DEPTH: usize = 4;
 
 /// The maximum number of values in all options.
 const MAX_VALUES: usize = 1024;
+
+/// The maximum depth of a msgpack body. The JSON parser has the same limit, and reads what the database has stored.
+const MAX_NESTING: usize = 128;
 
 /// A JSON or msgpack body.
 #[derive(Deserialize)]
@@ -44,6 +47,13 @@ pub fn number(value: f64) -> Value {
     } else {
         value.into()
     }
+}
+
+/// Parses msgpack.
+pub fn from_msgpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::decode::Error> {
+    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+    reader.set_max_depth(MAX_NESTING);
+    T::deserialize(&mut reader)
 }
 
 /// Options by name: plain values, and small lists and objects. Deeper values are replaced by empty ones.
@@ -188,6 +198,22 @@ mod tests {
         let json = format!(r#"{{"images":[{}{{}}]}}"#, "{},".repeat(MAX_IMAGES * 3));
         let body: Body = serde_json::from_str(&json).unwrap();
         assert_eq!(body.images.len(), MAX_IMAGES + 1);
+    }
+
+    /// The database stores metadata as JSON. A deeper tree could be stored and never read again.
+    #[test]
+    fn msgpack_is_as_deep_as_json_and_not_deeper() {
+        for (depth, is_read) in [(126, true), (127, true), (128, false), (1000, false)] {
+            let packed = [vec![0x91; depth], vec![0xC0]].concat();
+            let tree = from_msgpack::<Value>(&packed);
+            assert_eq!(tree.is_ok(), is_read, "{depth}");
+            let text = format!("{}null{}", "[".repeat(depth), "]".repeat(depth));
+            assert_eq!(
+                serde_json::from_str::<Value>(&text).is_ok(),
+                is_read,
+                "{depth}"
+            );
+        }
     }
 
     #[test]
