@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract accuracy bench drill containers
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch doc docs-check contract fuzz accuracy bench drill containers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,10 +46,11 @@ lint-torch: ## run clippy on the build with libtorch
 
 lint: ## check the formatting, clippy, the layers, the syntax of the scripts, the container files, and the alert rules
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/containers scripts/container_proofs/*.py scripts/drill scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/check-containers scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/containers scripts/container_proofs/*.py scripts/drill scripts/fuzz scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 	scripts/check-monitoring
@@ -59,6 +60,11 @@ contract: ## compare a debug server with its OpenAPI document, and generate clie
 	cargo build --locked -p facescan --bin facescan
 	$(CARGO_TARGET_DIR)/debug/facescan models prepare
 	scripts/contract $(CARGO_TARGET_DIR)/debug/facescan
+
+# For one target and more time, run: make fuzz TARGETS=decode SECONDS_EACH=600
+SECONDS_EACH ?= 60
+fuzz: ## fuzz what reads bytes from outside; SECONDS_EACH is the time for each target
+	scripts/fuzz --seconds $(SECONDS_EACH) $(TARGETS)
 
 doc: ## build the Rust documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items

@@ -42,11 +42,13 @@ fn inputs(target: &str) -> Vec<Input> {
     let folder = folder.join(target);
     let entries =
         fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
     paths.sort();
     assert!(paths.len() >= 3, "{target} has {} inputs", paths.len());
     let read = |path: PathBuf| Input {
-        bytes: fs::read(&path).unwrap(),
+        bytes: fs::read(&path).expect("a readable file"),
         path,
     };
     paths.into_iter().map(read).collect()

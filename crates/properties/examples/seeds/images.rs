@@ -74,8 +74,13 @@ fn hostile(folder: &Folder) -> Result<()> {
     png.extend([8, 2, 0, 0, 0, 0, 0, 0, 0]);
     png.extend(b"\0\0\0\x04IDAT\x78\x9C\x63\0\0\0\0\0\0\0\0\0IEND\xAE\x42\x60\x82");
     write("huge.png", png)?;
-    // 12336 × 12336 in 50 bytes.
-    write("huge.jpg", b"\xFF\xD8\xFF\xC0\0\x0B\x0800000\x01\x01\x11\0\xFF\xDA\0\x08\x01\x01\0\0\x3F\0000000000000000000\xFF\xD9".to_vec())?;
+    // 12336 × 12336 pixels in 48 bytes. The text "00" is 12336 as a number.
+    let frame = [b"\xFF\xC0\0\x0B\x08", &b"0000"[..], b"\x01\x01\x11\0"].concat();
+    let scan = [b"\xFF\xDA\0\x08\x01\x01\0\0\x3F\0", &[0x30; 20][..]].concat();
+    write(
+        "huge.jpg",
+        [b"\xFF\xD8", &frame[..], &scan, b"\xFF\xD9"].concat(),
+    )?;
     let mut gif = Vec::new();
     let mut encoder = GifEncoder::new(&mut gif);
     for shade in 0..200u8 {
