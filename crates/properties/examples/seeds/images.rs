@@ -74,7 +74,7 @@ fn hostile(folder: &Folder) -> Result<()> {
     png.extend([8, 2, 0, 0, 0, 0, 0, 0, 0]);
     png.extend(b"\0\0\0\x04IDAT\x78\x9C\x63\0\0\0\0\0\0\0\0\0IEND\xAE\x42\x60\x82");
     write("huge.png", png)?;
-    // 12336 × 12336 pixels in 48 bytes. The text "00" is 12336 as a number.
+    // 12336 × 12336 pixels in 47 bytes. The text "00" is 12336 as a number.
     let frame = [b"\xFF\xC0\0\x0B\x08", &b"0000"[..], b"\x01\x01\x11\0"].concat();
     let scan = [b"\xFF\xDA\0\x08\x01\x01\0\0\x3F\0", &[0x30; 20][..]].concat();
     write(
