@@ -17,6 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::tls::Tls;
@@ -30,8 +31,8 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Serves `router` until `stopped` resolves and no request is in flight.
 ///
-/// Closes a connection that sends nothing, or no complete request head, within `header_timeout`. A slow client
-/// therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping.
+/// Closes a connection that sends nothing, or no complete request head, or reads nothing of an answer, within `header_timeout`.
+/// A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -92,6 +93,10 @@ impl Connections {
         if !matches!(self.unless_stopped(spoke).await, Some(Ok(Ok(1)))) {
             return;
         }
+        // A client that does not read its answer would keep it in memory.
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.header_timeout));
+        let stream = Box::pin(stream);
         match &self.tls {
             None => self.serve_http(stream).await,
             Some(tls) => {

@@ -21,6 +21,7 @@ mod families;
 mod formats;
 mod forms;
 mod golden;
+mod hostile;
 mod imaging;
 mod kserve;
 mod models;

@@ -14,10 +14,7 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    net::TcpStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::telemetry::causes::with_causes;
@@ -98,7 +95,10 @@ impl Tls {
     ///
     /// # Errors
     /// Returns an error of the connection or of the handshake.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<BufReader<TlsStream<TcpStream>>> {
+    pub async fn accept<S>(&self, stream: S) -> io::Result<BufReader<TlsStream<S>>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let mut stream = BufReader::new(self.acceptor.accept(stream).await?);
         stream.fill_buf().await?;
         Ok(stream)

@@ -1,0 +1,155 @@
+//! Bodies that state more than they have, or more than anyone needs. Each is refused soon, with little memory.
+
+use axum::http::{Request, StatusCode};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use crate::support::app::{Reply, TestApp, image_file};
+
+/// Returns a form with this number of parts.
+fn form(parts: usize, part: &str) -> Vec<u8> {
+    let part = format!("--b\r\ncontent-disposition: form-data; {part}\r\n\r\nx\r\n");
+    [part.repeat(parts).into_bytes(), b"--b--\r\n".to_vec()].concat()
+}
+
+async fn send_form(app: &TestApp, parts: usize, part: &str) -> Reply {
+    app.post_as(
+        "/detect",
+        "multipart/form-data; boundary=b",
+        form(parts, part),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn forms_with_ten_thousand_parts_are_refused() {
+    let app = TestApp::start().await;
+    for (part, code) in [
+        (r#"name="image"; filename="a""#, "too_many_images"),
+        (r#"name="min_score""#, "missing_image"),
+        (r#"name="options""#, "invalid_option"),
+    ] {
+        let reply = send_form(&app, 10_000, part).await;
+        assert!(reply.status.is_client_error(), "{part}: {:?}", reply.body);
+        assert_eq!(reply.code(), code, "{part}");
+    }
+}
+
+#[tokio::test]
+async fn trees_that_are_deep_or_state_gigabytes_are_refused() {
+    let app = TestApp::start().await;
+    let (json, msgpack) = ("application/json", "application/msgpack");
+    let options = |tree: String| format!(r#"{{"images":[],"options":{{"det_size":{tree}}}}}"#);
+    // {"images": …}
+    let images = |value: &[u8]| [b"\x81\xa6images", value].concat();
+    let data = |value: &[u8]| images(&[b"\x91\x81\xa4data", value].concat());
+    for (name, media_type, body) in [
+        ("deep lists", json, "[".repeat(1_000_000).into_bytes()),
+        ("deep objects", json, "{\"a\":".repeat(200_000).into_bytes()),
+        (
+            "deep options",
+            json,
+            options("[".repeat(100_000)).into_bytes(),
+        ),
+        ("deep msgpack", msgpack, vec![0x91; 1_000_000]),
+        (
+            "a long list",
+            msgpack,
+            images(&[0xdd, 0xff, 0xff, 0xff, 0xff]),
+        ),
+        ("a long map", msgpack, vec![0xdf, 0xff, 0xff, 0xff, 0xff]),
+        ("long bytes", msgpack, data(&[0xc6, 0xff, 0xff, 0xff, 0xff])),
+        (
+            "a long text",
+            msgpack,
+            data(&[0xdb, 0xff, 0xff, 0xff, 0xff]),
+        ),
+    ] {
+        for uri in ["/detect", "/batches"] {
+            let reply = app.post_as(uri, media_type, body.clone()).await;
+            assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{name} to {uri}");
+            assert_eq!(reply.code(), "invalid_body", "{name} to {uri}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_not_unpacked() {
+    let app = TestApp::start().await;
+    // A gzip stream of an image would be one, if it was unpacked.
+    for (media_type, code) in [
+        ("application/json", "invalid_body"),
+        ("image/jpeg", "unsupported_media_type"),
+    ] {
+        let request = Request::post("/detect")
+            .header("content-type", media_type)
+            .header("content-encoding", "gzip")
+            .body(vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3].into())
+            .unwrap();
+        assert_eq!(app.send(request).await.code(), code, "{media_type}");
+    }
+}
+
+/// A file that is two formats at once is what its first bytes say.
+#[tokio::test]
+async fn a_file_with_another_format_behind_it_is_read_as_the_first() {
+    let app = TestApp::start().await;
+    let (jpeg, png) = (image_file("t1.jpg"), image_file("astronaut.png"));
+    let archive = b"PK\x03\x04 and <script>alert(1)</script> %PDF-1.7";
+    for (first, second, format) in [
+        (&jpeg[..], &png[..], "jpeg"),
+        (&png[..], &jpeg[..], "png"),
+        (&jpeg[..], &archive[..], "jpeg"),
+    ] {
+        let file = [first, second].concat();
+        let reply = app.post("/detect?store=false", file.into()).await;
+        assert_eq!(reply.result()["image"]["format"], format);
+    }
+    let behind = [&archive[..], &jpeg[..]].concat();
+    let reply = app.post("/detect?store=false", behind.into()).await;
+    assert_eq!(reply.code(), "unsupported_media_type");
+}
+
+/// The other images of a request have their results beside hostile ones.
+#[tokio::test]
+async fn headers_that_state_huge_images_fail_alone() {
+    let app = TestApp::start().await;
+    let png = [
+        &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..],
+        &u32::MAX.to_be_bytes(),
+        &(1_u32 << 29).to_be_bytes(),
+        &[8, 6, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    let jpeg = [
+        &b"\xff\xd8\xff\xc0\0\x11\x08"[..],
+        &12_336_u16.to_be_bytes(),
+        &12_336_u16.to_be_bytes(),
+        b"\x03\x01\x22\0\x02\x11\x01\x03\x11\x01",
+        b"\xff\xda\0\x0c\x03\x01\0\x02\x11\x03\x11\0\x3f\0",
+    ]
+    .concat();
+    let image = |data: &[u8]| json!({"data": BASE64_STANDARD.encode(data)});
+    let body = json!({
+        "images": [image(&png), image(&jpeg), image(&image_file("t1.jpg"))],
+        "options": {"store": false},
+    });
+    let reply = app
+        .post_as("/detect", "application/json", body.to_string())
+        .await;
+    assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
+    let results = reply.json()["results"].clone();
+    let code = |index: usize| results[index]["error"]["code"].clone();
+    assert_eq!(code(0), "image_too_large");
+    assert!(
+        [
+            Value::from("image_too_large"),
+            "image_truncated".into(),
+            "image_corrupt".into()
+        ]
+        .contains(&code(1)),
+        "{}",
+        code(1)
+    );
+    assert_eq!(results[2]["status"], "ok");
+}
