@@ -12,6 +12,13 @@ const SEPARATOR: &str = "\n%%\n";
 /// Settings whose value may be a secret.
 const SECRETS: [&str; 2] = ["database.url", "batches.queue"];
 
+/// The variables of these settings.
+const SECRET_VARIABLES: [&str; 3] = [
+    "DATABASE_URL",
+    "FACESCAN__DATABASE__URL",
+    "FACESCAN__BATCHES__QUEUE",
+];
+
 /// A password is looked for in what the server prints if it has this many bytes. A shorter one could be there by chance.
 const MIN_PASSWORD: usize = 8;
 
@@ -35,9 +42,9 @@ pub fn config(input: &[u8]) {
         .filter_map(|line| line.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let passwords: Vec<&str> = environment
-        .values()
-        .filter_map(|url| password(url))
+    let passwords: Vec<&str> = SECRET_VARIABLES
+        .iter()
+        .filter_map(|name| password(environment.get(*name)?))
         .collect();
     // A password that is elsewhere in the input, too, may be shown there.
     let is_secret =
