@@ -162,12 +162,27 @@ def fit_batch(case, query: dict, body: dict) -> None:
             webhook.pop("secret", None)
 
 
+def fit_erasure(body: dict) -> None:
+    """A host must be one. A whole tenant is not erased, because the other cases need what it has stored."""
+    if "host" in body:
+        body["host"] = "img.example.com"
+    if "tenant" in body:
+        del body["tenant"]
+        body["source"] = "example"
+    if "source" in body:
+        body["source"] = body["source"].replace("\0", "")[:128] or "example"
+
+
 def fit(case, query: dict, body: dict) -> None:
     """Applies the rules of the route."""
     if case.path == "/keys":
         if case.meta.generation.mode == GenerationMode.POSITIVE and "expires_at" in body:
             # The time must be in the future.
             body["expires_at"] = "2999-01-01T00:00:00Z"
+        return
+    if case.path == "/erasures":
+        if case.meta.generation.mode == GenerationMode.POSITIVE:
+            fit_erasure(body)
         return
     if case.path in ("/batches", "/webhooks") or case.path.startswith("/batches/"):
         fit_batch(case, query, body)
