@@ -5,15 +5,14 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Subcommand;
 use facescan_clock::{Clock, SystemClock};
-use facescan_store::{AuditStore, NewAuditEntry, Observer};
+use facescan_store::{AuditStore, NewAuditEntry};
 use serde_json::json;
 
-use super::runtime::tokio_runtime;
+use super::runtime::{open_database, tokio_runtime};
 use crate::{
-    app::open_stores,
     audit::verify::{NotedHead, Verdict, export, verify},
     config::{AuditLevel, Config},
     pipeline::{scan::hex, stored::hash_from_hex},
@@ -60,12 +59,7 @@ fn read_head(text: &str) -> Result<NotedHead, String> {
 /// Returns an error if the database cannot be used or the output cannot be written.
 pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(async {
-        let stores = open_stores(config, Observer::default()).await?;
-        stores
-            .scans
-            .migrate()
-            .await
-            .context("creating the tables")?;
+        let stores = open_database(config).await?;
         let code = match command {
             AuditCommand::Verify { tenant, head } => {
                 verify_chains(&*stores.audit, tenant, head).await?

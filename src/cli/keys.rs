@@ -7,18 +7,17 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets::NOTHING};
 use facescan_clock::{Clock, SystemClock};
-use facescan_store::{ApiKey, Observer};
+use facescan_store::ApiKey;
 use secrecy::ExposeSecret;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use super::runtime::tokio_runtime;
+use super::runtime::{open_database, tokio_runtime};
 use crate::{
     access::keys::{self, ApiKeys, NewKey},
-    app::open_stores,
     config::{Config, ConfiguredKey, KeyDigest},
     context::scope::Scope,
 };
@@ -82,12 +81,7 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
         );
     }
     tokio_runtime()?.block_on(async {
-        let stores = open_stores(config, Observer::default()).await?;
-        stores
-            .scans
-            .migrate()
-            .await
-            .context("creating the tables")?;
+        let stores = open_database(config).await?;
         let keys = ApiKeys::new(Arc::clone(&stores.keys), Arc::clone(&clock));
         match command {
             KeysCommand::Create(args) => {

@@ -5,12 +5,13 @@ use std::{io::IsTerminal, sync::Arc, thread};
 use anyhow::Context;
 
 use crate::{
-    app::App,
+    app::{App, open_stores},
     config::{Config, Origin, Provenance},
     telemetry::logging,
 };
 use facescan_clock::{Clock, SystemClock};
 use facescan_inference::backend::{Backend, combined::CombinedBackend, ort::OrtBackend};
+use facescan_store::{Observer, Stores};
 
 /// Starts the logs with the level and format of the settings.
 ///
@@ -89,6 +90,17 @@ pub async fn start_app_on(config: Config, parts: Parts) -> anyhow::Result<App> {
     App::builder(config, parts.backend, parts.clock)
         .build()
         .await
+}
+
+/// Opens the database of a command that runs no model, and creates or upgrades its tables.
+///
+/// # Errors
+/// Returns an error if the database is unavailable or the tables cannot be created.
+pub async fn open_database(config: &Config) -> anyhow::Result<Stores> {
+    let stores = open_stores(config, Observer::default()).await?;
+    let migrated = stores.scans.migrate().await;
+    migrated.context("creating the tables")?;
+    Ok(stores)
 }
 
 /// Loads ONNX Runtime. Also loads libtorch if it is built in.

@@ -8,15 +8,14 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use facescan_store::Observer;
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{Parts, start_app_on, start_logs, tokio_runtime},
+    runtime::{Parts, open_database, start_app_on, start_logs, tokio_runtime},
     worker,
 };
 use crate::{
-    app::{App, open_stores},
+    app::App,
     config::{Config, Server},
     http::{
         self,
@@ -215,9 +214,7 @@ async fn is_settled(app: &App) -> bool {
 pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
     start_logs(config)?;
     tokio_runtime()?.block_on(async {
-        let store = open_stores(config, Observer::default()).await?.scans;
-        store.migrate().await.context("creating the tables")?;
-        store.close().await;
+        open_database(config).await?.scans.close().await;
         eprintln!("the database is up to date");
         Ok(ExitCode::SUCCESS)
     })

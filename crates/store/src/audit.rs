@@ -17,7 +17,7 @@ use crate::{
     dialect::{Dialect, Statements, insert_rows},
     record::record,
     sql_store::SqlStore,
-    values::{Digest, Value},
+    values::{Digest, Value, hex},
 };
 
 /// The hash before the first entry of a chain.
@@ -209,9 +209,8 @@ impl TryFrom<EntryRow> for AuditEntry {
 }
 
 fn hash(previous: &[u8; 32], number: u64, entry: &NewAuditEntry) -> [u8; 32] {
-    let previous: String = previous.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = serde_json::json!([
-        previous,
+        hex(previous),
         entry.tenant,
         number,
         micros(entry.at),

@@ -64,6 +64,11 @@ where
     }
 }
 
+/// Returns bytes as lower-case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// 32-bit floats, kept bit for bit: `real[]` in Postgres, a `BLOB` of little-endian values in SQLite.
 #[derive(Clone)]
 pub(super) struct Floats(pub(super) Vec<f32>);

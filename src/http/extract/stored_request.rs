@@ -1,5 +1,7 @@
 //! A request for a stored image or face, by the id in its path.
 
+use std::fmt::Display;
+
 use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
@@ -64,7 +66,7 @@ impl StoredRequest {
 }
 
 /// Returns the error of a stored image or face that does not exist.
-pub(in crate::http) fn not_found(kind: &str, id: Uuid) -> ApiError {
+pub(in crate::http) fn not_found(kind: &str, id: impl Display) -> ApiError {
     ApiError::NotFound(format!("there is no {kind} {id}, or it was erased"))
 }
 

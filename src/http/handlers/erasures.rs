@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use facescan_store::ErasureTarget;
+use facescan_store::{Erasure, ErasureTarget};
 use serde::Deserialize;
 use url::Host;
 use utoipa::ToSchema;
@@ -132,15 +132,8 @@ pub async fn create(
     body: Result<Json<ErasureBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let id = body.image.or(body.batch).unwrap_or_default();
-    let kind = if body.image.is_some() {
-        "image"
-    } else {
-        "batch"
-    };
     let target = body.target(&context.principal.tenant)?;
-    let erasure = state.erasures.erase(&context, target, WAIT).await?;
-    let erasure = erasure.ok_or_else(|| not_found(kind, id))?;
+    let erasure = erase(&state, &context, target).await?;
     let report = ErasureReport::new(erasure, &state.config);
     let status = match report.is_erased() {
         true => StatusCode::OK,
@@ -178,10 +171,16 @@ pub async fn erase_named(
     request: &StoredRequest,
     target: ErasureTarget,
 ) -> Result<StatusCode, ApiError> {
-    let kind = target.kind();
-    let erasures = &request.state.erasures;
-    match erasures.erase(&request.context, target, WAIT).await? {
-        Some(_) => Ok(StatusCode::NO_CONTENT),
-        None => Err(not_found(kind, request.id)),
-    }
+    erase(&request.state, &request.context, target).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn erase(
+    state: &AppState,
+    context: &RequestContext,
+    target: ErasureTarget,
+) -> Result<Erasure, ApiError> {
+    let (kind, named) = (target.kind(), target.value(&context.principal.tenant));
+    let erasure = state.erasures.erase(context, target, WAIT).await?;
+    erasure.ok_or_else(|| not_found(kind, named))
 }

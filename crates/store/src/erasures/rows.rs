@@ -11,7 +11,7 @@ use crate::{
     dialect::Statements,
     record::record,
     rows::IdRow,
-    values::Value,
+    values::{Value, hex},
 };
 
 const INSERT: &str = "INSERT INTO erasures (id, tenant, kind, target, requested_at, \
@@ -207,10 +207,6 @@ pub(super) async fn end(
         .execute(END, &[&id, &micros(now), &target])
         .await?;
     one(connection, &erasure.tenant, id).await
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 async fn count_batches(
