@@ -44,6 +44,11 @@ NEEDED_ONLY_ON = {
 # libtorch is outside the clone, because the build output that links it is outside, too.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facescan"
 LIBTORCH = str((CACHE / "libtorch-2.13.0").absolute())
+# Program of crates.io → (version, sha256 of its source archive). scripts/cargo_tool.py builds it.
+CARGO_TOOLS = {
+    "cargo-deny": ("0.20.2", "e528dfcbe739af7ce37a77d3d6df1b29dd6887b1c701d888820c0f16b864f737"),
+    "cargo-fuzz": ("0.13.2", "5acfd01930e49823e58c30dd8012d3338a620377d7c7d4cc140ca4b2169400e2"),
+}
 
 # Package → {file in its archive: (path under .runtime, sha256)}. The archive is the same on every platform.
 PORTRAITS = "face_recognition-1.3.0/tests/test_images/"
