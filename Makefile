@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories doc docs-check contract fuzz accuracy bench drill containers
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench drill containers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ lint: ## check the formatting, clippy, the layers, the crates, the scripts, the 
 	scripts/check-layers
 	scripts/check-crates
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/cargo_tool.py scripts/check-containers scripts/check-crates scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/containers scripts/container_proofs/*.py scripts/drill scripts/fuzz scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/cargo_tool.py scripts/check-containers scripts/check-crates scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/sbom scripts/containers scripts/container_proofs/*.py scripts/drill scripts/fuzz scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-containers
 	scripts/check-monitoring
@@ -62,6 +62,11 @@ deny: ## check the licences, the duplicates and the sources of all crates
 # Without access to GitHub, run: make advisories DATABASE=FOLDER
 advisories: ## check all crates for known vulnerabilities; clones the RustSec database from GitHub
 	scripts/check-crates --advisories $(if $(DATABASE),--database $(DATABASE))
+
+# For an installation with more packages, run: make sbom SBOM=--cuda
+sbom: ## write the software bill of materials to .runtime/sbom/facescan.cdx.json
+	scripts/setup --sbom
+	scripts/sbom $(SBOM)
 
 contract: ## compare a debug server with its OpenAPI document, and generate clients from it (needs npm)
 	scripts/setup

