@@ -44,15 +44,16 @@ lint-torch: ## run clippy on the build with libtorch
 	scripts/setup --torch
 	$(WITH_TORCH) cargo clippy --locked -p facescan -p facescan-inference --features facescan/torch --lib --tests -- -D warnings
 
-lint: ## check the formatting, clippy, the layers, the crates, the scripts, the container files, and the alert rules
+lint: ## check the formatting, clippy, the layers, the crates, the pins, the scripts, the container files, and the alert rules
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-layers
 	scripts/check-crates
 	bash -n scripts/postgres .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/cargo_tool.py scripts/check-containers scripts/check-crates scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/sbom scripts/containers scripts/container_proofs/*.py scripts/drill scripts/fuzz scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
+	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/cargo_tool.py scripts/check-containers scripts/check-crates scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/check-pins scripts/sbom scripts/containers scripts/container_proofs/*.py scripts/drill scripts/fuzz scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/references/*.py benches/run benches/preprocess benches/*/*.py
 	scripts/setup --lint
+	scripts/check-pins
 	scripts/check-containers
 	scripts/check-monitoring
 
