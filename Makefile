@@ -48,6 +48,7 @@ lint: ## check the formatting, clippy, the layers, the crates, the pins, the scr
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p facescan --lib --no-default-features -- -D warnings
 	scripts/check-layers
 	scripts/check-crates
 	bash -n scripts/postgres .ci/run

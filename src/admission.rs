@@ -50,7 +50,7 @@ pub enum AdmissionError {
 
 impl AdmissionError {
     /// Returns the name in metrics.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
             Self::Images(priority) => priority.name(),

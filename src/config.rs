@@ -25,6 +25,7 @@ mod sources;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod urls;
 
 use std::path::{Path, PathBuf};
@@ -50,6 +51,7 @@ pub use self::{
     server::*,
     sources::*,
     storage::*,
+    traces::*,
     urls::*,
 };
 use self::{
@@ -80,6 +82,8 @@ pub struct Config {
     pub metrics: Metrics,
     #[garde(dive)]
     pub log: Log,
+    #[garde(dive)]
+    pub traces: Traces,
     #[garde(dive)]
     pub limits: Limits,
     #[garde(dive)]

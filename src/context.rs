@@ -45,7 +45,15 @@ pub struct Principal {
 impl RequestContext {
     /// Creates an interactive context with a new span and without a deadline.
     pub fn new(id: RequestId, principal: Principal) -> Self {
-        let span = info_span!("request", request_id = %id, tenant = Empty, key = Empty);
+        let span = info_span!(
+            "request",
+            request_id = %id,
+            tenant = Empty,
+            key = Empty,
+            trace_id = Empty,
+            otel.name = Empty,
+            otel.kind = Empty,
+        );
         Self {
             id,
             principal,

@@ -29,6 +29,7 @@ use crate::{
         scan::{ContentHash, hex},
         stored::hash_from_hex,
     },
+    telemetry::metrics::Metrics,
 };
 
 /// The time between two sweeps.
@@ -242,6 +243,7 @@ impl Erasures {
         loop {
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "a sweep of the erasures failed; it is repeated");
+                self.metrics().sweep_failed("erasures");
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -250,19 +252,27 @@ impl Erasures {
         }
     }
 
-    /// Sweeps once: continues interrupted erasures, and purges the files of the database if it is time.
+    fn metrics(&self) -> &Metrics {
+        &self.batches.fan_out.scans.pipeline.metrics
+    }
+
+    /// Sweeps once: continues interrupted erasures, and purges the files of the database if it is time. An erasure that
+    /// fails does not hold up the others.
     ///
     /// # Errors
-    /// Returns an error of the database or of the store of images. The next sweep tries again.
+    /// Returns an error of the database. The next sweep tries again.
     pub async fn sweep(&self) -> Result<(), BatchError> {
         let now = self.batches.clock().now();
         let unfinished = self.store.unfinished_erasures(now - INTERRUPTED, PAGE);
         for erasure in unfinished.await? {
-            match erasure.unfinished_target() {
-                Some(target) => self.run(erasure.id, &erasure.tenant, &target).await?,
-                None => {
-                    tracing::error!(erasure = %erasure.id, "the row of an erasure is damaged");
-                }
+            let id = erasure.id;
+            let Some(target) = erasure.unfinished_target() else {
+                tracing::error!(erasure = %id, "the row of an erasure is damaged");
+                continue;
+            };
+            if let Err(error) = self.run(id, &erasure.tenant, &target).await {
+                tracing::warn!(erasure = %id, %error, "an erasure is not finished; it is tried again");
+                self.metrics().sweep_failed("erasures");
             }
         }
         let purge_after = self.batches.config.retention.purge_after();

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::DefaultBodyLimit,
+    http::{HeaderValue, header::CACHE_CONTROL},
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
     routing::get,
 };
 use tokio::net::TcpListener;
-use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
@@ -65,7 +66,7 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
-        // The last layer runs first: CORS, context, access log, problem body, access, panics, deadline, body limit. The layer of
+        // The last layer runs first: CORS, caching, context, access log, problem body, access, panics, deadline, body limit. The layer of
         // problem bodies is outside access, panics and deadline, because it writes the body of their errors.
         .layer(DefaultBodyLimit::max(body_limit))
         .layer(from_fn_with_state(
@@ -85,6 +86,11 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
         .layer(from_fn_with_state(
             Arc::clone(&app),
             middleware::context::open,
+        ))
+        // Answers have faces, vectors and secrets, so no cache on the way keeps them.
+        .layer(SetResponseHeaderLayer::if_not_present(
+            CACHE_CONTROL,
+            HeaderValue::from_static("no-store"),
         ))
         .with_state(app);
     match cors {

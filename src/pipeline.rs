@@ -23,7 +23,10 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 use facescan_clock::Clock;
-use facescan_imaging::{decode::DecodeOptions, memory::PixelMemory};
+use facescan_imaging::{
+    decode::{DecodeError, DecodeOptions, Decoded, decode_within},
+    memory::PixelMemory,
+};
 use facescan_inference::pool::{CpuPool, Stage};
 use facescan_inference::{
     device::{DeviceRun, Devices},
@@ -153,8 +156,16 @@ impl Pipeline {
             .await?
     }
 
+    /// Decodes an image into memory of the pool.
+    fn decode(&self, bytes: &[u8]) -> Result<Decoded, DecodeError> {
+        let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
+        decode_within(bytes, &self.decoding, &self.memory)
+    }
+
     /// Waits for a permit to hold an image decoded.
     async fn decode_permit(&self, context: &RequestContext) -> DecodePermit {
+        let _span =
+            tracing::info_span!(target: "otlp", "queue", priority = context.priority.name());
         let started = self.clock.monotonic();
         let permit = self.decode_permits.acquire(context.priority).await;
         let elapsed = self.clock.monotonic().saturating_sub(started);

@@ -1,6 +1,7 @@
-//! Logging and metrics.
+//! Logging, metrics and traces.
 
 pub mod causes;
 pub mod logging;
 pub mod metrics;
 pub mod opt_out;
+pub mod traces;

@@ -20,6 +20,12 @@ pub enum AccessError {
     /// The credential does not open this route.
     #[error("the key does not have the scope `{}`; use a key that has it", .0.name())]
     MissingScope(Scope),
+    /// The server needs no key because only its own machine can reach it, and the request names another one.
+    #[error(
+        "this server needs no key, so it answers only requests to localhost and from its own pages; set access.mode to \
+         `required`, or to `off` if something in front of it decides who may use it"
+    )]
+    NotLocal,
     /// Keys are managed over HTTP only by a caller with a key. Otherwise anyone could keep a key for later.
     #[error("this server needs no key, so it manages none over HTTP; use `facescan keys`")]
     NoKeysHere,

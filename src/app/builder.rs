@@ -96,6 +96,7 @@ impl AppBuilder {
         let observer = Observer::new(Arc::clone(&self.clock), Arc::new(metrics.clone()));
         let stores = open_stores(&self.config, observer).await?;
         watch_connections(&stores.scans, &metrics);
+        record_limits(&self.config, &metrics);
         let pipeline = self.load_pipeline(&registry, &metrics).await?;
         let (config, clock) = (self.config, self.clock);
         let audit_store = Arc::clone(&stores.audit);
@@ -120,7 +121,7 @@ impl AppBuilder {
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
             keys: ApiKeys::new(keys, Arc::clone(&clock)),
-            retention: retention(&config, &stores, clock),
+            retention: retention(&config, &stores, &metrics, clock),
             erasures: Erasures {
                 store: stores.erasures,
                 audit: audit.clone(),
@@ -197,11 +198,17 @@ fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Open
     ))
 }
 
-fn retention(config: &Config, stores: &Stores, clock: Arc<dyn Clock>) -> RetentionSweeper {
+fn retention(
+    config: &Config,
+    stores: &Stores,
+    metrics: &Metrics,
+    clock: Arc<dyn Clock>,
+) -> RetentionSweeper {
     RetentionSweeper {
         store: Arc::clone(&stores.retention),
         audit: Arc::clone(&stores.audit),
         clock,
+        metrics: metrics.clone(),
         config: Arc::new(config.clone()),
     }
 }
@@ -271,6 +278,16 @@ async fn queue(
         poll,
     };
     Ok(Arc::new(NatsQueue::connect(url, outbox).await?))
+}
+
+/// Records the limits that the other metrics are compared with.
+fn record_limits(config: &Config, metrics: &Metrics) {
+    let budgets = budgets(config);
+    metrics.limit("interactive_images", budgets.interactive_images);
+    metrics.limit("bulk_images", budgets.bulk_images);
+    metrics.limit("body_bytes", budgets.bytes);
+    let connections = config.database.max_connections;
+    metrics.limit("store_connections", connections as usize);
 }
 
 /// Makes the metrics count the connections of a store.

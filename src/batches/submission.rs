@@ -30,6 +30,7 @@ use crate::{
     config::AuditLevel,
     context::RequestContext,
     pipeline::{error::PipelineError, scan::ContentHash},
+    telemetry::traces,
 };
 
 use entry::CheckedEntry;
@@ -144,6 +145,7 @@ impl Batches {
             chunk_size: self.config.batches.chunk_size,
             created_at: now,
             expires_at: self.config.batches.ttl().map(|ttl| now + ttl),
+            traceparent: traces::traceparent(&context.span),
         };
         let stays_open = head.open;
         let of = (self, context);

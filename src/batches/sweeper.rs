@@ -27,6 +27,7 @@ impl Batches {
         loop {
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "a sweep of the batches failed; it is repeated");
+                self.fan_out.scans.pipeline.metrics.sweep_failed("batches");
             }
             tokio::select! {
                 () = stop.cancelled() => return,

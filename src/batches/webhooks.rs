@@ -20,7 +20,10 @@ use uuid::Uuid;
 
 use self::signature::Signer;
 use super::{Batches, answer::BatchAnswer, error::BatchError};
-use crate::pipeline::error::{InvalidOption, PipelineError};
+use crate::{
+    pipeline::error::{InvalidOption, PipelineError},
+    telemetry::traces::TRACEPARENT,
+};
 
 /// The headers of Standard Webhooks.
 const ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -98,7 +101,10 @@ impl Batches {
             match self.deliver().await {
                 Ok(0) => {}
                 Ok(_) => continue,
-                Err(error) => tracing::warn!(%error, "the messages of webhooks cannot be read now"),
+                Err(error) => {
+                    tracing::warn!(%error, "the messages of webhooks cannot be read now");
+                    self.fan_out.scans.pipeline.metrics.sweep_failed("webhooks");
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -134,6 +140,7 @@ impl Batches {
 
     async fn attempt(&self, delivery: &DueDelivery) -> Result<(), BatchError> {
         let sent = self.send(delivery).await?;
+        let metrics = &self.fan_out.scans.pipeline.metrics;
         let end = match sent {
             Ok(()) => DeliveryEnd::Delivered,
             Err(reason) => {
@@ -149,6 +156,11 @@ impl Batches {
                 end
             }
         };
+        metrics.webhook_message(match end {
+            DeliveryEnd::Delivered => "delivered",
+            DeliveryEnd::Retry(_) => "retry",
+            DeliveryEnd::Failed => "failed",
+        });
         Ok(self.webhooks.end_delivery(delivery.id, end).await?)
     }
 
@@ -159,6 +171,7 @@ impl Batches {
             return Ok(Err("the batch was deleted".to_owned()));
         };
         let now = self.clock().now();
+        let traceparent = batch.traceparent.clone();
         let message = json!({
             "type": delivery.event.name(),
             "timestamp": delivery.created_at.format(&Rfc3339).unwrap_or_default(),
@@ -168,9 +181,15 @@ impl Batches {
         let Ok(url) = Url::parse(&delivery.webhook.url) else {
             return Ok(Err("the stored address is not a URL".to_owned()));
         };
-        let Some(headers) = headers(delivery, now, &body) else {
+        let Some(mut headers) = headers(delivery, now, &body) else {
             return Ok(Err("the message cannot be signed".to_owned()));
         };
+        // The receiver continues the trace of the submission.
+        if let Some(traceparent) = &traceparent
+            && let Ok(value) = HeaderValue::from_str(traceparent)
+        {
+            headers.insert(TRACEPARENT, value);
+        }
         let posted = self.sender.post(&url, headers, body).await;
         Ok(posted.map_err(|error| error.to_string()))
     }

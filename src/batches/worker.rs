@@ -13,10 +13,14 @@ use std::{sync::Arc, time::Duration};
 use facescan_store::{ClaimRequest, LeasedChunk, StoreError};
 use tokio::{sync::RwLock, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 
 use super::{Batches, operation::models_keys};
-use crate::{ingest::error::IngestError, pipeline::error::PipelineError};
+use crate::{
+    ingest::error::IngestError,
+    pipeline::error::PipelineError,
+    telemetry::traces::{self, SpanKind},
+};
 
 pub use item::{Describe, Failure};
 
@@ -122,7 +126,15 @@ impl Worker {
             batch = %chunk.lease.batch,
             chunk = chunk.lease.chunk,
             tenant = %chunk.tenant,
+            trace_id = Empty,
+            otel.name = Empty,
+            otel.kind = Empty,
         );
+        // A trace of a submission would become too large with the spans of all its chunks, so these have their own.
+        traces::begin(&span, "process chunk", SpanKind::Consumer, None);
+        if let Some(submission) = &chunk.traceparent {
+            traces::link(&span, submission);
+        }
         chunk::ChunkRun::new(self, chunk, span.clone())
             .process(stop)
             .instrument(span)

@@ -7,7 +7,10 @@ use anyhow::Context;
 use crate::{
     app::{App, open_stores},
     config::{Config, Origin, Provenance},
-    telemetry::logging,
+    telemetry::{
+        logging,
+        traces::{self, Exporter},
+    },
 };
 use facescan_clock::{Clock, SystemClock};
 use facescan_inference::backend::{Backend, combined::CombinedBackend, ort::OrtBackend};
@@ -31,7 +34,27 @@ pub fn start_quiet_logs(config: &Config, provenance: &Provenance) -> anyhow::Res
 }
 
 fn start_logs_at(config: &Config, level: &str) -> anyhow::Result<()> {
-    logging::init(level, config.log.format, std::io::stderr().is_terminal())
+    logging::init(
+        level,
+        config.log.format,
+        std::io::stderr().is_terminal(),
+        None,
+    )
+}
+
+/// Starts the logs and the traces of a server or a worker. Drop the exporter at the end, outside the async runtime.
+///
+/// # Errors
+/// Returns an error if the filter cannot be parsed, or if the export of traces cannot be set up.
+pub fn start_telemetry(config: &Config) -> anyhow::Result<Option<Exporter>> {
+    let (layer, exporter) = traces::start(&config.traces)?.unzip();
+    logging::init(
+        &config.log.level,
+        config.log.format,
+        std::io::stderr().is_terminal(),
+        layer,
+    )?;
+    Ok(exporter)
 }
 
 /// The number of cores for each thread of the async runtime. This runtime only reads requests and writes answers, which

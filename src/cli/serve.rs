@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{Parts, open_database, start_app_on, start_logs, tokio_runtime},
+    runtime::{Parts, open_database, start_app_on, start_logs, start_telemetry, tokio_runtime},
     worker,
 };
 use crate::{
@@ -47,7 +47,7 @@ pub fn run_on(
     config: Config,
     open: impl FnOnce(&Config) -> anyhow::Result<Parts>,
 ) -> anyhow::Result<ExitCode> {
-    start_logs(&config)?;
+    let _traces = start_telemetry(&config)?;
     let parts = open(&config)?;
     tokio_runtime()?.block_on(serve(config, parts))
 }

@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{Parts, start_app_on, start_logs, tokio_runtime},
+    runtime::{Parts, start_app_on, start_telemetry, tokio_runtime},
     serve,
 };
 use crate::{
@@ -142,7 +142,7 @@ pub fn run_on(
     open: impl FnOnce(&Config) -> anyhow::Result<Parts>,
     args: &WorkerArgs,
 ) -> anyhow::Result<ExitCode> {
-    start_logs(&config)?;
+    let _traces = start_telemetry(&config)?;
     let parts = open(&config)?;
     tokio_runtime()?.block_on(async {
         let deadline = config.server.shutdown_timeout();

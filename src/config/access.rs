@@ -2,7 +2,7 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::HashSet, net::IpAddr, time::Duration};
 
 use garde::Validate;
 use serde::{Deserialize, Serialize, Serializer, de};
@@ -16,7 +16,7 @@ use crate::context::scope::Scope;
 pub struct Access {
     #[garde(skip)]
     pub mode: AccessMode,
-    #[garde(dive)]
+    #[garde(dive, custom(must(have_own_ids)))]
     pub keys: Vec<ConfiguredKey>,
     #[garde(range(max = 3600))]
     pub key_cache_s: u64,
@@ -79,6 +79,12 @@ pub struct ConfiguredKey {
     pub expires_at: Option<OffsetDateTime>,
 }
 
+/// Returns whether no two keys have the same id. One of them would silently replace the other.
+fn have_own_ids(keys: &[ConfiguredKey]) -> bool {
+    let ids: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+    ids.len() == keys.len()
+}
+
 /// A SHA-256, in hex in the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyDigest(pub [u8; 32]);
@@ -114,10 +120,15 @@ impl Config {
             AccessMode::Auto => !is_loopback(&self.server.host),
         }
     }
+
+    /// Returns whether callers need no key because only this machine can reach the server.
+    pub fn is_for_this_machine(&self) -> bool {
+        self.access.mode == AccessMode::Auto && is_loopback(&self.server.host)
+    }
 }
 
 /// Returns whether only this machine can reach a host. A name other than `localhost` can have any address.
-fn is_loopback(host: &str) -> bool {
+pub fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     match address.parse::<IpAddr>() {
         Ok(address) => address.is_loopback(),

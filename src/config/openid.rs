@@ -6,7 +6,7 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::must;
+use super::{must, urls::is_http};
 
 /// Section `openid`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -23,8 +23,4 @@ pub struct OpenId {
     pub scopes_claim: String,
     #[garde(skip)]
     pub scope_prefix: String,
-}
-
-fn is_http(url: &Url) -> bool {
-    ["http", "https"].contains(&url.scheme())
 }

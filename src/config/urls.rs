@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};
-use url::Host;
+use url::{Host, Url};
 
 use super::{Config, must};
 
@@ -35,8 +35,14 @@ pub struct Urls {
     pub user_agent: String,
 }
 
-fn is_printable(text: &str) -> bool {
+/// Returns whether a text is one of printable ASCII characters.
+pub(super) fn is_printable(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
+/// Returns whether a URL has a scheme of HTTP.
+pub(super) fn is_http(url: &Url) -> bool {
+    ["http", "https"].contains(&url.scheme())
 }
 
 impl Urls {

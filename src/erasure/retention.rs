@@ -8,7 +8,10 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{AuditLevel, Config};
+use crate::{
+    config::{AuditLevel, Config},
+    telemetry::metrics::Metrics,
+};
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(600);
@@ -25,6 +28,8 @@ pub struct RetentionSweeper {
     pub audit: Arc<dyn AuditStore>,
     /// The clock that decides what is old.
     pub clock: Arc<dyn Clock>,
+    /// Counts failures.
+    pub metrics: Metrics,
     /// The settings.
     pub config: Arc<Config>,
 }
@@ -46,6 +51,7 @@ impl RetentionSweeper {
         loop {
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "old data cannot be deleted now; it is tried again");
+                self.metrics.sweep_failed("retention");
             }
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -218,7 +218,9 @@ impl ApiError {
 fn kind_of_access(error: &AccessError) -> ErrorKind {
     match error {
         AccessError::NoCredential | AccessError::InvalidCredential => table::UNAUTHORIZED,
-        AccessError::MissingScope(_) | AccessError::NoKeysHere => table::FORBIDDEN,
+        AccessError::MissingScope(_) | AccessError::NotLocal | AccessError::NoKeysHere => {
+            table::FORBIDDEN
+        }
         AccessError::RateLimited { .. } => table::RATE_LIMITED,
         AccessError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
         AccessError::Store(_) => table::INTERNAL,

@@ -16,5 +16,5 @@ pub mod preprocess;
 pub mod process;
 mod run;
 pub mod scan;
-mod single_image;
+pub mod single_image;
 pub mod webhooks;

@@ -5,5 +5,6 @@ pub mod access_log;
 pub mod context;
 pub mod cors;
 pub mod deadline;
+pub mod local;
 pub mod panics;
 pub mod problem_body;

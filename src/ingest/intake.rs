@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tracing::field::Empty;
 use url::Url;
 
 use super::{
@@ -138,7 +139,10 @@ impl Intake {
             WhenFull::Wait => self.budget.reserve(priority).await,
             WhenFull::Refuse => self.budget.try_reserve(priority),
         };
-        let mut reservation = reservation.ok_or(AdmissionError::Fetches)?;
+        let mut reservation = reservation.ok_or_else(|| {
+            self.metrics.refused(AdmissionError::Fetches.name());
+            AdmissionError::Fetches
+        })?;
         let bytes = self.fetch(fetcher, &url).await?;
         reservation.shrink_to(bytes.len());
         Ok(LoadedImage {
@@ -156,11 +160,19 @@ impl Intake {
             began: self.clock.monotonic(),
             outcome: "abandoned",
         };
+        let span = tracing::info_span!(
+            target: "otlp",
+            "fetch",
+            otel.kind = "client",
+            host = url.host_str(),
+            outcome = Empty,
+        );
         let fetched = fetcher.fetch(url, self.limit).await;
         counted.outcome = match &fetched {
             Ok(_) => "ok",
             Err(error) => error.outcome(),
         };
+        span.record("outcome", counted.outcome);
         fetched
     }
 

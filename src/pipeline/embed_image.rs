@@ -24,9 +24,7 @@ use crate::{
         stored::{StoredPlan, StoredScans},
     },
 };
-use facescan_imaging::{
-    decode::decode_within, phash::perceptual_hash, precision::NumericPrecision,
-};
+use facescan_imaging::{phash::perceptual_hash, precision::NumericPrecision};
 use facescan_inference::operation::Operation;
 
 /// The subject of the vectors of `/embed`.
@@ -257,7 +255,7 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<(Scan, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = decode_within(&bytes, &self.decoding, &self.memory)?;
+        let decoded = self.decode(&bytes)?;
         let hash = hash.unwrap_or_else(|| content_hash(&bytes));
         let scan = Scan {
             image_id: None,

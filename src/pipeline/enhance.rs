@@ -27,7 +27,6 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    decode::decode_within,
     encode::{OutputFormat, encode},
     enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
@@ -375,7 +374,7 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = decode_within(bytes, &self.decoding, &self.memory)?;
+        let decoded = self.decode(bytes)?;
         let info = image_info(&decoded, content_hash(bytes));
         let before = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);

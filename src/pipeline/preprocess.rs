@@ -26,7 +26,6 @@ use crate::{
 };
 use facescan_clock::Clock;
 use facescan_imaging::{
-    decode::decode_within,
     npy,
     preprocess::{Layout, MAX_SIDE, Mode, Preprocess, Profile},
 };
@@ -352,7 +351,7 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = decode_within(bytes, &self.decoding, &self.memory)?;
+        let decoded = self.decode(bytes)?;
         let image = image_info(&decoded, content_hash(bytes));
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);

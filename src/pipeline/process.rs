@@ -27,7 +27,7 @@ use crate::{
 };
 use facescan_imaging::{
     crop::{Region, Unmet, mask_box},
-    decode::{decode, decode_within},
+    decode::decode,
     encode::OutputFormat,
     preprocess::Profile,
 };
@@ -467,7 +467,7 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = decode_within(bytes, &self.decoding, &self.memory)?;
+        let decoded = self.decode(bytes)?;
         let info = image_info(&decoded, content_hash(bytes));
         let image = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);

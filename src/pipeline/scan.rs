@@ -24,7 +24,7 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    decode::{Decoded, decode_within},
+    decode::Decoded,
     phash::perceptual_hash,
     precision::NumericPrecision,
     quality::{self, ImageQuality},
@@ -228,7 +228,7 @@ impl ScanRun {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
-        let image = decode_within(bytes, &pipeline.decoding, &pipeline.memory)?;
+        let image = pipeline.decode(bytes)?;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
         let quality = measure.then(|| {
             let canonical = quality::canonical(&image.pixels);

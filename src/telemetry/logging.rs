@@ -1,6 +1,6 @@
 //! Log lines on standard error: JSON for programs, text for people, timestamps in UTC.
 
-use std::env;
+use std::{env, iter};
 
 use anyhow::Context;
 use tracing::level_filters::LevelFilter;
@@ -14,8 +14,12 @@ use tracing_subscriber::{
 
 use crate::config::LogFormat;
 
+/// A layer that receives spans and events.
+pub type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
 /// Libraries with many details that rarely matter. They log at `warn` unless a directive names them.
-const QUIET: [&str; 7] = [
+const QUIET: [&str; 8] = [
+    "opentelemetry",
     "ort",
     "sqlx",
     "h2",
@@ -29,16 +33,23 @@ const QUIET: [&str; 7] = [
 ///
 /// `filter` is `log.level`: a level or the directives of [`Targets`], such as `info,facescan=debug`. `is_terminal` says whether standard error is a
 /// terminal. It decides the meaning of [`LogFormat::Auto`] and whether lines have colours. Colours are off if the
-/// variable `NO_COLOR` is set.
+/// variable `NO_COLOR` is set. `traces` receives the same spans and events.
 ///
 /// # Errors
 ///
 /// Returns an error if `filter` cannot be parsed, or if logging has already started.
-pub fn init(filter: &str, format: LogFormat, is_terminal: bool) -> anyhow::Result<()> {
+pub fn init(
+    filter: &str,
+    format: LogFormat,
+    is_terminal: bool,
+    traces: Option<BoxedLayer>,
+) -> anyhow::Result<()> {
     let colours = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let shape = Shape::of(format, is_terminal, colours);
+    let lines = layer(shape, std::io::stderr).with_filter(targets(filter)?);
+    let layers: Vec<BoxedLayer> = iter::once(lines.boxed()).chain(traces).collect();
     tracing_subscriber::registry()
-        .with(layer(shape, std::io::stderr).with_filter(targets(filter)?))
+        .with(layers)
         .try_init()
         .context("starting the log a second time")
 }
@@ -62,7 +73,7 @@ impl Shape {
 
 /// Creates the layer that writes lines. JSON lines have the fields of the event at the top. The fields of the innermost
 /// span, such as the request id, are under `span`.
-fn layer<W>(shape: Shape, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+fn layer<W>(shape: Shape, writer: W) -> BoxedLayer
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
@@ -92,7 +103,8 @@ fn targets(text: &str) -> anyhow::Result<Targets> {
     } else {
         String::new()
     };
-    format!("{quiet}{text}")
+    // Spans of the target `otlp` are for traces only.
+    format!("otlp=off,{quiet}{text}")
         .parse::<Targets>()
         .with_context(|| format!("log.level {text:?} is neither a level nor a list of directives"))
 }

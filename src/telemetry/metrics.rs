@@ -51,7 +51,9 @@ macro_rules! metrics {
                     let units: Vec<Unit> = vec![$(Unit::$unit)?];
                     register(&mut registry, $name, units.into_iter().next(), $help, &$field);
                 )+
-                Self { registry: Arc::new(registry), readers: Arc::default(), $($field,)+ }
+                let metrics = Self { registry: Arc::new(registry), readers: Arc::default(), $($field,)+ };
+                metrics.create_known();
+                metrics
             }
         }
     };
@@ -86,7 +88,11 @@ metrics! {
     request_seconds: Histograms<RouteLabels> = Family::new_with_constructor(seconds),
         "request" [Seconds], "Time from a request's head to its answer, by route";
     refused: Family<ReasonLabels, Counter> = Family::default(),
-        "refused", "Requests refused with 429, by the exhausted budget";
+        "refused", "Requests refused with 429 and images not fetched, by the exhausted budget or limit";
+    limits: Family<LimitLabels, Gauge> = Family::default(),
+        "limit", "The settings that limit what is admitted, by name: interactive_images, bulk_images, body_bytes or store_connections";
+    ready: Gauge = Gauge::default(),
+        "ready", "1 if the last check of readiness found nothing against it, otherwise 0";
     in_flight: Family<PriorityLabels, Gauge> = Family::default(),
         "images_in_flight", "Images that are admitted and not yet answered, by priority";
     images_waiting: Family<PriorityLabels, Gauge> = Family::default(),
@@ -135,6 +141,10 @@ metrics! {
         "batch_oldest_chunk" [Seconds], "Time that the oldest chunk that is ready has waited for a worker";
     batch_leases_lost: Counter = Counter::default(),
         "batch_leases_lost", "Leases that a worker of this process lost before it saved its results";
+    webhook_messages: Family<OutcomeLabels, Counter> = Family::default(),
+        "webhook_messages", "Attempts to deliver messages of webhooks, by outcome: delivered, retry or failed";
+    sweeps_failed: Family<SweepLabels, Counter> = Family::default(),
+        "sweeps_failed", "Sweeps in the background that failed and are repeated, by sweep: batches, erasures, retention or webhooks";
     resident_memory: Gauge = Gauge::default(),
         "process_resident_memory" [Bytes], "Memory of the process that is in use";
     build_info: Family<BuildLabels, Gauge> = Family::default(),
@@ -160,6 +170,16 @@ struct RouteLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    name: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SweepLabels {
+    sweep: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -332,7 +352,29 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a refused request. `reason` names the exhausted budget.
+    /// Creates the counters whose labels are known. Prometheus computes no increase from a counter that begins above 0.
+    fn create_known(&self) {
+        for reason in ["interactive", "bulk", "bytes", "fetches", "rate_limit"] {
+            self.refused
+                .get_or_create(&ReasonLabels { reason })
+                .inc_by(0);
+        }
+        self.create_known_of_batches();
+    }
+
+    /// Records a setting that limits what is admitted.
+    pub fn limit(&self, name: &'static str, value: usize) {
+        self.limits
+            .get_or_create(&LimitLabels { name })
+            .set(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// Records the outcome of a check of readiness.
+    pub fn checked_readiness(&self, is_ready: bool) {
+        self.ready.set(i64::from(is_ready));
+    }
+
+    /// Counts a refused request. `reason` names the exhausted budget or limit.
     pub fn refused(&self, reason: &'static str) {
         self.refused.get_or_create(&ReasonLabels { reason }).inc();
     }

@@ -1,6 +1,7 @@
 //! Access control: keys, scopes and tenants.
 
 mod keys;
+mod local;
 mod openid;
 mod routes;
 mod tenants;

@@ -4,6 +4,7 @@ mod audit;
 mod retention;
 
 use axum::http::StatusCode;
+use facescan_store::{ErasureTarget, NewErasure};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
@@ -247,22 +248,42 @@ async fn whole_batch(app: &TestApp) {
     assert_eq!(reply.status, StatusCode::NOT_FOUND);
 }
 
-/// The sweeper ends an erasure whose process died.
+/// The sweeper ends an erasure whose process died, also beside one that cannot be ended now.
 async fn after_an_interruption(app: &TestApp) {
     let image = scan(app, "t1.jpg", "source=cam").await;
+    let batch = batch_of(app, "enhance", json!([item("a", "t1.jpg")])).await;
     let erasures = &app.app.erasures;
-    let new = facescan_store::NewErasure {
-        id: uuid::Uuid::now_v7(),
-        tenant: "default".into(),
-        target: facescan_store::ErasureTarget::Source("cam".into()),
-        requested_at: time::OffsetDateTime::now_utc() - time::Duration::minutes(3),
-        audit: None,
+    let interrupt = async |target| {
+        let new = NewErasure {
+            id: uuid::Uuid::now_v7(),
+            tenant: "default".into(),
+            target,
+            requested_at: time::OffsetDateTime::now_utc() - time::Duration::minutes(3),
+            audit: None,
+        };
+        assert!(erasures.store.begin_erasure(&new).await.unwrap());
+        new.id
     };
-    assert!(erasures.store.begin_erasure(&new).await.unwrap());
+    let of_batch = interrupt(ErasureTarget::Batch(batch.parse().unwrap())).await;
+    let of_source = interrupt(ErasureTarget::Source("cam".into())).await;
+    let report = async |id| app.get(&format!("/erasures/{id}")).await.json();
+
+    let payloads = app.app.config.data_dir.join("payloads");
+    let away = payloads.with_extension("away");
+    std::fs::rename(&payloads, &away).unwrap();
+    std::fs::write(&payloads, "a file in the place of the folder").unwrap();
     erasures.sweep().await.unwrap();
     assert!(!is_stored(app, &image).await);
-    let report = app.get(&format!("/erasures/{}", new.id)).await.json();
-    assert_eq!(erased(&report)[0], 1);
+    assert_eq!(erased(&report(of_source).await)[0], 1);
+    assert!(report(of_batch).await["erased_at"].is_null());
+    let metrics = app.app.metrics.text().unwrap();
+    let counted = "facescan_sweeps_failed_total{sweep=\"erasures\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
+
+    std::fs::remove_file(&payloads).unwrap();
+    std::fs::rename(&away, &payloads).unwrap();
+    erasures.sweep().await.unwrap();
+    assert!(report(of_batch).await["erased_at"].is_string());
 }
 
 /// After the purge, no file of the database has the vectors.

@@ -34,4 +34,6 @@ mod store;
 mod stored;
 mod support;
 mod tls;
+#[cfg(feature = "otlp")]
+mod traces;
 mod urls;

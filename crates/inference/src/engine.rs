@@ -17,6 +17,7 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, oneshot},
 };
+use tracing::Span;
 
 use crate::{
     backend::BackendError,
@@ -42,6 +43,7 @@ mod cpu;
 mod device;
 mod row;
 mod sub_batch;
+mod trace;
 
 /// The total size in bytes of the buffers that are kept for reuse, unless the sessions need more. It is enough to reuse
 /// the buffers of small rows after a burst of requests, and small next to the memory of a model.
@@ -133,11 +135,15 @@ impl RowOutput {
     }
 }
 
-struct ReplySender(oneshot::Sender<Result<RowOutput, EngineError>>);
+struct ReplySender {
+    sender: oneshot::Sender<Result<RowOutput, EngineError>>,
+    /// The row from its commit to its reply.
+    span: Span,
+}
 
 impl Reply for ReplySender {
     fn is_abandoned(&self) -> bool {
-        self.0.is_closed()
+        self.sender.is_closed()
     }
 }
 

@@ -27,6 +27,15 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Every fault.
+    pub const ALL: [Self; 5] = [
+        Self::OutOfMemory,
+        Self::Failed,
+        Self::WrongAnswer,
+        Self::Hung,
+        Self::Down,
+    ];
+
     /// Returns the name in metrics and answers.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@
 use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::Notify};
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty, info_span};
 
 use crate::{
     backend::BackendError,
@@ -116,6 +116,14 @@ impl ImageExecutor {
 
     /// Runs a job. If the CPU does it, it runs on the thread that polls this future, so poll it on the CPU pool.
     pub async fn run<J: ImageJob>(&self, job: Arc<J>) -> Completed<J::Output> {
+        let operation = self.metrics.operation();
+        let span = info_span!(target: "otlp", "image job", operation, device = Empty);
+        let completed = self.run_anywhere(job).await;
+        span.record("device", completed.run.placement.provider.name());
+        completed
+    }
+
+    async fn run_anywhere<J: ImageJob>(&self, job: Arc<J>) -> Completed<J::Output> {
         let Some(device) = &self.device else {
             return self.run_on_cpu(job.as_ref(), None);
         };

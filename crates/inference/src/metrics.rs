@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
+
 /// Counts the events of one operation's engine.
 pub trait EngineMetrics: Send + Sync {
+    /// Returns the name of the operation, such as `face_detection`.
+    fn operation(&self) -> &'static str;
+
     /// Records that a batch ran.
     fn ran(&self, run: BatchRun);
 
@@ -27,8 +32,11 @@ pub struct BatchRun {
     pub elapsed: Duration,
 }
 
-/// Counts the events of one model on a remote server.
+/// Counts the events of one model on a remote server, and continues traces there.
 pub trait RemoteMetrics: Send + Sync {
+    /// Returns the header `traceparent` that names the current span. Returns `None` if the span is in no trace.
+    fn traceparent(&self) -> Option<HeaderValue>;
+
     /// Records that a run ended. `outcome` is `ok` or the name of the failure.
     fn ran(&self, outcome: &'static str);
 
@@ -63,6 +71,10 @@ pub(crate) mod recorder {
     }
 
     impl EngineMetrics for Recorder {
+        fn operation(&self) -> &'static str {
+            "recorded"
+        }
+
         fn ran(&self, run: BatchRun) {
             self.add(format!("rows {}", run.device), run.rows);
             self.add("batches".to_owned(), 1);

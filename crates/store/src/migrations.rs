@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     step!(8, "api_keys", "0008_api_keys.sql"),
     step!(9, "audit", "0009_audit.sql"),
     step!(10, "erasures", "0010_erasures.sql"),
+    step!(11, "batch_traces", "0011_batch_traces.sql"),
 ];
 
 /// Returns the migrations of Postgres.

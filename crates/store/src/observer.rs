@@ -11,6 +11,7 @@ use std::{
 };
 
 use facescan_clock::{Clock, SystemClock};
+use tracing::field::Empty;
 
 use super::StoreError;
 
@@ -48,6 +49,13 @@ impl Observer {
         limit: Option<Duration>,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let span = tracing::info_span!(
+            target: "otlp",
+            "store",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            call = name,
+        );
         let started_at = self.clock.monotonic();
         let result = match limit {
             None => call.await,
@@ -56,6 +64,10 @@ impl Observer {
                 .unwrap_or_else(|_| Err(timed_out(limit))),
         };
         let elapsed = self.clock.monotonic().saturating_sub(started_at);
+        if result.is_err() {
+            span.record("otel.status_code", "error");
+        }
+        drop(span);
         let outcome = match &result {
             Ok(_) => "ok",
             Err(error) if error.is_unavailable() => "unavailable",

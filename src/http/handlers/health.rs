@@ -81,6 +81,7 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
         };
         reasons.extend(fault.map(|fault| format!("{fault}; requests with store=false are served")));
     }
+    state.metrics.checked_readiness(reasons.is_empty());
     let status = if reasons.is_empty() {
         StatusCode::OK
     } else {

@@ -15,7 +15,8 @@ use crate::{
     http::respond::{Accepted, header_value},
 };
 
-const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
+/// The steps that were applied to the image.
+pub const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
 /// Returns whether the caller wants the image itself as the answer.
 ///

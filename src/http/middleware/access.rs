@@ -20,6 +20,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::admitted::stated_length,
+        middleware::local,
         route_scopes::{Requirement, RouteScopes},
     },
 };
@@ -44,13 +45,20 @@ pub async fn authorize(
         scopes.requirement(request.method(), path.as_str())
     });
     let mut limits = None;
-    match principal(&state, requirement, request.headers()).await {
+    let principal = match requirement {
+        Requirement::Open => Ok(None),
+        _ => match local::check(&request, &state.config) {
+            Ok(()) => principal(&state, requirement, request.headers()).await,
+            Err(error) => Err(error),
+        },
+    };
+    match principal {
         Ok(None) => {}
         Ok(Some(principal)) => {
             let stated = stated_length(request.headers());
             match state.rate_limits.take(&principal, stated.unwrap_or(0)) {
                 Ok(state) => limits = state,
-                Err(error) => return ApiError::from(error).into_response(),
+                Err(error) => return rate_limited(&state, error),
             }
             if stated.is_none() {
                 request = charge_body(request, &state, &principal);
@@ -72,6 +80,23 @@ pub async fn authorize(
                 response.headers_mut().insert(name, value);
             }
         }
+    }
+    response
+}
+
+/// Returns the answer to a request beyond a limit, with the header that names the limit and the seconds to wait.
+fn rate_limited(state: &AppState, error: AccessError) -> Response {
+    state.metrics.refused("rate_limit");
+    let left = match &error {
+        AccessError::RateLimited { limit, retry_after } => {
+            let seconds = retry_after.as_secs_f64().ceil().max(1.0);
+            HeaderValue::from_str(&format!("\"{limit}\";r=0;t={seconds}")).ok()
+        }
+        _ => None,
+    };
+    let mut response = ApiError::from(error).into_response();
+    if let Some(left) = left {
+        response.headers_mut().insert(LEFT, left);
     }
     response
 }

@@ -10,7 +10,7 @@ use axum::{
 use crate::http::{AppState, respond::milliseconds};
 
 /// The time from the request head to the answer, in milliseconds.
-const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
+pub const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
 
 /// Counts, measures and logs a request when its answer is ready.
 pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {

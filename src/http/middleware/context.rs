@@ -1,16 +1,17 @@
 //! Opens the context of a request and the span of its log lines. This middleware runs first.
 
 use axum::{
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, MatchedPath, Request, State},
     http::{Extensions, HeaderName, HeaderValue, request::Parts},
     middleware::Next,
     response::Response,
 };
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::{
     context::{Principal, RequestContext, RequestId},
     http::{AppState, error::ApiError},
+    telemetry::traces::{self, SpanKind, TRACERESPONSE},
 };
 
 /// The request and response header with the request id.
@@ -58,12 +59,28 @@ pub async fn open(State(state): State<AppState>, mut request: Request, next: Nex
     let principal = Principal::of_tenant(&state.config.store.tenant);
     let context = RequestContext::new(id.clone(), principal);
     let span = context.span.clone();
+    begin_trace(&span, &request, state.config.traces.accept_traceparent);
     request.extensions_mut().insert(context);
-    let mut response = next.run(request).instrument(span).await;
+    let mut response = next.run(request).instrument(span.clone()).await;
+    traces::end(&span, response.status().as_u16());
+    if let Some(value) = traces::traceparent(&span).and_then(|id| HeaderValue::from_str(&id).ok()) {
+        response.headers_mut().insert(TRACERESPONSE, value);
+    }
     if let Ok(value) = HeaderValue::from_str(id.as_str()) {
         response.headers_mut().insert(HEADER, value);
     }
     response
+}
+
+/// Begins the span of a request in the caller's trace, if that is accepted, or in a new one.
+fn begin_trace(span: &Span, request: &Request, accepts_parent: bool) {
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("unmatched", MatchedPath::as_str);
+    let name = format!("{} {route}", request.method());
+    let headers = accepts_parent.then(|| request.headers());
+    traces::begin(span, &name, SpanKind::Server, headers);
 }
 
 /// Returns whether an id is safe in logs: it must be short and have no character that could forge a line.

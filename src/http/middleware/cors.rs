@@ -8,7 +8,8 @@ use axum::http::{
 };
 use tower_http::cors::CorsLayer;
 
-use super::{access, context, deadline};
+use super::{access, access_log, context, deadline};
+use crate::{http::handlers::single_image, telemetry::traces::TRACERESPONSE};
 
 /// How long a browser remembers what is allowed.
 const MAX_AGE: Duration = Duration::from_secs(600);
@@ -34,6 +35,14 @@ pub fn layer(origins: &[String]) -> CorsLayer {
             IDEMPOTENCY_KEY,
             LAST_EVENT_ID,
         ])
-        .expose_headers([context::HEADER, RETRY_AFTER, access::POLICY, access::LEFT])
+        .expose_headers([
+            context::HEADER,
+            RETRY_AFTER,
+            access::POLICY,
+            access::LEFT,
+            access_log::TOTAL_TIME,
+            single_image::STEPS,
+            TRACERESPONSE,
+        ])
         .max_age(MAX_AGE)
 }

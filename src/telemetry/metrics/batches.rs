@@ -1,10 +1,42 @@
-//! What the workers of batches report.
+//! What the workers of batches and the tasks in the background report.
 
 use time::Duration;
 
-use super::{Metrics, OutcomeLabels, StateLabels};
+use super::{Metrics, OutcomeLabels, StateLabels, SweepLabels};
 
 impl Metrics {
+    pub(super) fn create_known_of_batches(&self) {
+        for outcome in ["ok", "error", "dead", "retry"] {
+            self.batch_items
+                .get_or_create(&OutcomeLabels { outcome })
+                .inc_by(0);
+        }
+        for outcome in ["delivered", "retry", "failed"] {
+            self.webhook_messages
+                .get_or_create(&OutcomeLabels { outcome })
+                .inc_by(0);
+        }
+        for sweep in ["batches", "erasures", "retention", "webhooks"] {
+            self.sweeps_failed
+                .get_or_create(&SweepLabels { sweep })
+                .inc_by(0);
+        }
+    }
+
+    /// Counts an attempt to deliver a message of a webhook. `outcome` is `delivered`, `retry` or `failed`.
+    pub fn webhook_message(&self, outcome: &'static str) {
+        self.webhook_messages
+            .get_or_create(&OutcomeLabels { outcome })
+            .inc();
+    }
+
+    /// Counts a sweep that failed.
+    pub fn sweep_failed(&self, sweep: &'static str) {
+        self.sweeps_failed
+            .get_or_create(&SweepLabels { sweep })
+            .inc();
+    }
+
     /// Counts an attempt of an item of a batch. `outcome` is `ok`, `error`, `dead` or `retry`.
     pub fn batch_item(&self, outcome: &'static str) {
         self.batch_items

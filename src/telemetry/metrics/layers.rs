@@ -2,17 +2,28 @@
 
 use std::{sync::Arc, time::Duration};
 
-use facescan_inference::metrics::{self, BatchRun};
+use facescan_inference::{
+    health::Fault,
+    metrics::{self, BatchRun},
+};
 use facescan_store::StoreMetrics;
+use http::HeaderValue;
 
 use super::{
     DeviceLabels, FallbackLabels, Metrics, OperationLabels, RemoteRetryLabels, RemoteRunLabels,
     StoreLabels,
 };
+use crate::telemetry::traces;
 
 impl Metrics {
     /// Returns the metrics of one operation's engine.
     pub fn engine(&self, operation: &'static str) -> Arc<dyn metrics::EngineMetrics> {
+        for fault in Fault::ALL {
+            let reason = fault.name();
+            self.fallback_rows
+                .get_or_create(&FallbackLabels { operation, reason })
+                .inc_by(0);
+        }
         Arc::new(EngineMetrics {
             metrics: self.clone(),
             labels: OperationLabels { operation },
@@ -42,6 +53,10 @@ struct RemoteMetrics {
 }
 
 impl metrics::RemoteMetrics for RemoteMetrics {
+    fn traceparent(&self) -> Option<HeaderValue> {
+        traces::current_traceparent()
+    }
+
     fn ran(&self, outcome: &'static str) {
         self.metrics
             .remote_runs
@@ -69,6 +84,10 @@ struct EngineMetrics {
 }
 
 impl metrics::EngineMetrics for EngineMetrics {
+    fn operation(&self) -> &'static str {
+        self.labels.operation
+    }
+
     fn ran(&self, run: BatchRun) {
         self.metrics
             .rows

@@ -233,6 +233,10 @@ async fn a_key_that_sends_too_much_waits_and_another_one_does_not() {
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.code(), "rate_limited");
     assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(left(&refused), "\"key-requests\";r=0;t=1");
+    let metrics = app.app.metrics.text().unwrap();
+    let counted = "facescan_refused_total{reason=\"rate_limit\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
     let other = send(&app, &second, ("GET", "/models"), "").await;
     assert_eq!(other.status, StatusCode::OK);
 }

@@ -1,7 +1,7 @@
 //! Images of batches in S3, with a real server process and `facescan serve`, because the credentials are in the environment.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{app::image_file, cli::facescan};
+use crate::support::{
+    app::image_file,
+    cli::{Serving, facescan},
+};
 
 const BUCKET: &str = "faces";
 
@@ -60,31 +63,20 @@ fn s3_server() -> (Running, String) {
 fn images_are_kept_in_s3() {
     let (s3, endpoint) = s3_server();
     let folder = tempfile::tempdir().unwrap();
-    let mut serving = facescan(["serve"])
-        .env("FACESCAN__DATA_DIR", folder.path())
-        .env("FACESCAN__SERVER__PORT", "0")
-        .env(
-            "FACESCAN__BATCHES__PAYLOADS",
-            format!("s3://{BUCKET}/below"),
-        )
-        .env("AWS_ENDPOINT", &endpoint)
-        .env("AWS_ALLOW_HTTP", "true")
-        .env("AWS_REGION", "us-east-1")
-        .env("AWS_ACCESS_KEY_ID", "test")
-        .env("AWS_SECRET_ACCESS_KEY", "test")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(serving.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let _serving = Running(serving);
-    let server = line
-        .split_whitespace()
-        .find(|word| word.starts_with("http://"))
-        .unwrap_or_else(|| panic!("{line}"))
-        .to_owned();
+    let serving = Serving::start(
+        facescan(["serve"])
+            .env("FACESCAN__DATA_DIR", folder.path())
+            .env(
+                "FACESCAN__BATCHES__PAYLOADS",
+                format!("s3://{BUCKET}/below"),
+            )
+            .env("AWS_ENDPOINT", &endpoint)
+            .env("AWS_ALLOW_HTTP", "true")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test"),
+    );
+    let server = &serving.address;
     let image = folder.path().join("t1.jpg");
     std::fs::write(&image, image_file("t1.jpg")).unwrap();
     let submit = |operation: &str| {
@@ -92,7 +84,7 @@ fn images_are_kept_in_s3() {
             "submit",
             "--wait",
             "--server",
-            &server,
+            server,
             "--operation",
             operation,
         ])
@@ -109,7 +101,7 @@ fn images_are_kept_in_s3() {
     );
     // The enhanced image comes from S3, too.
     let id = batch["id"].as_str().unwrap();
-    let items = facescan(["batches", "items", id, "--server", &server])
+    let items = facescan(["batches", "items", id, "--server", server])
         .output()
         .unwrap();
     let item: Value = serde_json::from_slice(items.stdout.trim_ascii_end()).unwrap();
@@ -118,7 +110,7 @@ fn images_are_kept_in_s3() {
         !folder.path().join("payloads").exists(),
         "no image is in the data folder"
     );
-    let deleted = facescan(["batches", "delete", id, "--server", &server])
+    let deleted = facescan(["batches", "delete", id, "--server", server])
         .output()
         .unwrap();
     assert!(deleted.status.success(), "{deleted:?}");

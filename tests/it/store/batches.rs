@@ -56,6 +56,7 @@ fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
         idempotency_key: None,
         chunk_size,
         created_at: noon(),
+        traceparent: None,
         expires_at: Some(noon() + Duration::days(7)),
     }
 }

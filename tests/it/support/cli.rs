@@ -1,6 +1,10 @@
 //! The built binary, with the fetched runtime and models. It ignores the settings of the machine.
 
-use std::{ffi::OsStr, process::Command};
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
 
 use super::app::{models_dir, runtime_dir};
 
@@ -23,4 +27,49 @@ pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
         .env("LOG_LEVEL", "warn")
         .current_dir(env!("CARGO_TARGET_TMPDIR"));
     command
+}
+
+/// A server in a process of its own. Dropping it kills the process.
+pub struct Serving {
+    process: Child,
+    /// The address, such as `http://127.0.0.1:4711`.
+    pub address: String,
+}
+
+impl Serving {
+    /// Starts `facescan serve` with a free port, and waits until it listens.
+    pub fn start(command: &mut Command) -> Self {
+        let mut process = command
+            .env("FACESCAN__SERVER__PORT", "0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let address = line
+            .split_whitespace()
+            .find(|word| word.starts_with("http://"))
+            .unwrap_or_else(|| panic!("{line}"));
+        Self {
+            process,
+            address: address.to_owned(),
+        }
+    }
+
+    /// Stops the server with SIGTERM, and waits until it has ended.
+    #[cfg(unix)]
+    pub fn stop(mut self) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").arg(pid).status().unwrap();
+        assert!(sent.success());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
 }

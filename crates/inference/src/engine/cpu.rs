@@ -13,6 +13,7 @@ use std::{
 use super::{
     Shared,
     sub_batch::{Run, RunOutcome, SubBatch, in_rows},
+    trace,
 };
 use crate::{
     backend::{BackendError, Batch, Session},
@@ -215,6 +216,7 @@ impl Shared {
     }
 
     fn run(&self, leased: &mut CpuSession, sub_batch: SubBatch) {
+        let span = trace::run_span(self.metrics.operation(), &sub_batch);
         let started_at = self.clock.monotonic();
         let start = sub_batch.rows.start;
         let available = sub_batch.staged.end - start;
@@ -238,6 +240,13 @@ impl Shared {
         }
         let outcome: RunOutcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
         let ran = self.clock.monotonic().saturating_sub(started_at);
+        trace::record(
+            &span,
+            leased.placement,
+            sub_batch.callers.len(),
+            outcome.is_ok(),
+        );
+        drop(span);
         if outcome.is_ok() {
             self.metrics.ran(BatchRun {
                 device: Provider::Cpu.name(),

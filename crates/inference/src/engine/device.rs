@@ -15,11 +15,12 @@ use tokio::{
     sync::{Notify, oneshot},
     time::timeout,
 };
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{
     DeviceLink, ReplySender, SessionOpener, Shared,
     sub_batch::{Run, SubBatch, in_rows},
+    trace,
 };
 use crate::{
     backend::{Batch, Session},
@@ -156,6 +157,7 @@ impl DeviceDriver {
         dispatch: Dispatch<Box<dyn Session>>,
     ) -> Option<(SubBatch, SubBatch)> {
         let slot = dispatch.slot();
+        let span = trace::run_span(engine.metrics.operation(), &sub_batch);
         let (started_at, rows) = (engine.clock.monotonic(), self.padded(&sub_batch));
         let outcome = self.run_rows(&sub_batch, rows.clone(), dispatch).await;
         let ran = engine.clock.monotonic().saturating_sub(started_at);
@@ -164,6 +166,8 @@ impl DeviceDriver {
             Err(failure) => Err(failure),
         };
         let callers = sub_batch.callers.len();
+        trace::record(&span, self.supervisor.placement(), callers, checked.is_ok());
+        drop(span);
         match checked {
             Ok(outputs) => {
                 let run = Run {
@@ -245,11 +249,15 @@ impl DeviceDriver {
         if !self.supervisor.is_check_due() {
             return Ok(outputs);
         }
-        let (reply, result) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
+        let reply = ReplySender {
+            sender,
+            span: Span::none(),
+        };
         engine.run_on_cpu(SubBatch {
             staged: Arc::clone(&sub_batch.staged),
             rows: sub_batch.rows.start..sub_batch.rows.start + 1,
-            callers: vec![(ReplySender(reply), engine.clock.monotonic())],
+            callers: vec![(reply, engine.clock.monotonic())],
             fallback: None,
         });
         let Ok(Ok(Ok(right))) = timeout(CHECK_TIMEOUT, result).await else {

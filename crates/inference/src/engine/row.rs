@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{EngineError, ReplySender, RowOutput, RunTiming, Shared};
+use super::{EngineError, ReplySender, RowOutput, RunTiming, Shared, trace};
 use crate::{batch_buffer::RowMemory, batcher::RowSlot};
 
 /// A claimed row. Dropping it cancels the row.
@@ -55,9 +55,13 @@ impl Row {
         if let Some((slot, memory)) = self.claimed.take() {
             let shared = &self.shared;
             let now = shared.clock.monotonic();
+            let reply = ReplySender {
+                sender: reply,
+                span: trace::row_span(shared.metrics.operation()),
+            };
             let route = {
                 let mut batcher = shared.batcher();
-                batcher.commit(&slot, memory, ReplySender(reply), now);
+                batcher.commit(&slot, memory, reply, now);
                 batcher.effective_route(slot.route())
             };
             shared.dispatch(route, timing);

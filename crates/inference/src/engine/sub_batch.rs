@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use super::{EngineError, ReplySender, RowOutput, Shared};
+use super::{EngineError, ReplySender, RowOutput, Shared, trace};
 use crate::{
     backend::BackendError,
     batcher::{ReadyBatch, StagedRows},
@@ -84,8 +84,9 @@ pub(super) fn in_rows(outputs: Vec<Tensor>, rows: usize) -> Arc<[Tensor]> {
 impl Shared {
     /// Replies to the caller of each row.
     pub(super) fn reply(&self, sub_batch: SubBatch, outcome: RunOutcome, run: Run) {
-        for (index, (ReplySender(reply), committed_at)) in sub_batch.callers.into_iter().enumerate()
-        {
+        let rows = sub_batch.callers.len();
+        for (index, (reply, committed_at)) in sub_batch.callers.into_iter().enumerate() {
+            trace::record(&reply.span, run.ran_on, rows, outcome.is_ok());
             let result = match &outcome {
                 Ok(outputs) => Ok(RowOutput {
                     outputs: Arc::clone(outputs),
@@ -98,7 +99,7 @@ impl Shared {
                 Err(error) => Err(EngineError::Backend(Arc::clone(error))),
             };
             // A caller that left during the run needs no reply.
-            drop(reply.send(result));
+            drop(reply.sender.send(result));
         }
         if let Some(staged) = Arc::into_inner(sub_batch.staged) {
             self.batcher().recycle(staged);

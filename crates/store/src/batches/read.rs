@@ -47,7 +47,7 @@ const ITEMS: &str = "SELECT * FROM (SELECT i.position, i.item_id, i.metadata, i.
 const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS queued, \
      CAST(coalesce(sum(running), 0) AS bigint) AS running, \
      (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= $1) AS oldest \
-     FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL";
+     FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
 
 const WAITING: &str = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS items FROM batches \
      WHERE tenant = $1 AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";

@@ -35,6 +35,8 @@ pub struct NewBatch {
     pub created_at: OffsetDateTime,
     /// When the batch is deleted.
     pub expires_at: Option<OffsetDateTime>,
+    /// The header `traceparent` that names the span of the submission.
+    pub traceparent: Option<String>,
 }
 
 /// The result of creating a batch.
@@ -139,6 +141,8 @@ pub struct Batch {
     pub finished_at: Option<OffsetDateTime>,
     /// When it is deleted.
     pub expires_at: Option<OffsetDateTime>,
+    /// The header `traceparent` that names the span of the submission.
+    pub traceparent: Option<String>,
 }
 
 /// An item to be added.

@@ -19,7 +19,7 @@ macro_rules! batch_columns {
     () => {
         "b.id, b.tenant, b.name, b.operation, b.options, b.models, b.priority, b.request_digest, \
          b.receipt, b.submitted, b.accepted, b.queued, b.running, b.ok, b.cached, b.error, b.dead, \
-         b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, \
+         b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, b.traceparent, \
          CASE WHEN b.cancelled_at IS NOT NULL THEN 'cancelled' \
               WHEN b.finished_at IS NOT NULL THEN 'done' \
               WHEN b.is_open THEN 'open' \
@@ -53,6 +53,7 @@ record! {
         started_at: Option<OffsetDateTime>,
         finished_at: Option<OffsetDateTime>,
         expires_at: Option<i64>,
+        traceparent: Option<String>,
         state: String,
     }
 }
@@ -94,6 +95,7 @@ impl TryFrom<BatchRow> for Batch {
             started_at: row.started_at,
             finished_at: row.finished_at,
             expires_at: row.expires_at.and_then(from_micros),
+            traceparent: row.traceparent,
         })
     }
 }
@@ -190,6 +192,7 @@ record! {
         operation: String,
         options: JsonValue,
         priority: String,
+        traceparent: Option<String>,
     }
 }
 
@@ -217,6 +220,7 @@ impl ChunkRow {
             operation: self.operation,
             options: self.options,
             priority: self.priority,
+            traceparent: self.traceparent,
             expired_leases: expired_leases.try_into().map_err(damaged)?,
             items,
         })

@@ -21,8 +21,8 @@ use crate::{
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
      models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
-     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13, $14) \
+     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13, $14, $15) \
      ON CONFLICT (tenant, idempotency_key) DO NOTHING";
 
 /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
@@ -79,6 +79,7 @@ pub(super) async fn create_batch(
                 &to_the_microsecond(batch.created_at),
                 &batch.expires_at.map(micros),
                 &false,
+                &batch.traceparent,
             ],
         )
         .await?;

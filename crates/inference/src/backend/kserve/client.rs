@@ -84,13 +84,21 @@ impl Client {
         read(checked(response).await?, self.limit).await
     }
 
-    /// Runs the model once.
-    pub async fn infer(&self, body: Body) -> Result<InferResponse, Failure> {
-        let response = self
+    /// Runs the model once. `traceparent` is the header that names the span of the run.
+    pub async fn infer(
+        &self,
+        body: Body,
+        traceparent: Option<HeaderValue>,
+    ) -> Result<InferResponse, Failure> {
+        let mut request = self
             .http
             .post(self.infer.clone())
             .header(header::CONTENT_TYPE, "application/octet-stream")
-            .header(HEAD_LENGTH, body.head_len)
+            .header(HEAD_LENGTH, body.head_len);
+        if let Some(traceparent) = traceparent {
+            request = request.header("traceparent", traceparent);
+        }
+        let response = request
             .body(body.bytes)
             .send()
             .await

@@ -60,12 +60,13 @@ impl RemoteSession {
 
     fn response(&mut self, body: Body) -> Result<InferResponse, Failure> {
         let (remote, rng) = (Arc::clone(&self.remote), self.rng.fork());
+        let traceparent = remote.metrics.traceparent();
         let runs = async move {
             let repeating = |failure: &Failure| {
                 remote.metrics.retried(failure.name());
                 tracing::warn!(model = %remote.model, server = %remote.server, %failure, "the remote run is repeated");
             };
-            let request = || remote.client.infer(body.clone());
+            let request = || remote.client.infer(body.clone(), traceparent.clone());
             remote.policy.run(rng, repeating, request).await
         };
         blocking::wait(&self.remote.runtime, self.remote.policy.timeout, runs).unwrap_or_else(

@@ -46,6 +46,8 @@ pub struct LeasedChunk {
     pub options: Value,
     /// The priority, by name.
     pub priority: String,
+    /// The header `traceparent` that names the span of the submission.
+    pub traceparent: Option<String>,
     /// The number of leases that expired before the worker returned the chunk.
     pub expired_leases: u32,
     /// The items that are not finished, in order.

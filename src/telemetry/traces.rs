@@ -1,0 +1,50 @@
+//! Traces: the spans of requests and of chunks, for an OpenTelemetry collector.
+//!
+//! A span of the target `otlp` is for traces only: the log leaves it out. Code creates such a span and drops it when the
+//! work ends. Nothing enters it, so the current span stays the one of the request, which every log line needs.
+//!
+//! Without the feature `otlp`, or without `traces.endpoint`, no span of that target exists and these functions do nothing.
+
+use http::{HeaderName, HeaderValue};
+use tracing::Span;
+
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(feature = "otlp")]
+pub use otlp::{Exporter, begin, end, link, start, traceparent};
+
+#[cfg(not(feature = "otlp"))]
+mod off;
+#[cfg(not(feature = "otlp"))]
+pub use off::{Exporter, begin, end, link, start, traceparent};
+
+/// The request header that names the caller's span.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The response header that names the server's span.
+pub const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
+
+/// What a span is in its trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Answers a request.
+    Server,
+    /// Processes what another process submitted.
+    Consumer,
+}
+
+impl SpanKind {
+    /// Returns the name in the field `otel.kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Consumer => "consumer",
+        }
+    }
+}
+
+/// Returns the header value that names the current span. Returns `None` if the span is in no trace.
+pub fn current_traceparent() -> Option<HeaderValue> {
+    let value = traceparent(&Span::current())?;
+    HeaderValue::from_str(&value).ok()
+}

@@ -1,0 +1,281 @@
+//! Traces, as a collector of OTLP over HTTP receives them.
+
+use std::{
+    collections::BTreeSet,
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Router, body::Bytes, extract::State, http::HeaderMap, routing::post};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    common::v1::any_value::Value as AnyValue,
+    trace::v1::{Span, span::SpanKind},
+};
+use prost::Message;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::support::{
+    app::image_file,
+    cli::{Serving, facescan},
+};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+#[derive(Clone, Default)]
+struct Received {
+    spans: Arc<Mutex<Vec<Span>>>,
+    /// The headers `authorization` of the collector's requests, and `traceparent` of messages to the webhook.
+    headers: Arc<Mutex<Vec<(&'static str, String)>>>,
+}
+
+impl Received {
+    fn note(&self, headers: &HeaderMap, name: &'static str) {
+        let value = headers.get(name).map(|value| value.to_str().unwrap());
+        let value = value.unwrap_or_default().to_owned();
+        self.headers.lock().unwrap().push((name, value));
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        let headers = self.headers.lock().unwrap();
+        let found = headers.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.clone())
+    }
+}
+
+/// Starts a collector that is also the receiver of webhooks.
+async fn collector() -> (String, Received) {
+    let received = Received::default();
+    let spans = async |State(received): State<Received>, headers: HeaderMap, body: Bytes| {
+        received.note(&headers, "authorization");
+        let export = ExportTraceServiceRequest::decode(body).unwrap();
+        let scopes = export.resource_spans.into_iter();
+        let spans = scopes
+            .flat_map(|resource| resource.scope_spans)
+            .flat_map(|scope| scope.spans);
+        received.spans.lock().unwrap().extend(spans);
+    };
+    let told = async |State(received): State<Received>, headers: HeaderMap| {
+        received.note(&headers, "traceparent");
+    };
+    let router = Router::new()
+        .route("/v1/traces", post(spans))
+        .route("/told", post(told))
+        .with_state(received.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (address, received)
+}
+
+fn client() -> reqwest::Client {
+    let tls = facescan_outbound::tls::client_config().unwrap();
+    facescan_outbound::client(tls).build().unwrap()
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attribute(span: &Span, key: &str) -> Option<String> {
+    let found = span.attributes.iter().find(|pair| pair.key == key)?;
+    match found.value.clone()?.value? {
+        AnyValue::StringValue(text) => Some(text),
+        AnyValue::IntValue(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
+    spans.iter().filter(|span| span.name == name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_one_trace_from_http_to_the_store() {
+    let (collector, received) = collector().await;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let server = Serving::start(
+        facescan(["serve"])
+            .env("FACESCAN__DATA_DIR", folder.path())
+            .env(
+                "FACESCAN__TRACES__ENDPOINT",
+                format!("{collector}/v1/traces"),
+            )
+            .env("FACESCAN__TRACES__AUTHORIZATION", "Bearer of-the-collector")
+            .env("LOG_LEVEL", "debug")
+            .stderr(Stdio::from(std::fs::File::create(&log).unwrap())),
+    );
+    let answer = client()
+        .post(format!("{}/embed?max_faces=2", server.address))
+        .header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
+        .body(image_file("t1.jpg").to_vec())
+        .header("content-type", "image/jpeg")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 200);
+    let response = answer.headers()["traceresponse"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    server.stop();
+
+    let spans: Vec<Span> = received.spans.lock().unwrap().clone();
+    let spans: Vec<Span> = spans
+        .into_iter()
+        .filter(|span| hex(&span.trace_id) == TRACE)
+        .collect();
+    let names: BTreeSet<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    let expected = [
+        "POST /embed",
+        "decode",
+        "inference",
+        "model run",
+        "queue",
+        "store",
+    ];
+    assert_eq!(names, BTreeSet::from(expected));
+    let [root] = named(&spans, "POST /embed")[..] else {
+        panic!("{spans:?}")
+    };
+    assert_eq!(hex(&root.parent_span_id), PARENT);
+    assert_eq!(root.kind(), SpanKind::Server);
+    assert_eq!(
+        attribute(root, "http.response.status_code").as_deref(),
+        Some("200")
+    );
+    assert_eq!(
+        response,
+        format!("00-{TRACE}-{}-01", hex(&root.span_id)),
+        "the answer names the span"
+    );
+    for name in ["decode", "inference", "queue", "store"] {
+        for span in named(&spans, name) {
+            assert_eq!(span.parent_span_id, root.span_id, "{name}");
+            assert!(span.start_time_unix_nano >= root.start_time_unix_nano);
+            assert!(span.end_time_unix_nano <= root.end_time_unix_nano);
+        }
+    }
+    // One row of the detector, and one of the embedder for each of the two faces. The faces can run together.
+    let rows = named(&spans, "inference");
+    assert_eq!(rows.len(), 3);
+    let runs = named(&spans, "model run");
+    let mut of_runs: Vec<(Option<String>, usize)> = Vec::new();
+    for run in runs {
+        assert!(rows.iter().any(|row| row.span_id == run.parent_span_id));
+        assert_eq!(attribute(run, "device").as_deref(), Some("cpu"));
+        of_runs.push((attribute(run, "operation"), 1 + run.links.len()));
+    }
+    let embedded: usize = of_runs
+        .iter()
+        .filter(|(operation, _)| operation.as_deref() == Some("face_embedding"))
+        .map(|(_, rows)| rows)
+        .sum();
+    assert_eq!(embedded, 2, "{of_runs:?}");
+    assert_eq!(
+        received.header("authorization").as_deref(),
+        Some("Bearer of-the-collector")
+    );
+
+    // Each line of the request has its id and that of its trace, and no line has a span that is for traces only.
+    let log = std::fs::read_to_string(&log).unwrap();
+    let lines = log
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(line).unwrap() });
+    let of_request: Vec<Value> = lines
+        .filter(|line| line["span"]["trace_id"] == TRACE)
+        .collect();
+    assert!(!of_request.is_empty(), "{log}");
+    for line in of_request {
+        assert_eq!(line["span"]["name"], "request", "{line}");
+        assert!(line["span"]["request_id"].is_string(), "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_cannot_choose_the_trace() {
+    let (collector, received) = collector().await;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(
+        facescan(["serve"])
+            .env("FACESCAN__DATA_DIR", folder.path())
+            .env(
+                "FACESCAN__TRACES__ENDPOINT",
+                format!("{collector}/v1/traces"),
+            )
+            .env("FACESCAN__TRACES__ACCEPT_TRACEPARENT", "false")
+            .env("FACESCAN__TRACES__SAMPLE_RATIO", "0"),
+    );
+    let answer = client()
+        .get(format!("{}/models", server.address))
+        .header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
+        .send()
+        .await
+        .unwrap();
+    let response = answer.headers()["traceresponse"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        !response.contains(TRACE) && response.ends_with("-00"),
+        "{response}"
+    );
+    server.stop();
+    assert!(received.spans.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chunks_of_a_batch_are_linked_to_its_submission() {
+    let (collector, received) = collector().await;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(
+        facescan(["serve"])
+            .env("FACESCAN__DATA_DIR", folder.path())
+            .env(
+                "FACESCAN__TRACES__ENDPOINT",
+                format!("{collector}/v1/traces"),
+            )
+            .env("FACESCAN__URLS__ALLOW_PRIVATE", "true")
+            .env("FACESCAN__URLS__SCHEMES", "[http]"),
+    );
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let body = json!({
+        "operation": "detect",
+        "items": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
+        "webhook": {"url": format!("{collector}/told")},
+    });
+    let answer = client()
+        .post(format!("{}/batches", server.address))
+        .header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
+    let submission = answer.headers()["traceresponse"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(answer.status(), 202, "{}", answer.text().await.unwrap());
+    while received.header("traceparent").is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(received.header("traceparent").unwrap(), submission);
+    server.stop();
+    let spans = received.spans.lock().unwrap().clone();
+    let [chunk] = named(&spans, "process chunk")[..] else {
+        panic!("{spans:?}")
+    };
+    assert_eq!(chunk.kind(), SpanKind::Consumer);
+    assert_ne!(hex(&chunk.trace_id), TRACE);
+    assert_eq!(hex(&chunk.links[0].trace_id), TRACE);
+    let decoded = named(&spans, "decode");
+    assert!(
+        decoded
+            .iter()
+            .all(|span| span.parent_span_id == chunk.span_id)
+    );
+    assert_eq!(decoded.len(), 1);
+}
