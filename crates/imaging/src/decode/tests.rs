@@ -1,4 +1,5 @@
 mod hostile;
+mod tiff_chunks;
 
 use super::*;
 use crate::encode::{OutputFormat, encode};

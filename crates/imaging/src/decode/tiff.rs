@@ -1,12 +1,16 @@
 //! TIFF. The first page is decoded.
 
+mod chunks;
+
 use std::io::Cursor;
 
 use image::ImageDecoder;
 use image::codecs::tiff::TiffDecoder;
 
+use self::chunks::Chunks;
 use super::{DecodeError, DecodeOptions, Stored, library_limits, read};
 use crate::format::Format;
+use crate::limits::{Exceeded, LimitKind, Limits};
 
 /// Above the compression ratio of every method of TIFF for 8-bit samples. The highest is that of LZW, about 2,700.
 const COMPRESSION_RATIO: u64 = 4096;
@@ -23,6 +27,9 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
             format: Format::Tiff,
         });
     }
+    Chunks::read(bytes)
+        .map_err(|_| DecodeError::corrupt(Format::Tiff, "its directory cannot be read"))?
+        .check(bytes, decoder.total_bytes(), limits)?;
     decoder
         .set_limits(library_limits(limits))
         .map_err(convert_error)?;
