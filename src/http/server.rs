@@ -1,5 +1,6 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
+mod reading;
 #[cfg(test)]
 mod tests;
 pub mod tls;
@@ -7,8 +8,9 @@ pub mod tls;
 use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
+use hyper::service::{Service, service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
@@ -20,7 +22,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::tls::Tls;
+use self::{reading::StreamExecutor, tls::Tls};
 
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -29,10 +31,26 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// connected just before is on its way.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
+/// The largest number of requests in work on an HTTP/2 connection. The server announces it and refuses further streams.
+const MAX_STREAMS: u32 = 200;
+
+/// The largest size of the headers of an HTTP/2 request, uncompressed. A larger list is answered with 431, and a much larger
+/// one closes the connection. HTTP/1 has the limits of hyper: 100 headers and 400 KiB. A smaller one for HTTP/1 would also
+/// shrink the buffer for bodies.
+const MAX_HEADER_LIST: u32 = 16 << 10;
+
+/// The largest number of HTTP/2 streams that the client has reset before the server looked at them. A client that resets
+/// more floods the server, and its connection is closed.
+const MAX_RESET_STREAMS: usize = 20;
+
+/// The largest number of HTTP/2 streams that the server has reset because of errors of the client. A correct client causes none.
+const MAX_ERROR_STREAMS: usize = 100;
+
 /// Serves `router` until `stopped` resolves and no request is in flight.
 ///
 /// Closes a connection that sends nothing, or no complete request head, or reads nothing of an answer, within `header_timeout`.
-/// A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping.
+/// A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping. An HTTP/2
+/// stream whose client reads nothing of the answer within `header_timeout` is reset.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -75,7 +93,7 @@ pub async fn serve(
 /// What all connections share.
 #[derive(Clone)]
 struct Connections {
-    builder: Builder<TokioExecutor>,
+    builder: Builder<StreamExecutor>,
     router: Router,
     tls: Option<Arc<Tls>>,
     header_timeout: Duration,
@@ -125,7 +143,11 @@ impl Connections {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = TowerToHyperService::new(self.router.clone());
+        let router = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(move |request| {
+            let answer = router.call(request);
+            async move { answer.await.map(reading::watch) }
+        });
         let connection = self.builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         // A shutdown closes a connection that has read nothing, so the connection first reads what has arrived.
@@ -157,8 +179,10 @@ fn waiting(listener: TcpListener) -> Vec<TcpStream> {
 }
 
 /// Returns the settings of all connections.
-fn connection_builder(header_timeout: Duration) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn connection_builder(header_timeout: Duration) -> Builder<StreamExecutor> {
+    let mut builder = Builder::new(StreamExecutor {
+        limit: header_timeout,
+    });
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -166,7 +190,12 @@ fn connection_builder(header_timeout: Duration) -> Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(header_timeout);
+        .keep_alive_interval(header_timeout)
+        .keep_alive_timeout(header_timeout)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_ERROR_STREAMS);
     builder
 }
 

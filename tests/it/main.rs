@@ -29,6 +29,7 @@ mod orientation;
 mod precision;
 mod preprocess;
 mod process;
+mod protocol;
 mod service;
 mod store;
 mod stored;
