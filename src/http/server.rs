@@ -4,8 +4,9 @@ mod reading;
 #[cfg(test)]
 mod tests;
 pub mod tls;
+mod version;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::service::{Service, service_fn};
@@ -22,7 +23,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{reading::StreamExecutor, tls::Tls};
+use self::{reading::StreamExecutor, tls::Tls, version::HttpVersion};
 
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -105,41 +106,46 @@ impl Connections {
     async fn serve(self, stream: TcpStream) {
         // The server writes an answer at once, so waiting to fill a packet would only delay it.
         stream.set_nodelay(true).ok();
-        let mut first = [0];
-        // The first bytes decide the HTTP version, and the timers of hyper start only after them.
-        let spoke = timeout(self.header_timeout, stream.peek(&mut first));
-        if !matches!(self.unless_stopped(spoke).await, Some(Ok(Ok(1)))) {
-            return;
-        }
-        // A client that does not read its answer would keep it in memory.
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(self.header_timeout));
-        let stream = Box::pin(stream);
         match &self.tls {
-            None => self.serve_http(stream).await,
+            None => {
+                let first = version::of_first_bytes(&stream);
+                if let Some(version) = self.in_time(first).await {
+                    self.serve_http(self.limited(stream), version).await;
+                }
+            }
             Some(tls) => {
-                let accepted = timeout(self.header_timeout, tls.accept(stream));
-                if let Some(Ok(Ok(stream))) = self.unless_stopped(accepted).await {
-                    self.serve_http(stream).await;
+                let accepted = tls.accept(self.limited(stream));
+                if let Some(stream) = self.in_time(accepted).await {
+                    let agreed = stream.get_ref().get_ref().1.alpn_protocol();
+                    let version = version::of_protocol(agreed);
+                    self.serve_http(stream, version).await;
                 }
             }
         }
     }
 
-    /// Waits for the result of a client's action. After the start of a shutdown, it waits for [`LAST_WORD`] only.
-    async fn unless_stopped<T>(&self, action: impl Future<Output = T>) -> Option<T> {
+    /// Disconnects a client that does not read its answer, because the answer would stay in memory.
+    fn limited(&self, stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.header_timeout));
+        Box::pin(stream)
+    }
+
+    /// Waits for what a client does first, because the timers of hyper start only after that. After the start of a shutdown, it
+    /// waits for [`LAST_WORD`] only. Returns `None` if the client fails or takes too long.
+    async fn in_time<T>(&self, action: impl Future<Output = io::Result<T>>) -> Option<T> {
         let over = async {
             self.stopping.cancelled().await;
             tokio::time::sleep(LAST_WORD).await;
         };
         tokio::select! {
             biased;
-            result = action => Some(result),
+            result = timeout(self.header_timeout, action) => result.ok()?.ok(),
             () = over => None,
         }
     }
 
-    async fn serve_http<S>(&self, stream: S)
+    async fn serve_http<S>(&self, stream: S, version: HttpVersion)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -148,7 +154,11 @@ impl Connections {
             let answer = router.call(request);
             async move { answer.await.map(reading::watch) }
         });
-        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
+        let builder = match version {
+            HttpVersion::Http1 => self.builder.clone().http1_only(),
+            HttpVersion::Http2 => self.builder.clone().http2_only(),
+        };
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         // A shutdown closes a connection that has read nothing, so the connection first reads what has arrived.
         let ended = tokio::select! {
