@@ -1,5 +1,6 @@
 mod hostile;
 mod tiff_chunks;
+mod webp_codes;
 
 use super::*;
 use crate::encode::{OutputFormat, encode};

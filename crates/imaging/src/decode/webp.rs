@@ -1,5 +1,7 @@
 //! WebP: lossy, lossless, with alpha. For an animation, the decoder returns the first frame on its canvas.
 
+pub(super) mod codes;
+
 use std::borrow::Cow;
 use std::io::Cursor;
 
@@ -20,6 +22,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     // Each frame states its own size, and the decoder allocates that size before it compares it with the canvas.
     let (width, height) = file.largest_frame;
     limits.check_size(width, height)?;
+    check_codes(bytes)?;
     let mut decoder = WebPDecoder::new(Cursor::new(file.repaired(bytes)))
         .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
     let canvas = decoder.dimensions();
@@ -45,6 +48,39 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         pixels: read(decoder, Format::Webp, options)?,
         orientation: file.orientation.unwrap_or(1),
     })
+}
+
+/// Checks the tables of prefix codes that the decoder makes. It reads the first chunk of each kind.
+fn check_codes(bytes: &[u8]) -> Result<(), DecodeError> {
+    let chunks = bytes.get(12..).unwrap_or_default();
+    let first = |chunks, kind: &[u8; 4]| Chunks::new(chunks).find(|chunk| chunk.kind == kind);
+    let frame = first(chunks, b"ANMF").and_then(|frame| frame.data.get(16..));
+    let canvas = first(chunks, b"VP8X").and_then(|header| size_at(header.data, 4));
+    let frame_size = first(chunks, b"ANMF").and_then(|frame| size_at(frame.data, 6));
+    let parts = [(Some(chunks), canvas), (frame, frame_size)];
+    for (chunks, size) in parts
+        .into_iter()
+        .filter_map(|(chunks, size)| Some((chunks?, size)))
+    {
+        let image = first(chunks, b"VP8L").and_then(|image| codes::groups_of_image(image.data));
+        let alpha = first(chunks, b"ALPH")
+            .zip(size)
+            .and_then(|(alpha, (width, height))| codes::groups_of_alpha(alpha.data, width, height));
+        if image.max(alpha) > Some(codes::MAX_GROUPS) {
+            let detail = "it has too many groups of codes";
+            return Err(DecodeError::corrupt(Format::Webp, detail));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a width and a height of 24 bits each, which are stored without 1.
+fn size_at(data: &[u8], at: usize) -> Option<(u32, u32)> {
+    let [w0, w1, w2, h0, h1, h2] = *data.get(at..at + 6)? else {
+        return None;
+    };
+    let side = |bytes| u32::from_le_bytes(bytes) + 1;
+    Some((side([w0, w1, w2, 0]), side([h0, h1, h2, 0])))
 }
 
 /// The content of the chunks.
