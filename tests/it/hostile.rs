@@ -153,3 +153,54 @@ async fn headers_that_state_huge_images_fail_alone() {
     );
     assert_eq!(results[2]["status"], "ok");
 }
+
+/// Returns a small image in every format.
+fn small_images() -> Vec<(&'static str, Vec<u8>)> {
+    use image::ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff, WebP};
+    let pixels =
+        image::RgbImage::from_fn(12, 12, |x, y| image::Rgb([x as u8 * 20, y as u8 * 20, 99]));
+    [
+        ("bmp", Bmp),
+        ("gif", Gif),
+        ("jpeg", Jpeg),
+        ("png", Png),
+        ("tiff", Tiff),
+        ("webp", WebP),
+    ]
+    .map(|(name, format)| {
+        let mut file = std::io::Cursor::new(Vec::new());
+        pixels.write_to(&mut file, format).unwrap();
+        (name, file.into_inner())
+    })
+    .to_vec()
+}
+
+#[tokio::test]
+async fn files_cut_at_any_byte_are_errors_of_their_own() {
+    let app = TestApp::start().await;
+    for (name, file) in small_images() {
+        let ends: Vec<usize> = (1..=file.len()).collect();
+        for some in ends.chunks(64) {
+            let images: Vec<Value> = some
+                .iter()
+                .map(|end| json!({"data": BASE64_STANDARD.encode(&file[..*end])}))
+                .collect();
+            let body = json!({"images": images, "options": {"store": false}});
+            let reply = app
+                .post_as("/detect", "application/json", body.to_string())
+                .await;
+            assert_eq!(reply.status, StatusCode::OK, "{name}: {:?}", reply.body);
+            for (end, result) in some.iter().zip(reply.json()["results"].as_array().unwrap()) {
+                let code = result["error"]["code"].as_str().unwrap_or("ok");
+                let allowed = [
+                    "ok",
+                    "image_corrupt",
+                    "image_truncated",
+                    "unsupported_media_type",
+                ];
+                assert!(allowed.contains(&code), "{name} of {end} bytes: {code}");
+                assert!(*end < file.len() || code == "ok", "{name}: {code}");
+            }
+        }
+    }
+}
