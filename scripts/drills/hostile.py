@@ -19,11 +19,11 @@ MAX_PIXELS, MAX_BYTES = 100_000_000, 20 << 20
 STATED_BYTES = 16 * MAX_PIXELS + (32 << 20) + 2 * MAX_BYTES
 # What docs/operations.md states: ten seconds for each image, which is 10 megapixels in a second for the largest one.
 STATED_SECONDS = 10
-# The same for a file whose image is small.
+# The side of the largest square inside the limit.
 SIDE = 10_000
-# A list of names and writers. A file is written when it is needed, because together they have hundreds of megabytes.
+# A name, the code of the answer, and a writer. Files are written one at a time, because together they have hundreds of megabytes. The
+# code `None` stands for any answer below 500.
 Case = tuple[str, str | None, Callable[[], bytes]]
-# The codes of answers. `None` stands for any answer below 500.
 OK, LARGE, SHORT, CORRUPT, OTHER = "", "image_too_large", "image_truncated", "image_corrupt", "unsupported_media_type"
 
 
