@@ -7,9 +7,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
-use self::tenant_shares::{HeldShare, TenantShares};
+use self::{
+    body_reservation::BodyReservation,
+    tenant_shares::{HeldShare, TenantShares},
+};
 use crate::telemetry::metrics::Metrics;
 
+pub mod body_reservation;
 pub mod byte_budget;
 pub mod priority_semaphore;
 mod tenant_shares;
@@ -150,7 +154,15 @@ impl Admission {
         }
     }
 
-    /// Reserves `bytes` bytes for a body of a tenant. Call it before the body is read.
+    /// Checks that a body of `bytes` bytes could be reserved now.
+    ///
+    /// # Errors
+    /// The errors of [`try_reserve_body`](Self::try_reserve_body).
+    pub fn check_body(&self, tenant: &Arc<str>, bytes: usize) -> Result<(), AdmissionError> {
+        self.try_reserve_body(tenant, bytes).map(drop)
+    }
+
+    /// Reserves `bytes` bytes for a body of a tenant. Call it before they arrive.
     ///
     /// # Errors
     /// Returns [`AdmissionError::Bytes`] if the byte budget, or the part of the tenant, is used up.
@@ -159,9 +171,15 @@ impl Admission {
         tenant: &Arc<str>,
         bytes: usize,
     ) -> Result<BodyReservation, AdmissionError> {
-        let taken = self.bytes.try_take(tenant, bytes.div_ceil(BYTES_A_PERMIT));
-        let taken = taken.ok_or_else(|| self.refuse(AdmissionError::Bytes))?;
-        Ok(BodyReservation { _taken: taken })
+        let mut reservation = BodyReservation {
+            budget: self.bytes.clone(),
+            tenant: Arc::clone(tenant),
+            metrics: self.metrics.clone(),
+            taken: Vec::new(),
+            permits: 0,
+        };
+        reservation.grow_to(bytes)?;
+        Ok(reservation)
     }
 
     /// Admits `images` images of a tenant and a priority.
@@ -239,11 +257,6 @@ impl Admission {
 
 fn signed(images: usize) -> i64 {
     i64::try_from(images).unwrap_or(i64::MAX)
-}
-
-/// The reservation of one body. Dropping it releases the bytes.
-pub struct BodyReservation {
-    _taken: Taken,
 }
 
 /// The reservation of the images of one request. Dropping it releases them.

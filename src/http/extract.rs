@@ -1,6 +1,7 @@
 //! Reads the four body formats into images and options.
 
 pub mod admitted;
+pub mod arriving;
 pub mod batch_body;
 mod body;
 mod body_reader;
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use self::{
     admitted::{Admitted, RequestReservations, priority_of},
+    arriving::is_not_admitted,
     body::{Body, Options, from_msgpack, number},
     body_reader::body,
 };
@@ -263,6 +265,9 @@ impl Parts {
 }
 
 fn unreadable(error: &MultipartError, server: &Server) -> ApiError {
+    if let Some(full) = is_not_admitted(error) {
+        return ApiError::Overloaded(full);
+    }
     match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge {
             limit: server.max_body_bytes,

@@ -1,11 +1,18 @@
 //! Admission, request deadlines, and the times that an answer reports.
 
+use std::{sync::Arc, time::Duration};
+
 use axum::{
     body::Body,
-    http::{Request, StatusCode, header::CONTENT_TYPE},
+    http::{
+        Request, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
 };
 use facescan::admission::Priority;
+use futures::{StreamExt, stream};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::support::app::{TestApp, image_file};
 
@@ -142,4 +149,68 @@ async fn the_answer_reports_the_time_of_each_stage() {
         stages.iter().sum::<f64>() <= stage("total") + 0.01,
         "{timings}"
     );
+}
+
+/// A request to `/detect` with a body that arrives in these parts and then never ends.
+fn slow(parts: Vec<Vec<u8>>, stated: Option<&str>) -> Request<Body> {
+    let parts = stream::iter(parts.into_iter().map(Ok::<_, std::io::Error>));
+    let mut request = Request::post("/detect?store=false").header(CONTENT_TYPE, "image/jpeg");
+    if let Some(stated) = stated {
+        request = request.header(CONTENT_LENGTH, stated);
+    }
+    let body = Body::from_stream(parts.chain(stream::pending()));
+    request.body(body).unwrap()
+}
+
+const MIB: usize = 1 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_do_not_arrive_leave_others_the_byte_budget() {
+    let app = Arc::new(TestApp::with(&[("FACESCAN__ADMISSION__MAX_BYTES", "8388608")]).await);
+    let slow_ones: Vec<_> = [None, Some("4000000"), None, Some("4000000")]
+        .into_iter()
+        .map(|stated| {
+            let app = Arc::clone(&app);
+            tokio::spawn(async move { app.send(slow(Vec::new(), stated)).await })
+        })
+        .collect();
+    let tenant = "default".into();
+    let can_hold = |bytes| app.app.admission.check_body(&tenant, bytes).is_ok();
+    // Each of them holds one MiB.
+    let all_reserved = async {
+        while can_hold(4 * MIB + 1) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), all_reserved)
+        .await
+        .unwrap();
+    assert!(can_hold(4 * MIB));
+    let reply = app.post("/detect?store=false", image_file("t1.jpg")).await;
+    assert_eq!(reply.status, StatusCode::OK);
+    for slow in slow_ones {
+        slow.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_outgrows_the_byte_budget_is_refused() {
+    let app = TestApp::with(&[("FACESCAN__ADMISSION__MAX_BYTES", "2097152")]).await;
+    let admission = &app.app.admission;
+    let held = admission.try_reserve_body(&"default".into(), MIB).unwrap();
+    let head = b"--b\r\ncontent-disposition: form-data; name=\"image\"; filename=\"a\"\r\n\r\n";
+    let zeros = vec![0; MIB / 2];
+    let parts = vec![head.to_vec(), zeros.clone(), zeros.clone(), zeros];
+    for format in ["image/jpeg", "multipart/form-data; boundary=b"] {
+        let mut request = slow(parts.clone(), None);
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, format.parse().unwrap());
+        let refused = app.send(request).await;
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{format}");
+        assert_eq!(refused.code(), "overloaded");
+    }
+    drop(held);
+    let reply = app.post("/detect?store=false", image_file("t1.jpg")).await;
+    assert_eq!(reply.status, StatusCode::OK);
 }

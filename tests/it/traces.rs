@@ -4,9 +4,11 @@ use std::{
     collections::BTreeSet,
     process::Stdio,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::{Router, body::Bytes, extract::State, http::HeaderMap, routing::post};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::any_value::Value as AnyValue,
@@ -14,7 +16,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::timeout};
 
 use crate::support::{
     app::image_file,
@@ -241,7 +243,6 @@ async fn the_chunks_of_a_batch_are_linked_to_its_submission() {
             .env("FACESCAN__URLS__ALLOW_PRIVATE", "true")
             .env("FACESCAN__URLS__SCHEMES", "[http]"),
     );
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
     let body = json!({
         "operation": "detect",
         "items": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
@@ -259,9 +260,12 @@ async fn the_chunks_of_a_batch_are_linked_to_its_submission() {
         .unwrap()
         .to_owned();
     assert_eq!(answer.status(), 202, "{}", answer.text().await.unwrap());
-    while received.header("traceparent").is_none() {
-        tokio::task::yield_now().await;
-    }
+    let told = async {
+        while received.header("traceparent").is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), told).await.unwrap();
     assert_eq!(received.header("traceparent").unwrap(), submission);
     server.stop();
     let spans = received.spans.lock().unwrap().clone();

@@ -12,8 +12,9 @@ use axum::{
 };
 use futures::StreamExt;
 
+use super::arriving::{self, SharedReservation};
 use crate::{
-    admission::{AdmissionError, BodyReservation, ImageReservation, Priority},
+    admission::{AdmissionError, ImageReservation, Priority},
     context::RequestContext,
     http::AppState,
     http::error::ApiError,
@@ -24,24 +25,24 @@ const MAX_DRAINED_BYTES: usize = 1 << 20;
 
 /// The reservations that a request holds until its answer is complete.
 pub struct RequestReservations {
-    _body: BodyReservation,
+    _body: SharedReservation,
     _images: ImageReservation,
 }
 
 /// A request whose body may be read.
 pub struct Admitted {
     tenant: Arc<str>,
-    body: BodyReservation,
+    body: SharedReservation,
 }
 
 impl Admitted {
     /// Admits the body of a request. `priority` is the priority of its images, if it is known before the body is read.
     ///
     /// # Errors
-    /// [`ApiError::Overloaded`] if the byte budget has no reservation for the body, or if no image of the priority can
+    /// [`ApiError::Overloaded`] if the byte budget cannot hold the body now, or if no image of the priority can
     /// be admitted. [`ApiError::BodyTooLarge`] if the stated length is too large.
     pub async fn admit_body(
-        request: Request,
+        mut request: Request,
         state: &AppState,
         priority: Option<Priority>,
     ) -> Result<(Self, Request), ApiError> {
@@ -52,12 +53,13 @@ impl Admitted {
         }
         let admission = &state.admission;
         let tenant = RequestContext::of(&request)?.principal.tenant;
-        let admitted = admission
-            .check_capacity(&tenant, priority)
-            .and_then(|()| admission.try_reserve_body(&tenant, stated.unwrap_or(limit)));
-        match admitted {
+        if let Err(full) = admission.check_capacity(&tenant, priority) {
+            return Err(refuse(request, stated, full).await);
+        }
+        match arriving::reserve(&mut request, admission, limit) {
             Ok(body) => Ok((Self { tenant, body }, request)),
-            Err(full) => Err(refuse(request, stated, full).await),
+            Err(ApiError::Overloaded(full)) => Err(refuse(request, stated, full).await),
+            Err(error) => Err(error),
         }
     }
 

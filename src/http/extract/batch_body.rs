@@ -15,20 +15,24 @@ use utoipa::ToSchema;
 
 use self::{entry::LooseEntry, lines::Lines};
 use super::{
-    BodyFormat, body::from_msgpack, body_reader::body, options_from_pairs, pairs, unreadable,
+    BodyFormat,
+    admitted::stated_length,
+    arriving::{self, SharedReservation},
+    body::from_msgpack,
+    body_reader::body,
+    options_from_pairs, pairs, unreadable,
 };
 use crate::{
-    admission::{BodyReservation, Priority},
+    admission::Priority,
     batches::{
         operation::BatchOperation,
         submission::{BatchHead, EntryContent, EntryError, ItemEntry},
     },
-    context::RequestContext,
     http::{AppState, error::ApiError},
     pipeline::options::from_tree,
 };
 
-/// The bytes that a request reserves whose body is read in pieces.
+/// The bytes that are held at a time of a body that is read in pieces.
 const STREAMED_BYTES: usize = 32 << 20;
 
 /// Entries with more bytes are parsed on the CPU pool.
@@ -119,20 +123,27 @@ pub struct BatchBody {
     /// The entries.
     pub entries: Entries,
     /// The reservation of the body. Hold it until all entries are read.
-    pub reservation: BodyReservation,
+    pub reservation: SharedReservation,
 }
 
 impl SubmissionFormat {
-    /// Returns the largest number of bytes of a body that are held at a time.
-    fn bytes_held(&self, request: &Request, state: &AppState) -> Result<usize, ApiError> {
+    /// Reserves the bytes of a body that are held at a time.
+    fn reserve(
+        &self,
+        request: &mut Request,
+        state: &AppState,
+    ) -> Result<SharedReservation, ApiError> {
         let limit = state.config.server.max_body_bytes;
-        match (self, super::admitted::stated_length(request.headers())) {
-            (Self::Ndjson | Self::Body(BodyFormat::Multipart), _) => Ok(STREAMED_BYTES.min(limit)),
-            (Self::Body(_), Some(stated)) if stated > limit => {
-                Err(ApiError::BodyTooLarge { limit })
+        let most = match self {
+            Self::Ndjson | Self::Body(BodyFormat::Multipart) => STREAMED_BYTES.min(limit),
+            Self::Body(_) => {
+                if stated_length(request.headers()).is_some_and(|stated| stated > limit) {
+                    return Err(ApiError::BodyTooLarge { limit });
+                }
+                limit
             }
-            (Self::Body(_), stated) => Ok(stated.unwrap_or(limit)),
-        }
+        };
+        arriving::reserve(request, &state.admission, most)
     }
 }
 
@@ -161,7 +172,7 @@ impl BatchBody {
     /// # Errors
     /// Returns an error if the format is not accepted, if the head is not valid, or if the byte budget is used up.
     pub async fn read(
-        request: Request,
+        mut request: Request,
         state: &AppState,
         has_head: bool,
     ) -> Result<Self, ApiError> {
@@ -172,9 +183,7 @@ impl BatchBody {
             _ => Map::new(),
         };
         parse_texts(&mut tree)?;
-        let reserved = format.bytes_held(&request, state)?;
-        let tenant = RequestContext::of(&request)?.principal.tenant;
-        let reservation = state.admission.try_reserve_body(&tenant, reserved)?;
+        let reservation = format.reserve(&mut request, state)?;
         let entries = match format {
             SubmissionFormat::Ndjson => {
                 let mut lines = Lines::of(request, state);

@@ -7,14 +7,14 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError};
 use hyper::body::Body as _;
 
-use super::admitted::stated_length;
+use super::{admitted::stated_length, arriving::unread};
 use crate::{http::AppState, http::error::ApiError};
 
 /// Reads the body of an admitted request. Copies each part at once, because it is still in the CPU's caches. Does not
 /// copy a body that arrives in one part.
 ///
 /// # Errors
-/// [`ApiError::BodyTooLarge`] if the body is too large, or [`ApiError::InvalidBody`] if the connection closes early.
+/// [`ApiError::BodyTooLarge`] if the body is too large, [`ApiError::Overloaded`] if the byte budget is used up meanwhile, or [`ApiError::InvalidBody`] if the connection closes early.
 pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, ApiError> {
     let limit = state.config.server.max_body_bytes;
     let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
@@ -25,7 +25,7 @@ pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Ap
             if is_of_length(&error) {
                 ApiError::BodyTooLarge { limit }
             } else {
-                ApiError::InvalidBody("the connection closed before the end of the body".to_owned())
+                unread(&error)
             }
         })?;
         // Trailers are not part of the body.
