@@ -84,15 +84,32 @@ impl Batches {
     /// Gives the items that failed another life. Returns their number.
     ///
     /// # Errors
-    /// The errors of [`batch`](Self::batch), and [`BatchError::Cancelled`] if the batch was cancelled.
+    /// The errors of [`batch`](Self::batch), [`BatchError::Cancelled`] if the batch was cancelled, and
+    /// [`BatchError::TooManyWaiting`] if the tenant would have too many items that are not finished.
     pub async fn retry(&self, tenant: &str, id: Uuid) -> Result<u64, BatchError> {
-        if self.batch(tenant, id).await?.state == facescan_store::BatchState::Cancelled {
+        let batch = self.batch(tenant, id).await?;
+        if batch.state == facescan_store::BatchState::Cancelled {
             return Err(BatchError::Cancelled(id));
         }
+        let failed = batch.counts.error + batch.counts.dead;
+        self.check_waiting(tenant, failed).await?;
         let now = self.clock().now();
         let queued = self.store.retry_items(tenant, id, now).await?;
         self.queue.submitted();
         queued.ok_or(BatchError::NotFound(id))
+    }
+
+    /// Checks that a tenant may have so many more items that are not finished.
+    async fn check_waiting(&self, tenant: &str, more: u64) -> Result<(), BatchError> {
+        let limit = self.config.rate_limits.tenant_waiting_items;
+        if limit == 0 {
+            return Ok(());
+        }
+        let waiting = self.store.waiting_items(tenant).await?;
+        match waiting + more > limit {
+            true => Err(BatchError::TooManyWaiting { limit }),
+            false => Ok(()),
+        }
     }
 
     /// Deletes a batch with its images, its items, and the results that nothing else uses.

@@ -178,7 +178,7 @@ def clients(args: argparse.Namespace) -> None:
         def connect() -> socket.socket:
             return socket.create_connection(("127.0.0.1", installation.port))
 
-        head = b"POST /detect HTTP/1.1\r\nhost: x\r\ncontent-type: image/png\r\ncontent-length: 100000\r\n\r\n"
+        head = b"POST /detect HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/png\r\ncontent-length: 100000\r\n\r\n"
         ratios = []
         for _ in range(args.rounds or 3):
             alone = p99()

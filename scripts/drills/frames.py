@@ -44,7 +44,7 @@ def literal(name: bytes, value: bytes, kept: bool = False) -> bytes:
 
 def head(method: bytes, path: bytes, *fields: bytes) -> bytes:
     """Returns the header block of a request."""
-    names = literal(b":method", method) + literal(b":scheme", b"http") + literal(b":path", path) + literal(b":authority", b"drill")
+    names = literal(b":method", method) + literal(b":scheme", b"http") + literal(b":path", path) + literal(b":authority", b"localhost")
     return names + b"".join(fields)
 
 

@@ -19,11 +19,11 @@ from .installation import Installation, check, image, wait
 
 DETECT = "/detect?det_size=64&store=false"
 # What docs/operations.md states: the growth of the server's memory, and p99 of others over that without an attack.
-STATED_BYTES, STATED_RATIO = 32 << 20, 1.2
+STATED_BYTES, STATED_RATIO = 32 << 20, 1.5
 # A short limit, so that the drill sees the server close connections that do not read.
 HEADER_TIMEOUT_MS = 2000
 Unit = Callable[[int], bytes]
-POST_HEAD = b"POST /detect?store=false HTTP/1.1\r\nhost: x\r\ncontent-type: image/png\r\ntransfer-encoding: chunked\r\n\r\n"
+POST_HEAD = b"POST /detect?store=false HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/png\r\ntransfer-encoding: chunked\r\n\r\n"
 OPENING = h2.PREFACE + h2.settings()
 # A stream whose body is open.
 OPEN_BODY = OPENING + h2.headers(1, h2.head(b"POST", DETECT.encode(), h2.literal(b"content-type", b"image/png")), h2.END_HEADERS)
@@ -95,7 +95,7 @@ ATTACKS = [
     Attack("http/1, an endless chunk extension", POST_HEAD + b"1;", lambda n: b"b" * 1024, 500, {"400", "closed"}),
     Attack("http/1, endless trailers", POST_HEAD + b"0\r\n", lambda n: b"a: %0100d\r\n" % n * 10, 500, {"400", "413", "415", "closed"}),
     Attack("http/1, chunks of one byte", POST_HEAD, lambda n: b"1\r\nx\r\n" * 1000, 50, {"400", "408", "413", "415", "open"}),
-    Attack("http/1, requests without reading", b"", lambda n: b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 100, 20, {"closed"}, reads=False, is_slow=True),
+    Attack("http/1, requests without reading", b"", lambda n: b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100, 20, {"closed"}, reads=False, is_slow=True),
     Attack("http/2, rapid reset in one packet", OPENING, reset_at_once, 20, {"goaway 11"}),
     # At most 16 requests are in work at a time. Others wait for their turn behind them, as behind those of any client.
     Attack("http/2, rapid reset of requests that run", OPENING, reset_later, 1000, {"open", "goaway 11"}, ratio=8),

@@ -292,7 +292,8 @@ impl<'a> Submission<'a> {
         if self.pending_read == 0 {
             return Ok(());
         }
-        self.check_waiting().await?;
+        let more = self.pending.len() as u64;
+        self.batches.check_waiting(&self.batch.tenant, more).await?;
         let pending = mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let owner = ObjectOwner {
@@ -353,19 +354,6 @@ impl<'a> Submission<'a> {
             audit.record(&self.context, event).await?;
         }
         Ok(())
-    }
-
-    /// Checks that the tenant may have the pending items waiting too.
-    async fn check_waiting(&self) -> Result<(), BatchError> {
-        let limit = self.batches.config.rate_limits.tenant_waiting_items;
-        if limit == 0 {
-            return Ok(());
-        }
-        let waiting = self.batches.store.waiting_items(&self.batch.tenant).await?;
-        match waiting + self.pending.len() as u64 > limit {
-            true => Err(BatchError::TooManyWaiting { limit }),
-            false => Ok(()),
-        }
     }
 
     /// Returns why the database did not add items.

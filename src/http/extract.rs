@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use self::{
     admitted::{Admitted, RequestReservations, priority_of},
-    arriving::is_not_admitted,
+    arriving::refused_by_budget,
     body::{Body, Options, from_msgpack, number},
     body_reader::body,
 };
@@ -265,7 +265,7 @@ impl Parts {
 }
 
 fn unreadable(error: &MultipartError, server: &Server) -> ApiError {
-    if let Some(full) = is_not_admitted(error) {
+    if let Some(full) = refused_by_budget(error) {
         return ApiError::Overloaded(full);
     }
     match error.status() {

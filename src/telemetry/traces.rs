@@ -11,12 +11,12 @@ use tracing::Span;
 #[cfg(feature = "otlp")]
 mod otlp;
 #[cfg(feature = "otlp")]
-pub use otlp::{Exporter, begin, end, link, start, traceparent};
+pub use otlp::{Exporter, begin, link, record_status, start, traceparent};
 
 #[cfg(not(feature = "otlp"))]
 mod off;
 #[cfg(not(feature = "otlp"))]
-pub use off::{Exporter, begin, end, link, start, traceparent};
+pub use off::{Exporter, begin, link, record_status, start, traceparent};
 
 /// The request header that names the caller's span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -59,7 +59,7 @@ pub(super) fn reserve(
 }
 
 /// Returns the reason if a body ended because the byte budget has no more bytes for it.
-pub(super) fn is_not_admitted(error: &(dyn Error + 'static)) -> Option<AdmissionError> {
+pub(super) fn refused_by_budget(error: &(dyn Error + 'static)) -> Option<AdmissionError> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(full) = error.downcast_ref::<AdmissionError>() {
@@ -71,8 +71,8 @@ pub(super) fn is_not_admitted(error: &(dyn Error + 'static)) -> Option<Admission
 }
 
 /// Returns the error of a body that has not arrived as a whole.
-pub(super) fn unread(error: &axum::Error) -> ApiError {
-    match is_not_admitted(error) {
+pub(super) fn incomplete(error: &axum::Error) -> ApiError {
+    match refused_by_budget(error) {
         Some(full) => ApiError::Overloaded(full),
         None => {
             ApiError::InvalidBody("the connection closed before the end of the body".to_owned())

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError};
 use hyper::body::Body as _;
 
-use super::{admitted::stated_length, arriving::unread};
+use super::{admitted::stated_length, arriving::incomplete};
 use crate::{http::AppState, http::error::ApiError};
 
 /// Reads the body of an admitted request. Copies each part at once, because it is still in the CPU's caches. Does not
@@ -25,7 +25,7 @@ pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Ap
             if is_of_length(&error) {
                 ApiError::BodyTooLarge { limit }
             } else {
-                unread(&error)
+                incomplete(&error)
             }
         })?;
         // Trailers are not part of the body.

@@ -62,7 +62,7 @@ pub async fn open(State(state): State<AppState>, mut request: Request, next: Nex
     begin_trace(&span, &request, state.config.traces.accept_traceparent);
     request.extensions_mut().insert(context);
     let mut response = next.run(request).instrument(span.clone()).await;
-    traces::end(&span, response.status().as_u16());
+    traces::record_status(&span, response.status().as_u16());
     if let Some(value) = traces::traceparent(&span).and_then(|id| HeaderValue::from_str(&id).ok()) {
         response.headers_mut().insert(TRACERESPONSE, value);
     }

@@ -134,7 +134,7 @@ pub fn begin(span: &Span, name: &str, kind: SpanKind, headers: Option<&HeaderMap
 }
 
 /// Records the status of the answer to a request.
-pub fn end(span: &Span, status: u16) {
+pub fn record_status(span: &Span, status: u16) {
     span.set_attribute("http.response.status_code", i64::from(status));
     if status >= 500 {
         span.set_status(Status::error(""));

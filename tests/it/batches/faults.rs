@@ -1,11 +1,12 @@
 //! Workers that die, and parts of the installation that are away.
 
 use axum::http::StatusCode;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{id_of, item, items, process_all, read, submit, worker};
-use crate::support::app::TestApp;
+use super::{id_of, item, items, post_json, process_all, read, submit, worker};
+use crate::support::app::{TestApp, image_file};
 
 /// A chunk whose lease ended runs item by item, and no item is lost.
 #[tokio::test(flavor = "multi_thread")]
@@ -139,4 +140,19 @@ async fn items_wait_for_the_store_of_images() {
     std::fs::rename(&away, &payloads).unwrap();
     process_all(&app).await;
     assert_eq!(items(&app, &id, "").await[0]["state"], "ok");
+}
+
+#[tokio::test]
+async fn items_that_are_tried_again_count_as_waiting() {
+    let app = TestApp::with(&[("FACESCAN__RATE_LIMITS__TENANT_WAITING_ITEMS", "2")]).await;
+    let cut = |bytes| json!({"data": BASE64_STANDARD.encode(&image_file("t1.jpg")[..bytes])});
+    let broken = json!({"operation": "detect", "items": [cut(2000), cut(3000)]});
+    let batch = id_of(&submit(&app, &broken).await);
+    process_all(&app).await;
+    let whole = json!({"operation": "detect", "items": [item("a", "t1.jpg")]});
+    submit(&app, &whole).await;
+    let retry = async || post_json(&app, &format!("/batches/{batch}/retry"), &json!({})).await;
+    assert_eq!(retry().await.code(), "rate_limited");
+    process_all(&app).await;
+    assert!(retry().await.status.is_success());
 }

@@ -6,7 +6,7 @@ use facescan_inference::pool::Stage;
 use futures::StreamExt;
 use serde_json::{Map, Value};
 
-use super::{super::arriving::unread, SMALL_BODY, entry::LooseEntry};
+use super::{super::arriving::incomplete, SMALL_BODY, entry::LooseEntry};
 use crate::{
     batches::submission::{EntryError, ItemEntry},
     http::{AppState, error::ApiError},
@@ -147,7 +147,7 @@ impl Lines {
             match self.body.next().await {
                 None => self.is_at_end = true,
                 Some(Ok(part)) => self.buffer.extend_from_slice(&part),
-                Some(Err(error)) => return Err(unread(&error)),
+                Some(Err(error)) => return Err(incomplete(&error)),
             }
         }
     }
