@@ -112,7 +112,7 @@ ATTACKS = [
     Attack("http/2, priorities", OPENING, lambda n: h2.frame(h2.PRIORITY, 0, stream(n), b"\0\0\0\0\x10") * 100, 20, {"open"}),
     Attack("http/2, answers without a window", h2.PREFACE + h2.settings(initial_window_size=0),
            lambda n: h2.headers(stream(n), h2.head(b"GET", b"/openapi.json")), 100, {"open"}, is_slow=True, seen="reset 8"),
-    Attack("http/2, more streams than the limit", h2.PREFACE + h2.settings(initial_window_size=0), many_streams, 4, {"goaway 11"}, seen="reset 7"),
+    Attack("http/2, more streams than the limit", h2.PREFACE + h2.settings(initial_window_size=0), many_streams, 20, {"goaway 11"}, seen="reset 7"),
 ]
 
 
