@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use facescan::{
     cli::{exit_code, runtime::start_quiet_logs},
     config::{Config, Sources},
-    telemetry,
+    heap, telemetry,
 };
 
 mod compare;
@@ -73,6 +73,7 @@ struct Settings {
 }
 
 fn main() -> ExitCode {
+    heap::return_large_blocks();
     telemetry::opt_out::of_the_runtime();
     exit_code(run(Cli::parse()))
 }
