@@ -11,7 +11,7 @@ use self::{
     body_reservation::BodyReservation,
     tenant_shares::{HeldShare, TenantShares},
 };
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, labels::Refusal};
 
 pub mod body_reservation;
 pub mod byte_budget;
@@ -53,12 +53,13 @@ pub enum AdmissionError {
 }
 
 impl AdmissionError {
-    /// Returns the name in metrics.
-    pub fn name(self) -> &'static str {
+    /// Returns what the metrics count.
+    pub fn refusal(self) -> Refusal {
         match self {
-            Self::Bytes => "bytes",
-            Self::Images(priority) => priority.name(),
-            Self::Fetches => "fetches",
+            Self::Bytes => Refusal::Bytes,
+            Self::Images(Priority::Interactive) => Refusal::Interactive,
+            Self::Images(Priority::Bulk) => Refusal::Bulk,
+            Self::Fetches => Refusal::Fetches,
         }
     }
 }
@@ -250,7 +251,7 @@ impl Admission {
     }
 
     fn refuse(&self, full: AdmissionError) -> AdmissionError {
-        self.metrics.refused(full.name());
+        self.metrics.refused(full.refusal());
         full
     }
 }

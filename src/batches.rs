@@ -23,7 +23,10 @@ use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
 use uuid::Uuid;
 
 use self::{error::BatchError, payloads::Payloads, queue::WorkQueue};
-use crate::{audit::AuditLog, config::Config, ingest::post::Poster, pipeline::fan_out::FanOut};
+use crate::{
+    audit::AuditLog, config::Config, ingest::post::Poster, pipeline::fan_out::FanOut,
+    telemetry::metrics::Metrics,
+};
 
 /// What submissions and workers share. Cheap to clone.
 #[derive(Clone)]
@@ -50,6 +53,11 @@ impl Batches {
     /// Returns the clock of the application.
     pub fn clock(&self) -> &dyn Clock {
         self.fan_out.scans.pipeline.clock.as_ref()
+    }
+
+    /// Returns the metrics of the application.
+    pub fn metrics(&self) -> &Metrics {
+        &self.fan_out.scans.pipeline.metrics
     }
 
     /// Returns a batch of a tenant.

@@ -29,7 +29,7 @@ use crate::{
         scan::{ContentHash, hex},
         stored::hash_from_hex,
     },
-    telemetry::metrics::Metrics,
+    telemetry::metrics::labels::Sweep,
 };
 
 /// The time between two sweeps.
@@ -243,17 +243,13 @@ impl Erasures {
         loop {
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "a sweep of the erasures failed; it is repeated");
-                self.metrics().sweep_failed("erasures");
+                self.batches.metrics().sweep_failed(Sweep::Erasures);
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(PERIOD) => {}
             }
         }
-    }
-
-    fn metrics(&self) -> &Metrics {
-        &self.batches.fan_out.scans.pipeline.metrics
     }
 
     /// Sweeps once: continues interrupted erasures, and purges the files of the database if it is time. An erasure that
@@ -272,7 +268,7 @@ impl Erasures {
             };
             if let Err(error) = self.run(id, &erasure.tenant, &target).await {
                 tracing::warn!(erasure = %id, %error, "an erasure is not finished; it is tried again");
-                self.metrics().sweep_failed("erasures");
+                self.batches.metrics().sweep_failed(Sweep::Erasures);
             }
         }
         let purge_after = self.batches.config.retention.purge_after();

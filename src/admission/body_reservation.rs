@@ -34,7 +34,7 @@ impl BodyReservation {
                 Ok(())
             }
             None => {
-                self.metrics.refused(AdmissionError::Bytes.name());
+                self.metrics.refused(AdmissionError::Bytes.refusal());
                 Err(AdmissionError::Bytes)
             }
         }

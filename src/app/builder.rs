@@ -39,7 +39,7 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{Metrics, labels::Limit},
 };
 
 /// The bytes of decoded images that are kept for reuse, per thread of the pool. They fit an image of 12 megapixels.
@@ -283,11 +283,11 @@ async fn queue(
 /// Records the limits that the other metrics are compared with.
 fn record_limits(config: &Config, metrics: &Metrics) {
     let budgets = budgets(config);
-    metrics.limit("interactive_images", budgets.interactive_images);
-    metrics.limit("bulk_images", budgets.bulk_images);
-    metrics.limit("body_bytes", budgets.bytes);
+    metrics.limit(Limit::InteractiveImages, budgets.interactive_images);
+    metrics.limit(Limit::BulkImages, budgets.bulk_images);
+    metrics.limit(Limit::BodyBytes, budgets.bytes);
     let connections = config.database.max_connections;
-    metrics.limit("store_connections", connections as usize);
+    metrics.limit(Limit::StoreConnections, connections as usize);
 }
 
 /// Makes the metrics count the connections of a store.

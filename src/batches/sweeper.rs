@@ -11,6 +11,7 @@ use super::{
     error::BatchError,
     payloads::{ObjectKind, ObjectOwner},
 };
+use crate::telemetry::metrics::labels::Sweep;
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -27,7 +28,7 @@ impl Batches {
         loop {
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "a sweep of the batches failed; it is repeated");
-                self.fan_out.scans.pipeline.metrics.sweep_failed("batches");
+                self.metrics().sweep_failed(Sweep::Batches);
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -45,8 +46,8 @@ impl Batches {
         let now = self.clock().now();
         let depth = self.store.queue_depth(now).await?;
         let oldest = depth.oldest_ready_at.map(|ready_at| now - ready_at);
-        let metrics = &self.fan_out.scans.pipeline.metrics;
-        metrics.batch_queue(depth.queued, depth.running, oldest.unwrap_or_default());
+        self.metrics()
+            .batch_queue(depth.queued, depth.running, oldest.unwrap_or_default());
         self.store.sweep_cancelled(now).await?;
         self.store.expire_batches(now).await?;
         for batch in self.store.deleted_batches(BATCHES_PER_SWEEP).await? {

@@ -22,7 +22,10 @@ use self::signature::Signer;
 use super::{Batches, answer::BatchAnswer, error::BatchError};
 use crate::{
     pipeline::error::{InvalidOption, PipelineError},
-    telemetry::traces::TRACEPARENT,
+    telemetry::{
+        metrics::labels::{Delivery, Sweep},
+        traces::TRACEPARENT,
+    },
 };
 
 /// The headers of Standard Webhooks.
@@ -103,7 +106,7 @@ impl Batches {
                 Ok(_) => continue,
                 Err(error) => {
                     tracing::warn!(%error, "the messages of webhooks cannot be read now");
-                    self.fan_out.scans.pipeline.metrics.sweep_failed("webhooks");
+                    self.metrics().sweep_failed(Sweep::Webhooks);
                 }
             }
             tokio::select! {
@@ -140,7 +143,6 @@ impl Batches {
 
     async fn attempt(&self, delivery: &DueDelivery) -> Result<(), BatchError> {
         let sent = self.send(delivery).await?;
-        let metrics = &self.fan_out.scans.pipeline.metrics;
         let end = match sent {
             Ok(()) => DeliveryEnd::Delivered,
             Err(reason) => {
@@ -156,10 +158,10 @@ impl Batches {
                 end
             }
         };
-        metrics.webhook_message(match end {
-            DeliveryEnd::Delivered => "delivered",
-            DeliveryEnd::Retry(_) => "retry",
-            DeliveryEnd::Failed => "failed",
+        self.metrics().webhook_message(match end {
+            DeliveryEnd::Delivered => Delivery::Delivered,
+            DeliveryEnd::Retry(_) => Delivery::Retry,
+            DeliveryEnd::Failed => Delivery::Failed,
         });
         Ok(self.webhooks.end_delivery(delivery.id, end).await?)
     }

@@ -21,7 +21,7 @@ use facescan_store::{Observer, Stores};
 /// # Errors
 /// Returns an error if the filter cannot be parsed.
 pub fn start_logs(config: &Config) -> anyhow::Result<()> {
-    start_logs_at(config, &config.log.level)
+    start_logs_at(config, &config.log.level, None)
 }
 
 /// Starts the logs of a command that prints results. It logs only warnings, unless the settings name a level.
@@ -30,16 +30,17 @@ pub fn start_logs(config: &Config) -> anyhow::Result<()> {
 /// Returns an error if the filter cannot be parsed.
 pub fn start_quiet_logs(config: &Config, provenance: &Provenance) -> anyhow::Result<()> {
     let asked = !matches!(provenance.of("log.level"), None | Some(Origin::Default));
-    start_logs_at(config, if asked { &config.log.level } else { "warn" })
+    let level = if asked { &config.log.level } else { "warn" };
+    start_logs_at(config, level, None)
 }
 
-fn start_logs_at(config: &Config, level: &str) -> anyhow::Result<()> {
-    logging::init(
-        level,
-        config.log.format,
-        std::io::stderr().is_terminal(),
-        None,
-    )
+fn start_logs_at(
+    config: &Config,
+    level: &str,
+    traces: Option<logging::BoxedLayer>,
+) -> anyhow::Result<()> {
+    let is_terminal = std::io::stderr().is_terminal();
+    logging::init(level, config.log.format, is_terminal, traces)
 }
 
 /// Starts the logs and the traces of a server or a worker. Drop the exporter at the end, outside the async runtime.
@@ -48,12 +49,7 @@ fn start_logs_at(config: &Config, level: &str) -> anyhow::Result<()> {
 /// Returns an error if the filter cannot be parsed, or if the export of traces cannot be set up.
 pub fn start_telemetry(config: &Config) -> anyhow::Result<Option<Exporter>> {
     let (layer, exporter) = traces::start(&config.traces)?.unzip();
-    logging::init(
-        &config.log.level,
-        config.log.format,
-        std::io::stderr().is_terminal(),
-        layer,
-    )?;
+    start_logs_at(config, &config.log.level, layer)?;
     Ok(exporter)
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{AuditLevel, Config},
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{Metrics, labels::Sweep},
 };
 
 /// The time between two sweeps.
@@ -51,7 +51,7 @@ impl RetentionSweeper {
         loop {
             if let Err(error) = self.sweep().await {
                 tracing::warn!(%error, "old data cannot be deleted now; it is tried again");
-                self.metrics.sweep_failed("retention");
+                self.metrics.sweep_failed(Sweep::Retention);
             }
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -140,7 +140,7 @@ impl Intake {
             WhenFull::Refuse => self.budget.try_reserve(priority),
         };
         let mut reservation = reservation.ok_or_else(|| {
-            self.metrics.refused(AdmissionError::Fetches.name());
+            self.metrics.refused(AdmissionError::Fetches.refusal());
             AdmissionError::Fetches
         })?;
         let bytes = self.fetch(fetcher, &url).await?;

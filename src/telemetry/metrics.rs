@@ -13,10 +13,12 @@ use prometheus_client::{
 };
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
+use self::labels::{Limit, Refusal};
 use facescan_inference::{device::DeviceState, pool::PoolLoad};
 use facescan_store::ConnectionCounts;
 
 mod batches;
+pub mod labels;
 mod layers;
 
 /// The buckets of durations in seconds, from one run of a small graph to the longest request.
@@ -354,7 +356,7 @@ impl Metrics {
 
     /// Creates the counters whose labels are known. Prometheus computes no increase from a counter that begins above 0.
     fn create_known(&self) {
-        for reason in ["interactive", "bulk", "bytes", "fetches", "rate_limit"] {
+        for &reason in Refusal::NAMES {
             self.refused
                 .get_or_create(&ReasonLabels { reason })
                 .inc_by(0);
@@ -363,7 +365,8 @@ impl Metrics {
     }
 
     /// Records a setting that limits what is admitted.
-    pub fn limit(&self, name: &'static str, value: usize) {
+    pub fn limit(&self, limit: Limit, value: usize) {
+        let name = limit.name();
         self.limits
             .get_or_create(&LimitLabels { name })
             .set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -374,8 +377,9 @@ impl Metrics {
         self.ready.set(i64::from(is_ready));
     }
 
-    /// Counts a refused request. `reason` names the exhausted budget or limit.
-    pub fn refused(&self, reason: &'static str) {
+    /// Counts a refused request or image.
+    pub fn refused(&self, refusal: Refusal) {
+        let reason = refusal.name();
         self.refused.get_or_create(&ReasonLabels { reason }).inc();
     }
 

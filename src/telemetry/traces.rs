@@ -43,8 +43,7 @@ impl SpanKind {
     }
 }
 
-/// Returns the header value that names the current span. Returns `None` if the span is in no trace.
-pub fn current_traceparent() -> Option<HeaderValue> {
-    let value = traceparent(&Span::current())?;
-    HeaderValue::from_str(&value).ok()
+/// Returns [`traceparent`] as the value of a header.
+pub fn traceparent_header(span: &Span) -> Option<HeaderValue> {
+    HeaderValue::from_str(&traceparent(span)?).ok()
 }

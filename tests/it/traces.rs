@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    process::Stdio,
+    path::Path,
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -77,6 +78,28 @@ fn client() -> reqwest::Client {
     facescan_outbound::client(tls).build().unwrap()
 }
 
+/// Returns a server that sends its traces to the collector.
+fn traced(collector: &str, data: &Path) -> Command {
+    let mut server = facescan(["serve"]);
+    server.env("FACESCAN__DATA_DIR", data).env(
+        "FACESCAN__TRACES__ENDPOINT",
+        format!("{collector}/v1/traces"),
+    );
+    server
+}
+
+/// Sends a request as a part of the trace [`TRACE`], and checks its status. Returns the header `traceresponse`.
+async fn send_in_trace(request: reqwest::RequestBuilder, status: u16) -> String {
+    let traceparent = format!("00-{TRACE}-{PARENT}-01");
+    let request = request.header("traceparent", traceparent);
+    let answer = request.send().await.unwrap();
+    let response = answer.headers()["traceresponse"].to_str().unwrap();
+    let response = response.to_owned();
+    let found = answer.status();
+    assert_eq!(found, status, "{}", answer.text().await.unwrap());
+    response
+}
+
 fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -100,29 +123,16 @@ async fn a_request_is_one_trace_from_http_to_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let server = Serving::start(
-        facescan(["serve"])
-            .env("FACESCAN__DATA_DIR", folder.path())
-            .env(
-                "FACESCAN__TRACES__ENDPOINT",
-                format!("{collector}/v1/traces"),
-            )
+        traced(&collector, folder.path())
             .env("FACESCAN__TRACES__AUTHORIZATION", "Bearer of-the-collector")
             .env("LOG_LEVEL", "debug")
             .stderr(Stdio::from(std::fs::File::create(&log).unwrap())),
     );
-    let answer = client()
+    let request = client()
         .post(format!("{}/embed?max_faces=2", server.address))
-        .header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
         .body(image_file("t1.jpg").to_vec())
-        .header("content-type", "image/jpeg")
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(answer.status(), 200);
-    let response = answer.headers()["traceresponse"]
-        .to_str()
-        .unwrap()
-        .to_owned();
+        .header("content-type", "image/jpeg");
+    let response = send_in_trace(request, 200).await;
     server.stop();
 
     let spans: Vec<Span> = received.spans.lock().unwrap().clone();
@@ -202,25 +212,12 @@ async fn a_stranger_cannot_choose_the_trace() {
     let (collector, received) = collector().await;
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(
-        facescan(["serve"])
-            .env("FACESCAN__DATA_DIR", folder.path())
-            .env(
-                "FACESCAN__TRACES__ENDPOINT",
-                format!("{collector}/v1/traces"),
-            )
+        traced(&collector, folder.path())
             .env("FACESCAN__TRACES__ACCEPT_TRACEPARENT", "false")
             .env("FACESCAN__TRACES__SAMPLE_RATIO", "0"),
     );
-    let answer = client()
-        .get(format!("{}/models", server.address))
-        .header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
-        .send()
-        .await
-        .unwrap();
-    let response = answer.headers()["traceresponse"]
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let request = client().get(format!("{}/models", server.address));
+    let response = send_in_trace(request, 200).await;
     assert!(
         !response.contains(TRACE) && response.ends_with("-00"),
         "{response}"
@@ -234,12 +231,7 @@ async fn the_chunks_of_a_batch_are_linked_to_its_submission() {
     let (collector, received) = collector().await;
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(
-        facescan(["serve"])
-            .env("FACESCAN__DATA_DIR", folder.path())
-            .env(
-                "FACESCAN__TRACES__ENDPOINT",
-                format!("{collector}/v1/traces"),
-            )
+        traced(&collector, folder.path())
             .env("FACESCAN__URLS__ALLOW_PRIVATE", "true")
             .env("FACESCAN__URLS__SCHEMES", "[http]"),
     );
@@ -248,18 +240,10 @@ async fn the_chunks_of_a_batch_are_linked_to_its_submission() {
         "items": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
         "webhook": {"url": format!("{collector}/told")},
     });
-    let answer = client()
+    let request = client()
         .post(format!("{}/batches", server.address))
-        .header("traceparent", format!("00-{TRACE}-{PARENT}-01"))
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
-    let submission = answer.headers()["traceresponse"]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    assert_eq!(answer.status(), 202, "{}", answer.text().await.unwrap());
+        .json(&body);
+    let submission = send_in_trace(request, 202).await;
     let told = async {
         while received.header("traceparent").is_none() {
             tokio::task::yield_now().await;

@@ -80,7 +80,7 @@ impl<'a> ChunkRun<'a> {
                 }
             }
         };
-        let metrics = &self.worker.batches.fan_out.scans.pipeline.metrics;
+        let metrics = self.worker.batches.metrics();
         match ended {
             Ok(()) => {
                 let elapsed = self.worker.batches.clock().monotonic() - started;
@@ -210,7 +210,7 @@ impl<'a> ChunkRun<'a> {
         if matches!(outcome, ItemOutcome::Retry { .. }) {
             outcomes.most_attempts = outcomes.most_attempts.max(attempts);
         }
-        let metrics = &self.worker.batches.fan_out.scans.pipeline.metrics;
+        let metrics = self.worker.batches.metrics();
         metrics.batch_item(outcome_name(&outcome));
         outcomes.ended.push(outcome);
     }

@@ -44,7 +44,9 @@ pub(super) fn reserve(
     let stated = stated_length(request.headers());
     let most = stated.unwrap_or(most).min(most);
     let first = most.min(FIRST_BYTES);
-    admission.check_body(&tenant, stated.map_or(first, |_| most))?;
+    if stated.is_some() && first < most {
+        admission.check_body(&tenant, most)?;
+    }
     let reservation = admission.try_reserve_body(&tenant, first)?;
     let reservation = Arc::new(Mutex::new(reservation));
     let arriving = ArrivingBody {

@@ -23,6 +23,7 @@ use crate::{
         middleware::local,
         route_scopes::{Requirement, RouteScopes},
     },
+    telemetry::metrics::labels::Refusal,
 };
 
 /// A header that can have the key.
@@ -86,7 +87,7 @@ pub async fn authorize(
 
 /// Returns the answer to a request beyond a limit, with the header that names the limit and the seconds to wait.
 fn rate_limited(state: &AppState, error: AccessError) -> Response {
-    state.metrics.refused("rate_limit");
+    state.metrics.refused(Refusal::RateLimit);
     let left = match &error {
         AccessError::RateLimited { limit, retry_after } => {
             let seconds = retry_after.as_secs_f64().ceil().max(1.0);

@@ -63,7 +63,7 @@ pub async fn open(State(state): State<AppState>, mut request: Request, next: Nex
     request.extensions_mut().insert(context);
     let mut response = next.run(request).instrument(span.clone()).await;
     traces::record_status(&span, response.status().as_u16());
-    if let Some(value) = traces::traceparent(&span).and_then(|id| HeaderValue::from_str(&id).ok()) {
+    if let Some(value) = traces::traceparent_header(&span) {
         response.headers_mut().insert(TRACERESPONSE, value);
     }
     if let Ok(value) = HeaderValue::from_str(id.as_str()) {
@@ -78,9 +78,9 @@ fn begin_trace(span: &Span, request: &Request, accepts_parent: bool) {
         .extensions()
         .get::<MatchedPath>()
         .map_or("unmatched", MatchedPath::as_str);
-    let name = format!("{} {route}", request.method());
+    let name = format_args!("{} {route}", request.method());
     let headers = accepts_parent.then(|| request.headers());
-    traces::begin(span, &name, SpanKind::Server, headers);
+    traces::begin(span, name, SpanKind::Server, headers);
 }
 
 /// Returns whether an id is safe in logs: it must be short and have no character that could forge a line.

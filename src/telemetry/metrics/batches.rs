@@ -2,7 +2,10 @@
 
 use time::Duration;
 
-use super::{Metrics, OutcomeLabels, StateLabels, SweepLabels};
+use super::{
+    Metrics, OutcomeLabels, StateLabels, SweepLabels,
+    labels::{Delivery, Sweep},
+};
 
 impl Metrics {
     pub(super) fn create_known_of_batches(&self) {
@@ -11,27 +14,29 @@ impl Metrics {
                 .get_or_create(&OutcomeLabels { outcome })
                 .inc_by(0);
         }
-        for outcome in ["delivered", "retry", "failed"] {
+        for &outcome in Delivery::NAMES {
             self.webhook_messages
                 .get_or_create(&OutcomeLabels { outcome })
                 .inc_by(0);
         }
-        for sweep in ["batches", "erasures", "retention", "webhooks"] {
+        for &sweep in Sweep::NAMES {
             self.sweeps_failed
                 .get_or_create(&SweepLabels { sweep })
                 .inc_by(0);
         }
     }
 
-    /// Counts an attempt to deliver a message of a webhook. `outcome` is `delivered`, `retry` or `failed`.
-    pub fn webhook_message(&self, outcome: &'static str) {
+    /// Counts an attempt to deliver a message of a webhook.
+    pub fn webhook_message(&self, delivery: Delivery) {
+        let outcome = delivery.name();
         self.webhook_messages
             .get_or_create(&OutcomeLabels { outcome })
             .inc();
     }
 
     /// Counts a sweep that failed.
-    pub fn sweep_failed(&self, sweep: &'static str) {
+    pub fn sweep_failed(&self, sweep: Sweep) {
+        let sweep = sweep.name();
         self.sweeps_failed
             .get_or_create(&SweepLabels { sweep })
             .inc();

@@ -8,6 +8,7 @@ use facescan_inference::{
 };
 use facescan_store::StoreMetrics;
 use http::HeaderValue;
+use tracing::Span;
 
 use super::{
     DeviceLabels, FallbackLabels, Metrics, OperationLabels, RemoteRetryLabels, RemoteRunLabels,
@@ -54,7 +55,7 @@ struct RemoteMetrics {
 
 impl metrics::RemoteMetrics for RemoteMetrics {
     fn traceparent(&self) -> Option<HeaderValue> {
-        traces::current_traceparent()
+        traces::traceparent_header(&Span::current())
     }
 
     fn ran(&self, outcome: &'static str) {

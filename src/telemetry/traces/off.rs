@@ -1,5 +1,7 @@
 //! The build without the feature `otlp`.
 
+use std::fmt::Display;
+
 use anyhow::bail;
 use http::HeaderMap;
 use tracing::Span;
@@ -26,7 +28,7 @@ pub fn start(settings: &Traces) -> anyhow::Result<Option<(BoxedLayer, Exporter)>
 }
 
 /// Does nothing.
-pub fn begin(_span: &Span, _name: &str, _kind: SpanKind, _headers: Option<&HeaderMap>) {}
+pub fn begin(_span: &Span, _name: impl Display, _kind: SpanKind, _headers: Option<&HeaderMap>) {}
 
 /// Does nothing.
 pub fn record_status(_span: &Span, _status: u16) {}

@@ -1,6 +1,6 @@
 //! Sends spans to a collector with OTLP over HTTP.
 
-use std::{collections::HashMap, env, time::Duration};
+use std::{collections::HashMap, env, fmt::Display, time::Duration};
 
 use anyhow::Context as _;
 use http::HeaderMap;
@@ -18,7 +18,7 @@ use opentelemetry_sdk::{
 };
 use secrecy::ExposeSecret;
 use sysinfo::System;
-use tracing::{Level, Metadata, Span};
+use tracing::{Level, Metadata, Span, field::display};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::{Layer, filter::filter_fn};
 
@@ -116,7 +116,7 @@ fn is_traced(metadata: &Metadata<'_>) -> bool {
 /// Begins a span: continues the trace that the headers name, and writes the id of the trace into the span for the log.
 ///
 /// Call it before anything enters the span, because a span that has begun keeps its parent.
-pub fn begin(span: &Span, name: &str, kind: SpanKind, headers: Option<&HeaderMap>) {
+pub fn begin(span: &Span, name: impl Display, kind: SpanKind, headers: Option<&HeaderMap>) {
     let parent = match headers {
         Some(headers) => TraceContextPropagator::new()
             .extract_with_context(&Context::new(), &HeaderExtractor(headers)),
@@ -126,7 +126,7 @@ pub fn begin(span: &Span, name: &str, kind: SpanKind, headers: Option<&HeaderMap
     if span.set_parent(parent).is_err() {
         return;
     }
-    span.record("otel.name", name);
+    span.record("otel.name", display(name));
     span.record("otel.kind", kind.name());
     if let Some(context) = context_of(span) {
         span.record("trace_id", context.trace_id().to_string());
