@@ -9,12 +9,68 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The maximum number of buffers in the pool.
 const MAX_BUFFERS: usize = 16;
 
+/// A buffer that was not used for this number of images is freed. Otherwise the largest images that were ever in memory
+/// at the same time would decide how much memory the pool keeps.
+const MAX_IDLE_IMAGES: u64 = 64;
+
 /// Buffers of earlier images. The pool is bounded in bytes and in number.
 #[derive(Debug)]
 pub struct PixelMemory {
-    /// A stack: the buffer that was returned last is the most likely to be in a cache.
-    spare: Mutex<Vec<Vec<u8>>>,
+    spare: Mutex<Spare>,
     max_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Spare {
+    /// A stack: the buffer that was returned last is the most likely to be in a cache.
+    buffers: Vec<SpareBuffer>,
+    /// The number of buffers that were returned so far.
+    returned: u64,
+}
+
+#[derive(Debug)]
+struct SpareBuffer {
+    memory: Vec<u8>,
+    /// The value of [`Spare::returned`] when this buffer was returned.
+    returned: u64,
+}
+
+impl Spare {
+    /// Takes the newest buffer that fits an image of `len` bytes.
+    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        // A much larger buffer would waste memory on a small image.
+        let fits = len..=len.saturating_mul(4);
+        let fits = |spare: &SpareBuffer| fits.contains(&spare.memory.capacity());
+        let at = self.buffers.iter().rposition(fits)?;
+        Some(self.buffers.remove(at).memory)
+    }
+
+    fn put(&mut self, memory: Vec<u8>) {
+        self.returned += 1;
+        self.buffers.push(SpareBuffer {
+            memory,
+            returned: self.returned,
+        });
+    }
+
+    /// Removes the oldest buffers until the rest is within the limits.
+    fn remove_excess(&mut self, max_bytes: usize) -> Vec<SpareBuffer> {
+        let mut bytes: usize = self
+            .buffers
+            .iter()
+            .map(|spare| spare.memory.capacity())
+            .sum();
+        let mut count = 0;
+        for spare in &self.buffers {
+            let is_idle = self.returned - spare.returned >= MAX_IDLE_IMAGES;
+            if !is_idle && bytes <= max_bytes && self.buffers.len() - count <= MAX_BUFFERS {
+                break;
+            }
+            bytes -= spare.memory.capacity();
+            count += 1;
+        }
+        self.buffers.drain(..count).collect()
+    }
 }
 
 impl PixelMemory {
@@ -26,20 +82,14 @@ impl PixelMemory {
         }
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+    fn spare(&self) -> MutexGuard<'_, Spare> {
         // Each change is one operation, so a panic leaves no inconsistent state.
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a buffer of `len` bytes. It may contain the bytes of an earlier image.
     pub fn take(&self, len: usize) -> Vec<u8> {
-        let found = {
-            let mut spare = self.spare();
-            // A much larger buffer would waste memory on a small image.
-            let fits =
-                |buffer: &Vec<u8>| (len..=len.saturating_mul(4)).contains(&buffer.capacity());
-            spare.iter().rposition(fits).map(|at| spare.remove(at))
-        };
+        let found = self.spare().take(len);
         let mut buffer = found.unwrap_or_default();
         if buffer.capacity() < len {
             return vec![0; len];
@@ -50,18 +100,12 @@ impl PixelMemory {
 
     /// Returns a buffer to the pool.
     pub fn keep(&self, buffer: Vec<u8>) {
-        let mut dropped = Vec::new();
         let mut spare = self.spare();
-        spare.push(buffer);
-        let mut bytes: usize = spare.iter().map(Vec::capacity).sum();
-        while bytes > self.max_bytes || spare.len() > MAX_BUFFERS {
-            let oldest = spare.remove(0);
-            bytes -= oldest.capacity();
-            dropped.push(oldest);
-        }
+        spare.put(buffer);
+        let excess = spare.remove_excess(self.max_bytes);
         drop(spare);
         // The buffers are dropped outside the lock, because returning megabytes to the system takes a while.
-        drop(dropped);
+        drop(excess);
     }
 }
 
@@ -94,15 +138,37 @@ mod tests {
         for _ in 0..3 {
             memory.keep(vec![0; 400]);
         }
-        assert_eq!(memory.spare().len(), 2);
+        assert_eq!(memory.spare().buffers.len(), 2);
         memory.keep(vec![0; 4000]);
-        assert!(memory.spare().is_empty());
+        assert!(memory.spare().buffers.is_empty());
         for _ in 0..2 * MAX_BUFFERS {
             memory.keep(vec![0; 1]);
         }
-        assert_eq!(memory.spare().len(), MAX_BUFFERS);
+        assert_eq!(memory.spare().buffers.len(), MAX_BUFFERS);
         let off = PixelMemory::new(0);
         off.keep(vec![0; 1]);
-        assert!(off.spare().is_empty());
+        assert!(off.spare().buffers.is_empty());
+    }
+
+    #[test]
+    fn a_buffer_that_is_not_used_for_a_while_is_freed() {
+        let memory = PixelMemory::new(10_000);
+        memory.keep(vec![0; 4000]);
+        for _ in 1..MAX_IDLE_IMAGES {
+            memory.keep(memory.take(100));
+        }
+        assert_eq!(
+            memory.spare().buffers.len(),
+            2,
+            "the large buffer may be needed"
+        );
+        memory.keep(memory.take(100));
+        let capacities = memory
+            .spare()
+            .buffers
+            .iter()
+            .map(|spare| spare.memory.capacity())
+            .collect::<Vec<_>>();
+        assert_eq!(capacities, [100]);
     }
 }

@@ -62,6 +62,7 @@ impl Loader<'_> {
             });
             sessions.replacement = Some(replacement);
         }
+        warm_up(&mut sessions, subject)?;
         tracing::info!(model = subject.name, role = %spec.role, backend = self.backend.name(), device = "cpu", provider = placement.provider.name(), "model loaded");
         Ok(OnCpu {
             sessions,
@@ -152,4 +153,18 @@ impl Loader<'_> {
         }
         Ok((found, ours))
     }
+}
+
+/// Runs every session, so that the first requests are as fast as later ones, and the server's memory is known from the
+/// start. The session over all cores would otherwise take its memory in a quiet hour.
+fn warm_up(sessions: &mut Sessions, subject: &Subject) -> Result<(), BackendError> {
+    let rows = subject.fixed.map_or(1, NonZeroUsize::get);
+    let sessions = sessions
+        .per_worker
+        .iter_mut()
+        .chain(&mut sessions.all_cores);
+    for session in sessions {
+        proof::warm_up(session.as_mut(), &subject.row_shape, rows)?;
+    }
+    Ok(())
 }

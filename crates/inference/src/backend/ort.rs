@@ -78,6 +78,9 @@ impl OrtBackend {
             // Spinning would take a core from the decoders between runs.
             .with_intra_op_spinning(false)
             .map_err(failed)?
+            // A plan of the memory would be kept for each shape of rows, and its block would not fit other shapes.
+            .with_memory_pattern(false)
+            .map_err(failed)?
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
         if opening.placement.provider == Provider::Cpu {
