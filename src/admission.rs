@@ -109,6 +109,12 @@ impl Budget {
         })
     }
 
+    /// Returns whether [`try_take`](Self::try_take) would take `amount` permits now.
+    fn has_room(&self, tenant: &Arc<str>, amount: usize) -> bool {
+        let amount = self.bounded(amount) as usize;
+        self.shares.has_room(tenant, amount) && self.permits.available_permits() >= amount
+    }
+
     /// Waits for `amount` permits, as many as [`try_take`](Self::try_take) takes. Whoever waits takes turns with other
     /// tenants in another way, so the permits count for the tenant but its part does not limit them.
     async fn take(&self, tenant: &Arc<str>, amount: usize) -> Taken {
@@ -160,7 +166,12 @@ impl Admission {
     /// # Errors
     /// The errors of [`try_reserve_body`](Self::try_reserve_body).
     pub fn check_body(&self, tenant: &Arc<str>, bytes: usize) -> Result<(), AdmissionError> {
-        self.try_reserve_body(tenant, bytes).map(drop)
+        // This takes nothing, not even for a moment, because another body could be refused in that moment.
+        if self.bytes.has_room(tenant, bytes.div_ceil(BYTES_A_PERMIT)) {
+            return Ok(());
+        }
+        self.metrics.refused(AdmissionError::Bytes.refusal());
+        Err(AdmissionError::Bytes)
     }
 
     /// Reserves `bytes` bytes for a body of a tenant. Call it before they arrive.

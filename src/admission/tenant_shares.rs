@@ -54,14 +54,17 @@ impl TenantShares {
     /// any amount.
     pub(super) fn try_take(&self, tenant: &Arc<str>, amount: usize) -> Option<HeldShare> {
         let mut tenants = self.shared.tenants();
-        let active = self.shared.ask(&mut tenants, tenant);
-        let part = self.shared.capacity.div_ceil(active);
-        let own = tenants.entry(Arc::clone(tenant)).or_default();
-        if own.held > 0 && own.held + amount > part {
+        if !self.shared.has_room(&mut tenants, tenant, amount) {
             return None;
         }
-        own.held += amount;
+        tenants.entry(Arc::clone(tenant)).or_default().held += amount;
         Some(self.held(tenant, amount))
+    }
+
+    /// Returns whether [`try_take`](Self::try_take) would take `amount` for a tenant now.
+    pub(super) fn has_room(&self, tenant: &Arc<str>, amount: usize) -> bool {
+        let mut tenants = self.shared.tenants();
+        self.shared.has_room(&mut tenants, tenant, amount)
     }
 
     /// Takes `amount` for a tenant whose turn something else decides.
@@ -96,6 +99,17 @@ impl Shared {
         tenants.entry(Arc::clone(tenant)).or_default().asked_at = now;
         tenants.retain(|_, other| other.held > 0 || now.saturating_sub(other.asked_at) < ACTIVE);
         tenants.len().max(1)
+    }
+
+    fn has_room(
+        &self,
+        tenants: &mut HashMap<Arc<str>, Use>,
+        tenant: &Arc<str>,
+        amount: usize,
+    ) -> bool {
+        let part = self.capacity.div_ceil(self.ask(tenants, tenant));
+        let held = tenants.get(tenant).map_or(0, |own| own.held);
+        held == 0 || held + amount <= part
     }
 
     fn tenants(&self) -> MutexGuard<'_, HashMap<Arc<str>, Use>> {
