@@ -8,7 +8,7 @@ use facescan_imaging::{
     decode::{DecodeOptions, decode},
     geometry::BBox,
     limits::Limits,
-    tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into, preprocess_into},
+    tensor::{ChannelOrder, Letterbox, Normalisation, fill_row, letterbox_into, preprocess_into},
     warp::{ALIGNED_SIDE, align_face},
 };
 use facescan_inference::heads::{Candidate, nms};
@@ -59,8 +59,9 @@ fn rows(criterion: &mut Criterion) {
     for (width, height) in [(1280, 886), (970, 2204), (910, 1137), (4000, 3000)] {
         let image = noise(width, height);
         let mut row = row(640, 640);
+        let letterbox = Letterbox::fit((width, height), (640, 640));
         criterion.bench_function(&format!("letterbox/{width}x{height} to 640"), |b| {
-            b.iter(|| letterbox_into(black_box(&image), (640, 640), &identity, &mut row));
+            b.iter(|| letterbox_into(black_box(&image), &letterbox, &identity, &mut row));
         });
     }
     let imagenet = Normalisation {

@@ -98,7 +98,8 @@ fn load_models(
         models.insert(role, model);
         assignments.push(assignment);
     }
-    let models = Models::new(models).context("the detector has no known head")?;
+    let padding = loader.config.detection.padding;
+    let models = Models::new(models, padding).context("the detector has no known head")?;
     Ok((models, assignments))
 }
 

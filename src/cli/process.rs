@@ -42,7 +42,7 @@ struct Files {
     /// The lowest detection score of a face, 0 to 1.
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// The side of the square input of the detector in pixels, a multiple of 32.
+    /// The longer side of the detector's input in pixels, a multiple of 32.
     #[arg(long, value_name = "PIXELS")]
     det_size: Option<u32>,
     /// A second side of this kind, for faces that fill the frame.

@@ -32,6 +32,8 @@ pub struct Detection {
         inner(custom(must(is_det_size_step)))
     )]
     pub second_det_size: Option<u32>,
+    #[garde(skip)]
+    pub padding: Padding,
     #[garde(range(min = 0.0, max = 1.0))]
     pub min_score: Option<f32>,
     #[garde(range(min = 0.0, max = 1.0))]
@@ -42,6 +44,16 @@ pub struct Detection {
     pub min_face_size: u32,
     #[garde(skip)]
     pub landmarks: bool,
+}
+
+/// How an image that is not square fills the detector's input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Padding {
+    /// The input has the image's shape, up to the next multiple of the model's stride.
+    Minimal,
+    /// The input is a square.
+    Square,
 }
 
 fn is_det_size_step(side: &u32) -> bool {

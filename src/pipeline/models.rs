@@ -13,7 +13,7 @@ use facescan_inference::{
     registry::{ModelSpec, Role},
 };
 
-use crate::pipeline::error::PipelineError;
+use crate::{config::Padding, pipeline::error::PipelineError};
 use crop_model::FaceModel;
 use detector::Detector;
 use embedder::Embedder;
@@ -87,7 +87,7 @@ struct Entry {
 
 impl Models {
     /// Creates the models from the loaded ones. Returns `None` if a required model is missing.
-    pub fn new(mut loaded: BTreeMap<Role, LoadedModel>) -> Option<Self> {
+    pub fn new(mut loaded: BTreeMap<Role, LoadedModel>, padding: Padding) -> Option<Self> {
         let entry = |model: &LoadedModel| Entry {
             spec: Arc::clone(&model.spec),
             contract: model.spec.contract().into(),
@@ -95,7 +95,7 @@ impl Models {
         let entries = loaded.iter().map(|(role, model)| (*role, entry(model)));
         Some(Self {
             entries: entries.collect(),
-            detector: Detector::new(loaded.remove(&Role::Detector)?)?,
+            detector: Detector::new(loaded.remove(&Role::Detector)?, padding)?,
             embedder: Embedder::new(loaded.remove(&Role::Embedder)?),
             encoder: loaded.remove(&Role::Encoder).map(Encoder::new),
         })

@@ -71,7 +71,7 @@ pub struct ScanRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// The side of the square that images are resized to for detection, in pixels. A multiple of 32.
+    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
     pub det_size: Option<u32>,

@@ -4,6 +4,8 @@
 
 mod planes;
 
+use std::num::NonZeroU32;
+
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
 
@@ -67,11 +69,14 @@ pub struct Letterbox {
     pub width: u32,
     /// Height of the scaled image in network pixels; the rest is padding.
     pub height: u32,
+    /// Width and height of the network's input.
+    pub input: (u32, u32),
 }
 
 impl Letterbox {
-    /// Fits `width` × `height` into `side_w` × `side_h`, enlarging or shrinking, with the aspect ratio kept.
-    pub fn fit((width, height): (u32, u32), (side_w, side_h): (u32, u32)) -> Self {
+    /// Fits an image of `width` × `height` into `input`, enlarging or shrinking, with the aspect ratio kept.
+    pub fn fit((width, height): (u32, u32), input: (u32, u32)) -> Self {
+        let (side_w, side_h) = input;
         let (w, h) = (f64::from(width.max(1)), f64::from(height.max(1)));
         let scale = (f64::from(side_w) / w).min(f64::from(side_h) / h);
         let scaled = |side: f64, most: u32| ((side * scale).round() as u32).clamp(1, most.max(1));
@@ -79,7 +84,25 @@ impl Letterbox {
             scale: scale as f32,
             width: scaled(w, side_w),
             height: scaled(h, side_h),
+            input,
         }
+    }
+
+    /// Returns the same letterbox with as little padding as an input has whose sides are multiples of `multiple`.
+    pub fn with_minimal_padding(self, multiple: NonZeroU32) -> Self {
+        let minimal = |scaled: u32, side: u32| scaled.next_multiple_of(multiple.get()).min(side);
+        Self {
+            input: (
+                minimal(self.width, self.input.0),
+                minimal(self.height, self.input.1),
+            ),
+            ..self
+        }
+    }
+
+    /// Returns the number of values of the network's input in three planes.
+    pub fn row_len(&self) -> usize {
+        3 * self.input.0 as usize * self.input.1 as usize
     }
 
     /// Converts a point from network pixels to image pixels.
@@ -88,8 +111,8 @@ impl Letterbox {
     }
 }
 
-/// Letterboxes `image`: scales it to fit `side_w` × `side_h`, puts it at the top left, pads with black, normalises, and
-/// writes the three planes to `row` (CHW, `3 · side_w · side_h` values).
+/// Letterboxes `image`: scales it as `letterbox` says, puts it at the top left, pads with black, normalises, and writes
+/// the three planes to `row` (CHW, [`Letterbox::row_len`] values).
 ///
 /// The filter is [`Filter::BilinearTwoTap`](super::resize::Filter::BilinearTwoTap), OpenCV's, as in the reference
 /// answers of the detectors. Antialiasing moves YuNet's boxes by up to 2.7 px on the reference images and gains little:
@@ -99,21 +122,19 @@ impl Letterbox {
 /// Panics if `row` has another length.
 pub fn letterbox_into(
     image: &RgbImage,
-    (side_w, side_h): (u32, u32),
+    letterbox: &Letterbox,
     normalisation: &Normalisation,
     row: &mut [f32],
-) -> Letterbox {
-    let fit = Letterbox::fit(image.dimensions(), (side_w, side_h));
-    let mut planes = Planes::new(row, (side_w, side_h), normalisation);
+) {
+    let mut planes = Planes::new(row, letterbox.input, normalisation);
     if !image.is_empty() {
-        let view = View::full(image.dimensions(), (fit.width, fit.height));
+        let view = View::full(image.dimensions(), (letterbox.width, letterbox.height));
         let mut lines = two_tap::row_pairs(image, &view);
         while let Some(pair) = lines.next() {
-            planes.push_blended(&pair, fit.width as usize);
+            planes.push_blended(&pair, letterbox.width as usize);
         }
     }
     planes.pad();
-    fit
 }
 
 /// Stretches `image` to `width` × `height`, normalises, and writes the three planes to `row` (CHW, `3 · width · height`

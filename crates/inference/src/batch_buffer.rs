@@ -16,8 +16,10 @@ pub(super) struct BatchBuffer {
     /// The part that no row has been split off yet.
     rest: BytesMut,
     row_bytes: usize,
-    /// The size of the whole buffer, with the rows that are split off.
+    /// The size of all rows, with those that are split off.
     total_bytes: usize,
+    /// The size of the memory, at least `total_bytes`.
+    capacity: usize,
 }
 
 /// The memory of one row.
@@ -44,12 +46,28 @@ impl BatchBuffer {
             rest,
             row_bytes,
             total_bytes,
+            capacity: total_bytes,
         }
     }
 
-    /// Returns the buffer's size in bytes, with the rows that are split off.
-    pub fn bytes(&self) -> usize {
-        self.total_bytes
+    /// Returns the size of the buffer's memory in bytes, with the rows that are split off.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Returns whether [`reshaped`](Self::reshaped) can make such rows of this memory without wasting half of it.
+    pub fn suits(&self, rows: usize, row_len: usize) -> bool {
+        let bytes = rows * row_len * size_of::<f32>();
+        (bytes..=2 * bytes).contains(&self.capacity)
+    }
+
+    /// Changes the number and the length of the rows. No row may be split off.
+    pub fn reshaped(mut self, rows: usize, row_len: usize) -> Self {
+        self.row_bytes = row_len * size_of::<f32>();
+        self.total_bytes = rows * self.row_bytes;
+        // This does not move the memory, because it has room for rows that suit it.
+        self.rest.resize(self.total_bytes, 0);
+        self
     }
 
     /// Splits off the next row. Returns `None` if all rows are split off.
@@ -111,7 +129,25 @@ mod tests {
         assert_eq!(buffer.values(0..3), [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
         buffer.copy_row(2, 0);
         assert_eq!(buffer.values(0..2), [2.0, 2.0, 1.0, 1.0]);
-        assert_eq!(buffer.bytes(), 24);
+        assert_eq!(buffer.capacity(), 24);
+    }
+
+    #[test]
+    fn memory_is_reused_for_rows_of_another_length() {
+        let buffer = BatchBuffer::new(2, 6);
+        let address = buffer.rest.as_ptr();
+        assert!(buffer.suits(2, 6) && buffer.suits(2, 3) && buffer.suits(1, 7));
+        assert!(!buffer.suits(2, 7), "too small");
+        assert!(!buffer.suits(2, 2), "a waste");
+        let mut buffer = buffer.reshaped(1, 7);
+        let mut row = buffer.split_row().unwrap();
+        row.values().fill(1.0);
+        assert!(buffer.split_row().is_none());
+        let mut buffer = buffer.join([row]).reshaped(2, 6);
+        assert_eq!((buffer.rest.as_ptr(), buffer.capacity()), (address, 48));
+        let rows = [buffer.split_row().unwrap(), buffer.split_row().unwrap()];
+        assert!(buffer.split_row().is_none());
+        assert_eq!(buffer.join(rows).values(0..2).len(), 12);
     }
 
     #[test]
@@ -119,7 +155,7 @@ mod tests {
         let mut buffer = BatchBuffer::new(4, 1);
         for _ in 0..3 {
             let row = buffer.split_row().unwrap();
-            assert_eq!(buffer.bytes(), 16, "a row is split off");
+            assert_eq!(buffer.capacity(), 16, "a row is split off");
             buffer = buffer.join([row]);
             assert_eq!(buffer.values(0..4).len(), 4, "the row is joined again");
         }

@@ -30,7 +30,7 @@ pub(super) struct Batcher<R> {
     /// The open buffers, oldest first.
     open: VecDeque<OpenBuffer<R>>,
     /// The buffers that are kept for reuse, least recently used first.
-    spare: VecDeque<(RowShape, BatchBuffer)>,
+    spare: VecDeque<BatchBuffer>,
     max_spare: usize,
     /// A larger buffer is freed after use, because few requests have rows of its size.
     max_spare_bytes: usize,
@@ -179,14 +179,16 @@ impl<R: Reply> Batcher<R> {
     fn open_buffer(&mut self, shape: &[usize], now: Duration) -> ClaimedRow {
         let rows = self.groupings.of(self.route).max_rows.get();
         let row_len = shape.iter().product::<usize>();
-        let bytes = rows * row_len * size_of::<f32>();
-        let kept = self
+        let spare = self
             .spare
             .iter()
-            .rposition(|(spare, buffer)| **spare == *shape && buffer.bytes() == bytes);
-        let (shape, mut buffer) = kept
+            .rposition(|buffer| buffer.suits(rows, row_len));
+        let mut buffer = spare
             .and_then(|index| self.spare.remove(index))
-            .unwrap_or_else(|| (shape.into(), BatchBuffer::new(rows, row_len)));
+            .map_or_else(
+                || BatchBuffer::new(rows, row_len),
+                |buffer| buffer.reshaped(rows, row_len),
+            );
         let id = self.next_id;
         self.next_id += 1;
         // `max_rows` is at least 1, so the first row exists.
@@ -194,7 +196,7 @@ impl<R: Reply> Batcher<R> {
         self.open.push_back(OpenBuffer {
             id,
             route: self.route,
-            shape,
+            shape: shape.into(),
             buffer,
             rows: vec![RowState::Writing],
             opened_at: now,
@@ -347,7 +349,7 @@ impl<R: Reply> Batcher<R> {
         buffer.clear_rows(callers.len(), end);
         let batch = ReadyBatch {
             staged: StagedRows {
-                is_oversized: buffer.bytes() > self.max_spare_bytes,
+                is_oversized: buffer.capacity() > self.max_spare_bytes,
                 shape: open.shape,
                 buffer,
                 end,
@@ -358,7 +360,7 @@ impl<R: Reply> Batcher<R> {
         (batch, skipped)
     }
 
-    /// Keeps a buffer for later rows of its shape. When too many are kept, frees the least recently used one.
+    /// Keeps a buffer for later rows. When too many are kept, frees the least recently used one.
     pub fn recycle(&mut self, staged: StagedRows) {
         if staged.is_oversized {
             return;
@@ -366,7 +368,7 @@ impl<R: Reply> Batcher<R> {
         if self.spare.len() >= self.max_spare {
             self.spare.pop_front();
         }
-        self.spare.push_back((staged.shape, staged.buffer));
+        self.spare.push_back(staged.buffer);
     }
 }
 

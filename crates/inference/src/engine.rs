@@ -196,6 +196,11 @@ impl Engine {
         }
     }
 
+    /// Returns whether the engine has a device, which may be down.
+    pub fn has_device(&self) -> bool {
+        self.shared.device.is_some()
+    }
+
     /// Returns a function that counts the committed rows that wait to run. It does not keep the engine alive.
     pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + use<> {
         let shared = Arc::downgrade(&self.shared);

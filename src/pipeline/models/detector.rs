@@ -1,11 +1,14 @@
 //! Face detection: letterbox, detector run, decoding of the heads, one NMS.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use image::RgbImage;
 
 use super::LoadedModel;
-use crate::pipeline::{error::PipelineError, options::DetectOptions};
+use crate::{
+    config::Padding,
+    pipeline::{error::PipelineError, options::DetectOptions},
+};
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
     tensor::{Letterbox, Normalisation, letterbox_into},
@@ -33,6 +36,7 @@ pub struct Detector {
     engine: Engine,
     head: Head,
     normalisation: Normalisation,
+    padding: Padding,
 }
 
 /// A face in pixels of the upright image.
@@ -48,35 +52,29 @@ pub struct DetectedFace {
 
 /// The rows of an image that wait for the detector.
 pub struct PendingDetection {
-    rows: Vec<(Placed, Pending)>,
+    rows: Vec<(Letterbox, Pending)>,
     /// The device that made the rows.
     pub processed: DeviceRun,
 }
 
 /// The detector's outputs for an image.
 pub struct Detected {
-    rows: Vec<(Placed, RowOutput)>,
+    rows: Vec<(Letterbox, RowOutput)>,
     /// Time spent waiting for a session.
     pub queued: Duration,
     /// The device that ran the rows. If several devices ran them, this is the one that was not requested.
     pub run: DeviceRun,
 }
 
-/// The position of an image in a row.
-#[derive(Clone, Copy)]
-struct Placed {
-    size: u32,
-    letterbox: Letterbox,
-}
-
 impl Detector {
     /// Creates a detector of a loaded model. Returns `None` if the model is not a detector.
-    pub fn new(LoadedModel { spec, engine }: LoadedModel) -> Option<Self> {
+    pub fn new(LoadedModel { spec, engine }: LoadedModel, padding: Padding) -> Option<Self> {
         Some(Self {
             head: spec.family.head()?,
             normalisation: spec.input.normalisation(),
             spec,
             engine,
+            padding,
         })
     }
 
@@ -122,22 +120,41 @@ impl Detector {
     pub fn submit(&self, image: &RgbImage, options: &DetectOptions) -> PendingDetection {
         let mut rows = Vec::with_capacity(2);
         if let Some(size) = options.second_det_size {
-            let (placed, row) = self.write(image, size);
-            rows.push((placed, row.commit()));
+            let (letterbox, row) = self.write(image, size);
+            rows.push((letterbox, row.commit()));
         }
-        let (placed, row) = self.write(image, options.det_size);
-        rows.push((placed, row.commit_last()));
+        let (letterbox, row) = self.write(image, options.det_size);
+        rows.push((letterbox, row.commit_last()));
         PendingDetection {
             rows,
             processed: DeviceRun::CPU,
         }
     }
 
-    fn write(&self, image: &RgbImage, size: u32) -> (Placed, Row) {
-        let side = size as usize;
-        let mut row = self.engine.claim(&[3, side, side]);
-        let letterbox = letterbox_into(image, (size, size), &self.normalisation, row.values());
-        (Placed { size, letterbox }, row)
+    fn write(&self, image: &RgbImage, size: u32) -> (Letterbox, Row) {
+        let letterbox = self.letterbox(image.dimensions(), size);
+        let mut row = self.claim(&letterbox);
+        letterbox_into(image, &letterbox, &self.normalisation, row.values());
+        (letterbox, row)
+    }
+
+    /// Claims a row of the letterbox's input size.
+    fn claim(&self, letterbox: &Letterbox) -> Row {
+        let (width, height) = letterbox.input;
+        self.engine.claim(&[3, height as usize, width as usize])
+    }
+
+    /// Returns how an image is placed in the input. `size` is the input's longer side.
+    fn letterbox(&self, image: (u32, u32), size: u32) -> Letterbox {
+        let square = Letterbox::fit(image, (size, size));
+        // A device runs rows of one shape together. Rows that fall back to the CPU have that shape, too, so that an answer
+        // does not depend on the device's state.
+        let is_minimal = self.padding == Padding::Minimal && !self.engine.has_device();
+        let multiple = self.spec.input.size_multiple.filter(|_| is_minimal);
+        match multiple.and_then(NonZeroU32::new) {
+            Some(multiple) => square.with_minimal_padding(multiple),
+            None => square,
+        }
     }
 
     /// Waits for the outputs.
@@ -146,8 +163,8 @@ impl Detector {
     /// The error of the engine.
     pub async fn finish(&self, submitted: PendingDetection) -> Result<Detected, PipelineError> {
         let mut rows = Vec::with_capacity(submitted.rows.len());
-        for (placed, pending) in submitted.rows {
-            rows.push((placed, pending.await?));
+        for (letterbox, pending) in submitted.rows {
+            rows.push((letterbox, pending.await?));
         }
         let queued = rows.iter().map(|(_, output)| output.queued).min();
         Ok(Detected {
@@ -173,15 +190,17 @@ impl Detector {
         options: &DetectOptions,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
         let mut candidates = Vec::new();
-        for (placed, output) in &detected.rows {
-            let input = (placed.size, placed.size);
-            let found = self
-                .head
-                .decode(&output.outputs, output.row, input, options.min_score)?;
+        for (letterbox, output) in &detected.rows {
+            let found = self.head.decode(
+                &output.outputs,
+                output.row,
+                letterbox.input,
+                options.min_score,
+            )?;
             candidates.extend(
                 found
                     .into_iter()
-                    .map(|candidate| to_image(candidate, &placed.letterbox)),
+                    .map(|candidate| to_image(candidate, letterbox)),
             );
         }
         Ok(select(candidates, options, width, height))

@@ -6,7 +6,7 @@ use std::{num::NonZeroUsize, path::Path};
 use anyhow::Context;
 use image::RgbImage;
 
-use facescan_imaging::tensor::letterbox_into;
+use facescan_imaging::tensor::{Letterbox, letterbox_into};
 use facescan_inference::{
     backend::{Backend, Batch, Model, Opening, Session},
     placement::DevicePlacement,
@@ -34,8 +34,9 @@ impl Bare {
         side: u32,
     ) -> anyhow::Result<Self> {
         let width = side as usize;
-        let mut row = vec![0.0; 3 * width * width];
-        letterbox_into(image, (side, side), &spec.input.normalisation(), &mut row);
+        let letterbox = Letterbox::fit(image.dimensions(), (side, side));
+        let mut row = vec![0.0; letterbox.row_len()];
+        letterbox_into(image, &letterbox, &spec.input.normalisation(), &mut row);
         // A graph with a fixed batch size needs all its rows.
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
         let path = spec.path(models);

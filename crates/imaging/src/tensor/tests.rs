@@ -53,7 +53,8 @@ fn assert_letterboxed(from: (u32, u32), to: (u32, u32)) {
     let source = noise(from.0, from.1);
     let normalisation = imagenet(ChannelOrder::Bgr);
     let mut row = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
-    let fit = letterbox_into(&source, to, &normalisation, &mut row);
+    let fit = Letterbox::fit(from, to);
+    letterbox_into(&source, &fit, &normalisation, &mut row);
     let scaled = opencv(&source, (fit.width, fit.height));
     let same = row == expected_row(&scaled, to, &normalisation);
     assert!(same, "{from:?} to {to:?}");
@@ -138,7 +139,9 @@ fn an_image_without_pixels_is_padding() {
     preprocess_into(&RgbImage::new(0, 7), (4, 3), &normalisation, &mut row);
     assert_eq!(row, black);
     row.fill(f32::NAN);
-    letterbox_into(&RgbImage::new(7, 0), (4, 3), &normalisation, &mut row);
+    let empty = RgbImage::new(7, 0);
+    let fit = Letterbox::fit(empty.dimensions(), (4, 3));
+    letterbox_into(&empty, &fit, &normalisation, &mut row);
     assert_eq!(row, black);
 }
 
@@ -151,14 +154,16 @@ fn planes_are_ordered_normalised_and_padded() {
         scale: [0.5, 1.0, 2.0],
     };
     let mut row = vec![f32::NAN; 3 * 2 * 4];
-    let fit = letterbox_into(&image, (4, 2), &normalisation, &mut row);
+    let fit = Letterbox::fit(image.dimensions(), (4, 2));
+    letterbox_into(&image, &fit, &normalisation, &mut row);
     assert_eq!((fit.width, fit.height, fit.scale), (4, 2, 2.0));
     assert_eq!(row[..8], [14.5; 8]);
     assert_eq!(row[8..16], [18.0; 8]);
     assert_eq!(row[16..], [14.0; 8]);
 
     let mut row = vec![f32::NAN; 3 * 3 * 4];
-    let fit = letterbox_into(&image, (4, 3), &normalisation, &mut row);
+    let fit = Letterbox::fit(image.dimensions(), (4, 3));
+    letterbox_into(&image, &fit, &normalisation, &mut row);
     assert_eq!((fit.width, fit.height), (4, 2));
     assert_eq!(row[..8], [14.5; 8]);
     assert_eq!(row[8..12], [-0.5; 4]);
@@ -172,11 +177,49 @@ fn a_narrow_image_is_padded_at_the_right() {
     let mut row = vec![f32::NAN; 3 * 4 * 4];
     letterbox_into(
         &image,
-        (4, 4),
+        &Letterbox::fit(image.dimensions(), (4, 4)),
         &Normalisation::identity(ChannelOrder::Rgb),
         &mut row,
     );
     assert_eq!(row[..8], [7.0, 7.0, 0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
+}
+
+#[test]
+fn minimal_padding_changes_only_the_padding() {
+    let multiple = NonZeroU32::new(32).unwrap();
+    for (size, input) in [
+        ((1280, 886), (640, 448)),
+        ((480, 640), (480, 640)),
+        ((640, 449), (640, 480)),
+        ((900, 900), (640, 640)),
+        ((5000, 1), (640, 32)),
+    ] {
+        let square = Letterbox::fit(size, (640, 640));
+        let minimal = square.with_minimal_padding(multiple);
+        assert_eq!(minimal.input, input, "{size:?}");
+        assert_eq!(
+            Letterbox {
+                input: square.input,
+                ..minimal
+            },
+            square
+        );
+        assert_eq!(minimal.row_len(), 3 * (input.0 * input.1) as usize);
+    }
+    let source = noise(97, 31);
+    let square = Letterbox::fit((97, 31), (64, 64));
+    let minimal = square.with_minimal_padding(multiple);
+    let identity = Normalisation::identity(ChannelOrder::Rgb);
+    let row = |letterbox: &Letterbox| {
+        let mut row = vec![f32::NAN; letterbox.row_len()];
+        letterbox_into(&source, letterbox, &identity, &mut row);
+        row
+    };
+    let (square, minimal) = (row(&square), row(&minimal));
+    for (plane, cut) in square.chunks(64 * 64).zip(minimal.chunks(64 * 32)) {
+        assert_eq!(plane[..64 * 32], *cut);
+        assert!(plane[64 * 32..].iter().all(|value| *value == 0.0));
+    }
 }
 
 #[test]
@@ -216,5 +259,6 @@ fn fill_row_is_the_image() {
 #[should_panic(expected = "a row of 3×4×4")]
 fn a_row_of_another_length_is_refused() {
     let identity = Normalisation::identity(ChannelOrder::Rgb);
-    letterbox_into(&synthetic(4, 4), (4, 4), &identity, &mut [0.0; 47]);
+    let fit = Letterbox::fit((4, 4), (4, 4));
+    letterbox_into(&synthetic(4, 4), &fit, &identity, &mut [0.0; 47]);
 }

@@ -4,7 +4,7 @@ use std::{borrow::Borrow, sync::Arc};
 
 use image::RgbImage;
 
-use super::{Detector, PendingDetection, Placed};
+use super::{Detector, PendingDetection};
 use crate::pipeline::options::DetectOptions;
 use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
 use facescan_inference::{
@@ -27,18 +27,14 @@ pub(crate) trait Pixels: Borrow<RgbImage> + Send + Sync + 'static {}
 
 impl<P: Borrow<RgbImage> + Send + Sync + 'static> Pixels for P {}
 
-/// The job that letterboxes and normalises an image into a row `[3, side, side]`.
+/// The job that letterboxes and normalises an image into a row.
 pub(crate) struct LetterboxJob<P> {
     image: Arc<P>,
-    side: u32,
+    letterbox: Letterbox,
     normalisation: Normalisation,
 }
 
 impl<P: Pixels> LetterboxJob<P> {
-    fn fit(&self) -> Letterbox {
-        Letterbox::fit(self.size(), (self.side, self.side))
-    }
-
     fn size(&self) -> (u32, u32) {
         Borrow::<RgbImage>::borrow(self.image.as_ref()).dimensions()
     }
@@ -49,35 +45,34 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
 
     fn shape_key(&self) -> ShapeKey {
         let (width, height) = self.size();
+        let (input_width, input_height) = self.letterbox.input;
         ShapeKey {
             graph: ImageGraph::BilinearTwoTap.name(),
-            lengths: vec![width, height, self.side, self.side],
+            lengths: vec![width, height, input_width, input_height],
         }
     }
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
-        let plan = TwoTapPlan::letterbox(self.size(), (self.side, self.side));
+        let plan = TwoTapPlan::letterbox(self.size(), &self.letterbox);
         let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
         let image = self.image.as_ref().borrow();
         let inputs = plan.inputs(image, [0; 3], &self.normalisation);
-        let len = 3 * (self.side as usize).pow(2);
         match only_output(session.run(&inputs)?)? {
-            (_, Samples::F32(row)) if row.len() == len => Ok(row),
+            (_, Samples::F32(row)) if row.len() == self.letterbox.row_len() => Ok(row),
             (shape, _) => Err(BackendError::Run {
                 detail: format!(
-                    "the graph returned {shape:?} instead of a row of side {}",
-                    self.side
+                    "the graph returned {shape:?} instead of a row for {:?}",
+                    self.letterbox.input
                 ),
             }),
         }
     }
 
     fn run_on_cpu(&self) -> Vec<f32> {
-        let mut row = vec![0.0; 3 * (self.side as usize).pow(2)];
-        let side = (self.side, self.side);
+        let mut row = vec![0.0; self.letterbox.row_len()];
         letterbox_into(
             self.image.as_ref().borrow(),
-            side,
+            &self.letterbox,
             &self.normalisation,
             &mut row,
         );
@@ -97,19 +92,21 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
 
 impl Detector {
     /// Creates the job that makes the detector's input from an image.
-    pub(crate) fn letterbox_job<P: Pixels>(&self, image: &Arc<P>, side: u32) -> LetterboxJob<P> {
+    pub(crate) fn letterbox_job<P: Pixels>(&self, image: &Arc<P>, size: u32) -> LetterboxJob<P> {
+        let pixels: &RgbImage = image.as_ref().borrow();
         LetterboxJob {
             image: Arc::clone(image),
-            side,
+            letterbox: self.letterbox(pixels.dimensions(), size),
             normalisation: self.normalisation,
         }
     }
 
     /// Creates the job that proves a device for the detector's input.
     pub(crate) fn letterbox_probe(normalisation: &Normalisation) -> LetterboxJob<RgbImage> {
+        let image = proof::image(150, 110);
         LetterboxJob {
-            image: Arc::new(proof::image(150, 110)),
-            side: 96,
+            letterbox: Letterbox::fit(image.dimensions(), (96, 96)),
+            image: Arc::new(image),
             normalisation: *normalisation,
         }
     }
@@ -139,14 +136,9 @@ impl Detector {
             };
             // Claimed only after the device has run, because an unwritten row delays the other rows of its batch
             // buffer.
-            let side = size as usize;
-            let mut row = self.engine.claim(&[3, side, side]);
+            let mut row = self.claim(&work.letterbox);
             row.values().copy_from_slice(&done.output);
-            let placed = Placed {
-                size,
-                letterbox: work.fit(),
-            };
-            submitted.rows.push((placed, row.commit()));
+            submitted.rows.push((work.letterbox, row.commit()));
         }
         submitted
     }

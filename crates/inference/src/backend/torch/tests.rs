@@ -16,7 +16,7 @@ use crate::{
 };
 use facescan_imaging::{
     resize::{Filter, resize},
-    tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into},
+    tensor::{ChannelOrder, Letterbox, Normalisation, fill_row, letterbox_into},
 };
 
 /// The largest allowed difference between outputs.
@@ -87,8 +87,9 @@ fn detection_equals_onnx_runtime() {
     for (width, height) in [(640, 640), (320, 192)] {
         let mut rows = Vec::new();
         for (_, image) in photographs() {
-            let mut row = vec![0.0; 3 * (width * height) as usize];
-            letterbox_into(&image, (width, height), &bgr, &mut row);
+            let letterbox = Letterbox::fit(image.dimensions(), (width, height));
+            let mut row = vec![0.0; letterbox.row_len()];
+            letterbox_into(&image, &letterbox, &bgr, &mut row);
             rows.extend(row);
         }
         let shape = [3, height as usize, width as usize];

@@ -9,7 +9,7 @@ use facescan_imaging::{
     preprocess::Placement,
     resize::{Filter, resize},
     synthetic::{antialiased, assert_within, fixture_image, noise, synthetic},
-    tensor::{letterbox_into, preprocess_into},
+    tensor::{Letterbox, letterbox_into, preprocess_into},
 };
 
 fn imagenet(order: ChannelOrder) -> Normalisation {
@@ -29,9 +29,10 @@ const LEVELS: Normalisation = Normalisation {
 fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), what: &str) {
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
         let normalisation = imagenet(order);
-        let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
-        letterbox_into(source, side, &normalisation, &mut expected);
-        let plan = TwoTapPlan::letterbox(source.dimensions(), side);
+        let letterbox = Letterbox::fit(source.dimensions(), side);
+        let mut expected = vec![f32::NAN; letterbox.row_len()];
+        letterbox_into(source, &letterbox, &normalisation, &mut expected);
+        let plan = TwoTapPlan::letterbox(source.dimensions(), &letterbox);
         let (shape, row) = floats(session, &plan.inputs(source, [0; 3], &normalisation));
         assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{what}");
         assert!(row == expected, "{what} to {side:?}");
@@ -192,7 +193,7 @@ fn padding_has_the_pad_value_and_does_not_change_the_image() {
 #[test]
 fn inputs_that_do_not_fit_are_an_error() {
     let source = noise(8, 6);
-    let plan = TwoTapPlan::letterbox((8, 6), (4, 4));
+    let plan = TwoTapPlan::letterbox((8, 6), &Letterbox::fit((8, 6), (4, 4)));
     let mut session = open(&bilinear_two_tap());
     let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
     inputs.pop();

@@ -109,15 +109,14 @@ impl TwoTapPlan {
         }
     }
 
-    /// Fits images of `size` into the top left of `side`, as detectors expect them.
+    /// Letterboxes images of `size`, as detectors expect them.
     ///
     /// # Panics
     /// Panics if a size is 0.
-    pub fn letterbox(size: (u32, u32), side: (u32, u32)) -> Self {
-        let fit = Letterbox::fit(size, side);
+    pub fn letterbox(size: (u32, u32), letterbox: &Letterbox) -> Self {
         let placed = Placement {
-            scaled: (fit.width, fit.height),
-            output: side,
+            scaled: (letterbox.width, letterbox.height),
+            output: letterbox.input,
             at: (0, 0),
         };
         Self::new(size, &placed)

@@ -13,7 +13,7 @@ use facescan_imaging::{
     quality::{canonical, measure},
     resize::{Filter, resize},
     synthetic::{antialiased, assert_within, noise},
-    tensor::{ChannelOrder, Normalisation, fill_row, letterbox_into, preprocess_into},
+    tensor::{ChannelOrder, Letterbox, Normalisation, fill_row, letterbox_into, preprocess_into},
 };
 
 const LEVELS: Normalisation = Normalisation {
@@ -138,9 +138,10 @@ fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
     let large = [("large noise".to_owned(), noise(701, 499))];
     for (name, source) in images().into_iter().chain(large) {
         for side in [(640, 640), (33, 20), (1, 1)] {
-            let mut expected = vec![f32::NAN; 3 * (side.0 * side.1) as usize];
-            letterbox_into(&source, side, &IMAGENET, &mut expected);
-            let plan = TwoTapPlan::letterbox(source.dimensions(), side);
+            let letterbox = Letterbox::fit(source.dimensions(), side);
+            let mut expected = vec![f32::NAN; letterbox.row_len()];
+            letterbox_into(&source, &letterbox, &IMAGENET, &mut expected);
+            let plan = TwoTapPlan::letterbox(source.dimensions(), &letterbox);
             let inputs = plan.inputs(&source, [0; 3], &IMAGENET);
             let (shape, row) = floats(&mut code(ImageGraph::BilinearTwoTap), &inputs);
             assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{name}");
@@ -208,7 +209,7 @@ fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
 #[test]
 fn an_input_that_is_missing_or_does_not_fit_is_an_error() {
     let source = noise(8, 6);
-    let plan = TwoTapPlan::letterbox((8, 6), (4, 4));
+    let plan = TwoTapPlan::letterbox((8, 6), &Letterbox::fit((8, 6), (4, 4)));
     let mut letterbox = code(ImageGraph::BilinearTwoTap);
     let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
     inputs.pop();
