@@ -7,7 +7,7 @@ const LARGE_BLOCK: libc::c_int = 1 << 20;
 /// Lets the C library return large blocks to the system. Call it first in `main`.
 ///
 /// Without this, glibc raises its limit for large blocks to 32 MiB as blocks are freed. The inputs and outputs of models then
-/// leave gaps in the heap, which grows by a tenth over 60,000 requests.
+/// leave gaps in the heap.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "there is no safe function for this")]
 pub fn return_large_blocks() {

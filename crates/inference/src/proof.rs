@@ -289,21 +289,24 @@ pub fn prove(
 /// Runs after the first one. The fastest counts.
 const WARM_RUNS: usize = 3;
 
-/// Runs a session once, so that it has the memory that it needs for rows of this shape.
+/// Runs each session once, so that it has the memory that it needs for rows of this shape.
 ///
 /// # Errors
-/// Returns the error of the run.
-pub fn warm_up(
-    session: &mut dyn Session,
+/// Returns the error of the first run that fails.
+pub fn warm_up<'a>(
+    sessions: impl IntoIterator<Item = &'a mut Box<dyn Session>>,
     row_shape: &[usize],
     rows: usize,
 ) -> Result<(), BackendError> {
     let data = pattern(row_shape, rows);
-    session.run(Batch {
+    let batch = Batch {
         row_shape,
         data: &data,
         frees_memory: false,
-    })?;
+    };
+    for session in sessions {
+        session.run(batch)?;
+    }
     Ok(())
 }
 

@@ -163,8 +163,5 @@ fn warm_up(sessions: &mut Sessions, subject: &Subject) -> Result<(), BackendErro
         .per_worker
         .iter_mut()
         .chain(&mut sessions.all_cores);
-    for session in sessions {
-        proof::warm_up(session.as_mut(), &subject.row_shape, rows)?;
-    }
-    Ok(())
+    proof::warm_up(sessions, &subject.row_shape, rows)
 }
