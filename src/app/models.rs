@@ -16,7 +16,7 @@ use facescan_inference::{
     image_executor::ImageDevice,
     operation::Operation,
     placement::{DevicePlacement, Precision, Provider},
-    proof::Proof,
+    proof::{DetectorInput, Proof},
     registry::{ModelSpec, Registry, RoleInput},
 };
 
@@ -63,6 +63,8 @@ struct Subject {
     precisions: &'static [Precision],
     /// The shape of a typical row.
     row_shape: [usize; 3],
+    /// What the comparison of faces needs, if it is a detector.
+    detector: Option<DetectorInput>,
 }
 
 #[derive(Clone)]
@@ -109,6 +111,10 @@ impl Loader<'_> {
                 RoleInput::Letterbox => [3, side, side],
                 RoleInput::AlignedCrop | RoleInput::Image => spec.input.row_shape(),
             },
+            detector: spec.family.head().map(|head| DetectorInput {
+                head,
+                normalisation: spec.input.normalisation(),
+            }),
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
         let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
@@ -136,6 +142,7 @@ impl Loader<'_> {
             fixed: None,
             precisions: &[Precision::Full],
             row_shape: [3, side, side],
+            detector: None,
         };
         let operation = Operation::QualityChecks;
         let mut cpu = quality::OnCpu::default();

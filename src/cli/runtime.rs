@@ -13,7 +13,9 @@ use crate::{
     },
 };
 use facescan_clock::{Clock, SystemClock};
-use facescan_inference::backend::{Backend, combined::CombinedBackend, ort::OrtBackend};
+use facescan_inference::backend::{
+    Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,
+};
 use facescan_store::{Observer, Stores};
 
 /// Starts the logs with the level and format of the settings.
@@ -122,12 +124,16 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Stores> {
     Ok(stores)
 }
 
-/// Loads ONNX Runtime. Also loads libtorch if it is built in.
+/// Loads ONNX Runtime. OpenVINO is loaded when it is first needed. libtorch is linked if it is built in.
 ///
 /// # Errors
 /// Returns an error if the library is missing or has the wrong version.
 pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
     let runtime = &config.runtime;
-    let backend = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;
-    Ok(Arc::new(CombinedBackend::new(Box::new(backend))))
+    let onnx = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;
+    let openvino = OpenvinoBackend::new(&runtime.plugins_dir);
+    Ok(Arc::new(CombinedBackend::new(
+        Box::new(onnx),
+        Box::new(openvino),
+    )))
 }

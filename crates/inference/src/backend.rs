@@ -17,6 +17,7 @@ use crate::{
 pub mod combined;
 pub mod fake;
 pub mod kserve;
+pub mod openvino;
 pub mod ort;
 #[cfg(feature = "torch")]
 pub mod torch;
@@ -142,6 +143,23 @@ impl Batch<'_> {
     }
 }
 
+/// Returns whether a runtime reports that memory ran out. The runtimes have no error code for this, so the function
+/// looks for the messages of ONNX Runtime's arena (with and without a limit), CUDA, HIP and OpenVINO.
+fn is_out_of_memory(detail: &str) -> bool {
+    let detail = detail.to_ascii_lowercase();
+    [
+        "out of memory",
+        "out_of_memory",
+        "outofmemory",
+        "failed to allocate memory",
+        "is smaller than requested bytes",
+        "memoryallocation",
+        "bad_alloc",
+    ]
+    .iter()
+    .any(|words| detail.contains(words))
+}
+
 /// The reason why a backend failed.
 #[derive(Debug, Error)]
 pub enum BackendError {
@@ -179,4 +197,28 @@ pub enum BackendError {
         /// What the runtime reported.
         detail: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn out_of_memory_is_distinguished_from_other_failures() {
+        for words in [
+            "Failed to allocate memory for requested buffer of size 52428800",
+            "Available memory of 1048576 is smaller than requested bytes of 52428800",
+            "CUDA failure 2: out of memory ; GPU=0",
+            "hipErrorOutOfMemory",
+            "std::bad_alloc",
+        ] {
+            assert!(is_out_of_memory(words), "{words}");
+        }
+        for words in [
+            "CUDA failure 700: an illegal memory access was encountered",
+            "Got invalid dimensions for input: data",
+        ] {
+            assert!(!is_out_of_memory(words), "{words}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use facescan_imaging::precision::NumericPrecision;
 /// providers follow from it.
 macro_rules! providers {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $runtime_name:literal;)+) => {
-        /// An execution provider of ONNX Runtime, libtorch, or a remote server.
+        /// An execution provider of ONNX Runtime, OpenVINO, libtorch, or a remote server.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Provider {
             $($(#[doc = $doc])+ $variant,)+
@@ -46,10 +46,10 @@ providers! {
     Migraphx = "migraphx", "MIGraphXExecutionProvider";
     /// Apple CoreML.
     Coreml = "coreml", "CoreMLExecutionProvider";
-    /// Intel's GPUs through OpenVINO, a plugin library.
-    Openvino = "openvino", "OpenVINOExecutionProvider";
+    /// Intel's GPUs through OpenVINO.
+    Openvino = "openvino", "OpenVINO";
     /// The CPU through OpenVINO.
-    OpenvinoCpu = "openvino-cpu", "OpenVINOExecutionProvider";
+    OpenvinoCpu = "openvino-cpu", "OpenVINO";
     /// WebGPU, a plugin library.
     Webgpu = "webgpu", "WebGpuExecutionProvider";
     /// libtorch on NVIDIA's GPUs.
@@ -70,9 +70,19 @@ impl Provider {
             .filter(|provider| *provider != Self::Kserve)
     }
 
-    /// Returns whether the runtime is libtorch and not ONNX Runtime.
-    pub fn is_torch(self) -> bool {
-        matches!(self, Self::TorchCuda | Self::TorchMps | Self::TorchCpu)
+    /// Returns the runtime that has the provider.
+    pub fn runtime(self) -> Runtime {
+        match self {
+            Self::Cpu
+            | Self::Cuda
+            | Self::Tensorrt
+            | Self::Migraphx
+            | Self::Coreml
+            | Self::Webgpu => Runtime::OnnxRuntime,
+            Self::Openvino | Self::OpenvinoCpu => Runtime::Openvino,
+            Self::TorchCuda | Self::TorchMps | Self::TorchCpu => Runtime::Libtorch,
+            Self::Kserve => Runtime::Remote,
+        }
     }
 
     /// Returns whether it computes on the CPU.
@@ -109,6 +119,19 @@ impl fmt::Display for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// The library that runs models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// ONNX Runtime.
+    OnnxRuntime,
+    /// OpenVINO.
+    Openvino,
+    /// libtorch.
+    Libtorch,
+    /// The runtime of a remote server.
+    Remote,
 }
 
 /// The precision of the arithmetic.
@@ -211,7 +234,8 @@ mod tests {
         };
         assert_eq!(Provider::candidates(Accelerator::Mps), metal);
         let auto = Provider::candidates(Accelerator::Auto);
-        assert!(auto.iter().all(|provider| !provider.is_torch()));
+        let is_torch = |provider: &Provider| provider.runtime() == Runtime::Libtorch;
+        assert!(!auto.iter().any(is_torch));
     }
 
     #[test]

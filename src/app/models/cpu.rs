@@ -1,6 +1,6 @@
 //! Creates the sessions on the CPU and chooses their execution provider.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, OnCpu, Subject, no_session};
 use crate::config::CpuProvider;
@@ -16,11 +16,12 @@ use facescan_inference::{
 /// The maximum number of sessions of one model on the CPU.
 const MAX_SESSIONS: usize = 16;
 
-/// The speed-up over the runtime's own kernels that another provider needs to replace them on the CPU.
-const WORTH_IT: f64 = 1.25;
+/// The speed-up over the runtime's own kernels that another provider needs to replace them on the CPU. It also takes
+/// more memory and a longer start.
+const WORTH_IT: f64 = 1.15;
 
-/// The number of times that both are timed again.
-const ROUNDS: usize = 3;
+/// The number of times that both are timed again. OpenVINO compiles for the shape of the rows during the first of them.
+const ROUNDS: usize = 16;
 
 impl Loader<'_> {
     /// Opens one session with one thread for each thread of the pool, and one session over all cores. With many cores,
@@ -36,24 +37,26 @@ impl Loader<'_> {
                 ..Opening::on_cpu(subject.source.model(), threads, count)
             })
         };
-        let open_all = |placement: DevicePlacement| -> Result<Sessions, BackendError> {
-            Ok(Sessions {
-                per_worker: open(placement, each, count)?,
-                all_cores: if all > each {
-                    open(placement, all, 1)?.pop()
-                } else {
-                    None
-                },
-                replacement: None,
-                placement,
-            })
-        };
         let mut own = open(DevicePlacement::CPU, each, 1)?
             .pop()
             .ok_or_else(no_session)?;
         spec.check_signature(own.signature())?;
-        let (placement, proof) = self.choose_for_cpu(subject, own.as_mut(), each);
-        let mut sessions = open_all(placement)?;
+        let chosen = self.choose_for_cpu(subject, own.as_mut(), (each, count));
+        let per_worker = match chosen.sessions {
+            Some(sessions) => sessions,
+            None => open(DevicePlacement::CPU, each, count)?,
+        };
+        let placement = chosen.placement;
+        let mut sessions = Sessions {
+            per_worker,
+            all_cores: if all > each {
+                open(placement, all, 1)?.pop()
+            } else {
+                None
+            },
+            replacement: None,
+            placement,
+        };
         if placement != DevicePlacement::CPU {
             let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
             let replacement: SessionOpener = Arc::new(move || {
@@ -68,7 +71,7 @@ impl Loader<'_> {
             sessions,
             own,
             placement,
-            proof,
+            proof: chosen.proof,
         })
     }
 
@@ -78,11 +81,11 @@ impl Loader<'_> {
         &self,
         subject: &Subject,
         own: &mut dyn Session,
-        threads: NonZeroUsize,
-    ) -> (DevicePlacement, Option<CpuProof>) {
+        resources: (NonZeroUsize, usize),
+    ) -> CpuChoice {
         let asked = self.config.cpu.provider;
         if asked == CpuProvider::Default {
-            return (DevicePlacement::CPU, None);
+            return CpuChoice::own_kernels(None);
         }
         let mut detail = String::new();
         for &precision in subject.precisions {
@@ -91,16 +94,15 @@ impl Loader<'_> {
                 index: 0,
                 precision,
             };
-            match self.compare_on_cpu(subject, own, placement, threads) {
-                Ok((theirs, ours)) => {
-                    detail = format!(
-                        "{precision}: cosine {:.5}, {:.1} ms per row, own kernels {:.1} ms",
-                        theirs.cosine, theirs.row_ms, ours.row_ms
-                    );
-                    let used =
-                        asked == CpuProvider::Openvino || theirs.row_ms * WORTH_IT <= ours.row_ms;
-                    if used {
-                        return (placement, Some(CpuProof { used, detail }));
+            match self.compare_on_cpu(subject, own, placement, resources) {
+                Ok((compared, sessions)) => {
+                    detail = format!("{precision}: {compared}");
+                    if asked == CpuProvider::Openvino || compared.is_worth_it() {
+                        return CpuChoice {
+                            placement,
+                            sessions: Some(sessions),
+                            proof: Some(CpuProof { used: true, detail }),
+                        };
                     }
                 }
                 Err(error) => detail = format!("{precision}: {error}"),
@@ -113,45 +115,105 @@ impl Loader<'_> {
                 "falling back to the runtime's own kernels on the cpu"
             );
         }
-        (
-            DevicePlacement::CPU,
-            Some(CpuProof {
-                used: false,
-                detail,
-            }),
-        )
+        CpuChoice::own_kernels(Some(detail))
     }
 
-    /// Compares a provider with the runtime's own kernels on one row.
+    /// Compares a provider with the runtime's own kernels on one row. Returns the figures and the provider's sessions,
+    /// whose threads and number are in `resources`.
     fn compare_on_cpu(
         &self,
         subject: &Subject,
         own: &mut dyn Session,
         placement: DevicePlacement,
-        threads: NonZeroUsize,
-    ) -> Result<(Proof, Proof), String> {
+        (threads, count): (NonZeroUsize, usize),
+    ) -> Result<(Comparison, Vec<Box<dyn Session>>), String> {
         self.prove_placement(placement)?;
         let text = |error: BackendError| error.to_string();
         let opening = Opening {
             placement,
-            ..Opening::on_cpu(subject.source.model(), threads, 1)
+            ..Opening::on_cpu(subject.source.model(), threads, count)
         };
-        let mut theirs = self.backend.open(&opening).map_err(text)?;
-        let theirs = theirs.first_mut().ok_or_else(|| text(no_session()))?;
-        let rows = subject.fixed.map_or(1, NonZeroUsize::get);
-        let tolerance = Tolerance::of(placement.precision);
-        let self_test = SelfTest::record(own, &subject.row_shape, rows, tolerance).map_err(text)?;
+        let mut sessions = self.backend.open(&opening).map_err(text)?;
+        let theirs = sessions.first_mut().ok_or_else(|| text(no_session()))?;
+        let self_test = self_test(subject, own, placement).map_err(text)?;
         let clock = self.clock.as_ref();
         let mut found = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
         let mut ours = proof::prove(own, &self_test, clock).map_err(text)?;
         // The two are timed in turn and the fastest of several runs counts, because other processes may use the cores.
         for _ in 0..ROUNDS {
-            let again = proof::prove(theirs.as_mut(), &self_test, clock).map_err(text)?;
-            found.row_ms = found.row_ms.min(again.row_ms);
-            let again = proof::prove(own, &self_test, clock).map_err(text)?;
-            ours.row_ms = ours.row_ms.min(again.row_ms);
+            let again = proof::time_row(theirs.as_mut(), &self_test, clock).map_err(text)?;
+            found.row_ms = found.row_ms.min(again);
+            let again = proof::time_row(own, &self_test, clock).map_err(text)?;
+            ours.row_ms = ours.row_ms.min(again);
         }
-        Ok((found, ours))
+        let comparison = Comparison {
+            measure: self_test.measure(),
+            theirs: found,
+            ours,
+        };
+        Ok((comparison, sessions))
+    }
+}
+
+/// Records the outputs of the runtime's own kernels for the rows of a self-test.
+fn self_test(
+    subject: &Subject,
+    own: &mut dyn Session,
+    placement: DevicePlacement,
+) -> Result<SelfTest, BackendError> {
+    let rows = subject.fixed.map_or(1, NonZeroUsize::get);
+    match subject.detector {
+        Some(detector) => SelfTest::record_faces(own, &subject.row_shape, rows, detector),
+        None => {
+            let tolerance = Tolerance::of(placement.precision);
+            SelfTest::record(own, &subject.row_shape, rows, tolerance)
+        }
+    }
+}
+
+/// The provider that runs a model on the CPU.
+struct CpuChoice {
+    placement: DevicePlacement,
+    /// One for each thread of the pool, if the comparison opened them.
+    sessions: Option<Vec<Box<dyn Session>>>,
+    proof: Option<CpuProof>,
+}
+
+impl CpuChoice {
+    /// Chooses the runtime's own kernels. `detail` is the result of comparing another provider, if one was compared.
+    fn own_kernels(detail: Option<String>) -> Self {
+        Self {
+            placement: DevicePlacement::CPU,
+            sessions: None,
+            proof: detail.map(|detail| CpuProof {
+                used: false,
+                detail,
+            }),
+        }
+    }
+}
+
+/// The figures of a provider and of the runtime's own kernels on the same rows.
+struct Comparison {
+    /// The name of the figure that says how well the outputs agree.
+    measure: &'static str,
+    theirs: Proof,
+    ours: Proof,
+}
+
+impl Comparison {
+    fn is_worth_it(&self) -> bool {
+        self.theirs.row_ms * WORTH_IT <= self.ours.row_ms
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {:.5}, {:.1} ms per row, own kernels {:.1} ms",
+            self.measure, self.theirs.cosine, self.theirs.row_ms, self.ours.row_ms
+        )
     }
 }
 

@@ -20,7 +20,7 @@ use facescan::{
 };
 use facescan_clock::SystemClock;
 use facescan_inference::{
-    backend::{Backend, combined::CombinedBackend, ort::OrtBackend},
+    backend::{Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend},
     prepare::prepare,
     registry::Registry,
 };
@@ -90,8 +90,10 @@ fn backend() -> Arc<dyn Backend> {
             std::env::consts::DLL_SUFFIX
         );
         let library = runtime_dir().join("onnxruntime").join(name);
-        let onnx = OrtBackend::load(Some(&library), &runtime_dir().join("plugins")).unwrap();
-        Arc::new(CombinedBackend::new(Box::new(onnx)))
+        let plugins = runtime_dir().join("plugins");
+        let onnx = OrtBackend::load(Some(&library), &plugins).unwrap();
+        let openvino = OpenvinoBackend::new(&plugins);
+        Arc::new(CombinedBackend::new(Box::new(onnx), Box::new(openvino)))
     });
     Arc::clone(backend) as Arc<dyn Backend>
 }

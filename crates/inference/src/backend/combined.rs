@@ -1,20 +1,25 @@
-//! ONNX Runtime and libtorch as one backend. The provider of a placement decides which of the two opens a model.
+//! ONNX Runtime, OpenVINO and libtorch as one backend. The provider of a placement decides which of them opens a model.
 
 use super::{Backend, BackendError, Opening, Session};
-use crate::{graphs::session::GraphSession, placement::DevicePlacement};
+use crate::{
+    graphs::session::GraphSession,
+    placement::{DevicePlacement, Runtime},
+};
 
-/// Two backends as one.
+/// The backends of one machine as one.
 pub struct CombinedBackend {
     onnx: Box<dyn Backend>,
+    openvino: Box<dyn Backend>,
     /// `None` in a binary without libtorch.
     torch: Option<Box<dyn Backend>>,
 }
 
 impl CombinedBackend {
-    /// Adds libtorch to `onnx`, if the binary is built with it.
-    pub fn new(onnx: Box<dyn Backend>) -> Self {
+    /// Combines the two, and libtorch if the binary is built with it.
+    pub fn new(onnx: Box<dyn Backend>, openvino: Box<dyn Backend>) -> Self {
         Self {
             onnx,
+            openvino,
             #[cfg(feature = "torch")]
             torch: Some(Box::new(super::torch::TorchBackend)),
             #[cfg(not(feature = "torch"))]
@@ -23,20 +28,22 @@ impl CombinedBackend {
     }
 
     fn backend_of(&self, placement: DevicePlacement) -> Result<&dyn Backend, BackendError> {
-        if !placement.provider.is_torch() {
-            return Ok(self.onnx.as_ref());
+        match placement.provider.runtime() {
+            Runtime::OnnxRuntime | Runtime::Remote => Ok(self.onnx.as_ref()),
+            Runtime::Openvino => Ok(self.openvino.as_ref()),
+            Runtime::Libtorch => self
+                .torch
+                .as_deref()
+                .ok_or_else(|| BackendError::Unavailable {
+                    detail: "this binary was built without the feature torch".to_owned(),
+                }),
         }
-        self.torch
-            .as_deref()
-            .ok_or_else(|| BackendError::Unavailable {
-                detail: "this binary was built without the feature torch".to_owned(),
-            })
     }
 }
 
 impl Backend for CombinedBackend {
     fn name(&self) -> &str {
-        // The names of libtorch's providers start with `torch-`.
+        // The providers of the other runtimes have the names of their runtimes.
         self.onnx.name()
     }
 
@@ -86,30 +93,30 @@ mod tests {
 
     #[test]
     fn each_placement_goes_to_the_backend_of_its_provider() {
-        let both = CombinedBackend {
+        let all = CombinedBackend {
             onnx: fake("onnx"),
+            openvino: fake("openvino"),
             torch: Some(fake("torch")),
         };
         for provider in Provider::local() {
-            let expected = if provider.name().starts_with("torch-") {
-                "torch"
-            } else {
-                "onnx"
-            };
-            assert_eq!(refusal(&both, provider), expected);
+            let named = ["openvino", "torch"]
+                .into_iter()
+                .find(|name| provider.name().starts_with(name));
+            assert_eq!(refusal(&all, provider), named.unwrap_or("onnx"));
         }
     }
 
     #[test]
     fn without_libtorch_its_placements_are_refused() {
-        let one = CombinedBackend {
+        let two = CombinedBackend {
             onnx: fake("onnx"),
+            openvino: fake("openvino"),
             torch: None,
         };
         assert_eq!(
-            refusal(&one, Provider::TorchMps),
+            refusal(&two, Provider::TorchMps),
             "this binary was built without the feature torch"
         );
-        assert_eq!(refusal(&one, Provider::Cuda), "onnx");
+        assert_eq!(refusal(&two, Provider::Cuda), "onnx");
     }
 }

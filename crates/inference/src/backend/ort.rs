@@ -15,7 +15,7 @@ use ort::{
     },
 };
 
-use super::{Backend, BackendError, Model, Opening, Session};
+use super::{Backend, BackendError, Model, Opening, Session, is_out_of_memory};
 use crate::{
     graphs::session::GraphSession,
     placement::{DevicePlacement, Provider},
@@ -129,13 +129,8 @@ impl OrtBackend {
                 .map_err(|error| error.message().to_owned())
         } else {
             Err(format!(
-                "there is no {}; run `{}`, or set runtime.plugins_dir",
+                "there is no {}; run `scripts/setup --{name}`, or set runtime.plugins_dir",
                 library.display(),
-                if name == "webgpu" {
-                    "scripts/setup --webgpu"
-                } else {
-                    "scripts/setup"
-                },
             ))
         };
         registered.insert(name.to_owned(), outcome.clone());
@@ -187,23 +182,6 @@ fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
     }
 }
 
-/// Returns whether the runtime reports that memory ran out. The runtime has no error code for this, so the function
-/// looks for the messages of the arena (with and without a limit), CUDA, HIP and OpenVINO.
-fn is_out_of_memory(detail: &str) -> bool {
-    let detail = detail.to_ascii_lowercase();
-    [
-        "out of memory",
-        "out_of_memory",
-        "outofmemory",
-        "failed to allocate memory",
-        "is smaller than requested bytes",
-        "memoryallocation",
-        "bad_alloc",
-    ]
-    .iter()
-    .any(|words| detail.contains(words))
-}
-
 /// Returns the first library that exists among `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working directory
 /// and the binary's own directory. If there is none, returns the bare name, which the system's loader looks up.
 fn find_library() -> PathBuf {
@@ -226,28 +204,4 @@ fn find_library() -> PathBuf {
     .flatten()
     .find(|path| path.exists())
     .unwrap_or_else(|| name.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn out_of_memory_is_distinguished_from_other_failures() {
-        for words in [
-            "Failed to allocate memory for requested buffer of size 52428800",
-            "Available memory of 1048576 is smaller than requested bytes of 52428800",
-            "CUDA failure 2: out of memory ; GPU=0",
-            "hipErrorOutOfMemory",
-            "std::bad_alloc",
-        ] {
-            assert!(is_out_of_memory(words), "{words}");
-        }
-        for words in [
-            "CUDA failure 700: an illegal memory access was encountered",
-            "Got invalid dimensions for input: data",
-        ] {
-            assert!(!is_out_of_memory(words), "{words}");
-        }
-    }
 }

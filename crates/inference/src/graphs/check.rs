@@ -8,13 +8,10 @@ use image::{Rgb, RgbImage};
 
 use super::session::{GraphModel, GraphSession, Input, Samples};
 #[cfg(feature = "torch")]
+use crate::backend::torch::TorchBackend;
 use crate::{
-    backend::torch::TorchBackend,
-    placement::{Precision, Provider},
-};
-use crate::{
-    backend::{Backend, Model, Opening, ort::OrtBackend},
-    placement::DevicePlacement,
+    backend::{Backend, Model, Opening, openvino::OpenvinoBackend, ort::OrtBackend},
+    placement::{DevicePlacement, Precision, Provider},
 };
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
@@ -64,12 +61,29 @@ pub struct Runtime {
     placement: DevicePlacement,
 }
 
-/// All of them: ONNX Runtime, and libtorch if it is linked. The expected results hold on all.
+/// Returns OpenVINO, loaded once for the process.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn openvino() -> &'static dyn Backend {
+    static BACKEND: OnceLock<OpenvinoBackend> = OnceLock::new();
+    BACKEND.get_or_init(|| OpenvinoBackend::new(&fetched("plugins")))
+}
+
+/// All of them: ONNX Runtime, OpenVINO where it exists, and libtorch if it is linked. The expected results hold on all.
 pub const RUNTIMES: &[Runtime] = &[
     Runtime {
         name: "onnx",
         backend: || onnx_runtime(),
         placement: DevicePlacement::CPU,
+    },
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Runtime {
+        name: "openvino",
+        backend: openvino,
+        placement: DevicePlacement {
+            provider: Provider::OpenvinoCpu,
+            index: 0,
+            precision: Precision::Full,
+        },
     },
     #[cfg(feature = "torch")]
     Runtime {

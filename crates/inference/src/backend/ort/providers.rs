@@ -1,13 +1,10 @@
 //! The session options of each provider.
 
-use std::path::{Path, PathBuf};
-
 use ort::{
     ep::{self, ArenaExtendStrategy, ExecutionProviderDispatch},
     memory::DeviceType,
     session::builder::SessionBuilder,
 };
-use serde_json::json;
 
 use super::OrtBackend;
 use crate::{
@@ -15,51 +12,8 @@ use crate::{
     placement::{DevicePlacement, Precision, Provider},
 };
 
-/// A provider that is a separate library.
-#[derive(Clone, Copy)]
-enum Plugin {
-    Openvino,
-    Webgpu,
-}
-
-impl Plugin {
-    fn of(provider: Provider) -> Option<Self> {
-        match provider {
-            Provider::Openvino | Provider::OpenvinoCpu => Some(Self::Openvino),
-            Provider::Webgpu => Some(Self::Webgpu),
-            Provider::Cpu
-            | Provider::Cuda
-            | Provider::Tensorrt
-            | Provider::Migraphx
-            | Provider::Coreml
-            | Provider::TorchCuda
-            | Provider::TorchMps
-            | Provider::TorchCpu
-            | Provider::Kserve => None,
-        }
-    }
-
-    /// Returns the name of its folder, under which it is also registered.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Openvino => "openvino",
-            Self::Webgpu => "webgpu",
-        }
-    }
-
-    /// Returns the path where `scripts/setup` puts the library.
-    fn library(self, folder: &Path) -> PathBuf {
-        let stem = match self {
-            Self::Openvino => "onnxruntime_providers_openvino_plugin",
-            Self::Webgpu => "onnxruntime_providers_webgpu",
-        };
-        folder.join(self.name()).join(format!(
-            "{}{stem}{}",
-            std::env::consts::DLL_PREFIX,
-            std::env::consts::DLL_SUFFIX
-        ))
-    }
-}
+/// The folder of the WebGPU provider, which is a separate library. It is also registered under this name.
+const WEBGPU: &str = "webgpu";
 
 impl OrtBackend {
     /// Registers the provider of `opening` and no other. Nodes that it does not support stay on the CPU.
@@ -68,58 +22,40 @@ impl OrtBackend {
         builder: SessionBuilder,
         opening: &Opening<'_>,
     ) -> Result<SessionBuilder, String> {
-        if opening.placement.provider.is_torch() {
-            return Err("onnx runtime runs nothing on libtorch".to_owned());
+        if opening.placement.provider == Provider::Webgpu {
+            return self.with_webgpu(builder, opening.placement);
         }
-        match Plugin::of(opening.placement.provider) {
-            Some(plugin) => self.with_plugin(builder, opening, plugin),
-            None => builder
-                .with_execution_providers(built_in(opening))
-                .map_err(|error| in_short(error.message())),
-        }
+        builder
+            .with_execution_providers(built_in(opening)?)
+            .map_err(|error| in_short(error.message()))
     }
 
-    /// Requests a plugin by device: among the devices of the requested kind, the one with the placement's number.
-    fn with_plugin(
+    /// Requests WebGPU by device: among the GPUs, the one with the placement's number.
+    fn with_webgpu(
         &self,
         builder: SessionBuilder,
-        opening: &Opening<'_>,
-        plugin: Plugin,
+        placement: DevicePlacement,
     ) -> Result<SessionBuilder, String> {
         let DevicePlacement {
             provider, index, ..
-        } = opening.placement;
-        self.register(plugin.name(), &plugin.library(&self.plugins))?;
-        let kind = if provider.is_on_cpu() {
-            DeviceType::CPU
-        } else {
-            DeviceType::GPU
-        };
+        } = placement;
+        let library = format!(
+            "{}onnxruntime_providers_webgpu{}",
+            std::env::consts::DLL_PREFIX,
+            std::env::consts::DLL_SUFFIX
+        );
+        self.register(WEBGPU, &self.plugins.join(WEBGPU).join(library))?;
         let device = self
             .environment
             .devices()
             .filter(|device| {
                 device.ep().is_ok_and(|ep| ep == provider.runtime_name())
-                    && device.hardware_device().ty() == kind
+                    && device.hardware_device().ty() == DeviceType::GPU
             })
             .nth(index as usize)
-            .ok_or_else(|| {
-                let makers = match plugin {
-                    Plugin::Webgpu => "",
-                    Plugin::Openvino => " (OpenVINO's plugin supports only Intel's processors)",
-                };
-                format!("it offers no device {index} on this machine{makers}")
-            })?;
-        let options = match plugin {
-            Plugin::Webgpu => Vec::new(),
-            Plugin::Openvino => vec![(
-                // The runtime ignores an option without the provider's name as a prefix.
-                format!("{}.load_config", provider.runtime_name()),
-                openvino_config(opening).to_string(),
-            )],
-        };
+            .ok_or_else(|| format!("it offers no device {index} on this machine"))?;
         builder
-            .with_devices([device], Some(&options))
+            .with_devices([device], None)
             .map_err(|error| error.message().to_owned())
     }
 }
@@ -130,30 +66,9 @@ fn in_short(message: &str) -> String {
     said.trim().to_owned()
 }
 
-/// Returns OpenVINO's options for a device. On machines with AMX, OpenVINO computes in bf16 unless the precision is
-/// set.
-fn openvino_config(opening: &Opening<'_>) -> serde_json::Value {
-    let mut settings = json!({});
-    if opening.placement.provider.is_on_cpu() {
-        settings["INFERENCE_NUM_THREADS"] = json!(opening.threads.to_string());
-        settings["NUM_STREAMS"] = json!("1");
-        // With pinning, the threads of all sessions would share the first cores.
-        settings["ENABLE_CPU_PINNING"] = json!("NO");
-        settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
-            Precision::Full => "f32",
-            Precision::Reduced => "bf16",
-        });
-        return json!({ "CPU": settings });
-    }
-    settings["INFERENCE_PRECISION_HINT"] = json!(match opening.placement.precision {
-        Precision::Full => "f32",
-        Precision::Reduced => "f16",
-    });
-    json!({ "GPU": settings })
-}
-
-/// Registers a provider of the runtime's own library. A failure is an error and never a silent fallback to the CPU.
-fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
+/// Returns the options of a provider of the runtime's own library. A failure to register it is an error and never a
+/// silent fallback to the CPU.
+fn built_in(opening: &Opening<'_>) -> Result<Vec<ExecutionProviderDispatch>, String> {
     let index = i32::try_from(opening.placement.index).unwrap_or(i32::MAX);
     let limit = opening
         .memory_limit
@@ -183,19 +98,21 @@ fn built_in(opening: &Opening<'_>) -> Vec<ExecutionProviderDispatch> {
             vec![migraphx.build()]
         }
         Provider::Coreml => vec![ep::CoreML::default().build()],
-        Provider::Cpu
+        other @ (Provider::Cpu
         | Provider::Openvino
         | Provider::OpenvinoCpu
         | Provider::Webgpu
         | Provider::TorchCuda
         | Provider::TorchMps
         | Provider::TorchCpu
-        | Provider::Kserve => Vec::new(),
+        | Provider::Kserve) => {
+            return Err(format!("onnx runtime's library does not have {other}"));
+        }
     };
-    providers
+    Ok(providers
         .into_iter()
         .map(ExecutionProviderDispatch::error_on_failure)
-        .collect()
+        .collect())
 }
 
 /// Returns CUDA's options. TF32 has 10 bits of mantissa, so it is the reduced precision here. The arena grows by the

@@ -7,9 +7,9 @@ use ort::{
     value::{Outlet, TensorElementType, TensorRef, ValueType},
 };
 
-use super::{assignment, is_out_of_memory};
+use super::assignment;
 use crate::{
-    backend::{BackendError, Batch, Session},
+    backend::{BackendError, Batch, Session, is_out_of_memory},
     tensor::{Port, Signature, Tensor},
 };
 
