@@ -155,7 +155,7 @@ impl Graphs {
 fn check_detection_sizes(detector: &Detector, config: &Config) -> anyhow::Result<()> {
     let detection = &config.detection;
     for (setting, size) in [
-        ("detection.det_size", Some(detection.det_size)),
+        ("detection.det_size", Some(detection.det_size.side())),
         ("detection.second_det_size", detection.second_det_size),
     ] {
         if let Err(detail) = size.map_or(Ok(()), |size| detector.check_size(size)) {

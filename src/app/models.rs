@@ -101,7 +101,7 @@ impl Loader<'_> {
     pub fn load(&self, spec: &ModelSpec, operation: Operation) -> anyhow::Result<Loaded> {
         let dir = &self.config.models.dir;
         spec.verify_file(dir)?;
-        let side = self.config.detection.det_size as usize;
+        let side = self.config.detection.det_size.side() as usize;
         let subject = Subject {
             name: spec.id.clone(),
             source: Source::File(spec.path(dir)),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     app::App,
-    config::{Config, Provenance},
+    config::{Config, DetSize, Provenance},
     context::RequestContext,
     http::error::ApiError,
     pipeline::{
@@ -42,9 +42,9 @@ struct Files {
     /// The lowest detection score of a face, 0 to 1.
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// The longer side of the detector's input in pixels, a multiple of 32.
+    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
     #[arg(long, value_name = "PIXELS")]
-    det_size: Option<u32>,
+    det_size: Option<DetSize>,
     /// A second side of this kind, for faces that fill the frame.
     #[arg(long, value_name = "PIXELS")]
     second_det_size: Option<u32>,

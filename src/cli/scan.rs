@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
-    config::{Config, EmbeddingFormat, Provenance},
+    config::{Config, DetSize, EmbeddingFormat, Provenance},
     context::RequestContext,
     ingest::intake::LoadedImage,
     pipeline::{
@@ -49,9 +49,9 @@ pub struct ScanArgs {
     /// The lowest detection score of a face, 0 to 1.
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// The longer side of the detector's input in pixels, a multiple of 32.
+    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
     #[arg(long, value_name = "PIXELS")]
-    det_size: Option<u32>,
+    det_size: Option<DetSize>,
     /// A second side of this kind, for faces that fill the frame.
     #[arg(long, value_name = "PIXELS")]
     second_det_size: Option<u32>,

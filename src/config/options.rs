@@ -2,6 +2,8 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
+use std::str::FromStr;
+
 use facescan_imaging::{
     preprocess::{Layout, MAX_SIDE, Mode, Profile},
     quality::acceptance::Preset,
@@ -22,13 +24,66 @@ pub const MAX_DET_SIZE: u32 = 4096;
 /// The number that divides every `det_size`: the coarsest stride of the detector families.
 pub const DET_SIZE_STEP: u32 = 32;
 
+/// The side of the detector's input for [`DetSize::Fit`].
+const FIT_SIDE: u32 = 640;
+
+/// The longer side of the detector's input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a multiple of 32 from 64 to 4096, or fit"
+)]
+pub enum DetSize {
+    /// Images that are larger than 640 pixels are shrunk to this side. No image is enlarged.
+    Fit(Fit),
+    /// Every image is shrunk or enlarged to this side in pixels.
+    Side(u32),
+}
+
+/// The word `fit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// Images are not enlarged.
+    Fit,
+}
+
+impl DetSize {
+    /// Returns the side in pixels. An image that is not enlarged can be smaller.
+    pub fn side(self) -> u32 {
+        match self {
+            Self::Fit(Fit::Fit) => FIT_SIDE,
+            Self::Side(side) => side,
+        }
+    }
+
+    /// Returns whether small images are enlarged to the side.
+    pub fn enlarges(self) -> bool {
+        matches!(self, Self::Side(_))
+    }
+}
+
+impl FromStr for DetSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fit" => Ok(Self::Fit(Fit::Fit)),
+            side => side
+                .parse()
+                .map(Self::Side)
+                .map_err(|_| "expected a number of pixels, or fit".to_owned()),
+        }
+    }
+}
+
 /// Section `detection`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Detection {
-    #[garde(range(min = MIN_DET_SIZE, max = MAX_DET_SIZE), custom(must(is_det_size_step)))]
-    pub det_size: u32,
+    #[garde(custom(must(is_det_size)))]
+    pub det_size: DetSize,
     #[garde(
-        range(min = MIN_DET_SIZE, max = self.det_size.saturating_sub(1).min(MAX_DET_SIZE)),
+        range(min = MIN_DET_SIZE, max = self.det_size.side().saturating_sub(1).min(MAX_DET_SIZE)),
         inner(custom(must(is_det_size_step)))
     )]
     pub second_det_size: Option<u32>,
@@ -54,6 +109,11 @@ pub enum Padding {
     Minimal,
     /// The input is a square.
     Square,
+}
+
+fn is_det_size(size: &DetSize) -> bool {
+    let side = size.side();
+    is_det_size_step(&side) && (MIN_DET_SIZE..=MAX_DET_SIZE).contains(&side)
 }
 
 fn is_det_size_step(side: &u32) -> bool {

@@ -376,7 +376,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::pipeline::options::ScanRequest;
+    use crate::{config::DetSize, pipeline::options::ScanRequest};
 
     fn read(query: &str) -> Result<ScanRequest, ApiError> {
         read_query(query)
@@ -387,11 +387,14 @@ mod tests {
         let options =
             read("det_size=320&min_score=0.5&quality=true&embedding_format=base64-f16&source=42")
                 .unwrap();
-        assert_eq!(options.det_size, Some(320));
+        assert_eq!(options.det_size, Some(DetSize::Side(320)));
         assert_eq!(options.min_score, Some(0.5));
         assert_eq!(options.quality, Some(true));
         assert_eq!(options.source.as_deref(), Some("42"));
-        assert_eq!(read("det_size=320.0").unwrap().det_size, Some(320));
+        let size = |query| read(query).unwrap().det_size.unwrap();
+        assert_eq!(size("det_size=320.0"), DetSize::Side(320));
+        assert!(!size("det_size=fit").enlarges());
+        assert!(read("det_size=fat").is_err());
         assert!(read("det_size=320.5").is_err());
     }
 
@@ -440,7 +443,10 @@ mod tests {
         let query = options_from_pairs(&pairs("det_size=320&crops=true").unwrap());
         let merged: ScanRequest =
             read_options(query, Some(serde_json::json!({"det_size": 640}))).unwrap();
-        assert_eq!((merged.det_size, merged.crops), (Some(640), Some(true)));
+        assert_eq!(
+            (merged.det_size, merged.crops),
+            (Some(DetSize::Side(640)), Some(true))
+        );
         assert!(read_options::<ScanRequest>(None, Some(serde_json::json!([1]))).is_err());
     }
 }

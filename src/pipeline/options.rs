@@ -5,7 +5,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Priority,
-    config::{Config, DET_SIZE_STEP, Detection, EmbeddingFormat, MAX_DET_SIZE, MIN_DET_SIZE},
+    config::{
+        Config, DET_SIZE_STEP, DetSize, Detection, EmbeddingFormat, MAX_DET_SIZE, MIN_DET_SIZE,
+    },
     pipeline::embed_image::EmbedKind,
     pipeline::error::{InvalidOption, PipelineError},
     pipeline::run::RunOptions,
@@ -71,10 +73,11 @@ pub struct ScanRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32.
+    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
+    /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
-    pub det_size: Option<u32>,
+    #[schema(schema_with = schema::det_size)]
+    pub det_size: Option<DetSize>,
     /// A second side, for faces that fill the image, or 0 for none. One NMS covers both sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
@@ -168,7 +171,7 @@ impl RequestOptions for ScanRequest {
 pub(super) struct DetectRequest {
     pub min_score: Option<f32>,
     pub nms_iou: Option<f32>,
-    pub det_size: Option<u32>,
+    pub det_size: Option<DetSize>,
     pub second_det_size: Option<u32>,
     pub max_faces: Option<usize>,
     pub min_face_size: Option<f32>,
@@ -182,13 +185,34 @@ pub struct DetectOptions {
     /// The NMS threshold, 0..=1.
     pub nms_iou: f32,
     /// The side of the detector's input, a multiple of 32.
-    pub det_size: u32,
+    pub det_size: DetSize,
     /// A second side, for faces that fill the image.
     pub second_det_size: Option<u32>,
     /// The maximum number of faces. The largest faces are kept.
     pub max_faces: Option<usize>,
     /// The shortest side of a face's box, in pixels of the image.
     pub min_face_size: f32,
+}
+
+/// The size of one input of the detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputSize {
+    /// The longer side in pixels.
+    pub side: u32,
+    /// Whether smaller images are enlarged to it.
+    pub enlarges: bool,
+}
+
+impl DetectOptions {
+    /// Returns the size of each input that is made of an image, the smaller one first.
+    pub fn inputs(&self) -> impl DoubleEndedIterator<Item = InputSize> + use<> {
+        let enlarges = self.det_size.enlarges();
+        let sides = self
+            .second_det_size
+            .into_iter()
+            .chain([self.det_size.side()]);
+        sides.map(move |side| InputSize { side, enlarges })
+    }
 }
 
 /// How the results of a request are stored.
@@ -291,10 +315,12 @@ impl DetectRequest {
         }
         let min_score = self.min_score.or(config.min_score);
         let nms_iou = self.nms_iou.or(config.nms_iou);
+        let det_size = self.det_size.unwrap_or(config.det_size);
+        check_det_size("det_size", det_size.side())?;
         let mut options = DetectOptions {
             min_score: unit_range("min_score", min_score.unwrap_or(thresholds.score))?,
             nms_iou: unit_range("nms_iou", nms_iou.unwrap_or(thresholds.nms_iou))?,
-            det_size: check_det_size("det_size", self.det_size.unwrap_or(config.det_size))?,
+            det_size,
             second_det_size: match self.second_det_size {
                 Some(0) => None,
                 Some(size) => Some(check_det_size("second_det_size", size)?),
@@ -304,13 +330,13 @@ impl DetectRequest {
             min_face_size: self.min_face_size.unwrap_or(config.min_face_size as f32),
         };
         if let Some(second) = options.second_det_size
-            && second >= options.det_size
+            && second >= det_size.side()
         {
             return Err(PipelineError::invalid_option(
                 "second_det_size",
                 format!(
                     "{second} is not smaller than det_size, which is {}",
-                    options.det_size
+                    det_size.side()
                 ),
             ));
         }
@@ -318,7 +344,7 @@ impl DetectRequest {
             // The second size of the settings is for their first size. With a smaller first size it is not used.
             options.second_det_size = config
                 .second_det_size
-                .filter(|second| *second < options.det_size);
+                .filter(|second| *second < det_size.side());
         }
         if !(0.0..=65_535.0).contains(&options.min_face_size) {
             return Err(PipelineError::invalid_option(
@@ -474,8 +500,11 @@ mod tests {
         assert_eq!(scan["source_url"]["maxLength"], json!(MAX_SOURCE_URL_BYTES));
         for options in ["ScanOptions", "EnhanceOptions", "ProcessOptions"] {
             let properties = &schemas[options]["properties"];
-            for (name, min) in [("det_size", MIN_DET_SIZE), ("second_det_size", 0)] {
-                let size = &properties[name];
+            let sides = &properties["det_size"]["oneOf"][0];
+            for (name, size, min) in [
+                ("det_size", sides, MIN_DET_SIZE),
+                ("second_det_size", &properties["second_det_size"], 0),
+            ] {
                 assert_eq!(size["minimum"], json!(min), "{options} {name}");
                 assert_eq!(size["maximum"], json!(MAX_DET_SIZE), "{options} {name}");
                 assert_eq!(size["multipleOf"], json!(DET_SIZE_STEP), "{options} {name}");

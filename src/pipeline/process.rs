@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Priority,
-    config::Config,
+    config::{Config, DetSize},
     context::RequestContext,
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
@@ -18,7 +18,7 @@ use crate::{
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
-        options::{DetectOptions, DetectRequest, RequestOptions},
+        options::{DetectOptions, DetectRequest, RequestOptions, schema},
         preprocess::RowJob,
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info},
@@ -87,10 +87,11 @@ pub struct ProcessRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// For faces: the longer side of the detector's input, in pixels. A multiple of 32.
+    /// For faces: the longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
+    /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 64, maximum = 4096, multiple_of = 32)]
-    pub det_size: Option<u32>,
+    #[schema(schema_with = schema::det_size)]
+    pub det_size: Option<DetSize>,
     /// For faces: a second side, for faces that fill the image, or 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]

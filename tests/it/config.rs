@@ -116,7 +116,7 @@ fn a_later_layer_wins_and_each_value_has_its_origin() {
 #[test]
 fn without_sources_every_setting_has_its_default() {
     let (config, provenance) = Config::load(&Sources::default()).unwrap();
-    assert_eq!(config.detection.det_size, 640);
+    assert_eq!(config.detection.det_size.side(), 640);
     assert_eq!(config.imaging.background, [255, 255, 255]);
     assert!(
         provenance

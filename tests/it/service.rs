@@ -205,6 +205,28 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
 }
 
 #[tokio::test]
+async fn a_small_image_can_be_searched_at_its_own_size() {
+    let app = TestApp::start().await;
+    let portrait = image::load_from_memory(&image_file("biden.jpg")).unwrap();
+    let small = portrait.resize(200, 200, image::imageops::FilterType::Triangle);
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    small.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    let bytes = bytes::Bytes::from(bytes.into_inner());
+    let mut boxes = Vec::new();
+    for size in ["640", "fit"] {
+        let query = format!("/detect?store=false&det_size={size}");
+        let result = app.post(&query, bytes.clone()).await.result();
+        let [face] = result["faces"].as_array().unwrap().as_slice() else {
+            panic!("{size}: {result}");
+        };
+        boxes.push(crate::support::app::numbers(&face["bbox"]));
+    }
+    let differences = boxes[0].iter().zip(&boxes[1]).map(|(a, b)| (a - b).abs());
+    let largest = differences.fold(0.0, f32::max);
+    assert!(largest > 0.0 && largest < 6.0, "{boxes:?}");
+}
+
+#[tokio::test]
 async fn a_second_detection_size_finds_a_face_that_fills_the_image() {
     let app = TestApp::start().await;
     let portrait = image::load_from_memory(&image_file("biden.jpg")).unwrap();

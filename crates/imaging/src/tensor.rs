@@ -75,10 +75,21 @@ pub struct Letterbox {
 
 impl Letterbox {
     /// Fits an image of `width` × `height` into `input`, enlarging or shrinking, with the aspect ratio kept.
-    pub fn fit((width, height): (u32, u32), input: (u32, u32)) -> Self {
+    pub fn fit(image: (u32, u32), input: (u32, u32)) -> Self {
+        Self::at_most(image, input, f64::INFINITY)
+    }
+
+    /// Fits an image like [`fit`](Self::fit), but does not enlarge it.
+    pub fn shrink(image: (u32, u32), input: (u32, u32)) -> Self {
+        Self::at_most(image, input, 1.0)
+    }
+
+    fn at_most((width, height): (u32, u32), input: (u32, u32), largest_scale: f64) -> Self {
         let (side_w, side_h) = input;
         let (w, h) = (f64::from(width.max(1)), f64::from(height.max(1)));
-        let scale = (f64::from(side_w) / w).min(f64::from(side_h) / h);
+        let scale = (f64::from(side_w) / w)
+            .min(f64::from(side_h) / h)
+            .min(largest_scale);
         let scaled = |side: f64, most: u32| ((side * scale).round() as u32).clamp(1, most.max(1));
         Self {
             scale: scale as f32,
@@ -96,6 +107,16 @@ impl Letterbox {
                 minimal(self.width, self.input.0),
                 minimal(self.height, self.input.1),
             ),
+            ..self
+        }
+    }
+
+    /// Returns the same letterbox in the smallest square input whose side is a multiple of `multiple`.
+    pub fn with_square_padding(self, multiple: NonZeroU32) -> Self {
+        let minimal = self.with_minimal_padding(multiple).input;
+        let side = minimal.0.max(minimal.1);
+        Self {
+            input: (side, side),
             ..self
         }
     }

@@ -428,7 +428,8 @@ mod tests {
             .iter()
             .find(|parameter| parameter["name"] == "det_size")
             .unwrap();
-        assert_eq!(size["schema"]["multipleOf"], 32);
-        assert_eq!(size["schema"]["type"], "integer");
+        let side = &size["schema"]["oneOf"][0];
+        assert_eq!(side["multipleOf"], 32);
+        assert_eq!(side["type"], "integer");
     }
 }

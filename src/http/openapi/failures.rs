@@ -343,7 +343,7 @@ mod tests {
         access::{error::AccessError, openid::JwksError},
         admission::{AdmissionError, Priority},
         audit::AuditError,
-        config::{Config, Sources},
+        config::{Config, DetSize, Sources},
         context::scope::Scope,
         http::{
             error::ApiError,
@@ -386,7 +386,7 @@ mod tests {
             cosine_far_1e4: None,
         };
         let options = ScanRequest {
-            det_size: Some(100),
+            det_size: Some(DetSize::Side(100)),
             ..ScanRequest::default()
         };
         let size = options.resolve(ScanKind::Detect, &config, &thresholds);

@@ -7,7 +7,10 @@ use image::RgbImage;
 use super::LoadedModel;
 use crate::{
     config::Padding,
-    pipeline::{error::PipelineError, options::DetectOptions},
+    pipeline::{
+        error::PipelineError,
+        options::{DetectOptions, InputSize},
+    },
 };
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
@@ -103,7 +106,7 @@ impl Detector {
     /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn check(&self, options: &DetectOptions) -> Result<(), PipelineError> {
         let sizes = [
-            ("det_size", Some(options.det_size)),
+            ("det_size", Some(options.det_size.side())),
             ("second_det_size", options.second_det_size),
         ];
         for (option, size) in sizes {
@@ -119,19 +122,24 @@ impl Detector {
     /// next.
     pub fn submit(&self, image: &RgbImage, options: &DetectOptions) -> PendingDetection {
         let mut rows = Vec::with_capacity(2);
-        if let Some(size) = options.second_det_size {
+        let mut sizes = options.inputs().peekable();
+        while let Some(size) = sizes.next() {
             let (letterbox, row) = self.write(image, size);
-            rows.push((letterbox, row.commit()));
+            let is_last = sizes.peek().is_none();
+            let pending = if is_last {
+                row.commit_last()
+            } else {
+                row.commit()
+            };
+            rows.push((letterbox, pending));
         }
-        let (letterbox, row) = self.write(image, options.det_size);
-        rows.push((letterbox, row.commit_last()));
         PendingDetection {
             rows,
             processed: DeviceRun::CPU,
         }
     }
 
-    fn write(&self, image: &RgbImage, size: u32) -> (Letterbox, Row) {
+    fn write(&self, image: &RgbImage, size: InputSize) -> (Letterbox, Row) {
         let letterbox = self.letterbox(image.dimensions(), size);
         let mut row = self.claim(&letterbox);
         letterbox_into(image, &letterbox, &self.normalisation, row.values());
@@ -144,16 +152,22 @@ impl Detector {
         self.engine.claim(&[3, height as usize, width as usize])
     }
 
-    /// Returns how an image is placed in the input. `size` is the input's longer side.
-    fn letterbox(&self, image: (u32, u32), size: u32) -> Letterbox {
-        let square = Letterbox::fit(image, (size, size));
+    /// Returns how an image is placed in the input.
+    pub fn letterbox(&self, image: (u32, u32), size: InputSize) -> Letterbox {
+        let input = (size.side, size.side);
+        let square = if size.enlarges {
+            Letterbox::fit(image, input)
+        } else {
+            Letterbox::shrink(image, input)
+        };
         // A device runs rows of one shape together. Rows that fall back to the CPU have that shape, too, so that an answer
         // does not depend on the device's state.
-        let is_minimal = self.padding == Padding::Minimal && !self.engine.has_device();
-        let multiple = self.spec.input.size_multiple.filter(|_| is_minimal);
-        match multiple.and_then(NonZeroU32::new) {
-            Some(multiple) => square.with_minimal_padding(multiple),
-            None => square,
+        let multiple = self.spec.input.size_multiple;
+        let multiple = multiple.filter(|_| !self.engine.has_device());
+        match (multiple.and_then(NonZeroU32::new), self.padding) {
+            (Some(multiple), Padding::Minimal) => square.with_minimal_padding(multiple),
+            (Some(multiple), Padding::Square) => square.with_square_padding(multiple),
+            (None, _) => square,
         }
     }
 
@@ -247,6 +261,7 @@ fn select(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::DetSize;
 
     fn candidate(bbox: [f32; 4], score: f32) -> Candidate {
         Candidate {
@@ -260,7 +275,7 @@ mod tests {
         DetectOptions {
             min_score: 0.5,
             nms_iou: 0.3,
-            det_size: 640,
+            det_size: DetSize::Side(640),
             second_det_size: None,
             max_faces: None,
             min_face_size: 0.0,

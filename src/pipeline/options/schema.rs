@@ -5,6 +5,8 @@ use utoipa::openapi::{
     schema::{KnownFormat, SchemaFormat, SchemaType},
 };
 
+use crate::config::{DET_SIZE_STEP, MAX_DET_SIZE, MIN_DET_SIZE};
+
 fn or_null(kind: Type) -> SchemaType {
     SchemaType::from_iter([kind, Type::Null])
 }
@@ -44,6 +46,29 @@ pub fn colour() -> Array {
     three(level.minimum(Some(0)).maximum(Some(255)))
         .description(Some("A colour: red, green and blue, 0 to 255."))
         .build()
+}
+
+/// Returns the schema of the size of the detector's input.
+pub fn det_size() -> Schema {
+    let side = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(MIN_DET_SIZE))
+        .maximum(Some(MAX_DET_SIZE))
+        .multiple_of(Some(DET_SIZE_STEP))
+        .description(Some("The longer side in pixels."));
+    let fit = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["fit"]))
+        .description(Some("640, or the image's own side if that is shorter."));
+    let choice = OneOfBuilder::new()
+        .item(side)
+        .item(fit)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .description(Some(
+            "The size of the detector's input: its longer side, or `fit`.",
+        ))
+        .build();
+    Schema::OneOf(choice)
 }
 
 /// Returns the schema of the exponent that brightens or darkens an image.

@@ -13,16 +13,24 @@ use facescan_inference::{
     registry::ModelSpec,
 };
 
-/// A session with a batch that is ready to run.
+/// A session with batches that are ready to run.
 pub struct Bare {
     session: Box<dyn Session>,
+    batches: Vec<Prepared>,
+}
+
+/// A batch of equal rows.
+struct Prepared {
     row_shape: [usize; 3],
     data: Vec<f32>,
 }
 
+/// The position of an image in the input of a model.
+pub type Placed<'a> = (&'a RgbImage, Letterbox);
+
 impl Bare {
-    /// Opens the model with the device placement that the server uses on the CPU. The batch has one row, `image` at
-    /// `side` × `side`.
+    /// Opens the model with the device placement that the server uses on the CPU. There is a batch of one row for each
+    /// image.
     ///
     /// # Errors
     /// Returns an error if the model cannot be loaded.
@@ -30,15 +38,20 @@ impl Bare {
         backend: &dyn Backend,
         (spec, placement): (&ModelSpec, DevicePlacement),
         models: &Path,
-        image: &RgbImage,
-        side: u32,
+        images: &[Placed<'_>],
     ) -> anyhow::Result<Self> {
-        let width = side as usize;
-        let letterbox = Letterbox::fit(image.dimensions(), (side, side));
-        let mut row = vec![0.0; letterbox.row_len()];
-        letterbox_into(image, &letterbox, &spec.input.normalisation(), &mut row);
         // A graph with a fixed batch size needs all its rows.
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
+        let normalisation = spec.input.normalisation();
+        let batches = images.iter().map(|(image, letterbox)| {
+            let mut row = vec![0.0; letterbox.row_len()];
+            letterbox_into(image, letterbox, &normalisation, &mut row);
+            let (width, height) = letterbox.input;
+            Prepared {
+                row_shape: [3, height as usize, width as usize],
+                data: row.repeat(rows),
+            }
+        });
         let path = spec.path(models);
         let mut sessions = backend.open(&Opening {
             placement,
@@ -46,19 +59,19 @@ impl Bare {
         })?;
         Ok(Self {
             session: sessions.pop().context("the backend opened no session")?,
-            row_shape: [3, width, width],
-            data: row.repeat(rows),
+            batches: batches.collect(),
         })
     }
 
-    /// Runs the model once.
+    /// Runs the model once, on the batch of the image with this index.
     ///
     /// # Errors
-    /// Returns an error if the run fails.
-    pub fn run(&mut self) -> anyhow::Result<()> {
+    /// Returns an error if the run fails, or if there is no such image.
+    pub fn run(&mut self, index: usize) -> anyhow::Result<()> {
+        let batch = self.batches.get(index).context("there is no such image")?;
         self.session.run(Batch {
-            row_shape: &self.row_shape,
-            data: &self.data,
+            row_shape: &batch.row_shape,
+            data: &batch.data,
             frees_memory: false,
         })?;
         Ok(())

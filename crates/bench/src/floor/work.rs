@@ -12,7 +12,7 @@ use facescan::{
     app::App,
     cli::{bench::images::Image, runtime::backend},
     config::Config,
-    pipeline::options::{ScanKind, ScanRequest},
+    pipeline::options::{ScanKind, ScanPlan, ScanRequest},
 };
 use image::RgbImage;
 use tokio::task::spawn_blocking;
@@ -26,6 +26,7 @@ use facescan_clock::SystemClock;
 use facescan_imaging::{
     decode::{DecodeOptions, decode, decode_within},
     memory::PixelMemory,
+    tensor::Letterbox,
 };
 use facescan_inference::{backend::Backend, operation::Operation};
 
@@ -79,15 +80,18 @@ impl Floor {
             let found = faces_in(&app, image, workload.operation).await;
             faces.push(found.with_context(|| format!("scanning {}", image.path.display()))?);
         }
-        let first = images.first().context("there are no images")?;
+        anyhow::ensure!(!images.is_empty(), "there are no images");
         let decoding = app.pipeline.decoding;
-        let row = decode(&first.bytes, &decoding)?.pixels;
+        let pixels = images
+            .iter()
+            .map(|image| Ok(decode(&image.bytes, &decoding)?.pixels))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let threads = match threads {
             Some(threads) => threads,
             None => thread::available_parallelism().context("counting the cores")?,
         };
         let workers = (0..threads.get())
-            .map(|_| Worker::open(&app, backend.as_ref(), &row, workload.operation))
+            .map(|_| Worker::open(&app, backend.as_ref(), &pixels, workload.operation))
             .collect::<anyhow::Result<_>>()?;
         Ok(Self {
             workers,
@@ -141,17 +145,21 @@ impl Floor {
 
 /// Returns the number of faces that the pipeline finds.
 async fn faces_in(app: &App, image: &Image, kind: ScanKind) -> anyhow::Result<usize> {
-    let asked = ScanRequest {
-        store: Some(false),
-        ..ScanRequest::default()
-    };
-    let thresholds = &app.pipeline.models.detector.spec.thresholds;
-    let options = asked.resolve(kind, &app.config, thresholds)?;
+    let options = plan(app, kind)?;
     let context = app.run_context();
     let scan = app
         .pipeline
         .scan(&context, image.bytes.clone(), None, &options);
     Ok(scan.await?.result.faces.len())
+}
+
+fn plan(app: &App, kind: ScanKind) -> anyhow::Result<ScanPlan> {
+    let asked = ScanRequest {
+        store: Some(false),
+        ..ScanRequest::default()
+    };
+    let thresholds = &app.pipeline.models.detector.spec.thresholds;
+    Ok(asked.resolve(kind, &app.config, thresholds)?)
 }
 
 /// The data that all threads share.
@@ -167,27 +175,38 @@ impl Worker {
     fn open(
         app: &App,
         backend: &dyn Backend,
-        row: &RgbImage,
+        images: &[RgbImage],
         kind: ScanKind,
     ) -> anyhow::Result<Self> {
         let models = &app.config.models.dir;
         let detector = &app.pipeline.models.detector.spec;
         let embedder = app.pipeline.models.embedder.spec();
-        let side = app.config.detection.det_size;
+        let mut sizes = plan(app, kind)?.detect.inputs().rev();
+        let size = sizes.next().context("detection has no size")?;
+        let position = |image: &RgbImage| {
+            let detector = &app.pipeline.models.detector;
+            detector.letterbox(image.dimensions(), size)
+        };
+        let placed: Vec<_> = images
+            .iter()
+            .map(|image| (image, position(image)))
+            .collect();
+        let crop = embedder.input.width;
         let placement = |operation| app.pipeline.devices.cpu_placement(operation);
         Ok(Self {
             detector: Bare::open(
                 backend,
                 (detector, placement(Operation::FaceDetection)),
                 models,
-                row,
-                side,
+                &placed,
             )?,
             embedder: (kind == ScanKind::Embed)
                 .then(|| {
-                    let width = embedder.input.width;
+                    let first = &images[..1];
+                    let whole = |image: &RgbImage| Letterbox::fit(image.dimensions(), (crop, crop));
+                    let crops: Vec<_> = first.iter().map(|image| (image, whole(image))).collect();
                     let embedder = (embedder.as_ref(), placement(Operation::FaceEmbedding));
-                    Bare::open(backend, embedder, models, row, width)
+                    Bare::open(backend, embedder, models, &crops)
                 })
                 .transpose()?,
             memory: PixelMemory::new(MEMORY),
@@ -207,11 +226,11 @@ impl Worker {
             // The server also reuses the memory of decoded images.
             self.memory.keep(image.pixels.into_raw());
             let decoded = Instant::now();
-            self.detector.run()?;
+            self.detector.run(index)?;
             let detected = Instant::now();
             if let Some(embedder) = &mut self.embedder {
                 for _ in 0..work.faces[index] {
-                    embedder.run()?;
+                    embedder.run(0)?;
                 }
             }
             let done = Instant::now();

@@ -185,6 +185,23 @@ fn a_narrow_image_is_padded_at_the_right() {
 }
 
 #[test]
+fn an_image_that_fits_is_not_enlarged() {
+    let multiple = NonZeroU32::new(32).unwrap();
+    for (size, scaled, minimal, square) in [
+        ((250, 250), (250, 250), (256, 256), (256, 256)),
+        ((300, 100), (300, 100), (320, 128), (320, 320)),
+        ((1280, 886), (640, 443), (640, 448), (640, 640)),
+        ((1, 1), (1, 1), (32, 32), (32, 32)),
+    ] {
+        let letterbox = Letterbox::shrink(size, (640, 640));
+        assert_eq!((letterbox.width, letterbox.height), scaled);
+        assert_eq!(letterbox.with_minimal_padding(multiple).input, minimal);
+        assert_eq!(letterbox.with_square_padding(multiple).input, square);
+    }
+    assert_eq!(Letterbox::shrink((64, 32), (640, 640)).scale, 1.0);
+}
+
+#[test]
 fn minimal_padding_changes_only_the_padding() {
     let multiple = NonZeroU32::new(32).unwrap();
     for (size, input) in [

@@ -80,8 +80,7 @@ roles! {
     /// Finds faces and their five points.
     Detector = "detector" {
         input: Letterbox, has_vector: false, is_required: true,
-        // bf16 moves boxes by up to 3 % of their size, which moves the embedding of a face less than a second photograph
-        // does.
+        // bf16 moves the boxes of large faces by a few pixels. docs/benchmarks/accuracy.md has the effect on LFW.
         cpu_precisions: &[Precision::Reduced, Precision::Full],
     }
     /// Computes the embedding of an aligned 112×112 face crop.

@@ -176,10 +176,12 @@ async fn process(
     item: &Item,
     options: &ScanPlan,
 ) -> Result<(), PipelineError> {
-    let work = pipeline
-        .models
-        .detector
-        .letterbox_job(&item.pixels, options.detect.det_size);
+    let detector = &pipeline.models.detector;
+    let mut sizes = options.detect.inputs().rev();
+    let Some(size) = sizes.next() else {
+        return Ok(());
+    };
+    let work = detector.letterbox_job(&item.pixels, size);
     let executor = pipeline.processing.clone();
     let processing = async move { executor.run(Arc::new(work)).await };
     pipeline.pool.drive(Stage::Begin, processing).await?;

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, sync::Arc};
 use image::RgbImage;
 
 use super::{Detector, PendingDetection};
-use crate::pipeline::options::DetectOptions;
+use crate::pipeline::options::{DetectOptions, InputSize};
 use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
@@ -92,7 +92,11 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
 
 impl Detector {
     /// Creates the job that makes the detector's input from an image.
-    pub(crate) fn letterbox_job<P: Pixels>(&self, image: &Arc<P>, size: u32) -> LetterboxJob<P> {
+    pub(crate) fn letterbox_job<P: Pixels>(
+        &self,
+        image: &Arc<P>,
+        size: InputSize,
+    ) -> LetterboxJob<P> {
         let pixels: &RgbImage = image.as_ref().borrow();
         LetterboxJob {
             image: Arc::clone(image),
@@ -122,12 +126,11 @@ impl Detector {
         if !executor.has_device() {
             return self.submit(image.as_ref().borrow(), options);
         }
-        let sizes = options.second_det_size.into_iter();
         let mut submitted = PendingDetection {
             rows: Vec::with_capacity(2),
             processed: DeviceRun::CPU,
         };
-        for (at, size) in sizes.chain([options.det_size]).enumerate() {
+        for (at, size) in options.inputs().enumerate() {
             let work = Arc::new(self.letterbox_job(image, size));
             let done = executor.run(Arc::clone(&work)).await;
             submitted.processed = match at {
