@@ -83,11 +83,11 @@ pub struct Cpu {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuProvider {
-    /// OpenVINO for the models that it runs faster and accurately enough; ONNX Runtime's own kernels for the others.
+    /// OpenVINO for the embedders that it runs faster and accurately enough; ONNX Runtime's own kernels for the others.
     Auto,
     /// ONNX Runtime's own kernels.
     Default,
-    /// OpenVINO for all models that it runs accurately enough.
+    /// OpenVINO for all models that it runs accurately enough, detectors included.
     Openvino,
 }
 
