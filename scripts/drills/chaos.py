@@ -20,7 +20,7 @@ from .installation import RUNTIME, Installation, check, image, verify, wait
 
 DETECT = "/detect?det_size=64"
 # The memory that docs/operations.md states for a server with the default settings on two cores, in MiB.
-STATED_NEED = 384
+STATED_NEED = 480
 
 
 def code(body: bytes) -> str:
