@@ -85,7 +85,7 @@ impl Loader<'_> {
     ) -> CpuChoice {
         let asked = self.config.cpu.provider;
         // OpenVINO keeps kernels and memory for each shape of the input, and a detector's input has the shape of the image.
-        // This takes twice the memory of the server, which grows until all shapes have occurred, for a tenth of the time.
+        // With images of many shapes it is slower than the runtime's own kernels, and takes as much memory as the server.
         let is_compared = asked == CpuProvider::Openvino || subject.detector.is_none();
         if asked == CpuProvider::Default || !is_compared {
             return CpuChoice::own_kernels(None);
