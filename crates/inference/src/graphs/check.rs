@@ -7,11 +7,15 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
 use image::{Rgb, RgbImage};
 
 use super::session::{GraphModel, GraphSession, Input, Samples};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use crate::backend::openvino::OpenvinoBackend;
 #[cfg(feature = "torch")]
 use crate::backend::torch::TorchBackend;
+#[cfg(any(feature = "torch", all(target_os = "linux", target_arch = "x86_64")))]
+use crate::placement::{Precision, Provider};
 use crate::{
-    backend::{Backend, Model, Opening, openvino::OpenvinoBackend, ort::OrtBackend},
-    placement::{DevicePlacement, Precision, Provider},
+    backend::{Backend, Model, Opening, ort::OrtBackend},
+    placement::DevicePlacement,
 };
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
