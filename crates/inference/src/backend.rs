@@ -160,6 +160,27 @@ fn is_out_of_memory(detail: &str) -> bool {
     .any(|words| detail.contains(words))
 }
 
+/// Classifies a failure to open a model: out of memory, or a fault of the model.
+fn open_failure(opening: &Opening<'_>, detail: String) -> BackendError {
+    if is_out_of_memory(&detail) {
+        BackendError::OutOfMemory { detail }
+    } else {
+        BackendError::Load {
+            path: opening.model.path(),
+            detail,
+        }
+    }
+}
+
+/// Classifies a failed run: out of memory, or another failure.
+fn run_failure(detail: String) -> BackendError {
+    if is_out_of_memory(&detail) {
+        BackendError::OutOfMemory { detail }
+    } else {
+        BackendError::Run { detail }
+    }
+}
+
 /// The reason why a backend failed.
 #[derive(Debug, Error)]
 pub enum BackendError {

@@ -6,14 +6,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use openvino::{
     CompiledModel, Core, DeviceType, InferenceError, PartialShape, PropertyKey, RwPropertyKey,
 };
 
-use super::{Backend, BackendError, Model, Opening, Session, is_out_of_memory};
+use super::{Backend, BackendError, Model, Opening, Session, open_failure};
 use crate::{
     graphs::session::GraphSession,
     placement::{DevicePlacement, Precision},
@@ -106,12 +106,12 @@ impl Backend for OpenvinoBackend {
 
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
         session::open(self.compiler(opening)?, opening.count)
-            .map_err(|error| failure(opening, &error))
+            .map_err(|error| open_failure(opening, message(&error)))
     }
 
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
         let graph = OpenvinoGraph::new(&self.compiler(opening)?);
-        let graph = graph.map_err(|error| failure(opening, &error))?;
+        let graph = graph.map_err(|error| open_failure(opening, message(&error)))?;
         Ok(Box::new(graph))
     }
 }
@@ -186,37 +186,39 @@ enum Source {
 }
 
 impl Compiler {
-    fn read(&self, core: &mut Core) -> Result<openvino::Model, InferenceError> {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the model.
+    fn read(&self) -> Result<openvino::Model, InferenceError> {
         match &self.source {
             // The second path names the weights of other formats.
-            Source::File(path) => core.read_model_from_file(&path.to_string_lossy(), ""),
-            Source::Bytes(bytes) => core.read_model_from_buffer(bytes, None),
+            Source::File(path) => {
+                let path = path.to_string_lossy();
+                self.core().read_model_from_file(&path, "")
+            }
+            Source::Bytes(bytes) => self.core().read_model_from_buffer(bytes, None),
         }
     }
 
-    /// Reads the model and passes it to `inspect`.
-    fn inspect<T>(
+    /// Compiles a model that was read, for one shape of its only input or for every shape that it accepts.
+    fn compile(
         &self,
-        inspect: impl FnOnce(&openvino::Model) -> Result<T, InferenceError>,
-    ) -> Result<T, InferenceError> {
-        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        inspect(&self.read(&mut core)?)
-    }
-
-    /// Compiles the model for one shape of its only input, or for every shape that it accepts.
-    fn compile(&self, shape: Option<&[usize]>) -> Result<CompiledModel, InferenceError> {
-        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        let device = DeviceType::from(self.device.as_str());
-        let properties = self.properties.iter();
-        core.set_properties(
-            &device,
-            properties.map(|(key, value)| (key.clone(), value.as_str())),
-        )?;
-        let mut model = self.read(&mut core)?;
+        mut model: openvino::Model,
+        shape: Option<&[usize]>,
+    ) -> Result<CompiledModel, InferenceError> {
         if let Some(shape) = shape {
             let dims = dims(shape);
             model.reshape_single_input(&PartialShape::new_static(dims.len() as i64, &dims)?)?;
         }
+        let device = DeviceType::from(self.device.as_str());
+        let properties = self.properties.iter();
+        let mut core = self.core();
+        core.set_properties(
+            &device,
+            properties.map(|(key, value)| (key.clone(), value.as_str())),
+        )?;
         core.compile_model(&model, device)
     }
 }
@@ -232,27 +234,4 @@ fn message(error: &InferenceError) -> String {
     lines
         .next_back()
         .map_or_else(|| error.kind.to_string(), str::to_owned)
-}
-
-/// Classifies a failure to open a model: out of memory, or a fault of the model.
-fn failure(opening: &Opening<'_>, error: &InferenceError) -> BackendError {
-    let detail = message(error);
-    if is_out_of_memory(&detail) {
-        BackendError::OutOfMemory { detail }
-    } else {
-        BackendError::Load {
-            path: opening.model.path(),
-            detail,
-        }
-    }
-}
-
-/// Classifies a failed run.
-fn run_failure(error: &InferenceError) -> BackendError {
-    let detail = message(error);
-    if is_out_of_memory(&detail) {
-        BackendError::OutOfMemory { detail }
-    } else {
-        BackendError::Run { detail }
-    }
 }

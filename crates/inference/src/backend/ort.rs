@@ -15,7 +15,7 @@ use ort::{
     },
 };
 
-use super::{Backend, BackendError, Model, Opening, Session, is_out_of_memory};
+use super::{Backend, BackendError, Model, Opening, Session, open_failure};
 use crate::{
     graphs::session::GraphSession,
     placement::{DevicePlacement, Provider},
@@ -68,9 +68,10 @@ impl OrtBackend {
         opening: &Opening<'_>,
         weights: &PrepackedWeights,
     ) -> Result<SessionBuilder, BackendError> {
-        let failed = |error: ort::Error<SessionBuilder>| failure(opening, error.message());
+        let failed =
+            |error: ort::Error<SessionBuilder>| open_failure(opening, error.message().to_owned());
         let builder = OrtSession::builder(&self.environment)
-            .map_err(|error| failure(opening, error.message()))?
+            .map_err(|error| open_failure(opening, error.message().to_owned()))?
             .with_optimization_level(GraphOptimizationLevel::All)
             .map_err(failed)?
             .with_intra_threads(opening.threads.get())
@@ -111,7 +112,7 @@ impl OrtBackend {
             Model::File(path) => builder.commit_from_file(path),
             Model::Graph(graph) => builder.commit_from_memory(&graph.bytes),
         }
-        .map_err(|error| failure(opening, error.message()))
+        .map_err(|error| open_failure(opening, error.message().to_owned()))
     }
 
     /// Registers a plugin library when it is first requested.
@@ -156,8 +157,8 @@ impl Backend for OrtBackend {
         (0..opening.count)
             .map(|_| {
                 let session = self.session(opening, &weights)?;
-                let loaded =
-                    Loaded::new(session).map_err(|error| failure(opening, error.message()))?;
+                let loaded = Loaded::new(session)
+                    .map_err(|error| open_failure(opening, error.message().to_owned()))?;
                 Ok(Box::new(loaded) as Box<dyn Session>)
             })
             .collect()
@@ -166,19 +167,6 @@ impl Backend for OrtBackend {
     fn open_graph(&self, opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
         let session = self.session(opening, &PrepackedWeights::new())?;
         Ok(Box::new(OrtGraph::new(session)))
-    }
-}
-
-/// Classifies a failure to open a model: out of memory, or a fault of the model.
-fn failure(opening: &Opening<'_>, detail: &str) -> BackendError {
-    let detail = detail.to_owned();
-    if is_out_of_memory(&detail) {
-        BackendError::OutOfMemory { detail }
-    } else {
-        BackendError::Load {
-            path: opening.model.path(),
-            detail,
-        }
     }
 }
 

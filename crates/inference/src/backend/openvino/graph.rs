@@ -2,9 +2,9 @@
 
 use openvino::{CompiledModel, ElementType, InferRequest, InferenceError, Shape, Tensor};
 
-use super::{Compiler, dims, run_failure, session::shape_of};
+use super::{Compiler, dims, message, session::shape_of};
 use crate::{
-    backend::BackendError,
+    backend::{BackendError, run_failure},
     graphs::session::{GraphSession, Input, Output, Samples, Values},
 };
 
@@ -18,7 +18,7 @@ pub(super) struct OpenvinoGraph {
 
 impl OpenvinoGraph {
     pub(super) fn new(compiler: &Compiler) -> Result<Self, InferenceError> {
-        let mut model = compiler.compile(None)?;
+        let mut model = compiler.compile(compiler.read()?, None)?;
         let inputs = 0..model.get_input_size()?;
         Ok(Self {
             request: model.create_infer_request()?,
@@ -54,7 +54,8 @@ impl OpenvinoGraph {
 
 impl GraphSession for OpenvinoGraph {
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError> {
-        self.outputs(inputs).map_err(|error| run_failure(&error))
+        self.outputs(inputs)
+            .map_err(|error| run_failure(message(&error)))
     }
 }
 

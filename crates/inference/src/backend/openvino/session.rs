@@ -7,10 +7,10 @@ use openvino::{CompiledModel, ElementType, InferRequest, InferenceError, Node, S
 use super::{
     Compiler,
     compiled_shapes::{Choice, CompiledShapes},
-    dims, run_failure,
+    dims, message,
 };
 use crate::{
-    backend::{BackendError, Batch, Session},
+    backend::{BackendError, Batch, Session, run_failure},
     tensor::{Port, Signature, Tensor},
 };
 
@@ -41,17 +41,18 @@ pub(super) fn open(
     compiler: Compiler,
     count: usize,
 ) -> Result<Vec<Box<dyn Session>>, InferenceError> {
-    let signature = compiler.inspect(signature)?;
+    let model = compiler.read()?;
+    let signature = signature(&model)?;
     let mut compiled = Compiled {
         any_shape: None,
         one_shape: CompiledShapes::new(),
     };
     match only_row(&signature) {
         Some(shape) => {
-            let model = compiler.compile(Some(&shape))?;
+            let model = compiler.compile(model, Some(&shape))?;
             compiled.one_shape.insert(shape, model);
         }
-        None => compiled.any_shape = Some(compiler.compile(None)?),
+        None => compiled.any_shape = Some(compiler.compile(model, None)?),
     }
     let model = Arc::new(SharedModel {
         compiler,
@@ -80,7 +81,8 @@ impl SharedModel {
             Choice::AnyShape => Ok(None),
             Choice::Compile => {
                 // Without the lock, so that other sessions run meanwhile.
-                let model = self.compiler.compile(Some(shape));
+                let model = self.compiler.read();
+                let model = model.and_then(|model| self.compiler.compile(model, Some(shape)));
                 let shapes = &mut self.compiled().one_shape;
                 match model {
                     Ok(model) => Ok(Some(shapes.insert(shape.to_vec(), model))),
@@ -100,7 +102,8 @@ impl SharedModel {
             Some(id) => compiled.one_shape.get_mut(id),
             None => {
                 if compiled.any_shape.is_none() {
-                    compiled.any_shape = Some(self.compiler.compile(None)?);
+                    let model = self.compiler.read()?;
+                    compiled.any_shape = Some(self.compiler.compile(model, None)?);
                 }
                 compiled.any_shape.as_mut()
             }
@@ -178,7 +181,8 @@ impl Session for Loaded {
     }
 
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-        self.outputs(batch).map_err(|error| run_failure(&error))
+        self.outputs(batch)
+            .map_err(|error| run_failure(message(&error)))
     }
 }
 

@@ -7,9 +7,9 @@ use ort::{
     value::{DynValue, TensorElementType, TensorRef},
 };
 
-use super::{assignment, session::run_failure};
+use super::assignment;
 use crate::{
-    backend::BackendError,
+    backend::{BackendError, run_failure},
     graphs::session::{GraphSession, Input, Output, Samples, Values},
 };
 
@@ -26,7 +26,8 @@ impl OrtGraph {
 
 impl GraphSession for OrtGraph {
     fn run(&mut self, inputs: &[Input<'_>]) -> Result<Vec<Output>, BackendError> {
-        self.outputs(inputs).map_err(|error| run_failure(&error))
+        self.outputs(inputs)
+            .map_err(|error| run_failure(error.message().to_owned()))
     }
 
     fn assignment(&self) -> BTreeMap<String, usize> {

@@ -9,7 +9,7 @@ use ort::{
 
 use super::assignment;
 use crate::{
-    backend::{BackendError, Batch, Session, is_out_of_memory},
+    backend::{BackendError, Batch, Session, run_failure},
     tensor::{Port, Signature, Tensor},
 };
 
@@ -76,21 +76,12 @@ impl Session for Loaded {
     }
 
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-        self.outputs(batch).map_err(|error| run_failure(&error))
+        self.outputs(batch)
+            .map_err(|error| run_failure(error.message().to_owned()))
     }
 
     fn assignment(&self) -> BTreeMap<String, usize> {
         assignment::of(&self.session)
-    }
-}
-
-/// Classifies a failed run.
-pub(super) fn run_failure(error: &ort::Error) -> BackendError {
-    let detail = error.message().to_owned();
-    if is_out_of_memory(&detail) {
-        BackendError::OutOfMemory { detail }
-    } else {
-        BackendError::Run { detail }
     }
 }
 
