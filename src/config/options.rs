@@ -80,7 +80,7 @@ impl FromStr for DetSize {
 /// Section `detection`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Detection {
-    #[garde(custom(must(is_det_size)))]
+    #[garde(custom(must(|size: &DetSize| is_det_side(size.side()))))]
     pub det_size: DetSize,
     #[garde(
         range(min = MIN_DET_SIZE, max = self.det_size.side().saturating_sub(1).min(MAX_DET_SIZE)),
@@ -111,8 +111,8 @@ pub enum Padding {
     Square,
 }
 
-fn is_det_size(size: &DetSize) -> bool {
-    let side = size.side();
+/// Returns whether a detector's input can have this side.
+pub fn is_det_side(side: u32) -> bool {
     is_det_size_step(&side) && (MIN_DET_SIZE..=MAX_DET_SIZE).contains(&side)
 }
 

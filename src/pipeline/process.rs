@@ -87,8 +87,8 @@ pub struct ProcessRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub nms_iou: Option<f32>,
-    /// For faces: the longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
-    /// images to 640 and does not enlarge smaller ones.
+    /// For faces: the longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32.
+    /// `fit` shrinks images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::det_size)]
     pub det_size: Option<DetSize>,

@@ -181,8 +181,7 @@ impl Worker {
         let models = &app.config.models.dir;
         let detector = &app.pipeline.models.detector.spec;
         let embedder = app.pipeline.models.embedder.spec();
-        let mut sizes = plan(app, kind)?.detect.inputs().rev();
-        let size = sizes.next().context("detection has no size")?;
+        let size = plan(app, kind)?.detect.main_input();
         let position = |image: &RgbImage| {
             let detector = &app.pipeline.models.detector;
             detector.letterbox(image.dimensions(), size)

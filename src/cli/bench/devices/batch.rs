@@ -177,11 +177,7 @@ async fn process(
     options: &ScanPlan,
 ) -> Result<(), PipelineError> {
     let detector = &pipeline.models.detector;
-    let mut sizes = options.detect.inputs().rev();
-    let Some(size) = sizes.next() else {
-        return Ok(());
-    };
-    let work = detector.letterbox_job(&item.pixels, size);
+    let work = detector.letterbox_job(&item.pixels, options.detect.main_input());
     let executor = pipeline.processing.clone();
     let processing = async move { executor.run(Arc::new(work)).await };
     pipeline.pool.drive(Stage::Begin, processing).await?;
