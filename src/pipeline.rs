@@ -24,7 +24,9 @@ use crate::{
 };
 use facescan_clock::Clock;
 use facescan_imaging::{
-    decode::{DecodeError, DecodeOptions, Decoded, decode_within},
+    decode::{
+        DecodeError, DecodeOptions, Decoded, Reduction, TurboJpeg, decode_reduced, decode_within,
+    },
     memory::PixelMemory,
 };
 use facescan_inference::pool::{CpuPool, Stage};
@@ -71,6 +73,8 @@ pub struct Pipeline {
     pub preprocessing: Preprocessing,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
+    /// The decoder of reduced JPEGs. `None` if it is not installed.
+    pub turbojpeg: Option<Arc<TurboJpeg>>,
     /// The pool of pixel memory that images are decoded into.
     pub memory: Arc<PixelMemory>,
     /// The device of each operation.
@@ -160,6 +164,17 @@ impl Pipeline {
     fn decode(&self, bytes: &[u8]) -> Result<Decoded, DecodeError> {
         let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
         decode_within(bytes, &self.decoding, &self.memory)
+    }
+
+    /// Decodes an image like [`decode`](Self::decode). Reduces a JPEG whose longer side is at least twice `min_side`, if
+    /// libjpeg-turbo is installed.
+    fn decode_to(&self, bytes: &[u8], min_side: u32) -> Result<Decoded, DecodeError> {
+        let Some(library) = self.turbojpeg.as_deref() else {
+            return self.decode(bytes);
+        };
+        let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
+        let reduction = Reduction { library, min_side };
+        decode_reduced(bytes, &self.decoding, &self.memory, &reduction)
     }
 
     /// Waits for a permit to hold an image decoded.

@@ -185,11 +185,19 @@ def cmyk():
         save(f"{name}.png", np.array(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
+def jpegs():
+    """JPEGs that Rust's encoder cannot write: with several scans, and with restart markers."""
+    image = Image.fromarray(synthetic(40, 30)).resize((200, 150), Image.Resampling.BICUBIC)
+    image.save(OUT / "progressive.jpg", "JPEG", quality=90, progressive=True)
+    image.save(OUT / "restarts.jpg", "JPEG", quality=90, restart_marker_rows=1)
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     resizes()
     enhanced()
     cmyk()
+    jpegs()
     dark = (synthetic(112, 112) // 6).astype(np.uint8)
     reference = {
         "versions": {

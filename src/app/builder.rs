@@ -7,7 +7,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use facescan_clock::Clock;
-use facescan_imaging::{decode::DecodeOptions, limits::Limits, memory::PixelMemory};
+use facescan_imaging::{
+    decode::{DecodeOptions, SYSTEM_LIBRARY, TurboJpeg},
+    limits::Limits,
+    memory::PixelMemory,
+};
 use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
 use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
@@ -30,7 +34,7 @@ use crate::{
         payloads::Payloads,
         queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
     },
-    config::{AuditLevel, Config},
+    config::{AuditLevel, Config, DecodeMode},
     erasure::{Erasures, retention::RetentionSweeper},
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
@@ -161,7 +165,7 @@ impl AppBuilder {
             placements: RefCell::default(),
         };
         let models = ModelSet::load(loader, connected).await?;
-        let pipeline = pipeline(&self.config, models, pool, metrics, Arc::clone(&self.clock));
+        let pipeline = pipeline(&self.config, models, pool, metrics, Arc::clone(&self.clock))?;
         watch(&pipeline, metrics);
         Ok(pipeline)
     }
@@ -219,9 +223,9 @@ fn pipeline(
     pool: Arc<CpuPool>,
     metrics: &Metrics,
     clock: Arc<dyn Clock>,
-) -> Pipeline {
+) -> anyhow::Result<Pipeline> {
     let pixel_bytes = MAX_PIXEL_BYTES.min(PIXEL_BYTES_PER_THREAD * pool.threads());
-    Pipeline {
+    Ok(Pipeline {
         models: models.models,
         face_chunk_size: MIN_FACE_CHUNK.max(config.batching.cpu_batch_size.get()),
         grader: models.grader,
@@ -236,10 +240,28 @@ fn pipeline(
             Arc::clone(&clock),
         ),
         decoding: decoding(config),
+        turbojpeg: turbojpeg(config)?,
         metrics: metrics.clone(),
         pool,
         clock,
+    })
+}
+
+/// Loads libjpeg-turbo. Returns `None` if the settings name no library and the system has none.
+fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
+    let loaded = match &config.runtime.turbojpeg {
+        Some(path) => Some(TurboJpeg::load(path).with_context(|| {
+            format!("loading {}, which runtime.turbojpeg names", path.display())
+        })?),
+        None => TurboJpeg::load(SYSTEM_LIBRARY).ok(),
+    };
+    if loaded.is_none() && config.detection.decode == DecodeMode::Fast {
+        tracing::warn!(
+            "the setting detection.decode is fast, but {SYSTEM_LIBRARY} cannot be loaded, so images are decoded in full; \
+             install libjpeg-turbo (Debian: libturbojpeg0) or set runtime.turbojpeg"
+        );
     }
+    Ok(loaded.map(Arc::new))
 }
 
 /// Opens the store of images, and combines the parts of batches.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
 use crate::{
     app::App,
-    config::{Config, DetSize, EmbeddingFormat, Provenance},
+    config::{Config, DecodeMode, DetSize, EmbeddingFormat, Provenance},
     context::RequestContext,
     ingest::intake::LoadedImage,
     pipeline::{
@@ -55,6 +55,9 @@ pub struct ScanArgs {
     /// A second side of this kind, for faces that fill the frame.
     #[arg(long, value_name = "PIXELS")]
     second_det_size: Option<u32>,
+    /// How much of a JPEG is decoded: `full`, or `fast` to reduce large JPEGs while they are decoded.
+    #[arg(long, value_name = "MODE")]
+    decode: Option<DecodeMode>,
     /// The maximum number of faces, the largest first; 0 means all.
     #[arg(long, value_name = "COUNT")]
     max_faces: Option<usize>,
@@ -126,6 +129,7 @@ impl ScanArgs {
             min_score: self.min_score,
             det_size: self.det_size,
             second_det_size: self.second_det_size,
+            decode: self.decode,
             max_faces: self.max_faces,
             min_face_size: self.min_face_size,
             quality: self.quality.then_some(true),

@@ -52,13 +52,15 @@ impl Batching {
     }
 }
 
-/// Section `runtime`: ONNX Runtime.
+/// Section `runtime`: the libraries that the server loads.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Runtime {
     #[garde(inner(custom(must(is_path))))]
     pub library: Option<PathBuf>,
     #[garde(custom(must(is_path)))]
     pub plugins_dir: PathBuf,
+    #[garde(inner(custom(must(is_path))))]
+    pub turbojpeg: Option<PathBuf>,
     #[garde(range(max = 1024))]
     pub intra_threads: usize,
     #[garde(custom(must(is_path)))]

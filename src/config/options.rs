@@ -89,6 +89,8 @@ pub struct Detection {
     pub second_det_size: Option<u32>,
     #[garde(skip)]
     pub padding: Padding,
+    #[garde(skip)]
+    pub decode: DecodeMode,
     #[garde(range(min = 0.0, max = 1.0))]
     pub min_score: Option<f32>,
     #[garde(range(min = 0.0, max = 1.0))]
@@ -99,6 +101,28 @@ pub struct Detection {
     pub min_face_size: u32,
     #[garde(skip)]
     pub landmarks: bool,
+}
+
+/// How much of a large JPEG is decoded to find and embed faces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DecodeMode {
+    /// All pixels.
+    Full,
+    /// No more pixels than the models need, if libjpeg-turbo is installed.
+    Fast,
+}
+
+impl FromStr for DecodeMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "full" => Ok(Self::Full),
+            "fast" => Ok(Self::Fast),
+            _ => Err("expected full or fast".to_owned()),
+        }
+    }
 }
 
 /// How an image that is not square fills the detector's input.

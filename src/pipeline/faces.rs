@@ -3,7 +3,7 @@
 //! The work on a face has two halves. `FaceWork::cut` is CPU work: it cuts the face out, measures it, and writes the
 //! rows of the models. `FaceWork::finish` waits for the rows.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use image::RgbImage;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::pipeline::{
-    Pipeline,
+    Pipeline, PooledImage,
     error::PipelineError,
     models::{crop_model::FaceModel, detector::DetectedFace, embedder::Embedding},
     options::ScanPlan,
@@ -22,7 +22,7 @@ use crate::pipeline::{
 use facescan_imaging::{
     encode::{OutputFormat, encode},
     geometry::{BBox, Landmarks},
-    warp::align_face,
+    warp::{align_face, alignment_scale},
 };
 use facescan_inference::{
     device::DeviceRun, engine::Pending, operation::Operation, registry::Family,
@@ -80,9 +80,38 @@ impl From<DetectedFace> for Face {
     }
 }
 
+/// The pixels that faces are cut out of.
+pub(super) struct FacePixels {
+    /// The image that was searched for faces.
+    pub searched: Arc<PooledImage>,
+    /// The pixels of the file for each pixel along a side of the searched image.
+    pub divisor: u32,
+    /// All pixels of the file. `None` if no face needs them.
+    pub full: Option<Arc<PooledImage>>,
+}
+
+impl FacePixels {
+    /// Cuts out and aligns the face at `points`, which are in pixels of the file.
+    fn align(&self, points: &Landmarks) -> Option<RgbImage> {
+        match &self.full {
+            Some(full) if needs_full_image(points, self.divisor) => align_face(full, points),
+            _ => align_face(&self.searched, &reduced(points, self.divisor)),
+        }
+    }
+}
+
+/// Returns whether the crop of a face would be enlarged, if it was cut out of an image with 1/`divisor` of the sides.
+pub(super) fn needs_full_image(points: &Landmarks, divisor: u32) -> bool {
+    divisor > 1 && alignment_scale(&reduced(points, divisor)).is_some_and(|scale| scale > 1.0)
+}
+
+fn reduced(points: &Landmarks, divisor: u32) -> Landmarks {
+    points.map(|point| point.map(|coordinate| coordinate / divisor as f32))
+}
+
 /// The work that a scan does with the faces of one image.
 pub(super) struct FaceWork<'a> {
-    image: &'a RgbImage,
+    pixels: FacePixels,
     pipeline: &'a Pipeline,
     options: &'a ScanPlan,
     models: Vec<(Operation, &'a dyn FaceModel)>,
@@ -100,9 +129,9 @@ struct CutFace {
 
 impl<'a> FaceWork<'a> {
     /// Returns the work that `options` request, or `None` if there is none.
-    pub fn new(image: &'a RgbImage, pipeline: &'a Pipeline, options: &'a ScanPlan) -> Option<Self> {
+    pub fn new(pixels: FacePixels, pipeline: &'a Pipeline, options: &'a ScanPlan) -> Option<Self> {
         let work = Self {
-            image,
+            pixels,
             pipeline,
             options,
             models: pipeline.models.of_faces(&options.operations()),
@@ -142,8 +171,8 @@ impl<'a> FaceWork<'a> {
 
     fn cut_one(&self, points: Option<&Landmarks>, is_last: bool) -> Result<CutFace, PipelineError> {
         let crop = match points {
-            _ if self.options.aligned => Some(self.image.clone()),
-            Some(points) => align_face(self.image, points),
+            _ if self.options.aligned => Some(RgbImage::clone(&self.pixels.searched)),
+            Some(points) => self.pixels.align(points),
             None if !self.models.is_empty() => return Err(no_landmarks()),
             None => None,
         };

@@ -5,7 +5,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Priority,
-    config::{Config, DetSize, EmbeddingFormat},
+    config::{Config, DecodeMode, DetSize, EmbeddingFormat},
     pipeline::embed_image::EmbedKind,
     pipeline::error::{InvalidOption, PipelineError},
     pipeline::run::RunOptions,
@@ -84,6 +84,10 @@ pub struct ScanRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
     pub second_det_size: Option<u32>,
+    /// How much of a JPEG is decoded: `full`, or `fast` to reduce large JPEGs while they are decoded. Images with `quality`
+    /// or `crops` are always decoded in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<DecodeMode>,
     /// The maximum number of faces. The largest faces are kept. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 4294967295u64)]
@@ -212,6 +216,8 @@ pub struct ScanPlan {
     pub kind: ScanKind,
     /// The options for finding faces.
     pub detect: DetectOptions,
+    /// How much of a JPEG is decoded.
+    pub decode: DecodeMode,
     /// Whether faces have their landmarks.
     pub landmarks: bool,
     /// Whether faces have their quality.
@@ -242,6 +248,21 @@ impl ScanPlan {
             operations.push(Operation::QualityChecks);
         }
         operations
+    }
+
+    /// Returns to what length the longer side of an image may be reduced while it is decoded, in pixels. Returns `None`
+    /// if all pixels are needed.
+    pub fn reduced_side(&self) -> Option<u32> {
+        let needs_all = self.aligned || self.quality || self.crops;
+        if self.decode == DecodeMode::Full || needs_all {
+            return None;
+        }
+        let side = self.detect.det_size.side();
+        Some(match self.kind.face_operation() {
+            None => side,
+            // Faces are cut from the reduced image. At twice the side, few faces need the image in full after all.
+            Some(_) => 2 * side,
+        })
     }
 
     /// Returns whether `operation` takes part.
@@ -297,6 +318,7 @@ impl ScanRequest {
         Ok(ScanPlan {
             kind,
             detect,
+            decode: self.decode.unwrap_or(config.detection.decode),
             landmarks: self.landmarks.unwrap_or(config.detection.landmarks),
             quality: self.quality.unwrap_or(false) || kind == ScanKind::Quality,
             preset: self.preset.unwrap_or(config.quality.preset),

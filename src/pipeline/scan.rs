@@ -14,7 +14,7 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::{ImageInfo, PictureQualityAnswer},
-        faces::{Face, FaceWork},
+        faces::{Face, FacePixels, FaceWork, needs_full_image},
         fan_out::ImageOperation,
         models::{detector::PendingDetection, embedder::Embedding},
         options::{ScanKind, ScanPlan, StorageOptions},
@@ -67,6 +67,8 @@ pub fn hex(bytes: &[u8]) -> String {
 /// A decoded image with its properties, and the rows that wait for the detector.
 struct DecodedImage {
     image: Arc<PooledImage>,
+    /// The pixels of the file for each pixel along a side of the image.
+    divisor: u32,
     info: ImageInfo,
     perceptual_hash: Option<u64>,
     quality: Option<PendingQuality>,
@@ -185,9 +187,12 @@ impl ScanRun {
         run: &mut ImageRun,
     ) -> Result<Scan, PipelineError> {
         let mut decoded = self.open(&bytes, hash, run).await?;
-        drop(bytes);
+        // Only a reduced image may have to be decoded again.
+        let bytes = (decoded.divisor > 1).then_some(bytes);
         let mut faces = self.find(&mut decoded, run).await?;
-        if let Some(work) = FaceWork::new(&decoded.image, &self.pipeline, &self.options) {
+        let pixels = self.face_pixels(&decoded, &faces, bytes.as_deref(), run)?;
+        drop(bytes);
+        if let Some(work) = FaceWork::new(pixels, &self.pipeline, &self.options) {
             work.run(&mut faces, run).await?;
         }
         let quality = match decoded.quality.take() {
@@ -228,7 +233,11 @@ impl ScanRun {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
-        let image = pipeline.decode(bytes)?;
+        let image = match options.reduced_side() {
+            Some(min_side) => pipeline.decode_to(bytes, min_side)?,
+            None => pipeline.decode(bytes)?,
+        };
+        let divisor = image.divisor;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
         let quality = measure.then(|| {
             let canonical = quality::canonical(&image.pixels);
@@ -248,7 +257,7 @@ impl ScanRun {
         } else {
             let (detector, executor) = (&pipeline.models.detector, &pipeline.processing);
             let submitted = detector.submit_through(executor, &image, &options.detect);
-            Some(submitted.await)
+            Some(submitted.await.enlarged(divisor))
         };
         if let Some(rows) = &submitted {
             pipeline.record(run, Operation::ImageProcessing, rows.processed)?;
@@ -256,6 +265,7 @@ impl ScanRun {
         run.timings.detect = self.since(began);
         Ok(DecodedImage {
             image,
+            divisor,
             info,
             perceptual_hash: hint.flatten(),
             quality,
@@ -277,7 +287,7 @@ impl ScanRun {
         let detected = pipeline.models.detector.finish(submitted).await?;
         pipeline.record(run, Operation::FaceDetection, detected.run)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
-        let size = decoded.image.dimensions();
+        let size = (decoded.info.width, decoded.info.height);
         let faces = pipeline
             .models
             .detector
@@ -285,6 +295,32 @@ impl ScanRun {
         run.timings.queue += millis(queued);
         run.timings.detect += self.since(began + queued);
         Ok(faces.into_iter().map(Face::from).collect())
+    }
+
+    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it.
+    fn face_pixels(
+        &self,
+        decoded: &DecodedImage,
+        faces: &[Face],
+        bytes: Option<&[u8]>,
+        run: &mut ImageRun,
+    ) -> Result<FacePixels, PipelineError> {
+        let embeds = self.options.kind == ScanKind::Embed;
+        let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
+        let full = match bytes {
+            Some(bytes) if embeds && landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
+                let began = self.now();
+                let image = self.pipeline.decode(bytes)?;
+                run.timings.decode += self.since(began);
+                Some(PooledImage::new(image.pixels, &self.pipeline))
+            }
+            _ => None,
+        };
+        Ok(FacePixels {
+            searched: Arc::clone(&decoded.image),
+            divisor: decoded.divisor,
+            full,
+        })
     }
 }
 
@@ -312,8 +348,8 @@ impl AlignedCrop {
 
 pub(super) fn image_info(image: &Decoded, hash: ContentHash) -> ImageInfo {
     ImageInfo {
-        width: image.pixels.width(),
-        height: image.pixels.height(),
+        width: image.size.0,
+        height: image.size.1,
         format: image.format,
         sha256: hex(&hash),
         orientation: image.orientation,

@@ -12,6 +12,9 @@ mod batching;
 mod bench;
 mod command;
 mod config;
+// scripts/setup fetches libjpeg-turbo for this platform only.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod decode_modes;
 mod devices;
 mod encode;
 mod erasures;

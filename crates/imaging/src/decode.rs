@@ -31,6 +31,8 @@ use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
+pub use jpeg::turbo::{SYSTEM_LIBRARY, TurboJpeg};
+
 /// Options of decoding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DecodeOptions {
@@ -45,10 +47,32 @@ pub struct DecodeOptions {
 pub struct Decoded {
     /// The upright pixels, 8-bit RGB.
     pub pixels: RgbImage,
+    /// The pixels of the file for each pixel along a side: 1, or 2, 4 or 8 for a reduced image.
+    pub divisor: u32,
+    /// Width and height of the upright image in pixels, before it was reduced.
+    pub size: (u32, u32),
     /// The format of the file.
     pub format: Format,
     /// The EXIF orientation that was found and applied, 1..=8; 1 when there was none.
     pub orientation: u8,
+}
+
+/// How far an image may be reduced while it is decoded. Only JPEGs are reduced.
+#[derive(Clone, Copy, Debug)]
+pub struct Reduction<'a> {
+    /// The decoder of reduced images.
+    pub library: &'a TurboJpeg,
+    /// The shortest allowed length of the longer side of the reduced image, in pixels.
+    pub min_side: u32,
+}
+
+impl Reduction<'_> {
+    /// Returns by what number the sides of an image are divided. Returns `None` if the image is too small to be reduced.
+    fn divisor(&self, longer_side: u32) -> Option<u32> {
+        [8, 4, 2]
+            .into_iter()
+            .find(|divisor| longer_side / divisor >= self.min_side.max(1))
+    }
 }
 
 /// The reason why a file cannot be decoded.
@@ -179,6 +203,29 @@ pub fn decode_within(
     options: &DecodeOptions,
     memory: &PixelMemory,
 ) -> Result<Decoded, DecodeError> {
+    decode_any(bytes, options, memory, None)
+}
+
+/// Decodes like [`decode_within`], and reduces a large JPEG while it is decoded. An image that cannot be reduced is decoded
+/// in full, so every file that [`decode_within`] decodes is decoded.
+///
+/// # Errors
+/// Returns a [`DecodeError`] if the file cannot be decoded.
+pub fn decode_reduced(
+    bytes: &[u8],
+    options: &DecodeOptions,
+    memory: &PixelMemory,
+    reduction: &Reduction<'_>,
+) -> Result<Decoded, DecodeError> {
+    decode_any(bytes, options, memory, Some(reduction))
+}
+
+fn decode_any(
+    bytes: &[u8],
+    options: &DecodeOptions,
+    memory: &PixelMemory,
+    reduction: Option<&Reduction<'_>>,
+) -> Result<Decoded, DecodeError> {
     options.limits.check_bytes(bytes.len() as u64)?;
     let format = match sniff(bytes) {
         Sniffed::Accepted(format) => format,
@@ -191,7 +238,7 @@ pub fn decode_within(
     };
     // The decoders should not panic. If one does, only its own image fails.
     let decoded = catch_unwind(AssertUnwindSafe(|| match format {
-        Format::Jpeg => jpeg::decode(bytes, options, memory),
+        Format::Jpeg => jpeg::decode(bytes, options, memory, reduction),
         Format::Png => png::decode(bytes, options),
         Format::Webp => webp::decode(bytes, options),
         Format::Gif => gif::decode(bytes, options),
@@ -201,14 +248,19 @@ pub fn decode_within(
     let Stored {
         pixels,
         orientation,
+        divisor,
+        size,
     } = decoded.unwrap_or_else(|_| {
         Err(DecodeError::corrupt(
             format,
             "it contains data that the decoder does not expect",
         ))
     })?;
+    let is_turned = orientation::swaps_sides(orientation);
     Ok(Decoded {
         pixels: orientation::upright(pixels, orientation),
+        divisor,
+        size: if is_turned { (size.1, size.0) } else { size },
         format,
         orientation,
     })
@@ -218,6 +270,22 @@ pub fn decode_within(
 struct Stored {
     pixels: RgbImage,
     orientation: u8,
+    /// See [`Decoded::divisor`].
+    divisor: u32,
+    /// Width and height of the stored image, before it was reduced.
+    size: (u32, u32),
+}
+
+impl Stored {
+    /// All pixels of the file.
+    fn full(pixels: RgbImage, orientation: u8) -> Self {
+        Self {
+            size: pixels.dimensions(),
+            pixels,
+            orientation,
+            divisor: 1,
+        }
+    }
 }
 
 /// Checks the header against the limits, decodes, and composites alpha.

@@ -115,6 +115,12 @@ pub fn align_face(image: &RgbImage, points: &Landmarks) -> Option<RgbImage> {
     RgbImage::from_raw(ALIGNED_SIDE, ALIGNED_SIDE, samples)
 }
 
+/// Returns how much [`align_face`] enlarges the face at `points`, in pixels of the crop per pixel of the image. Returns
+/// `None` if [`similarity`] returns `None`.
+pub fn alignment_scale(points: &Landmarks) -> Option<f64> {
+    similarity(points, &ARCFACE_TEMPLATE).map(|similarity| similarity.scale())
+}
+
 /// Added to a small f64 integer, this leaves the integer in the low bits of the sum. It replaces a cast, which checks
 /// the range and is not vectorised.
 const INTEGER_BITS: f64 = (3u64 << 51) as f64;

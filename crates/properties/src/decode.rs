@@ -1,7 +1,12 @@
 //! Image files.
 
+use std::{path::Path, sync::OnceLock};
+
 use facescan_imaging::{
-    decode::{DecodeError, DecodeOptions, Decoded, decode_within},
+    decode::{
+        DecodeError, DecodeOptions, Decoded, Reduction, SYSTEM_LIBRARY, TurboJpeg, decode_reduced,
+        decode_within,
+    },
     format::{Sniffed, sniff},
     limits::Limits,
     memory::PixelMemory,
@@ -26,6 +31,9 @@ pub fn decode(file: &[u8]) {
         }
     };
     check(file, &decoded, &options.limits);
+    if let Some(library) = turbojpeg() {
+        check_reduced(file, &decoded, library);
+    }
     let (width, height) = decoded.pixels.dimensions();
     let pixels = u64::from(width) * u64::from(height);
     if pixels > SMALL {
@@ -75,4 +83,44 @@ fn check(file: &[u8], decoded: &Decoded, limits: &Limits) {
         width as usize * height as usize * 3
     );
     assert_eq!(sniff(file), Sniffed::Accepted(decoded.format));
+}
+
+/// Returns the libjpeg-turbo that `scripts/setup --tests` fetched, or the system's.
+fn turbojpeg() -> Option<&'static TurboJpeg> {
+    static LIBRARY: OnceLock<Option<TurboJpeg>> = OnceLock::new();
+    let fetched = || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.runtime/turbojpeg");
+        let library = TurboJpeg::load(folder.join(SYSTEM_LIBRARY));
+        library.or_else(|_| TurboJpeg::load(SYSTEM_LIBRARY)).ok()
+    };
+    LIBRARY.get_or_init(fetched).as_ref()
+}
+
+/// A file that is an image is also one if it may be reduced. A reduced image has the size that its divisor says.
+fn check_reduced(file: &[u8], full: &Decoded, library: &TurboJpeg) {
+    let reduction = Reduction {
+        library,
+        min_side: 1,
+    };
+    let options = DecodeOptions::default();
+    let reduced = decode_reduced(file, &options, &PixelMemory::new(0), &reduction)
+        .unwrap_or_else(|error| panic!("an image cannot be reduced: {error}"));
+    let ((width, height), divisor) = (full.pixels.dimensions(), reduced.divisor);
+    assert_eq!(
+        (
+            reduced.size,
+            reduced.pixels.dimensions(),
+            reduced.orientation
+        ),
+        (
+            (width, height),
+            (width.div_ceil(divisor), height.div_ceil(divisor)),
+            full.orientation
+        ),
+        "a reduced image has another size"
+    );
+    assert!(
+        divisor > 1 || reduced.pixels == full.pixels,
+        "an image that was not reduced differs"
+    );
 }

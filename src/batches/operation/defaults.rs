@@ -37,6 +37,7 @@ pub(super) fn scan(mut request: ScanRequest, plan: &ScanPlan) -> ScanRequest {
     set_detection!(request, &plan.detect);
     ScanRequest {
         max_faces: Some(plan.detect.max_faces.unwrap_or(0)),
+        decode: Some(plan.decode),
         landmarks: Some(plan.landmarks),
         preset: Some(plan.preset),
         embedding_format: Some(plan.embedding_format),

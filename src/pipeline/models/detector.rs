@@ -69,6 +69,16 @@ pub struct Detected {
     pub run: DeviceRun,
 }
 
+impl PendingDetection {
+    /// Converts the results to pixels of an image whose sides are `factor` times as long as those of the searched image.
+    pub fn enlarged(mut self, factor: u32) -> Self {
+        for (letterbox, _) in &mut self.rows {
+            letterbox.scale /= factor as f32;
+        }
+        self
+    }
+}
+
 impl Detector {
     /// Creates a detector of a loaded model. Returns `None` if the model is not a detector.
     pub fn new(LoadedModel { spec, engine }: LoadedModel, padding: Padding) -> Option<Self> {

@@ -52,6 +52,8 @@ impl ScanPlan {
             quality,
             preset,
             aligned,
+            // Decides the content only together with other options.
+            decode: _,
             // These decide how the scan is run, stored and written, but not its content.
             landmarks: _,
             crops: _,
@@ -59,11 +61,16 @@ impl ScanPlan {
             storage: _,
             run: _,
         } = self;
-        json!({
+        let mut options = json!({
             "detect": (!aligned).then_some(detect),
             "preset": quality.then_some(preset),
             "aligned": aligned,
-        })
+        });
+        // Only if it is set, so that the keys of older scans stay valid.
+        if let Some(side) = self.reduced_side() {
+            options["reduced_side"] = side.into();
+        }
+        options
     }
 
     /// Returns the operation that computes the vectors.

@@ -18,10 +18,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     }
     let decoder = BmpDecoder::new(Cursor::new(bytes))
         .map_err(|error| DecodeError::from_image(Format::Bmp, &options.limits, &error))?;
-    Ok(Stored {
-        pixels: read(decoder, Format::Bmp, options)?,
-        orientation: 1,
-    })
+    let pixels = read(decoder, Format::Bmp, options)?;
+    Ok(Stored::full(pixels, 1))
 }
 
 struct Header {

@@ -18,10 +18,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     limits.check_size(width, height)?;
     let decoder = GifDecoder::new(Cursor::new(bytes))
         .map_err(|error| DecodeError::from_image(Format::Gif, limits, &error))?;
-    Ok(Stored {
-        pixels: read(decoder, Format::Gif, options)?,
-        orientation: 1,
-    })
+    let pixels = read(decoder, Format::Gif, options)?;
+    Ok(Stored::full(pixels, 1))
 }
 
 /// Reads the blocks up to the end of the first frame's data and returns its size.

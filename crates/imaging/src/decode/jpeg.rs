@@ -6,7 +6,10 @@
 //! The decoder fills the missing part of a truncated file with grey and reports no error. So the markers are read first
 //! ([`walk`]). A file with an end marker is decoded strictly. A file without one is decoded several times, with
 //! different bytes appended: equal pixels mean that the scans are complete and only the marker is missing.
+//!
+//! libjpeg-turbo reduces images if a [`Reduction`] is given. It reads only complete files without damage.
 
+pub mod turbo;
 mod walk;
 
 use image::RgbImage;
@@ -17,7 +20,7 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use self::walk::Walk;
-use super::{DecodeError, DecodeOptions, Stored};
+use super::{DecodeError, DecodeOptions, Reduction, Stored};
 use crate::format::Format;
 use crate::memory::PixelMemory;
 
@@ -35,10 +38,15 @@ const TRUNCATED: DecodeError = DecodeError::Truncated {
     format: Format::Jpeg,
 };
 
+/// Files with more scans are not reduced. Encoders write about ten scans, and each scan takes the time of a whole image.
+const MAX_REDUCED_SCANS: u32 = 32;
+
+/// Decodes a file. If `reduction` is given, the image is reduced if possible.
 pub(super) fn decode(
     bytes: &[u8],
     options: &DecodeOptions,
     memory: &PixelMemory,
+    reduction: Option<&Reduction<'_>>,
 ) -> Result<Stored, DecodeError> {
     let walk = Walk::over(bytes)?;
     let (width, height) = (u32::from(walk.width), u32::from(walk.height));
@@ -47,6 +55,15 @@ pub(super) fn decode(
     let blocks = u64::from(width.div_ceil(8)) * u64::from(height.div_ceil(8));
     if blocks > bytes.len() as u64 * 8 {
         return Err(TRUNCATED);
+    }
+    let orientation = walk.orientation.unwrap_or(1);
+    if let Some((pixels, divisor)) = reduction.and_then(|r| reduced(bytes, &walk, memory, r)) {
+        return Ok(Stored {
+            pixels,
+            orientation,
+            divisor,
+            size: (width, height),
+        });
     }
     let len = width as usize * height as usize * 3;
     let samples = if walk.ended {
@@ -60,10 +77,32 @@ pub(super) fn decode(
     let pixels = samples
         .and_then(|samples| RgbImage::from_raw(width, height, samples))
         .ok_or_else(|| DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size"))?;
-    Ok(Stored {
-        pixels,
-        orientation: walk.orientation.unwrap_or(1),
-    })
+    Ok(Stored::full(pixels, orientation))
+}
+
+/// Decodes a file to a fraction of its sides, and returns the pixels and the divisor of the sides.
+///
+/// Returns `None` if the file must be decoded in full, because it is small, incomplete, damaged or unusual.
+fn reduced(
+    bytes: &[u8],
+    walk: &Walk,
+    memory: &PixelMemory,
+    reduction: &Reduction<'_>,
+) -> Option<(RgbImage, u32)> {
+    if !walk.ended || walk.scans > MAX_REDUCED_SCANS {
+        return None;
+    }
+    let (width, height) = (u32::from(walk.width), u32::from(walk.height));
+    let divisor = reduction.divisor(width.max(height))?;
+    let (reduced_width, reduced_height) = (width.div_ceil(divisor), height.div_ceil(divisor));
+    let mut samples = memory.take(reduced_width as usize * reduced_height as usize * 3);
+    let bytes = walk.without_junk(bytes);
+    if !(reduction.library).decode(&bytes, (width, height), divisor, &mut samples) {
+        memory.keep(samples);
+        return None;
+    }
+    let pixels = RgbImage::from_raw(reduced_width, reduced_height, samples)?;
+    Some((pixels, divisor))
 }
 
 /// Decodes a file without an end marker, if nothing else is missing.

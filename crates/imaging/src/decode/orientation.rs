@@ -22,6 +22,11 @@ pub(super) fn upright(pixels: RgbImage, orientation: u8) -> RgbImage {
     pixels
 }
 
+/// Returns whether the upright image has the stored width as its height.
+pub(super) fn swaps_sides(orientation: u8) -> bool {
+    matches!(orientation, 5..=8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,10 +44,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
             other => other,
         })
     };
-    Ok(Stored {
-        pixels: pixels?,
-        orientation: orientation.unwrap_or(1),
-    })
+    Ok(Stored::full(pixels?, orientation.unwrap_or(1)))
 }
 
 fn pixels(bytes: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError> {

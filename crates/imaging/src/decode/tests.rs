@@ -1,4 +1,7 @@
 mod hostile;
+// scripts/setup fetches libjpeg-turbo for this platform only.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod reduced;
 mod tiff_chunks;
 mod webp_codes;
 

@@ -34,8 +34,6 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         .set_limits(library_limits(limits))
         .map_err(convert_error)?;
     let orientation = decoder.orientation().map_or(1, |o| o.to_exif());
-    Ok(Stored {
-        pixels: read(decoder, Format::Tiff, options)?,
-        orientation,
-    })
+    let pixels = read(decoder, Format::Tiff, options)?;
+    Ok(Stored::full(pixels, orientation))
 }

@@ -44,10 +44,8 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
             .set_background_color(colour)
             .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
     }
-    Ok(Stored {
-        pixels: read(decoder, Format::Webp, options)?,
-        orientation: file.orientation.unwrap_or(1),
-    })
+    let pixels = read(decoder, Format::Webp, options)?;
+    Ok(Stored::full(pixels, file.orientation.unwrap_or(1)))
 }
 
 /// Checks the tables of prefix codes that the decoder makes. It reads the first chunk of each kind.

@@ -14,6 +14,8 @@ pub(super) struct Walk {
     pub orientation: Option<u8>,
     /// Whether there is an end-of-image marker.
     pub ended: bool,
+    /// The number of scans.
+    pub scans: u32,
     /// Bytes between segments that belong to no segment. They affect no pixel, but the strict decoder refuses them.
     junk: Vec<Range<usize>>,
     components: Vec<Component>,
@@ -33,15 +35,15 @@ impl Walk {
             height: 0,
             orientation: None,
             ended: false,
+            scans: 0,
             junk: Vec::new(),
             components: Vec::new(),
         };
-        let mut scans = 0;
         let mut at = 2;
         while let Some((marker, skipped)) = next_marker(bytes, &mut at) {
             let is_fill = bytes[skipped.clone()].iter().all(|byte| *byte == 0xFF);
             // Other bytes after a scan are the rest of a scan that was split by damage.
-            if scans > 0 && !is_fill {
+            if walk.scans > 0 && !is_fill {
                 return Err(DecodeError::corrupt(
                     Format::Jpeg,
                     "its scan data is interrupted",
@@ -70,13 +72,13 @@ impl Walk {
                 }
                 0xDA => {
                     walk.start_of_scan(segment)?;
-                    scans += 1;
+                    walk.scans += 1;
                     at = end_of_scan(bytes, at);
                 }
                 _ => {}
             }
         }
-        match (scans, walk.ended) {
+        match (walk.scans, walk.ended) {
             (0, false) => Err(TRUNCATED),
             (0, true) => Err(DecodeError::corrupt(Format::Jpeg, "it has no scan")),
             _ => Ok(walk),

@@ -1,0 +1,183 @@
+//! JPEGs that are reduced while they are decoded.
+
+use std::path::Path;
+
+use super::*;
+use crate::resize::{Filter, resize};
+use image::GenericImageView;
+
+fn library() -> TurboJpeg {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../.runtime/turbojpeg")
+        .join(SYSTEM_LIBRARY);
+    TurboJpeg::load(path).expect("`scripts/setup --tests` fetches libjpeg-turbo")
+}
+
+/// Decodes a file to at least `min_side` pixels, into a buffer with other pixels.
+fn reduce(bytes: &[u8], min_side: u32) -> Result<Decoded, DecodeError> {
+    let library = library();
+    let memory = PixelMemory::new(1 << 20);
+    for shift in [0, 2, 4, 6] {
+        memory.keep(vec![0x55; (200 * 150 * 3) >> shift]);
+    }
+    let reduction = Reduction {
+        library: &library,
+        min_side,
+    };
+    decode_reduced(bytes, &DecodeOptions::default(), &memory, &reduction)
+}
+
+/// Returns an image without fine detail, which a reduction would remove in one way or another.
+fn smooth(width: u32, height: u32) -> RgbImage {
+    let small = synthetic(width.div_ceil(5), height.div_ceil(5));
+    resize(&small, width, height, Filter::Bicubic)
+}
+
+fn jpeg(image: &RgbImage) -> Vec<u8> {
+    encode(image, OutputFormat::Jpeg { quality: 95 }).unwrap()
+}
+
+/// Asserts that an image is the full one, reduced.
+fn assert_reduced(reduced: &Decoded, full: &Decoded, what: &str) {
+    let (width, height) = full.pixels.dimensions();
+    assert_eq!(
+        (reduced.size, full.size),
+        ((width, height), (width, height)),
+        "{what}"
+    );
+    assert_eq!(reduced.orientation, full.orientation, "{what}");
+    let (width, height) = (
+        width.div_ceil(reduced.divisor),
+        height.div_ceil(reduced.divisor),
+    );
+    assert_eq!(reduced.pixels.dimensions(), (width, height), "{what}");
+    let mean = mean_difference(reduced, &full.pixels);
+    assert!(mean < 4.0, "{what}: {mean} levels apart on average");
+}
+
+/// Returns the mean difference between a pixel of the reduced image and the mean of its block in the full image, in
+/// levels. Leaves out the blocks that the edge cuts.
+fn mean_difference(reduced: &Decoded, full: &RgbImage) -> f64 {
+    let side = reduced.divisor;
+    let (width, height) = (full.width() / side, full.height() / side);
+    let mut sum = 0.0;
+    for (x, y) in (0..width).flat_map(|x| (0..height).map(move |y| (x, y))) {
+        let block = full.view(x * side, y * side, side, side);
+        for channel in 0..3 {
+            let levels = block
+                .pixels()
+                .map(|(_, _, pixel)| f64::from(pixel[channel]));
+            let mean = levels.sum::<f64>() / f64::from(side * side);
+            sum += (mean - f64::from(reduced.pixels.get_pixel(x, y)[channel])).abs();
+        }
+    }
+    sum / f64::from(width * height * 3)
+}
+
+#[test]
+fn the_longer_side_decides_how_far_an_image_is_reduced() {
+    let file = jpeg(&smooth(160, 120));
+    for (min_side, divisor) in [
+        (0, 8),
+        (20, 8),
+        (21, 4),
+        (40, 4),
+        (41, 2),
+        (80, 2),
+        (81, 1),
+        (u32::MAX, 1),
+    ] {
+        assert_eq!(
+            reduce(&file, min_side).unwrap().divisor,
+            divisor,
+            "{min_side}"
+        );
+    }
+}
+
+#[test]
+fn a_reduced_image_is_the_full_one_in_less_detail() {
+    let colours = jpeg(&smooth(201, 147));
+    let mut grey = Cursor::new(Vec::new());
+    DynamicImage::ImageLuma8(DynamicImage::ImageRgb8(smooth(200, 150)).to_luma8())
+        .write_to(&mut grey, image::ImageFormat::Jpeg)
+        .unwrap();
+    let files = [
+        ("sides that are no multiple of a block", colours),
+        ("grey", grey.into_inner()),
+        ("progressive", fixture("progressive.jpg")),
+        ("restart markers", fixture("restarts.jpg")),
+    ];
+    for (what, file) in files {
+        let full = plain(&file).unwrap();
+        for (min_side, divisor) in [(100, 2), (50, 4), (25, 8)] {
+            let reduced = reduce(&file, min_side).unwrap();
+            assert_eq!(reduced.divisor, divisor, "{what}");
+            assert_reduced(&reduced, &full, what);
+        }
+    }
+}
+
+#[test]
+fn a_reduced_image_is_upright() {
+    let file = jpeg(&smooth(96, 64));
+    for orientation in 1..=8 {
+        let exif = [&b"Exif\0\0"[..], &exif_block(orientation)].concat();
+        let file = with_segment(&file, 0xE1, &exif);
+        let reduced = reduce(&file, 48).unwrap();
+        assert_eq!((reduced.divisor, reduced.orientation), (2, orientation));
+        assert_reduced(&reduced, &plain(&file).unwrap(), "turned");
+    }
+}
+
+/// Asserts that a file has the same result as without a reduction.
+fn assert_full(file: &[u8], what: &str) {
+    let (reduced, full) = (reduce(file, 8), plain(file));
+    let pixels = |decoded: Result<Decoded, DecodeError>| {
+        decoded.map(|decoded| (decoded.divisor, decoded.size, decoded.pixels))
+    };
+    assert!(pixels(reduced) == pixels(full), "{what}");
+}
+
+#[test]
+fn files_that_the_library_cannot_reduce_are_decoded_in_full() {
+    for name in ["cmyk.jpg", "ycck.jpg", "cmyk_plain.jpg"] {
+        assert_full(&fixture(name), name);
+    }
+    for (format, file) in files(&smooth(64, 48)) {
+        if format != Format::Jpeg {
+            assert_full(&file, &format.to_string());
+        }
+    }
+    let file = jpeg(&smooth(64, 48));
+    assert_full(&file[..file.len() - 2], "no end marker");
+    let scan = fixture("progressive.jpg");
+    let start = scan.windows(2).rposition(|at| at == [0xFF, 0xDA]).unwrap();
+    let many = [
+        &scan[..scan.len() - 2],
+        &scan[start..scan.len() - 2].repeat(40),
+        &scan[scan.len() - 2..],
+    ]
+    .concat();
+    assert_full(&many, "many scans");
+}
+
+#[test]
+fn truncated_files_have_the_same_error() {
+    let size = |decoded: Result<Decoded, DecodeError>| decoded.map(|decoded| decoded.size);
+    for file in [jpeg(&smooth(64, 48)), fixture("progressive.jpg")] {
+        for length in (0..file.len()).step_by(7) {
+            let part = &file[..length];
+            for file in [part, &[part, &[0xFF, 0xD9]].concat()] {
+                assert_eq!(size(reduce(file, 8)), size(plain(file)), "{length} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_library_is_refused() {
+    assert!(TurboJpeg::load("/nonexistent/libturbojpeg.so").is_err());
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    assert!(TurboJpeg::load(other).is_err());
+}

@@ -1,0 +1,152 @@
+//! `decode=fast`: large JPEGs are reduced while they are decoded.
+
+use std::io::Cursor;
+
+use bytes::Bytes;
+use facescan::config::{Config, Sources};
+use image::{DynamicImage, ImageFormat, imageops::FilterType};
+use serde_json::Value;
+
+use crate::support::app::{TestApp, image_file, numbers, runtime_dir, settings_for};
+
+async fn app_with_libjpeg_turbo() -> TestApp {
+    let library = runtime_dir().join("turbojpeg/libturbojpeg.so.0");
+    let library = library.display().to_string();
+    TestApp::with(&[("FACESCAN__RUNTIME__TURBOJPEG", &library)]).await
+}
+
+/// Returns a photo of six people, enlarged as if a camera of more megapixels had taken it.
+fn photo(factor: u32) -> Bytes {
+    let image = image::load_from_memory(&image_file("t1.jpg")).unwrap();
+    let (width, height) = (image.width() * factor, image.height() * factor);
+    let large = image.resize_exact(width, height, FilterType::Triangle);
+    let mut bytes = Vec::new();
+    DynamicImage::from(large.to_rgb8())
+        .write_to(&mut Cursor::new(&mut bytes), ImageFormat::Jpeg)
+        .unwrap();
+    bytes.into()
+}
+
+fn faces(result: &Value) -> &[Value] {
+    result["faces"].as_array().unwrap()
+}
+
+/// Returns the face whose box is nearest, and the largest difference of a coordinate.
+fn nearest<'a>(face: &Value, others: &'a [Value]) -> (&'a Value, f32) {
+    let distance = |other: &Value| {
+        let (a, b) = (numbers(&face["bbox"]), numbers(&other["bbox"]));
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max)
+    };
+    let distances = others.iter().map(|other| (other, distance(other)));
+    distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
+}
+
+fn cosine(a: &Value, b: &Value) -> f32 {
+    let (a, b) = (numbers(&a["embedding"]), numbers(&b["embedding"]));
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[tokio::test]
+async fn the_same_faces_are_found_in_a_reduced_image() {
+    let app = app_with_libjpeg_turbo().await;
+    // At a quarter of the sides, three faces are smaller than a crop, so the image is decoded in full for them.
+    let photo = photo(3);
+    let full = app.post("/embed?store=false", photo.clone()).await.result();
+    let fast = app
+        .post("/embed?store=false&decode=fast", photo.clone())
+        .await
+        .result();
+    let found = app
+        .post("/detect?store=false&decode=fast", photo)
+        .await
+        .result();
+    assert_eq!(full["image"], fast["image"], "the size is that of the file");
+    assert_eq!(faces(&full).len(), 6);
+    for fast in [&fast, &found] {
+        assert_eq!(faces(fast).len(), 6);
+        for face in faces(fast) {
+            let (_, apart) = nearest(face, faces(&full));
+            assert!(apart < 24.0, "{apart} of 3840 pixels apart");
+        }
+    }
+    for face in faces(&fast) {
+        let (other, _) = nearest(face, faces(&full));
+        let cosine = cosine(face, other);
+        assert!(cosine > 0.97, "{cosine}");
+    }
+    assert_ne!(fast["faces"], full["faces"], "the image was reduced");
+}
+
+#[tokio::test]
+async fn results_that_need_all_pixels_do_not_depend_on_the_mode() {
+    let app = app_with_libjpeg_turbo().await;
+    let photo = photo(2);
+    for uri in [
+        "/quality?store=false",
+        "/detect?store=false&crops=true",
+        "/embed?store=false&quality=true",
+    ] {
+        let full = app.post(uri, photo.clone()).await.result();
+        let fast = app
+            .post(&format!("{uri}&decode=fast"), photo.clone())
+            .await
+            .result();
+        assert_eq!(full, fast, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn lengths_are_in_pixels_of_the_file() {
+    let app = app_with_libjpeg_turbo().await;
+    let photo = photo(2);
+    let all = app
+        .post("/detect?store=false&decode=fast", photo.clone())
+        .await
+        .result();
+    let shorter_side = |face: &Value| {
+        let bbox = numbers(&face["bbox"]);
+        (bbox[2] - bbox[0]).min(bbox[3] - bbox[1])
+    };
+    let mut sides: Vec<f32> = faces(&all).iter().map(shorter_side).collect();
+    sides.sort_by(f32::total_cmp);
+    let least = (sides[2] + sides[3]) / 2.0;
+    let uri = format!("/detect?store=false&decode=fast&min_face_size={least}");
+    let some = app.post(&uri, photo).await.result();
+    let mut expected = faces(&all).to_vec();
+    expected.retain(|face| shorter_side(face) > least);
+    assert_eq!((faces(&some), expected.len()), (&expected[..], 3));
+}
+
+#[tokio::test]
+async fn a_stored_result_is_reused_for_the_same_mode_only() {
+    let app = app_with_libjpeg_turbo().await;
+    let photo = photo(2);
+    for (uri, cached) in [
+        ("/detect", false),
+        ("/detect?decode=fast", false),
+        ("/detect?decode=fast", true),
+        ("/detect?decode=full", true),
+    ] {
+        let result = app.post(uri, photo.clone()).await.result();
+        assert_eq!(result["cached"], cached, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn a_library_that_the_settings_name_must_exist() {
+    let data = tempfile::tempdir().unwrap();
+    let named = [(
+        "FACESCAN__RUNTIME__TURBOJPEG",
+        "/nonexistent/libturbojpeg.so.0",
+    )];
+    let sources = Sources {
+        environment: settings_for(data.path(), &named),
+        ..Sources::default()
+    };
+    let (config, _) = Config::load(&sources).unwrap();
+    let error = TestApp::try_start(config).await.err().unwrap().to_string();
+    assert!(error.contains("runtime.turbojpeg"), "{error}");
+}
