@@ -73,7 +73,7 @@ pub struct Pipeline {
     pub preprocessing: Preprocessing,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
-    /// The decoder of reduced JPEGs. `None` if it is not installed.
+    /// The decoder of reduced JPEGs. `None` if the settings name none.
     pub turbojpeg: Option<Arc<TurboJpeg>>,
     /// The pool of pixel memory that images are decoded into.
     pub memory: Arc<PixelMemory>,
@@ -167,7 +167,7 @@ impl Pipeline {
     }
 
     /// Decodes an image like [`decode`](Self::decode). Reduces a JPEG whose longer side is at least twice `min_side`, if
-    /// libjpeg-turbo is installed.
+    /// libjpeg-turbo is loaded.
     fn decode_to(&self, bytes: &[u8], min_side: u32) -> Result<Decoded, DecodeError> {
         let Some(library) = self.turbojpeg.as_deref() else {
             return self.decode(bytes);

@@ -129,6 +129,10 @@ def many() -> Iterator[Case]:
         make.vp8x(0, 64, 64), make.riff_chunk(b"VP8L", make.vp8l(64, 64)), make.riff_chunk(b"abcd", b"") * 2_000_000)
     yield "jpeg, 5,000 progressive scans", None, lambda: make.progressive(2000, 2000, 5_000)
     yield "jpeg, 5,000 progressive scans of 100 megapixels", None, lambda: make.progressive(SIDE, SIDE, 5_000)
+    # As many as libjpeg-turbo gets.
+    scans = make.progressive(SIDE, SIDE, 32)
+    yield "jpeg, 32 progressive scans of 100 megapixels", OK, lambda: scans
+    yield "jpeg, 32 progressive scans of 100 megapixels, cut", None, lambda: scans[:-len(scans) // 64] + b"\xff\xd9"
     yield "jpeg, 100 megapixels without an end marker", None, lambda: make.jpeg(SIDE, SIDE, end=b"")
     yield "jpeg, 10 million restart markers in a scan", None, lambda: make.jpeg(64, 64, end=b"\xff\xd0" * 10_000_000 + b"\xff\xd9")
     yield "tiff, a loop of pages", None, lambda: make.strip(64, 64, 8, make.zeros(3 << 12), following=8 + 6 + len(make.zeros(3 << 12)))
@@ -165,7 +169,9 @@ def small() -> list[tuple[str, bytes]]:
     """Small whole files, to be cut at every byte."""
     chunk = make.riff_chunk
     return [
-        ("jpeg", make.jpeg(16, 16)), ("jpeg, progressive", make.progressive(16, 16, 12)), ("png", make.png(16, 16)), ("gif", make.gif(16, 16, frames=2)),
+        ("jpeg", make.jpeg(16, 16)), ("jpeg, progressive", make.progressive(16, 16, 12)),
+        # These are large enough to be reduced.
+        ("jpeg, wide", make.jpeg(1288, 8)), ("jpeg, wide, progressive", make.progressive(1288, 8, 12)), ("png", make.png(16, 16)), ("gif", make.gif(16, 16, frames=2)),
         ("webp, lossless", make.webp(chunk(b"VP8L", make.vp8l(16, 16)))), ("webp, lossy", make.webp(chunk(b"VP8 ", make.vp8(16, 16)))),
         ("webp, animated", make.animated_webp(16, 3)), ("bmp", make.bmp(16, 16, 1, 0, bytes(64))), ("bmp, run lengths", make.bmp(16, 16, 8, 1, make.run_lengths(16, 16))),
         ("tiff, deflate", make.strip(16, 16, 8, make.zeros(768))), ("tiff, lzw", make.strip(16, 16, 5, make.lzw(768, 8, False, True))),

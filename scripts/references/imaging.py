@@ -7,6 +7,7 @@ Run it from the root of the repository. The tests read only its output.
 import hashlib
 import io
 import json
+import sys
 from pathlib import Path
 
 import cv2
@@ -14,6 +15,9 @@ import jax
 import numpy as np
 import PIL
 from PIL import Image, ImageEnhance, ImageFilter
+
+sys.path.insert(0, "scripts")
+from drills import pictures  # noqa: E402
 
 OUT = Path("crates/imaging/tests/fixtures")
 TEMPLATE = np.array(
@@ -190,6 +194,8 @@ def jpegs():
     image = Image.fromarray(synthetic(40, 30)).resize((200, 150), Image.Resampling.BICUBIC)
     image.save(OUT / "progressive.jpg", "JPEG", quality=90, progressive=True)
     image.save(OUT / "restarts.jpg", "JPEG", quality=90, restart_marker_rows=1)
+    for scans in (32, 33):
+        (OUT / f"scans_{scans}.jpg").write_bytes(pictures.progressive(16, 16, scans))
 
 
 def main():

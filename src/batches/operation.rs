@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     admission::Priority,
-    config::Config,
+    config::{Config, DecodeMode},
     pipeline::{
         Pipeline,
         embed_image::{EmbedKind, ImageEmbeddingPlan},
@@ -215,9 +215,17 @@ impl BatchPlan {
         }
     }
 
+    /// Returns how much of a JPEG is decoded.
+    fn decode(&self) -> DecodeMode {
+        match self {
+            Self::Scan(plan) => plan.decode,
+            Self::ImageEmbedding(_) | Self::Enhance(_) | Self::Process(_) => DecodeMode::Full,
+        }
+    }
+
     /// Returns the key of the models and settings that decide the results, besides the options.
     pub fn models_key(&self, config: &Config, pipeline: &Pipeline) -> [u8; 32] {
-        ModelsKey::of_plan(self).digest(config, pipeline)
+        ModelsKey::of_plan(self).digest(self.decode(), config, pipeline)
     }
 }
 
@@ -252,7 +260,7 @@ impl ModelsKey {
         }
     }
 
-    fn digest(self, config: &Config, pipeline: &Pipeline) -> [u8; 32] {
+    fn digest(self, decode: DecodeMode, config: &Config, pipeline: &Pipeline) -> [u8; 32] {
         let models: Map<String, Value> = self
             .operations()
             .iter()
@@ -264,21 +272,29 @@ impl ModelsKey {
                 )
             })
             .collect();
-        let key = json!({
+        let mut key = json!({
             "version": RESULT_VERSION,
             "models": models,
             "background": pipeline.decoding.background,
             "identity_threshold": config.enhancement.identity_threshold,
         });
+        // Only if it is fast, so that the keys of older batches stay valid.
+        if decode == DecodeMode::Fast {
+            key["decode"] = json!(decode);
+        }
         Sha256::digest(key.to_string()).into()
     }
 }
 
-/// Returns the keys of the models that this process has.
+/// Returns the keys of the models that this process has, and of the ways in which it can decode.
 pub fn models_keys(config: &Config, pipeline: &Pipeline) -> Vec<[u8; 32]> {
-    ModelsKey::ALL
-        .into_iter()
-        .filter(|key| pipeline.models.check(key.operations()).is_ok())
-        .map(|key| key.digest(config, pipeline))
+    let modes: &[DecodeMode] = match pipeline.turbojpeg {
+        Some(_) => &[DecodeMode::Full, DecodeMode::Fast],
+        None => &[DecodeMode::Full],
+    };
+    let keys = ModelsKey::ALL.into_iter();
+    keys.filter(|key| pipeline.models.check(key.operations()).is_ok())
+        .flat_map(|key| modes.iter().map(move |&mode| (key, mode)))
+        .map(|(key, mode)| key.digest(mode, config, pipeline))
         .collect()
 }

@@ -105,8 +105,9 @@ pub(super) fn needs_full_image(points: &Landmarks, divisor: u32) -> bool {
     divisor > 1 && alignment_scale(&reduced(points, divisor)).is_some_and(|scale| scale > 1.0)
 }
 
+/// Converts landmarks to pixels of a reduced image. The centre of its first pixel is that of the first `divisor` pixels.
 fn reduced(points: &Landmarks, divisor: u32) -> Landmarks {
-    points.map(|point| point.map(|coordinate| coordinate / divisor as f32))
+    points.map(|point| point.map(|coordinate| (coordinate + 0.5) / divisor as f32 - 0.5))
 }
 
 /// The work that a scan does with the faces of one image.
@@ -282,4 +283,65 @@ fn no_landmarks() -> PipelineError {
         "the detector returns no landmarks, so faces cannot be aligned: send aligned crops with aligned=true, or \
          configure a detector with landmarks",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use facescan_imaging::{memory::PixelMemory, warp::ARCFACE_TEMPLATE};
+    use image::Rgb;
+
+    use super::*;
+
+    const DIVISOR: u32 = 8;
+
+    fn pooled(pixels: RgbImage) -> Arc<PooledImage> {
+        let memory = Arc::new(PixelMemory::new(0));
+        Arc::new(PooledImage { pixels, memory })
+    }
+
+    /// Returns a wave along `x`, at every pixel or at the centre of each block of a reduced image.
+    fn wave(divisor: u32) -> RgbImage {
+        let side = 1200 / divisor;
+        RgbImage::from_fn(side, side, |x, _| {
+            let at = (f64::from(x) + 0.5) * f64::from(divisor) - 0.5;
+            Rgb([((at % 400.0 - 200.0).abs() * 1.2) as u8; 3])
+        })
+    }
+
+    fn landmarks(scale: f32) -> Landmarks {
+        ARCFACE_TEMPLATE.map(|[x, y]| [x * scale + 30.0, y * scale + 20.0])
+    }
+
+    fn difference(a: &RgbImage, b: &RgbImage) -> f64 {
+        let levels = a.as_raw().iter().zip(b.as_raw());
+        let sum: f64 = levels.map(|(a, b)| f64::from(a.abs_diff(*b))).sum();
+        sum / a.as_raw().len() as f64
+    }
+
+    #[test]
+    fn a_crop_of_a_reduced_image_is_at_the_same_place() {
+        let pixels = FacePixels {
+            searched: pooled(wave(DIVISOR)),
+            divisor: DIVISOR,
+            full: None,
+        };
+        let points = landmarks(10.0);
+        assert!(!needs_full_image(&points, DIVISOR));
+        let expected = align_face(&wave(1), &points).unwrap();
+        let apart = difference(&pixels.align(&points).unwrap(), &expected);
+        assert!(apart < 1.5, "{apart} levels on average");
+    }
+
+    #[test]
+    fn a_crop_that_would_be_enlarged_comes_from_the_full_image() {
+        let pixels = FacePixels {
+            searched: pooled(wave(DIVISOR)),
+            divisor: DIVISOR,
+            full: Some(pooled(wave(1))),
+        };
+        let points = landmarks(4.0);
+        assert!(needs_full_image(&points, DIVISOR));
+        let expected = align_face(&wave(1), &points);
+        assert!(pixels.align(&points) == expected);
+    }
 }

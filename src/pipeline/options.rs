@@ -318,7 +318,10 @@ impl ScanRequest {
         Ok(ScanPlan {
             kind,
             detect,
-            decode: self.decode.unwrap_or(config.detection.decode),
+            decode: match config.runtime.turbojpeg {
+                Some(_) => self.decode.unwrap_or(config.detection.decode),
+                None => DecodeMode::Full,
+            },
             landmarks: self.landmarks.unwrap_or(config.detection.landmarks),
             quality: self.quality.unwrap_or(false) || kind == ScanKind::Quality,
             preset: self.preset.unwrap_or(config.quality.preset),

@@ -187,10 +187,11 @@ impl ScanRun {
         run: &mut ImageRun,
     ) -> Result<Scan, PipelineError> {
         let mut decoded = self.open(&bytes, hash, run).await?;
-        // Only a reduced image may have to be decoded again.
-        let bytes = (decoded.divisor > 1).then_some(bytes);
+        // Only faces that are cut out of a reduced image may need the file again.
+        let is_needed = decoded.divisor > 1 && self.options.kind == ScanKind::Embed;
+        let bytes = is_needed.then_some(bytes);
         let mut faces = self.find(&mut decoded, run).await?;
-        let pixels = self.face_pixels(&decoded, &faces, bytes.as_deref(), run)?;
+        let pixels = self.face_pixels(&decoded, &faces, bytes.as_deref(), run);
         drop(bytes);
         if let Some(work) = FaceWork::new(pixels, &self.pipeline, &self.options) {
             work.run(&mut faces, run).await?;
@@ -297,30 +298,32 @@ impl ScanRun {
         Ok(faces.into_iter().map(Face::from).collect())
     }
 
-    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it.
+    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `bytes` is the file
+    /// of a reduced image.
     fn face_pixels(
         &self,
         decoded: &DecodedImage,
         faces: &[Face],
         bytes: Option<&[u8]>,
         run: &mut ImageRun,
-    ) -> Result<FacePixels, PipelineError> {
-        let embeds = self.options.kind == ScanKind::Embed;
+    ) -> FacePixels {
         let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
         let full = match bytes {
-            Some(bytes) if embeds && landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
+            Some(bytes) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
                 let began = self.now();
-                let image = self.pipeline.decode(bytes)?;
+                let image = self.pipeline.decode(bytes);
                 run.timings.decode += self.since(began);
-                Some(PooledImage::new(image.pixels, &self.pipeline))
+                // The two decoders can disagree about a damaged file. Then the reduced image has to do.
+                let pixels = image.ok().map(|image| image.pixels);
+                pixels.map(|pixels| PooledImage::new(pixels, &self.pipeline))
             }
             _ => None,
         };
-        Ok(FacePixels {
+        FacePixels {
             searched: Arc::clone(&decoded.image),
             divisor: decoded.divisor,
             full,
-        })
+        }
     }
 }
 

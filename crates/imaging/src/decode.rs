@@ -67,11 +67,17 @@ pub struct Reduction<'a> {
 }
 
 impl Reduction<'_> {
-    /// Returns by what number the sides of an image are divided. Returns `None` if the image is too small to be reduced.
-    fn divisor(&self, longer_side: u32) -> Option<u32> {
-        [8, 4, 2]
-            .into_iter()
-            .find(|divisor| longer_side / divisor >= self.min_side.max(1))
+    /// Returns by what number the sides of a stored image are divided. Returns `None` if the image is not reduced.
+    fn divisor(&self, (width, height): (u32, u32), orientation: u8) -> Option<u32> {
+        // If a side is no multiple of the divisor, its last pixel stands for fewer pixels of the file. In a mirrored image
+        // that pixel comes first, and would move all others.
+        let is_exact = |divisor| {
+            let are_multiples = width.is_multiple_of(divisor) && height.is_multiple_of(divisor);
+            are_multiples || !orientation::mirrors(orientation)
+        };
+        [8, 4, 2].into_iter().find(|&divisor| {
+            width.max(height) / divisor >= self.min_side.max(1) && is_exact(divisor)
+        })
     }
 }
 

@@ -89,11 +89,11 @@ fn reduced(
     memory: &PixelMemory,
     reduction: &Reduction<'_>,
 ) -> Option<(RgbImage, u32)> {
-    if !walk.ended || walk.scans > MAX_REDUCED_SCANS {
+    if !walk.ended || walk.scans > MAX_REDUCED_SCANS || walk.may_be_rgb() {
         return None;
     }
     let (width, height) = (u32::from(walk.width), u32::from(walk.height));
-    let divisor = reduction.divisor(width.max(height))?;
+    let divisor = reduction.divisor((width, height), walk.orientation.unwrap_or(1))?;
     let (reduced_width, reduced_height) = (width.div_ceil(divisor), height.div_ceil(divisor));
     let mut samples = memory.take(reduced_width as usize * reduced_height as usize * 3);
     let bytes = walk.without_junk(bytes);

@@ -27,6 +27,11 @@ pub(super) fn swaps_sides(orientation: u8) -> bool {
     matches!(orientation, 5..=8)
 }
 
+/// Returns whether a side of the upright image begins at the end of a stored side.
+pub(super) fn mirrors(orientation: u8) -> bool {
+    matches!(orientation, 2 | 3 | 4 | 6 | 7 | 8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

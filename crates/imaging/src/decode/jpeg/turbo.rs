@@ -30,8 +30,8 @@ const RGB: c_int = 0;
 const STOP_ON_WARNING: c_int = 8192;
 /// `TJFLAG_LIMITSCANS`: more than 500 scans are an error.
 const LIMIT_SCANS: c_int = 32768;
-/// `TJCS_RGB`, `TJCS_YCbCr` and `TJCS_GRAY`. The library does not convert the other colour spaces to RGB.
-const COLOUR_SPACES: [c_int; 3] = [0, 1, 2];
+/// `TJCS_YCbCr` and `TJCS_GRAY`. The library does not convert CMYK and YCCK, and RGB is left to the other decoder.
+const COLOUR_SPACES: [c_int; 2] = [1, 2];
 
 type Init = unsafe extern "C" fn() -> *mut c_void;
 type Destroy = unsafe extern "C" fn(*mut c_void) -> c_int;

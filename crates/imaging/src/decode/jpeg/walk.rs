@@ -6,6 +6,9 @@ use super::super::{DecodeError, exif};
 use super::TRUNCATED;
 use crate::format::Format;
 
+/// The place of the colour transform in an Adobe segment.
+const ADOBE_TRANSFORM: usize = 11;
+
 /// The content of the markers. Scan data is skipped, not decoded.
 pub(super) struct Walk {
     pub width: u16,
@@ -16,6 +19,8 @@ pub(super) struct Walk {
     pub ended: bool,
     /// The number of scans.
     pub scans: u32,
+    /// The colour transform that an Adobe segment names. 0 is none.
+    adobe_transform: Option<u8>,
     /// Bytes between segments that belong to no segment. They affect no pixel, but the strict decoder refuses them.
     junk: Vec<Range<usize>>,
     components: Vec<Component>,
@@ -36,6 +41,7 @@ impl Walk {
             orientation: None,
             ended: false,
             scans: 0,
+            adobe_transform: None,
             junk: Vec::new(),
             components: Vec::new(),
         };
@@ -70,6 +76,9 @@ impl Walk {
                 0xE1 if segment.starts_with(b"Exif\0\0") => {
                     walk.orientation = walk.orientation.or_else(|| exif::orientation(segment));
                 }
+                0xEE if segment.starts_with(b"Adobe") => {
+                    walk.adobe_transform = segment.get(ADOBE_TRANSFORM).copied();
+                }
                 0xDA => {
                     walk.start_of_scan(segment)?;
                     walk.scans += 1;
@@ -83,6 +92,12 @@ impl Walk {
             (0, true) => Err(DecodeError::corrupt(Format::Jpeg, "it has no scan")),
             _ => Ok(walk),
         }
+    }
+
+    /// Returns whether a decoder could read the three components as RGB. Decoders disagree if other markers say YCbCr.
+    pub fn may_be_rgb(&self) -> bool {
+        let ids = self.components.iter().map(|component| component.id);
+        self.components.len() == 3 && (self.adobe_transform == Some(0) || ids.eq(*b"RGB"))
     }
 
     /// Returns whether the scans have every coefficient of every component in full precision.

@@ -120,14 +120,40 @@ fn a_reduced_image_is_the_full_one_in_less_detail() {
 
 #[test]
 fn a_reduced_image_is_upright() {
-    let file = jpeg(&smooth(96, 64));
-    for orientation in 1..=8 {
-        let exif = [&b"Exif\0\0"[..], &exif_block(orientation)].concat();
-        let file = with_segment(&file, 0xE1, &exif);
-        let reduced = reduce(&file, 48).unwrap();
-        assert_eq!((reduced.divisor, reduced.orientation), (2, orientation));
-        assert_reduced(&reduced, &plain(&file).unwrap(), "turned");
+    for (side, other_side) in [(96, 64), (98, 66), (97, 67)] {
+        let file = jpeg(&smooth(side, other_side));
+        for orientation in 1..=8 {
+            let exif = [&b"Exif\0\0"[..], &exif_block(orientation)].concat();
+            let file = with_segment(&file, 0xE1, &exif);
+            let reduced = reduce(&file, 24).unwrap();
+            // A mirrored image is reduced only as far as its pixels stay at their places.
+            let is_mirrored = ![1, 5].contains(&orientation);
+            let divisor = match side {
+                98 if is_mirrored => 2,
+                97 if is_mirrored => 1,
+                _ => 4,
+            };
+            assert_eq!(
+                (reduced.divisor, reduced.orientation),
+                (divisor, orientation)
+            );
+            assert_reduced(&reduced, &plain(&file).unwrap(), "turned");
+        }
     }
+}
+
+/// Returns a file whose components have other ids in its frame header and in its scan header.
+fn with_component_ids(mut file: Vec<u8>, ids: [u8; 3]) -> Vec<u8> {
+    for (marker, first, step) in [(0xC0, 10, 3), (0xDA, 5, 2)] {
+        let at = file
+            .windows(2)
+            .position(|pair| pair == [0xFF, marker])
+            .unwrap();
+        for (index, id) in ids.into_iter().enumerate() {
+            file[at + first + index * step] = id;
+        }
+    }
+    file
 }
 
 /// Asserts that a file has the same result as without a reduction.
@@ -151,15 +177,18 @@ fn files_that_the_library_cannot_reduce_are_decoded_in_full() {
     }
     let file = jpeg(&smooth(64, 48));
     assert_full(&file[..file.len() - 2], "no end marker");
-    let scan = fixture("progressive.jpg");
-    let start = scan.windows(2).rposition(|at| at == [0xFF, 0xDA]).unwrap();
-    let many = [
-        &scan[..scan.len() - 2],
-        &scan[start..scan.len() - 2].repeat(40),
-        &scan[scan.len() - 2..],
-    ]
-    .concat();
-    assert_full(&many, "many scans");
+    for ids in [*b"RGB", [1, 2, 3]] {
+        let adobe = [&b"Adobe\0\x64\0\0\0\0"[..], &[0]].concat();
+        let file = match ids[0] {
+            1 => with_segment(&file, 0xEE, &adobe),
+            _ => with_component_ids(file.clone(), ids),
+        };
+        assert_full(&file, "RGB");
+    }
+    for (scans, is_reduced) in [(32, true), (33, false)] {
+        let reduced = reduce(&fixture(&format!("scans_{scans}.jpg")), 2).unwrap();
+        assert_eq!(reduced.divisor > 1, is_reduced, "{scans} scans");
+    }
 }
 
 #[test]
