@@ -19,6 +19,7 @@ use crate::{
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::model_file},
+    recognition::calibration::Calibrations,
     telemetry::metrics::Metrics,
 };
 
@@ -46,6 +47,8 @@ pub struct App {
     pub erasures: Erasures,
     /// Deletes what has been kept long enough.
     pub retention: RetentionSweeper,
+    /// The error rates of the embedders.
+    pub calibrations: Calibrations,
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.

@@ -18,6 +18,7 @@ use facescan_inference::registry::Registry;
 pub mod audit;
 pub mod batches;
 pub mod bench;
+pub mod calibrate;
 pub mod client;
 pub mod config;
 pub mod devices;
@@ -33,6 +34,7 @@ pub mod runtime;
 pub mod scan;
 pub mod serve;
 pub mod submit;
+pub mod verify;
 pub mod worker;
 
 const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image, a check, a shutdown that \
@@ -84,6 +86,20 @@ enum Command {
                             Exit codes: 0 every image was embedded · 1 at least one image failed"
     )]
     Embed(embed::EmbedArgs),
+    /// Compare the faces in two images, and print whether they show the same person.
+    #[command(
+        after_help = "Examples:\n  facescan verify passport.jpg selfie.jpg\n  facescan verify --far 0.0001 a.jpg b.jpg\n\n\
+                            Exit codes: 0 the faces match · 1 they do not match · 2 an image has no face, or something failed"
+    )]
+    Verify(verify::VerifyArgs),
+    /// Measure the error rates of the embedder on images of known people, and print the table.
+    ///
+    /// DIR has a folder for each person, with the images of that person. Every face is compared with every other one.
+    #[command(
+        after_help = "Examples:\n  facescan calibrate people/ --set 'our archive, 2026' --out calibration.yaml\n  \
+                            FACESCAN__RECOGNITION__CALIBRATIONS='[calibration.yaml]' facescan serve"
+    )]
+    Calibrate(calibrate::CalibrateArgs),
     /// Crop, resize, blur, rotate or anonymise images by a list of operations; print one JSON line per image.
     #[command(
         after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
@@ -163,6 +179,8 @@ impl Cli {
             Command::Worker(args) => worker::run(config, &args),
             Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
             Command::Embed(args) => embed::run(config, &provenance, args),
+            Command::Verify(args) => verify::run(config, &provenance, &args),
+            Command::Calibrate(args) => calibrate::run(config, &provenance, &args),
             Command::Process(args) => process::run(config, &provenance, args),
             Command::Anonymize(args) => process::anonymize(config, &provenance, args),
             Command::Preprocess(args) => preprocess::run(config, &provenance, &args),

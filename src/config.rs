@@ -18,6 +18,7 @@ mod log;
 mod openid;
 mod options;
 mod origin;
+mod recognition;
 mod retention;
 mod schema;
 mod server;
@@ -46,6 +47,7 @@ pub use self::{
     openid::*,
     options::*,
     origin::*,
+    recognition::*,
     retention::*,
     schema::{CONFIG_FILE, PREFIX, short_names},
     server::*,
@@ -104,6 +106,8 @@ pub struct Config {
     pub embedding: Embedding,
     #[garde(dive)]
     pub quality: Quality,
+    #[garde(dive)]
+    pub recognition: Recognition,
     #[garde(dive)]
     pub enhancement: Enhancement,
     #[garde(dive)]

@@ -128,6 +128,9 @@ fn api() -> OpenApiRouter<AppState> {
         .merge(handlers::enhance::routes()) // /enhance
         .merge(handlers::process::routes()) // /process
         .merge(handlers::preprocess::routes()) // /preprocess
+        // Recognition
+        .merge(handlers::verify::routes()) // /verify
+        .merge(handlers::calibration::routes()) // /calibration
         // Batches
         .merge(handlers::batches::routes()) // /batches, /batches/{id} and below
         .merge(handlers::webhooks::routes()) // /webhooks, /webhooks/{id}

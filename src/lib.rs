@@ -1,6 +1,6 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
-//! Dependencies point one way: `http, cli → erasure → batches, access → audit → pipeline → ingest, inference, store → imaging`. The crates
+//! Dependencies point one way: `http, cli → erasure → batches, recognition, access → audit → pipeline → ingest, inference, store → imaging`. The crates
 //! below the server are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
 
 pub mod access;
@@ -18,6 +18,7 @@ pub mod ingest;
 pub mod lifecycle;
 pub mod pipeline;
 pub mod preprocessor;
+pub mod recognition;
 pub mod telemetry;
 #[cfg(test)]
 mod test_clock;

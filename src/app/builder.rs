@@ -43,6 +43,7 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
+    recognition::calibration::Calibrations,
     telemetry::metrics::{Metrics, labels::Limit},
 };
 
@@ -122,6 +123,7 @@ impl AppBuilder {
         let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
         let keys = Arc::clone(&stores.keys);
         Ok(App {
+            calibrations: Calibrations::load(&config.recognition.calibrations)?,
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
             keys: ApiKeys::new(keys, Arc::clone(&clock)),
@@ -247,21 +249,20 @@ fn pipeline(
     })
 }
 
-/// Loads libjpeg-turbo. Returns `None` if the settings name no library and the system has none.
+/// Loads libjpeg-turbo. Returns `None` if the settings name no library.
 fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
-    let loaded = match &config.runtime.turbojpeg {
-        Some(path) => Some(TurboJpeg::load(path).with_context(|| {
-            format!("loading {}, which runtime.turbojpeg names", path.display())
-        })?),
-        None => TurboJpeg::load(SYSTEM_LIBRARY).ok(),
+    let Some(path) = &config.runtime.turbojpeg else {
+        if config.detection.decode == DecodeMode::Fast {
+            tracing::warn!(
+                "the setting detection.decode is fast, but images are decoded in full, because runtime.turbojpeg names no \
+                 library; set it to {SYSTEM_LIBRARY} to use that of the system (Debian: libturbojpeg0)"
+            );
+        }
+        return Ok(None);
     };
-    if loaded.is_none() && config.detection.decode == DecodeMode::Fast {
-        tracing::warn!(
-            "the setting detection.decode is fast, but {SYSTEM_LIBRARY} cannot be loaded, so images are decoded in full; \
-             install libjpeg-turbo (Debian: libturbojpeg0) or set runtime.turbojpeg"
-        );
-    }
-    Ok(loaded.map(Arc::new))
+    let library = TurboJpeg::load(path)
+        .with_context(|| format!("loading {}, which runtime.turbojpeg names", path.display()))?;
+    Ok(Some(Arc::new(library)))
 }
 
 /// Opens the store of images, and combines the parts of batches.

@@ -17,6 +17,7 @@ use crate::{
         answer::ErrorEntry,
         error::{InvalidOption, PipelineError, shorten},
     },
+    recognition::error::RecognitionError,
     telemetry::causes::with_causes,
 };
 
@@ -38,6 +39,9 @@ pub enum ApiError {
     /// An image got no result.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
+    /// Two faces cannot be compared.
+    #[error(transparent)]
+    Recognition(RecognitionError),
     /// The body does not have the format that its content type names.
     #[error("the body could not be read: {0}")]
     InvalidBody(String),
@@ -127,6 +131,10 @@ pub(super) mod table {
     pub const METHOD_NOT_ALLOWED: ErrorKind = kind(405, "method_not_allowed", "method not allowed");
     pub const NOT_FOUND: ErrorKind = kind(404, "not_found", "not found");
     pub const CONFLICT: ErrorKind = kind(409, "conflict", "conflict");
+    pub const CONTRACT_MISMATCH: ErrorKind =
+        kind(409, "contract_mismatch", "vectors of two contracts");
+    pub const NO_FACE: ErrorKind = kind(422, "no_face", "no face");
+    pub const NO_VECTOR: ErrorKind = kind(422, "no_vector", "face without a vector");
     pub const IDEMPOTENCY_CONFLICT: ErrorKind =
         kind(409, "idempotency_conflict", "idempotency key reused");
     pub const PAYLOADS_UNAVAILABLE: ErrorKind =
@@ -163,6 +171,7 @@ impl ApiError {
             Self::Batch(error) => kind_of_batch(error),
             Self::Audit(_) => table::AUDIT_UNAVAILABLE,
             Self::Pipeline(error) => kind_of_pipeline(error),
+            Self::Recognition(error) => kind_of_recognition(error),
             Self::InvalidBody(_) => table::INVALID_BODY,
             Self::MissingImage(_) => table::MISSING_IMAGE,
             Self::UnsupportedMediaType(_) => table::UNSUPPORTED_MEDIA_TYPE,
@@ -242,6 +251,17 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
     }
 }
 
+fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
+    match error {
+        RecognitionError::NoFace(_) => table::NO_FACE,
+        RecognitionError::NotFound(_) => table::NOT_FOUND,
+        RecognitionError::NoVector(_) => table::NO_VECTOR,
+        RecognitionError::ContractMismatch { .. } => table::CONTRACT_MISMATCH,
+        RecognitionError::Image { source, .. } => kind_of_pipeline(source),
+        RecognitionError::InvalidOption(_) => table::INVALID_OPTION,
+    }
+}
+
 fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
     match error {
         PipelineError::InvalidOption(_) | PipelineError::NoModel(_) => table::INVALID_OPTION,
@@ -317,6 +337,15 @@ impl From<BatchError> for ApiError {
         match error {
             BatchError::Pipeline(error) => Self::Pipeline(error),
             error => Self::Batch(error),
+        }
+    }
+}
+
+impl From<RecognitionError> for ApiError {
+    fn from(error: RecognitionError) -> Self {
+        match error {
+            RecognitionError::InvalidOption(error) => error.into(),
+            error => Self::Recognition(error),
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod arriving;
 pub mod batch_body;
 mod body;
 mod body_reader;
+pub mod pair;
 pub mod stored_request;
 
 use std::collections::BTreeMap;

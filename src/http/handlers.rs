@@ -1,6 +1,7 @@
 //! The handlers, one file for each group of routes; `run` and `single_image` are shared.
 
 pub mod batches;
+pub mod calibration;
 pub mod devices;
 pub mod docs;
 mod embed_image;
@@ -17,4 +18,5 @@ pub mod process;
 mod run;
 pub mod scan;
 pub mod single_image;
+pub mod verify;
 pub mod webhooks;

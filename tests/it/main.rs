@@ -41,3 +41,4 @@ mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
 mod urls;
+mod verify;

@@ -4,7 +4,13 @@ use std::fmt::Debug;
 
 use axum::{body::Body, extract::FromRequest};
 use facescan::{
-    http::{AppState, extract::ImageRequest},
+    http::{
+        AppState,
+        extract::{
+            ImageRequest,
+            pair::{FaceInput, PairRequest},
+        },
+    },
     ingest::source::{Content, ImageInput},
     pipeline::{
         options::{RequestOptions, ScanRequest},
@@ -70,8 +76,29 @@ pub(crate) fn submission(is_packed: bool, body: &[u8]) -> Result<Submission, &'s
     submissions::read(content_type, body, true)
 }
 
-/// Reads a body as a scan and as `/process`, which takes masks. Returns the scan.
+/// A body is two faces, or an error of the request.
+fn check_pair(content_type: &str, body: &[u8]) {
+    with_server(async |state| {
+        let request = request(content_type, whole(body));
+        match PairRequest::from_request(request, state).await {
+            Ok(read) => {
+                for face in &read.faces {
+                    let held = match face {
+                        FaceInput::Image(image) => size(image),
+                        FaceInput::Stored(_) => 0,
+                        FaceInput::Vector(vector) => vector.values.len().min(body.len()),
+                    };
+                    assert!(held <= body.len(), "{} bytes became {held}", body.len());
+                }
+            }
+            Err(error) => drop(refused(&error)),
+        }
+    });
+}
+
+/// Reads a body as two faces, as a scan, and as `/process`, which takes masks. Returns the scan.
 fn check_images(content_type: &str, body: &[u8]) -> Outcome {
+    check_pair(content_type, body);
     check_as::<ProcessRequest>(content_type, body).ok();
     check_as::<ScanRequest>(content_type, body)
 }

@@ -138,6 +138,25 @@ pub struct PlanRun<'a, P> {
 }
 
 impl<P: ImageOperation> PlanRun<'_, P> {
+    /// Runs the plan on the images of the request, without a record in the audit trail.
+    ///
+    /// # Errors
+    /// Returns an error if the plan cannot run. The error of an image is in its outcome.
+    pub async fn outcomes(
+        &self,
+        images: Vec<ImageInput>,
+    ) -> Result<Vec<ImageOutcome<P::Output>>, ApiError> {
+        let Self {
+            state,
+            context,
+            plan,
+        } = *self;
+        plan.check(&state.pipeline)?;
+        let outcomes = state.fan_out.run_all(context, images, plan).await;
+        self.charge(&outcomes);
+        Ok(outcomes)
+    }
+
     /// Runs the plan on the images of the request.
     ///
     /// # Errors
@@ -147,22 +166,15 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         &self,
         images: Vec<ImageInput>,
     ) -> Result<RequestResults<P::Output>, ApiError> {
-        let Self {
-            state,
-            context,
-            plan,
-        } = *self;
-        plan.check(&state.pipeline)?;
         let is_single = images.len() == 1;
-        let reports_timings = plan.run_options().timings;
+        let reports_timings = self.plan.run_options().timings;
         let mut results = RequestResults {
             entries: Vec::with_capacity(images.len()),
             devices: DevicesUsed::new(),
             queue_ms: 0.0,
             inference_ms: 0.0,
         };
-        let outcomes = state.fan_out.run_all(context, images, plan).await;
-        self.charge(&outcomes);
+        let outcomes = self.outcomes(images).await?;
         self.record(&outcomes).await?;
         for outcome in outcomes {
             let index = outcome.index;

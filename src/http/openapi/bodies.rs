@@ -5,13 +5,17 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
+use super::Bytes;
 use crate::http::extract::batch_body::WebhookFields;
 use crate::pipeline::{
-    enhance::EnhanceRequest, options::ScanRequest, preprocess::PreprocessRequest,
-    process::ProcessRequest,
+    answer::EmbeddingAnswer, enhance::EnhanceRequest, options::ScanRequest,
+    preprocess::PreprocessRequest, process::ProcessRequest,
 };
-use crate::{admission::Priority, batches::operation::BatchOperation};
+use crate::{
+    admission::Priority, batches::operation::BatchOperation, recognition::verify::VerifyRequest,
+};
 
 /// Images, and the options of a scan.
 #[derive(Serialize, ToSchema)]
@@ -98,6 +102,87 @@ pub struct LinkedImage {
     source: Option<String>,
     /// The address where the image was found, at most 4096 bytes. The default is `url`.
     source_url: Option<String>,
+}
+
+/// Two faces, and the options of `/verify`.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyBody {
+    /// The first face.
+    a: FaceSource,
+    /// The second face.
+    b: FaceSource,
+    /// The options. The settings have the defaults.
+    options: Option<VerifyRequest>,
+}
+
+/// The parts of a form with two faces. An option can also be a separate part with the name that it has in the query.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyForm {
+    /// The image with the first face. Otherwise, `a_face_id` must be set.
+    #[schema(nullable = false)]
+    a: Option<Bytes>,
+    /// The image with the second face. Otherwise, `b_face_id` must be set.
+    #[schema(nullable = false)]
+    b: Option<Bytes>,
+    /// The id of the first face, if it is stored.
+    #[schema(nullable = false)]
+    a_face_id: Option<Uuid>,
+    /// The id of the second face, if it is stored.
+    #[schema(nullable = false)]
+    b_face_id: Option<Uuid>,
+}
+
+/// A face: in an image, stored, or as a vector.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum FaceSource {
+    /// The bytes of an image.
+    Inline(InlineFace),
+    /// An address to fetch the image from.
+    Linked(LinkedFace),
+    /// A stored face.
+    Stored(StoredFaceId),
+    /// A vector.
+    Vector(CallerVector),
+}
+
+/// A face in an image whose bytes are in the body.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InlineFace {
+    /// The bytes: base64 text, with or without a `data:` prefix, or binary in msgpack.
+    #[schema(format = Byte, min_length = 1)]
+    data: String,
+}
+
+/// A face in an image that the server fetches, if its settings allow it (`urls.enabled`).
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkedFace {
+    /// The address to fetch it from.
+    #[schema(format = "uri")]
+    url: String,
+}
+
+/// A face that is in the database.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoredFaceId {
+    /// The id of the face. It must have a vector.
+    face_id: Uuid,
+}
+
+/// A vector of the caller.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallerVector {
+    /// The values, or little-endian 32-bit floats in base64. They need not have length 1.
+    embedding: EmbeddingAnswer,
+    /// The contract of the vector, as answers of `/embed` have it.
+    #[schema(max_length = 64)]
+    contract: String,
 }
 
 /// The description of a batch, and its items.

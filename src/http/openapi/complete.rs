@@ -179,6 +179,12 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     let Some(described) = object(schemas, &RefOr::Ref(to.clone())).cloned() else {
         return;
     };
+    let options = described.properties.get("options").map(without_null);
+    if let (Some(options), Some(parameters)) = (&options, &mut operation.parameters)
+        && let Some(options) = object(schemas, options)
+    {
+        constrain(parameters, options);
+    }
     let is_batch = described.properties.contains_key("items");
     if !is_batch && !described.properties.contains_key("images") {
         return;
@@ -210,12 +216,6 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
         "multipart/form-data".to_owned(),
         RefOr::T(multipart.build()),
     );
-    let options = described.properties.get("options").map(without_null);
-    if let (Some(options), Some(parameters)) = (&options, &mut operation.parameters)
-        && let Some(options) = object(schemas, options)
-    {
-        constrain(parameters, options);
-    }
     let mut form_schema = multipart_form(options, &described, has_masks);
     if is_batch {
         let others = described.properties.iter();
@@ -407,6 +407,15 @@ mod tests {
             let name = operation["operationId"].as_str();
             if ["create_webhook", "create_key", "create_erasure"].contains(&name.unwrap()) {
                 assert_eq!(forms, ["application/json"], "it takes no images");
+                continue;
+            }
+            if name == Some("verify_faces") {
+                let expected = [
+                    "application/json",
+                    "application/msgpack",
+                    "multipart/form-data",
+                ];
+                assert_eq!(forms, expected, "one image has no second face");
                 continue;
             }
             if operation["tags"][0] == "batches" {

@@ -138,6 +138,20 @@ async fn a_result_of_another_tenant_is_not_an_answer() {
     let (other_id, cached) = detect(&second).await;
     assert!(!cached && other_id != id);
 
+    // A stored face is compared only for its tenant, and only for a key that may read it.
+    let embedded = send(&app, &first, ("POST", "/embed"), body_of_images()).await;
+    let id = json!({"face_id": embedded.result()["faces"][0]["face_id"]});
+    let pair = json!({"a": id, "b": id}).to_string();
+    let infer = key(&app, "first", &[Scope::Infer]).await;
+    for (key, status) in [
+        (&first, StatusCode::OK),
+        (&second, StatusCode::NOT_FOUND),
+        (&infer, StatusCode::FORBIDDEN),
+    ] {
+        let reply = send(&app, key, ("POST", "/verify"), pair.clone()).await;
+        assert_eq!(reply.status, status, "{:?}", reply.body);
+    }
+
     // An idempotency key belongs to its tenant.
     let submit = async |key: &str| {
         let request = axum::http::Request::post("/batches")

@@ -1,0 +1,243 @@
+//! `facescan calibrate`: measures the error rates of the embedder on images of known people.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    pin::pin,
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use futures::StreamExt;
+use sha2::{Digest, Sha256};
+
+use super::{
+    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    scan::{files, in_work, progress_bar, read},
+};
+use crate::{
+    app::App,
+    config::{Config, DetSize, Provenance},
+    context::RequestContext,
+    pipeline::{scan::Scan, scan::hex},
+    recognition::{
+        calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
+        verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
+    },
+};
+
+/// The fewest people that a bootstrap is of any use for.
+const MIN_PEOPLE: usize = 30;
+
+/// The images to measure on, and the target of the table.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// A folder with a folder for each person.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The name of the set, which answers contain.
+    #[arg(long, value_name = "NAME")]
+    set: String,
+    /// Write the table to this file, for the setting recognition.calibrations.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Which face of an image counts: `largest` or `central`.
+    #[arg(long, value_name = "FACE", default_value = "central")]
+    face: FaceChoice,
+    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
+    #[arg(long, value_name = "PIXELS")]
+    det_size: Option<DetSize>,
+    /// The images are aligned crops of 112×112 pixels.
+    #[arg(long)]
+    aligned: bool,
+    /// The seed of the intervals. The same seed returns the same intervals.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of images that are processed at a time [default: enough to keep the processor busy].
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    jobs: usize,
+}
+
+/// Measures, prints the table, and writes it if there is a target.
+///
+/// # Errors
+/// Returns an error if the start fails, an image cannot be read, or the set is too small.
+pub fn run(
+    mut config: Config,
+    provenance: &Provenance,
+    args: &CalibrateArgs,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is stored, so no database file may be created.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    files::check(std::slice::from_ref(&args.dir))?;
+    let calibration = tokio_runtime()?.block_on(async {
+        let app = start_app(config.without_encoder()).await?;
+        let calibration = calibrate(&app, args).await?;
+        app.store.close().await;
+        anyhow::Ok(calibration)
+    })?;
+    println!("{}", table(&calibration));
+    if let Some(path) = &args.out {
+        let text = serde_saphyr::to_string(&[&calibration])?;
+        fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The faces of a set.
+#[derive(Default)]
+struct Faces {
+    /// The vectors of each person.
+    people: BTreeMap<PathBuf, Vec<Vec<f32>>>,
+    digest: Sha256,
+    without_face: u64,
+    precision: Option<facescan_imaging::precision::NumericPrecision>,
+}
+
+async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibration> {
+    let models = &app.pipeline.models;
+    let request = VerifyRequest {
+        face: Some(args.face),
+        det_size: args.det_size,
+        aligned: Some(args.aligned),
+        ..VerifyRequest::default()
+    };
+    let plan = request.resolve(&app.config, &models.detector.spec.thresholds)?;
+    let faces = Faces::of(app, &plan, args).await?;
+    let people: Vec<_> = faces.people.into_values().collect();
+    let measured = measure(&people, args.seed);
+    anyhow::ensure!(
+        people.len() >= MIN_PEOPLE && measured.genuine_pairs > 0 && measured.points.len() > 1,
+        "the set is too small: it has {} people, {} pairs of one person and {} pairs of two; use at least {MIN_PEOPLE} people, some of \
+         them with several images",
+        people.len(),
+        measured.genuine_pairs,
+        measured.impostor_pairs
+    );
+    Ok(Calibration {
+        contract: models.embedder.contract.clone(),
+        embedder: models.embedder.spec().id.clone(),
+        detector: models.detector.spec.id.clone(),
+        precision: faces.precision,
+        set: CalibrationSet {
+            name: args.set.clone(),
+            sha256: hex(&faces.digest.finalize()),
+            images: people.iter().map(|vectors| vectors.len() as u64).sum(),
+            without_face: faces.without_face,
+            people: people.len() as u64,
+        },
+        genuine_pairs: measured.genuine_pairs,
+        impostor_pairs: measured.impostor_pairs,
+        points: measured.points,
+    })
+}
+
+impl Faces {
+    /// Embeds every image of the set, in the order of the names.
+    async fn of(app: &App, plan: &VerifyPlan, args: &CalibrateArgs) -> anyhow::Result<Self> {
+        let context = &app.run_context();
+        let paths = std::slice::from_ref(&args.dir);
+        let progress = progress_bar(paths);
+        let images = files::images(paths);
+        let in_flight = in_work(app, args.jobs);
+        let scans = app
+            .fan_out
+            .admit_each(context, images, in_flight, async |found| {
+                let scan = scan(app, context, plan, &found).await;
+                (found.relative, scan)
+            });
+        let mut scans = pin!(scans);
+        let mut faces = Self::default();
+        while let Some((path, scan)) = scans.next().await {
+            let scan = scan.with_context(|| path.display().to_string())?;
+            faces.add(app, plan, &path, scan)?;
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Ok(faces)
+    }
+
+    fn add(&mut self, app: &App, plan: &VerifyPlan, path: &Path, scan: Scan) -> anyhow::Result<()> {
+        let person = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let person =
+            person.with_context(|| format!("{} is not in a folder of a person", path.display()))?;
+        let line = format!("{} {}\n", path.display(), scan.image.sha256);
+        self.digest.update(line);
+        let contract = &app.pipeline.models.embedder.contract;
+        let face = plan.face.choose(scan);
+        let vector = face
+            .as_ref()
+            .and_then(|face| FaceVector::of_found(contract, face));
+        let Some(vector) = vector else {
+            self.without_face += 1;
+            return Ok(());
+        };
+        self.precision = face.and_then(|face| face.embedding?.precision);
+        let vectors = self.people.entry(person.to_owned()).or_default();
+        vectors.push(vector.values);
+        Ok(())
+    }
+}
+
+async fn scan(
+    app: &App,
+    context: &RequestContext,
+    plan: &VerifyPlan,
+    found: &files::Found,
+) -> anyhow::Result<Scan> {
+    let image = read(app, found).await;
+    let image = image.map_err(|error| anyhow::anyhow!(error.detail))?;
+    Ok(app
+        .fan_out
+        .run_one(context, image, &plan.scan)
+        .await?
+        .result)
+}
+
+fn table(calibration: &Calibration) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header([
+            "FAR",
+            "interval",
+            "threshold",
+            "interval",
+            "TAR",
+            "interval",
+        ]);
+    for point in &calibration.points {
+        let OperatingPoint {
+            far,
+            far_low,
+            far_high,
+            threshold,
+            threshold_low,
+            threshold_high,
+            tar,
+            tar_low,
+            tar_high,
+        } = point;
+        table.add_row([
+            format!("{far}"),
+            format!("{far_low:.2e} to {far_high:.2e}"),
+            format!("{threshold:.3}"),
+            format!("{threshold_low:.3} to {threshold_high:.3}"),
+            format!("{:.2} %", tar * 100.0),
+            format!("{:.2} to {:.2} %", tar_low * 100.0, tar_high * 100.0),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,150 @@
+//! `facescan verify`: compares the faces in two images.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+
+use super::{
+    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    scan::{files, read},
+};
+use crate::{
+    app::App,
+    config::{Config, DetSize, Provenance},
+    context::RequestContext,
+    recognition::{
+        calibration::FarEstimate,
+        error::RecognitionError,
+        verify::{FaceChoice, FaceVector, Side, VerifyPlan, VerifyRequest, compare},
+    },
+};
+
+/// The images to compare.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The image with the first face, or its URL (URLs need `urls.enabled`).
+    #[arg(value_name = "FILE|URL")]
+    a: PathBuf,
+    /// The image with the second face.
+    #[arg(value_name = "FILE|URL")]
+    b: PathBuf,
+    /// The false accept rate that the threshold is chosen for [default: recognition.verify_far].
+    #[arg(long, value_name = "RATE", conflicts_with = "threshold")]
+    far: Option<f64>,
+    /// The cosine from which the faces match.
+    #[arg(long, value_name = "COSINE", allow_negative_numbers = true)]
+    threshold: Option<f32>,
+    /// Which face of an image is compared: `largest` or `central`.
+    #[arg(long, value_name = "FACE", default_value = "largest")]
+    face: FaceChoice,
+    /// The lowest detection score of a face, 0 to 1.
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f32>,
+    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
+    #[arg(long, value_name = "PIXELS")]
+    det_size: Option<DetSize>,
+    /// The images are aligned crops of 112×112 pixels.
+    #[arg(long)]
+    aligned: bool,
+}
+
+/// The printed result.
+#[derive(Serialize)]
+struct Verified {
+    #[serde(rename = "match")]
+    is_match: bool,
+    similarity: f32,
+    threshold: f32,
+    far: Option<FarEstimate>,
+    contract: String,
+}
+
+/// Compares the faces and prints the result as JSON.
+///
+/// # Errors
+/// Returns an error if the start fails, or if an image has no face.
+pub fn run(
+    mut config: Config,
+    provenance: &Provenance,
+    args: &VerifyArgs,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is stored, so no database file may be created.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    let paths = [args.a.clone(), args.b.clone()];
+    files::check(&paths)?;
+    for path in &paths {
+        anyhow::ensure!(
+            !path.is_dir(),
+            "{} is a folder; name an image",
+            path.display()
+        );
+    }
+    tokio_runtime()?.block_on(async {
+        let app = start_app(config.without_encoder()).await?;
+        let verified = compare_files(&app, &paths, args).await?;
+        app.store.close().await;
+        println!("{}", serde_json::to_string_pretty(&verified)?);
+        Ok(match verified.is_match {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    })
+}
+
+impl VerifyArgs {
+    fn request(&self) -> VerifyRequest {
+        VerifyRequest {
+            far: self.far,
+            threshold: self.threshold,
+            face: Some(self.face),
+            min_score: self.min_score,
+            det_size: self.det_size,
+            aligned: Some(self.aligned),
+            ..VerifyRequest::default()
+        }
+    }
+}
+
+async fn compare_files(
+    app: &App,
+    paths: &[PathBuf; 2],
+    args: &VerifyArgs,
+) -> anyhow::Result<Verified> {
+    let thresholds = &app.pipeline.models.detector.spec.thresholds;
+    let plan = args.request().resolve(&app.config, thresholds)?;
+    let context = app.run_context();
+    let mut vectors = Vec::with_capacity(2);
+    for (side, path) in Side::BOTH.into_iter().zip(paths) {
+        let found = files::images(std::slice::from_ref(path)).next();
+        let found = found.with_context(|| format!("{} is not an image", path.display()))?;
+        let vector = vector(app, &context, &plan, side, &found).await;
+        vectors.push(vector.with_context(|| path.display().to_string())?);
+    }
+    let compared = compare(&vectors[0], &vectors[1], plan.criterion, &app.calibrations)?;
+    Ok(Verified {
+        is_match: compared.is_match,
+        similarity: compared.similarity,
+        threshold: compared.threshold,
+        far: compared.far,
+        contract: compared.contract,
+    })
+}
+
+async fn vector(
+    app: &App,
+    context: &RequestContext,
+    plan: &VerifyPlan,
+    side: Side,
+    found: &files::Found,
+) -> anyhow::Result<FaceVector> {
+    let image = read(app, found).await;
+    let image = image.map_err(|error| anyhow::anyhow!(error.detail))?;
+    let scanned = app.fan_out.run_one(context, image, &plan.scan).await?;
+    let contract = &app.pipeline.models.embedder.contract;
+    let face = plan.face.choose(scanned.result);
+    let vector = face.and_then(|face| FaceVector::of_found(contract, &face));
+    Ok(vector.ok_or(RecognitionError::NoFace(side))?)
+}

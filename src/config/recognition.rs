@@ -1,0 +1,19 @@
+//! Recognition of people.
+
+#![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
+
+use std::path::PathBuf;
+
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+
+use super::{is_path, must};
+
+/// Section `recognition`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct Recognition {
+    #[garde(custom(must(|far: &f64| *far > 0.0 && *far <= 1.0)))]
+    pub verify_far: f64,
+    #[garde(inner(custom(must(is_path))))]
+    pub calibrations: Vec<PathBuf>,
+}

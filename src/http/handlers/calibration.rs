@@ -1,0 +1,38 @@
+//! `GET /calibration`.
+
+use axum::{Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    http::{AppState, openapi::failures::ServiceFailures},
+    recognition::calibration::Calibration,
+};
+
+/// The error rates of the embedders.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CalibrationAnswer {
+    /// One table for each contract that has one.
+    calibrations: Vec<Calibration>,
+}
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Lists the error rates that answers use.
+#[utoipa::path(
+    get, path = "/calibration", operation_id = "list_calibrations", tag = "recognition",
+    security(("key" = ["read"])),
+    responses(
+        (status = 200, description = "The tables", body = CalibrationAnswer),
+        ServiceFailures,
+    )
+)]
+pub async fn list(State(state): State<AppState>) -> Json<CalibrationAnswer> {
+    Json(CalibrationAnswer {
+        calibrations: state.calibrations.iter().cloned().collect(),
+    })
+}

@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+use facescan_imaging::{decode::DecodeError, format::Format, limits::LimitKind};
+use facescan_inference::registry::Thresholds;
+use facescan_store::{Observer, StoreError, StoreSettings};
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    access::{error::AccessError, openid::JwksError},
+    admission::{AdmissionError, Priority},
+    audit::AuditError,
+    config::{Config, DetSize, Sources},
+    context::scope::Scope,
+    http::{
+        error::ApiError,
+        extract::{BodyFormat, stored_request::not_found},
+        middleware::deadline,
+    },
+    ingest::{error::IngestError, fetch::FetchError, guard::Refused},
+    pipeline::{
+        error::{InvalidOption, PipelineError},
+        options::{ScanKind, ScanRequest},
+    },
+    recognition::{error::RecognitionError, verify::Side},
+};
+
+/// Returns the error of a database that was closed.
+async fn store_error() -> StoreError {
+    let settings = StoreSettings {
+        url: "sqlite::memory:".into(),
+        max_connections: 1,
+        acquire_timeout: Duration::from_secs(1),
+        call_timeout: Duration::from_secs(1),
+    };
+    let store = facescan_store::open(&settings, Observer::default())
+        .await
+        .unwrap();
+    store.scans.close().await;
+    store.scans.ping().await.unwrap_err()
+}
+
+fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+}
+
+/// Returns the errors of options and bodies.
+fn errors_of_requests() -> Vec<ApiError> {
+    let (config, _) = Config::load(&Sources::default()).unwrap();
+    let thresholds = Thresholds {
+        score: 0.5,
+        nms_iou: 0.5,
+        cosine_far_1e3: None,
+        cosine_far_1e4: None,
+    };
+    let options = ScanRequest {
+        det_size: Some(DetSize::Side(100)),
+        ..ScanRequest::default()
+    };
+    let size = options.resolve(ScanKind::Detect, &config, &thresholds);
+    let timeout = deadline::requested_limit_ms(&headers(deadline::HEADER, "0"));
+    let json = serde_json::from_slice::<serde_json::Value>(b"<").unwrap_err();
+    let server = &config.server;
+    let id = Uuid::parse_str("0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d").unwrap();
+    vec![
+        size.unwrap_err().into(),
+        timeout.unwrap_err(),
+        BodyFormat::of(&headers(CONTENT_TYPE, "text/plain"))
+            .err()
+            .unwrap(),
+        ApiError::invalid_body(json.to_string()),
+        ApiError::MissingImage("send at least one"),
+        ApiError::RequestTimeout {
+            limit_ms: server.request_timeout_ms,
+        },
+        ApiError::DeadlineExceeded {
+            limit_ms: server.request_timeout_ms,
+        },
+        ApiError::BodyTooLarge {
+            limit: server.max_body_bytes,
+        },
+        ApiError::TooManyImages {
+            limit: server.max_images_per_request,
+        },
+        AdmissionError::Images(Priority::Interactive).into(),
+        not_found("image", id),
+        ApiError::NotFound("there is no key 5f0c2a9be1d34c77".to_owned()),
+        AccessError::InvalidCredential.into(),
+        AccessError::MissingScope(Scope::Read).into(),
+        AccessError::RateLimited {
+            limit: "key-requests",
+            retry_after: Duration::from_secs(1),
+        }
+        .into(),
+        InvalidOption::new("scopes", "must have at least one scope").into(),
+        AuditError(None).into(),
+        AccessError::Issuer(JwksError("away".into())).into(),
+        ApiError::Internal("a secret of the server".to_owned()),
+    ]
+}
+
+/// Returns the errors of images.
+fn errors_of_images() -> Vec<ApiError> {
+    let ingest = |error: FetchError| ApiError::from(IngestError::from(error));
+    let data = "its data cannot be decoded".to_owned();
+    let colours = "its colour type or compression cannot be decoded".to_owned();
+    vec![
+        ingest(Refused::Off.into()),
+        ingest(FetchError::Status(404)),
+        ApiError::from(DecodeError::TooLarge {
+            limit: LimitKind::Pixels,
+            max: 100_000_000,
+            found: 120_000_000,
+        }),
+        ApiError::from(DecodeError::Unsupported {
+            format: Format::Tiff,
+            detail: colours,
+        }),
+        ApiError::from(DecodeError::Corrupt {
+            format: Format::Jpeg,
+            detail: data,
+        }),
+        ApiError::from(DecodeError::Truncated {
+            format: Format::Jpeg,
+        }),
+        ApiError::from(PipelineError::DeviceUnavailable {
+            operation: "face_detection",
+            requested: "cuda:0".to_owned(),
+            reason: "there is no such device".to_owned(),
+        }),
+        ApiError::from(PipelineError::AnonymizationFailed { searches: 5 }),
+    ]
+}
+
+/// Returns the errors of comparisons.
+fn errors_of_recognition() -> Vec<ApiError> {
+    let id = Uuid::parse_str("0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d").unwrap();
+    let errors = [
+        RecognitionError::NoFace(Side::A),
+        RecognitionError::NoVector(id),
+        RecognitionError::ContractMismatch {
+            a: "c1".to_owned(),
+            b: "c2".to_owned(),
+        },
+        RecognitionError::NotFound(id),
+    ];
+    errors.into_iter().map(ApiError::from).collect()
+}
+
+#[tokio::test]
+async fn the_server_sends_the_text_of_every_example() {
+    let mut errors = errors_of_requests();
+    errors.extend(errors_of_images());
+    errors.extend(errors_of_recognition());
+    errors.push(store_error().await.into());
+    let sent: Vec<_> = errors
+        .iter()
+        .map(|error| (error.kind(), error.public_detail()))
+        .collect();
+    let examples = [
+        OF_EVERY_ROUTE.as_slice(),
+        &OF_THE_STORE,
+        &OF_IMAGES,
+        &OF_ONE_STORED,
+        &OF_ACCESS,
+        &OF_ONE_KEY,
+        &OF_KEYS[1..],
+        &OF_PROCESS,
+        &OF_VERIFY,
+    ];
+    for (kind, detail) in examples.concat() {
+        let found = sent.contains(&(kind, detail.to_owned()));
+        assert!(found, "no error has the text {detail:?}: {sent:#?}");
+    }
+}

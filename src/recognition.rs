@@ -1,0 +1,8 @@
+//! Recognition: whether two faces show the same person, and how often such an answer is wrong.
+//!
+//! [`calibration`] has the error rates of an embedder. [`verify`] compares two faces. `docs/recognition.md` explains the
+//! figures.
+
+pub mod calibration;
+pub mod error;
+pub mod verify;

@@ -1,0 +1,448 @@
+//! `/verify`, `/calibration` and `facescan verify`: comparing two faces.
+
+use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use facescan::recognition::calibration::{Calibrations, measure::measure};
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::{Reply, TestApp, files, image_file, numbers, testdata},
+    cli::facescan,
+    database::on_postgres,
+};
+
+fn image(name: &str) -> Value {
+    json!({"data": BASE64_STANDARD.encode(image_file(name))})
+}
+
+async fn verify(app: &TestApp, a: Value, b: Value, options: Value) -> Reply {
+    let body = json!({"a": a, "b": b, "options": options});
+    app.post_as("/verify", "application/json", body.to_string())
+        .await
+}
+
+fn ok(reply: &Reply) -> Value {
+    assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
+    reply.json()
+}
+
+#[tokio::test]
+async fn faces_of_one_person_match_with_the_error_rate() {
+    let app = TestApp::start().await;
+    let same = ok(&verify(&app, image("obama.jpg"), image("obama2.jpg"), json!({})).await);
+    assert_eq!(
+        (&same["match"], &same["operation"]),
+        (&json!(true), &json!("verify"))
+    );
+    assert_eq!(same["models"]["embedder"]["contract"], same["contract"]);
+    assert_eq!(same["devices"]["face_embedding"]["active"], "cpu");
+    // The default rate is 0.001, so the answer has the rate and its interval.
+    let far = &same["far"];
+    let value = |name: &str| far[name].as_f64().unwrap();
+    assert!((value("value") / 0.001 - 1.0).abs() < 0.01, "{far}");
+    assert!(value("low") < 0.001 && 0.001 < value("high"), "{far}");
+    assert_eq!(far["bound"], "exact");
+    assert!(
+        far["pairs"].as_u64().unwrap() > 100_000 && far["set"].is_string(),
+        "{far}"
+    );
+    for side in ["a", "b"] {
+        let face = &same[side];
+        assert_eq!(face["faces_found"], 1, "{face}");
+        assert_eq!(face["quality"]["preset"], "verify", "{face}");
+        assert_eq!(face["precision"], "f32", "{face}");
+        assert!(face.get("embedding").is_none(), "{face}");
+    }
+
+    let other = ok(&verify(
+        &app,
+        image("obama.jpg"),
+        image("biden.jpg"),
+        json!({"far": 0.01}),
+    )
+    .await);
+    assert_eq!(other["match"], false);
+    assert!(other["threshold"].as_f64() < same["threshold"].as_f64());
+    assert!(other["similarity"].as_f64() < other["threshold"].as_f64());
+}
+
+#[tokio::test]
+async fn a_threshold_decides_instead_of_a_rate() {
+    let app = TestApp::start().await;
+    let low = verify(
+        &app,
+        image("obama.jpg"),
+        image("biden.jpg"),
+        json!({"threshold": -1}),
+    )
+    .await;
+    let low = ok(&low);
+    assert_eq!(
+        (&low["match"], &low["threshold"]),
+        (&json!(true), &json!(-1.0))
+    );
+    assert_eq!(low["far"]["bound"], "at_least");
+    let high = verify(
+        &app,
+        image("obama.jpg"),
+        image("obama.jpg"),
+        json!({"threshold": 0.9999}),
+    )
+    .await;
+    let high = ok(&high);
+    assert_eq!(
+        (&high["match"], &high["far"]["bound"]),
+        (&json!(true), &json!("at_most"))
+    );
+    for (options, option) in [
+        (json!({"far": 0.01, "threshold": 0.5}), "far"),
+        (json!({"far": 0}), "far"),
+        (json!({"far": 1e-9}), "far"),
+        (json!({"threshold": 1.5}), "threshold"),
+        (json!({"fars": 0.1}), "fars"),
+        (json!({"face": "smallest"}), "face"),
+    ] {
+        let reply = verify(
+            &app,
+            image("obama.jpg"),
+            image("obama.jpg"),
+            options.clone(),
+        )
+        .await;
+        assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY, "{options}");
+        let detail = reply.json()["detail"].to_string();
+        assert!(detail.contains(&format!("option `{option}`")), "{detail}");
+    }
+}
+
+/// Compares an image with the face that was stored of it, and with its vector.
+async fn stored_faces(app: &TestApp) {
+    let scan = app.post("/embed", image_file("obama.jpg")).await.result();
+    let face = &scan["faces"][0];
+    let id = json!({"face_id": face["face_id"]});
+    let answer = ok(&verify(app, id.clone(), image("obama2.jpg"), json!({})).await);
+    assert_eq!(answer["match"], true);
+    assert_eq!(answer["a"]["face_id"], face["face_id"]);
+    assert_eq!(answer["a"]["bbox"], face["bbox"]);
+    let similarity = answer["similarity"].as_f64().unwrap();
+
+    // The vector alone has the same similarity, as numbers and as base64.
+    let values = numbers(&face["embedding"]);
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    for embedding in [
+        face["embedding"].clone(),
+        json!(BASE64_STANDARD.encode(bytes)),
+    ] {
+        let vector = json!({"embedding": embedding, "contract": answer["contract"]});
+        let compared = ok(&verify(app, vector, image("obama2.jpg"), json!({})).await);
+        let difference = compared["similarity"].as_f64().unwrap() - similarity;
+        assert!(difference.abs() < 1e-6, "{difference}");
+        assert_eq!(compared["a"], json!({}));
+    }
+
+    // The id is a text in msgpack, too.
+    let body = rmp_serde::to_vec_named(&json!({"a": id, "b": id})).unwrap();
+    let packed = app.post_as("/verify", "application/msgpack", body).await;
+    assert_eq!(ok(&packed)["match"], true);
+
+    // Without images no model runs.
+    let both = ok(&verify(app, id.clone(), id.clone(), json!({})).await);
+    assert_eq!(
+        (&both["devices"], &both["models"]),
+        (&json!({}), &json!({}))
+    );
+    assert!(both["similarity"].as_f64().unwrap() > 0.9999);
+
+    // A face without a vector, and one that was erased.
+    let found = app.post("/detect", image_file("biden.jpg")).await.result();
+    let without = json!({"face_id": found["faces"][0]["face_id"]});
+    let refused = verify(app, without, id.clone(), json!({})).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (422, "no_vector")
+    );
+    let uri = format!("/faces/{}", face["face_id"].as_str().unwrap());
+    assert_eq!(app.delete(&uri).await.status, StatusCode::NO_CONTENT);
+    let gone = verify(app, id.clone(), id, json!({})).await;
+    assert_eq!(
+        (gone.status.as_u16(), gone.code().as_str()),
+        (404, "not_found")
+    );
+}
+
+#[tokio::test]
+async fn stored_faces_and_vectors_are_compared_on_sqlite() {
+    stored_faces(&TestApp::start().await).await;
+}
+
+#[tokio::test]
+async fn stored_faces_and_vectors_are_compared_on_postgres() {
+    on_postgres(async |database| {
+        stored_faces(&TestApp::with(&[("DATABASE_URL", &database.url())]).await).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_form_has_images_or_ids() {
+    let app = TestApp::start().await;
+    let face = app.post("/embed", image_file("obama.jpg")).await.result();
+    let id = face["faces"][0]["face_id"].as_str().unwrap().to_owned();
+    let part = |name: &str, content: &[u8]| {
+        let head = format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n");
+        [head.as_bytes(), content, b"\r\n"].concat()
+    };
+    let form = |parts: &[Vec<u8>]| [parts.concat(), b"--x--\r\n".to_vec()].concat();
+    let send = async |parts: &[Vec<u8>]| {
+        let body = form(parts);
+        app.post_as("/verify", "multipart/form-data; boundary=x", body)
+            .await
+    };
+    let second = part("b", &image_file("obama2.jpg"));
+    let images = send(&[
+        part("a", &image_file("obama.jpg")),
+        second.clone(),
+        part("far", b"0.01"),
+    ])
+    .await;
+    let images = ok(&images);
+    let ids = ok(&send(&[part("a_face_id", id.as_bytes()), second.clone()]).await);
+    let difference = images["similarity"].as_f64().unwrap() - ids["similarity"].as_f64().unwrap();
+    assert!(difference.abs() < 1e-6, "{difference}");
+    for (parts, code) in [
+        (vec![second.clone()], "invalid_body"),
+        (vec![second.clone(), second.clone()], "invalid_body"),
+        (
+            vec![second.clone(), part("a_face_id", b"7")],
+            "invalid_option",
+        ),
+    ] {
+        assert_eq!(send(&parts).await.code(), code);
+    }
+}
+
+#[tokio::test]
+async fn pairs_that_cannot_be_compared_say_why() {
+    let app = TestApp::start().await;
+    let vector = |contract: &str, values: Value| json!({"embedding": values, "contract": contract});
+    let flat = json!({"data": BASE64_STANDARD.encode(flat_png())});
+    let a_face = image("obama.jpg");
+    for (a, b, status, code) in [
+        (flat, a_face.clone(), 422, "no_face"),
+        (
+            vector("x", json!([1, 0])),
+            a_face.clone(),
+            409,
+            "contract_mismatch",
+        ),
+        (
+            vector("x", json!([1, 0])),
+            vector("x", json!([1, 0, 0])),
+            422,
+            "invalid_option",
+        ),
+        (
+            vector("x", json!([1, 0])),
+            vector("x", json!([1, 0])),
+            422,
+            "invalid_option",
+        ),
+        (
+            vector("x", json!([0, 0])),
+            a_face.clone(),
+            422,
+            "invalid_option",
+        ),
+        (
+            vector("x", json!("AAA=")),
+            a_face.clone(),
+            422,
+            "invalid_option",
+        ),
+        (
+            json!({"embedding": [1]}),
+            a_face.clone(),
+            400,
+            "invalid_body",
+        ),
+        (json!({}), a_face.clone(), 400, "invalid_body"),
+        (
+            json!({"data": "AAAA", "url": "https://example.org"}),
+            a_face.clone(),
+            400,
+            "invalid_body",
+        ),
+        (
+            json!({"data": "AAAA"}),
+            a_face.clone(),
+            415,
+            "unsupported_media_type",
+        ),
+        (
+            json!({"url": "https://example.org/a.jpg"}),
+            a_face.clone(),
+            403,
+            "url_forbidden",
+        ),
+    ] {
+        let reply = verify(&app, a, b, json!({})).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.code().as_str()),
+            (status, code),
+            "{:?}",
+            reply.body
+        );
+    }
+    let raw = app.post("/verify", image_file("obama.jpg")).await;
+    assert_eq!(raw.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    // A contract without a table needs a threshold.
+    let unknown = || vector("x", json!([1, 0]));
+    let compared = ok(&verify(&app, unknown(), unknown(), json!({"threshold": 0.5})).await);
+    assert_eq!(
+        (&compared["far"], &compared["match"]),
+        (&Value::Null, &json!(true))
+    );
+}
+
+fn flat_png() -> Vec<u8> {
+    let image = image::RgbImage::from_pixel(64, 64, image::Rgb([90, 90, 90]));
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+#[tokio::test]
+async fn the_chosen_face_is_the_largest_or_the_central_one() {
+    let app = TestApp::start().await;
+    let scan = app.post("/embed", image_file("t1.jpg")).await.result();
+    let faces = scan["faces"].as_array().unwrap();
+    let (width, height) = (1280.0, 886.0);
+    let from_centre = |face: &Value| {
+        let edges = numbers(&face["bbox"]);
+        (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
+    };
+    let central = faces
+        .iter()
+        .min_by(|a, b| from_centre(a).total_cmp(&from_centre(b)))
+        .unwrap();
+    for (choice, expected) in [("largest", &faces[0]), ("central", central)] {
+        let options = json!({"face": choice});
+        let answer = ok(&verify(&app, image("t1.jpg"), image("obama.jpg"), options).await);
+        assert_eq!(answer["a"]["bbox"], expected["bbox"], "{choice}");
+        assert_eq!(answer["a"]["faces_found"], 6);
+    }
+}
+
+#[tokio::test]
+async fn a_comparison_is_recorded() {
+    let app = TestApp::with(&[("FACESCAN__AUDIT__LEVEL", "all")]).await;
+    let scan = app.post("/embed", image_file("obama.jpg")).await.result();
+    let id = scan["faces"][0]["face_id"].clone();
+    ok(&verify(&app, json!({"face_id": id}), image("obama.jpg"), json!({})).await);
+    let output = facescan(["audit", "export"])
+        .env("FACESCAN__DATA_DIR", app.data_dir())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let entries: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let entry = |action: &str| {
+        let entry = entries.iter().find(|entry| entry["action"] == action);
+        entry.unwrap_or_else(|| panic!("{text}"))
+    };
+    assert_eq!(entry("verify_face")["target"], id);
+    let details = entry("verify")["details"].as_str().unwrap();
+    let details: Value = serde_json::from_str(details).unwrap();
+    assert_eq!(details["images"], json!([scan["image"]["sha256"]]));
+}
+
+#[tokio::test]
+async fn the_calibrations_are_listed() {
+    let app = TestApp::start().await;
+    let listed = app.get("/calibration").await.json();
+    let own = &app.app.pipeline.models.embedder.contract;
+    let tables = listed["calibrations"].as_array().unwrap();
+    let table = tables
+        .iter()
+        .find(|table| table["contract"] == own.as_str())
+        .unwrap();
+    assert!(table["points"].as_array().unwrap().len() >= 3, "{table}");
+    assert_eq!(table["embedder"], "sface-2021dec");
+}
+
+#[test]
+fn the_command_compares_files_and_exits_with_the_decision() {
+    let picture = |name: &str| {
+        crate::support::app::runtime_dir()
+            .join("pictures")
+            .join(name)
+    };
+    let run = |args: &[&std::ffi::OsStr]| {
+        let output =
+            facescan(std::iter::once(std::ffi::OsStr::new("verify")).chain(args.iter().copied()))
+                .output()
+                .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            output.stderr,
+        )
+    };
+    let (a, b, c) = (
+        picture("obama.jpg"),
+        picture("obama2.jpg"),
+        picture("biden.jpg"),
+    );
+    let (code, printed, _) = run(&[a.as_os_str(), b.as_os_str()]);
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &printed["match"]), (Some(0), &json!(true)));
+    assert!(printed["far"]["value"].is_f64(), "{printed}");
+    assert_eq!(run(&[a.as_os_str(), c.as_os_str()]).0, Some(1));
+    assert_eq!(run(&[a.as_os_str(), "/no/such.jpg".as_ref()]).0, Some(2));
+}
+
+/// The table in the repository was measured on the same faces, so the thresholds are inside its intervals.
+#[tokio::test]
+async fn a_new_calibration_is_within_the_intervals_of_the_built_in_one() {
+    let Some(folder) = testdata("lfw_fold1/images") else {
+        return;
+    };
+    let app = TestApp::start().await;
+    let mut people: std::collections::BTreeMap<_, Vec<Vec<f32>>> =
+        std::collections::BTreeMap::new();
+    for path in files(&folder) {
+        let bytes = std::fs::read(&path).unwrap();
+        let scan = app.post("/embed?store=false", bytes.into()).await.result();
+        let (width, height) = (&scan["image"]["width"], &scan["image"]["height"]);
+        let (width, height) = (
+            width.as_f64().unwrap() as f32,
+            height.as_f64().unwrap() as f32,
+        );
+        let from_centre = |face: &&Value| {
+            let edges = numbers(&face["bbox"]);
+            (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
+        };
+        let faces = scan["faces"].as_array().unwrap().iter();
+        let central = faces.min_by(|a, b| from_centre(a).total_cmp(&from_centre(b)));
+        if let Some(face) = central {
+            let person = people.entry(path.parent().unwrap().to_owned()).or_default();
+            person.push(numbers(&face["embedding"]));
+        }
+    }
+    let people: Vec<_> = people.into_values().collect();
+    let measured = measure(&people, 7);
+    let known = Calibrations::load(&[]).unwrap();
+    let table = known
+        .of(&app.app.pipeline.models.embedder.contract)
+        .unwrap();
+    assert_eq!(measured.points.len(), table.points.len());
+    for (new, stored) in measured.points.iter().zip(&table.points) {
+        let interval = stored.threshold_low..=stored.threshold_high;
+        assert!(interval.contains(&new.threshold), "{new:?} {stored:?}");
+    }
+}
