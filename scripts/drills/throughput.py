@@ -71,7 +71,8 @@ def percentile(times: list[float], share: float) -> float:
 def load(args: argparse.Namespace) -> None:
     photo = (RUNTIME / "pictures/t1.jpg").read_bytes()
     unique = (photo + n.to_bytes(4, "big") for n in range(10 ** 9))
-    with Installation("sqlite", imaging__workers=0, batches__workers=2) as installation:
+    # The default provider. The length of a run decides how long a request waits for a core.
+    with Installation("sqlite", imaging__workers=0, batches__workers=2, cpu__provider="auto") as installation:
         installation.serve()
 
         def interactive(seconds: float, pause: float) -> list[float]:
