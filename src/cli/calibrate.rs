@@ -11,18 +11,19 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use facescan_imaging::precision::NumericPrecision;
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
 
 use super::{
     runtime::{start_app, start_quiet_logs, tokio_runtime},
-    scan::{files, in_work, progress_bar, read},
+    scan::{files, in_work, progress_bar},
+    verify::scan,
 };
 use crate::{
     app::App,
     config::{Config, DetSize, Provenance},
-    context::RequestContext,
-    pipeline::{scan::Scan, scan::hex},
+    pipeline::scan::{Scan, hex},
     recognition::{
         calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
         verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
@@ -100,7 +101,7 @@ struct Faces {
     people: BTreeMap<PathBuf, Vec<Vec<f32>>>,
     digest: Sha256,
     without_face: u64,
-    precision: Option<facescan_imaging::precision::NumericPrecision>,
+    precision: Option<NumericPrecision>,
 }
 
 async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibration> {
@@ -188,21 +189,6 @@ impl Faces {
         vectors.push(vector.values);
         Ok(())
     }
-}
-
-async fn scan(
-    app: &App,
-    context: &RequestContext,
-    plan: &VerifyPlan,
-    found: &files::Found,
-) -> anyhow::Result<Scan> {
-    let image = read(app, found).await;
-    let image = image.map_err(|error| anyhow::anyhow!(error.detail))?;
-    Ok(app
-        .fan_out
-        .run_one(context, image, &plan.scan)
-        .await?
-        .result)
 }
 
 fn table(calibration: &Calibration) -> Table {

@@ -4,7 +4,6 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Args;
-use serde::Serialize;
 
 use super::{
     runtime::{start_app, start_quiet_logs, tokio_runtime},
@@ -14,10 +13,10 @@ use crate::{
     app::App,
     config::{Config, DetSize, Provenance},
     context::RequestContext,
+    pipeline::scan::Scan,
     recognition::{
-        calibration::FarEstimate,
         error::RecognitionError,
-        verify::{FaceChoice, FaceVector, Side, VerifyPlan, VerifyRequest, compare},
+        verify::{Comparison, FaceChoice, FaceVector, Side, VerifyPlan, VerifyRequest, compare},
     },
 };
 
@@ -48,17 +47,6 @@ pub struct VerifyArgs {
     /// The images are aligned crops of 112×112 pixels.
     #[arg(long)]
     aligned: bool,
-}
-
-/// The printed result.
-#[derive(Serialize)]
-struct Verified {
-    #[serde(rename = "match")]
-    is_match: bool,
-    similarity: f32,
-    threshold: f32,
-    far: Option<FarEstimate>,
-    contract: String,
 }
 
 /// Compares the faces and prints the result as JSON.
@@ -112,7 +100,7 @@ async fn compare_files(
     app: &App,
     paths: &[PathBuf; 2],
     args: &VerifyArgs,
-) -> anyhow::Result<Verified> {
+) -> anyhow::Result<Comparison> {
     let thresholds = &app.pipeline.models.detector.spec.thresholds;
     let plan = args.request().resolve(&app.config, thresholds)?;
     let context = app.run_context();
@@ -123,14 +111,8 @@ async fn compare_files(
         let vector = vector(app, &context, &plan, side, &found).await;
         vectors.push(vector.with_context(|| path.display().to_string())?);
     }
-    let compared = compare(&vectors[0], &vectors[1], plan.criterion, &app.calibrations)?;
-    Ok(Verified {
-        is_match: compared.is_match,
-        similarity: compared.similarity,
-        threshold: compared.threshold,
-        far: compared.far,
-        contract: compared.contract,
-    })
+    let compared = compare(&vectors[0], &vectors[1], plan.criterion, &app.calibrations);
+    Ok(compared?)
 }
 
 async fn vector(
@@ -140,11 +122,21 @@ async fn vector(
     side: Side,
     found: &files::Found,
 ) -> anyhow::Result<FaceVector> {
+    let contract = &app.pipeline.models.embedder.contract;
+    let face = plan.face.choose(scan(app, context, plan, found).await?);
+    let vector = face.and_then(|face| FaceVector::of_found(contract, &face));
+    Ok(vector.ok_or(RecognitionError::NoFace(side))?)
+}
+
+/// Scans one file or URL.
+pub(super) async fn scan(
+    app: &App,
+    context: &RequestContext,
+    plan: &VerifyPlan,
+    found: &files::Found,
+) -> anyhow::Result<Scan> {
     let image = read(app, found).await;
     let image = image.map_err(|error| anyhow::anyhow!(error.detail))?;
     let scanned = app.fan_out.run_one(context, image, &plan.scan).await?;
-    let contract = &app.pipeline.models.embedder.contract;
-    let face = plan.face.choose(scanned.result);
-    let vector = face.and_then(|face| FaceVector::of_found(contract, &face));
-    Ok(vector.ok_or(RecognitionError::NoFace(side))?)
+    Ok(scanned.result)
 }

@@ -236,18 +236,11 @@ impl Parts {
             "mask" => &mut self.masks,
             "options" => {
                 let text = part.text().await.map_err(unreadable)?;
-                let parsed: Options = serde_json::from_str(&text).map_err(|error| {
-                    ApiError::invalid_option("options", format!("is not JSON: {error}"))
-                })?;
-                self.options = Some(parsed.0);
+                self.options = Some(options_of_part(&text)?);
                 return Ok(());
             }
             _ => {
-                let text = part.text().await.map_err(unreadable)?;
-                if text.len() > MAX_TEXT_BYTES {
-                    let detail = format!("is longer than {MAX_TEXT_BYTES} bytes");
-                    return Err(ApiError::invalid_option(name, detail));
-                }
+                let text = option_text(part, &name, server).await?;
                 self.texts.insert(name, text);
                 return Ok(());
             }
@@ -262,6 +255,29 @@ impl Parts {
             ..ImageInput::from_bytes(bytes)
         });
         Ok(())
+    }
+}
+
+/// Reads the text of an option that has a part of its own.
+async fn option_text(part: Field<'_>, name: &str, server: &Server) -> Result<String, ApiError> {
+    let text = part.text().await;
+    let text = text.map_err(|error| unreadable(&error, server))?;
+    if text.len() > MAX_TEXT_BYTES {
+        let detail = format!("is longer than {MAX_TEXT_BYTES} bytes");
+        return Err(ApiError::invalid_option(name, detail));
+    }
+    Ok(text)
+}
+
+/// Parses the part named `options`.
+fn options_of_part(text: &str) -> Result<Value, ApiError> {
+    let parsed: Result<Options, _> = serde_json::from_str(text);
+    match parsed {
+        Ok(options) => Ok(options.0),
+        Err(error) => {
+            let detail = format!("is not JSON: {error}");
+            Err(ApiError::invalid_option("options", detail))
+        }
     }
 }
 

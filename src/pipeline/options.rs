@@ -320,6 +320,7 @@ impl ScanRequest {
             detect,
             decode: match config.runtime.turbojpeg {
                 Some(_) => self.decode.unwrap_or(config.detection.decode),
+                // So that its results have the keys of those that are decoded in full.
                 None => DecodeMode::Full,
             },
             landmarks: self.landmarks.unwrap_or(config.detection.landmarks),

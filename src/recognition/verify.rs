@@ -276,19 +276,20 @@ impl FaceVector {
     }
 }
 
-/// The result of a comparison.
-#[derive(Clone, Debug, PartialEq)]
+/// The result of a comparison. The command line prints it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The contract of both vectors.
-    pub contract: String,
+    /// Whether the faces match.
+    #[serde(rename = "match")]
+    pub is_match: bool,
     /// The cosine of the vectors.
     pub similarity: f32,
     /// The cosine from which the faces match.
     pub threshold: f32,
-    /// Whether the faces match.
-    pub is_match: bool,
     /// The false accept rate at the threshold. `None` if the contract has no calibration.
     pub far: Option<FarEstimate>,
+    /// The contract of both vectors.
+    pub contract: String,
 }
 
 /// Compares two vectors.

@@ -13,11 +13,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    BodyFormat, MAX_TEXT_BYTES,
+    BodyFormat,
     admitted::{Admitted, RequestReservations},
     body::{Options, from_msgpack},
     body_reader::body,
-    merge, options_from_pairs, pairs, read_options, unreadable,
+    merge, option_text, options_from_pairs, options_of_part, pairs, read_options, unreadable,
 };
 use crate::{
     context::RequestContext,
@@ -264,20 +264,16 @@ struct Parts {
 
 impl Parts {
     async fn add(&mut self, part: Field<'_>, state: &AppState) -> Result<(), ApiError> {
-        let unreadable = |error| unreadable(&error, &state.config.server);
         let name = part.name().unwrap_or_default().to_owned();
         match name.as_str() {
             "a" | "b" => {
-                let bytes = part.bytes().await.map_err(unreadable)?;
+                let bytes = part.bytes().await;
+                let bytes = bytes.map_err(|error| unreadable(&error, &state.config.server))?;
                 let side = if name == "a" { Side::A } else { Side::B };
                 self.put(side, FaceInput::Image(ImageInput::from_bytes(bytes)))
             }
             _ => {
-                let text = part.text().await.map_err(unreadable)?;
-                if text.len() > MAX_TEXT_BYTES {
-                    let detail = format!("is longer than {MAX_TEXT_BYTES} bytes");
-                    return Err(ApiError::invalid_option(name, detail));
-                }
+                let text = option_text(part, &name, &state.config.server).await?;
                 self.add_text(name, text)
             }
         }
@@ -288,10 +284,7 @@ impl Parts {
             "a_face_id" => self.put(Side::A, stored(&text, &name)?),
             "b_face_id" => self.put(Side::B, stored(&text, &name)?),
             "options" => {
-                let parsed: Options = serde_json::from_str(&text).map_err(|error| {
-                    ApiError::invalid_option("options", format!("is not JSON: {error}"))
-                })?;
-                self.options = Some(parsed.0);
+                self.options = Some(options_of_part(&text)?);
                 Ok(())
             }
             _ => {

@@ -175,7 +175,7 @@ impl<P: ImageOperation> PlanRun<'_, P> {
             inference_ms: 0.0,
         };
         let outcomes = self.outcomes(images).await?;
-        self.record(&outcomes).await?;
+        self.record(self.plan.name(), &outcomes).await?;
         for outcome in outcomes {
             let index = outcome.index;
             let output = match outcome.output.map_err(ApiError::from) {
@@ -206,14 +206,21 @@ impl<P: ImageOperation> PlanRun<'_, P> {
     }
 
     /// Records which images were processed, before anything is answered.
-    async fn record(&self, outcomes: &[ImageOutcome<P::Output>]) -> Result<(), ApiError> {
+    ///
+    /// # Errors
+    /// [`ApiError::Audit`] if the audit trail cannot be written.
+    pub async fn record(
+        &self,
+        action: &'static str,
+        outcomes: &[ImageOutcome<P::Output>],
+    ) -> Result<(), ApiError> {
         let audit = &self.state.audit;
         if !audit.records(AuditLevel::All) {
             return Ok(());
         }
         let hashes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.hash).collect();
         let others = outcomes.len() - hashes.len();
-        let event = AuditEvent::images(self.plan.name(), &hashes, others);
+        let event = AuditEvent::images(action, &hashes, others);
         Ok(audit.record(self.context, event).await?)
     }
 

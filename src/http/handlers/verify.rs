@@ -209,11 +209,12 @@ impl VerifyRun<'_> {
             });
         }
         let (sides, images): (Vec<Side>, Vec<ImageInput>) = images.into_iter().unzip();
-        let outcomes = match images.is_empty() {
-            true => Vec::new(),
-            false => self.run().outcomes(images).await?,
-        };
-        self.record_images(&outcomes).await?;
+        let mut outcomes = Vec::new();
+        if !images.is_empty() {
+            let run = self.run();
+            outcomes = run.outcomes(images).await?;
+            run.record("verify", &outcomes).await?;
+        }
         let mut devices = DevicesUsed::new();
         for (side, outcome) in sides.into_iter().zip(outcomes) {
             resolved[side as usize] = Some(self.found(side, outcome, &mut devices)?);
@@ -259,16 +260,6 @@ impl VerifyRun<'_> {
             self.state.audit.record(self.context, event).await?;
         }
         Ok(())
-    }
-
-    /// Records which images were compared, before anything is answered.
-    async fn record_images(&self, outcomes: &[ImageOutcome<Scan>]) -> Result<(), ApiError> {
-        if outcomes.is_empty() {
-            return Ok(());
-        }
-        let hashes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.hash).collect();
-        let event = AuditEvent::images("verify", &hashes, outcomes.len() - hashes.len());
-        Ok(self.state.audit.record(self.context, event).await?)
     }
 
     /// Returns the chosen face of an image. Adds the devices of its run to `devices`.
