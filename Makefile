@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench drill containers
+.PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench bench-search drill containers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,12 @@ drill: models ## kill workers, take Postgres and NATS away, and measure batches;
 containers: ## build the container images and prove them with an engine of their own (Debian 12, root); takes 40 minutes
 	scripts/setup --tests
 	scripts/containers $(CONTAINERS)
+
+bench-search: ## measure searches in 1,000,000 and 10,000,000 synthetic faces; needs 12 GB of disk and of memory
+	cargo build --release --locked -p facescan -p facescan-bench
+	$(CARGO_TARGET_DIR)/release/facescan-bench search
+	$(CARGO_TARGET_DIR)/release/facescan-bench search --faces 1000000 --dim 512
+	$(CARGO_TARGET_DIR)/release/facescan-bench search --faces 10000000
 
 # For more rounds, run: make bench BENCH='--rounds 7 --seconds 15'
 bench: models ## compare this server with its bare models and its peers; results in .runtime/bench/

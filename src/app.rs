@@ -19,7 +19,7 @@ use crate::{
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::model_file},
-    recognition::calibration::Calibrations,
+    recognition::{calibration::Calibrations, collections::Collections},
     telemetry::metrics::Metrics,
 };
 
@@ -48,7 +48,9 @@ pub struct App {
     /// Deletes what has been kept long enough.
     pub retention: RetentionSweeper,
     /// The error rates of the embedders.
-    pub calibrations: Calibrations,
+    pub calibrations: Arc<Calibrations>,
+    /// Collections of enrolled faces.
+    pub collections: Collections,
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.

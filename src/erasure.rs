@@ -54,7 +54,7 @@ pub struct Erasures {
 
 impl Erasures {
     /// Begins an erasure, which goes on in the background if the caller leaves. Returns the erasure when everything is erased,
-    /// or as it is after `wait`. Returns `None` if the tenant has no such image, face or batch.
+    /// or as it is after `wait`. Returns `None` if the tenant has no such thing.
     ///
     /// # Errors
     /// Returns an error of the database or of the store of images. The sweeper tries again.
@@ -98,6 +98,13 @@ impl Erasures {
         match target {
             ErasureTarget::Face(face) => self.store.erase_face(id, tenant, *face).await?,
             ErasureTarget::Batch(batch) => self.erase_batch(tenant, *batch).await?,
+            ErasureTarget::Collection(_)
+            | ErasureTarget::Subject(_)
+            | ErasureTarget::Enrolment(_) => {
+                self.store
+                    .erase_from_collections(id, tenant, target)
+                    .await?;
+            }
             ErasureTarget::Image(_) | ErasureTarget::Source(_) | ErasureTarget::Host(_) => {
                 // The scans of an image find its items, so the items come first.
                 self.erase_items(id, tenant, target).await?;
@@ -109,6 +116,9 @@ impl Erasures {
                     after = last;
                 }
                 self.erase_images(id, tenant, target).await?;
+                self.store
+                    .erase_from_collections(id, tenant, target)
+                    .await?;
                 self.store.erase_webhooks(tenant).await?;
             }
         }

@@ -131,6 +131,10 @@ fn api() -> OpenApiRouter<AppState> {
         // Recognition
         .merge(handlers::verify::routes()) // /verify
         .merge(handlers::calibration::routes()) // /calibration
+        .merge(handlers::collections::routes()) // /collections, /collections/{id}
+        .merge(handlers::subjects::routes()) // /collections/{id}/subjects and below
+        .merge(handlers::enrolments::routes()) // /collections/{id}/subjects/{subject}/faces, /collections/{id}/faces/{enrolment}
+        .merge(handlers::searches::routes()) // /collections/{id}/search, /collections/{id}/searches
         // Batches
         .merge(handlers::batches::routes()) // /batches, /batches/{id} and below
         .merge(handlers::webhooks::routes()) // /webhooks, /webhooks/{id}

@@ -1,7 +1,7 @@
 //! facescan: an async server that finds, embeds, grades and enhances faces.
 //!
-//! Dependencies point one way: `http, cli → erasure → batches, recognition, access → audit → pipeline → ingest, inference, store → imaging`. The crates
-//! below the server are `facescan_imaging`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
+//! Dependencies point one way: `http, cli → erasure → batches, recognition, access → audit → pipeline → ingest, inference, store, index → imaging`. The crates
+//! below the server are `facescan_imaging`, `facescan_index`, `facescan_inference` and `facescan_store`. `docs/architecture.md` is the map.
 
 pub mod access;
 pub mod admission;

@@ -43,7 +43,7 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
-    recognition::calibration::Calibrations,
+    recognition::{calibration::Calibrations, collections::Collections, index::exact::ExactIndex},
     telemetry::metrics::{Metrics, labels::Limit},
 };
 
@@ -122,8 +122,10 @@ impl AppBuilder {
         };
         let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
         let keys = Arc::clone(&stores.keys);
+        let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
         Ok(App {
-            calibrations: Calibrations::load(&config.recognition.calibrations)?,
+            collections: collections(&stores, &pipeline, (&calibrations, &audit)),
+            calibrations,
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
             keys: ApiKeys::new(keys, Arc::clone(&clock)),
@@ -202,6 +204,24 @@ fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Open
         Arc::new(source),
         Arc::clone(clock),
     ))
+}
+
+fn collections(
+    stores: &Stores,
+    pipeline: &Pipeline,
+    (calibrations, audit): (&Arc<Calibrations>, &AuditLog),
+) -> Collections {
+    let store = &stores.collections;
+    Collections {
+        store: Arc::clone(store),
+        index: Arc::new(ExactIndex::new(
+            Arc::clone(store),
+            Arc::clone(&pipeline.pool),
+        )),
+        calibrations: Arc::clone(calibrations),
+        audit: audit.clone(),
+        clock: Arc::clone(&pipeline.clock),
+    }
 }
 
 fn retention(

@@ -71,6 +71,7 @@ async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
     let metrics = worker::listen(&app, app.config.metrics.address).await?;
     announce(&app, &bound.to_string());
 
+    load_index(&app);
     let lifecycle = app.lifecycle.clone();
     let forced = stop_at_signal(lifecycle.clone(), "finishing the requests in flight");
     let workers = worker::start(&app, app.config.batches.workers);
@@ -90,6 +91,16 @@ async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Loads the enrolled faces in the background. A search that comes first loads its collection itself.
+fn load_index(app: &App) {
+    let index = Arc::clone(&app.collections.index);
+    tokio::spawn(async move {
+        if let Err(error) = index.load().await {
+            tracing::warn!(%error, "not all enrolled faces are loaded; searches load the rest");
+        }
+    });
 }
 
 /// Reads the certificate, if the settings name one.

@@ -74,6 +74,11 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
         let (retention, stop) = (app.retention.clone(), stop.clone());
         async move { retention.sweep_until(stop).await }
     }));
+    tasks.push(tokio::spawn({
+        let (collections, stop) = (app.collections.clone(), stop.clone());
+        let metrics = app.metrics.clone();
+        async move { collections.sweep_until(&metrics, stop).await }
+    }));
     if chunks > 0 {
         let worker = Worker::new(
             app.batches.clone(),

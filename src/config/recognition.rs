@@ -14,6 +14,12 @@ use super::{is_path, must};
 pub struct Recognition {
     #[garde(custom(must(|far: &f64| *far > 0.0 && *far <= 1.0)))]
     pub verify_far: f64,
+    #[garde(inner(length(bytes, min = 1, max = 200)))]
+    pub purposes: Vec<String>,
+    #[garde(range(min = 1, max = 36_500))]
+    pub max_retention_days: u32,
+    #[garde(custom(must(|far: &f64| *far > 0.0 && *far <= 1.0)))]
+    pub search_far: f64,
     #[garde(inner(custom(must(is_path))))]
     pub calibrations: Vec<PathBuf>,
 }

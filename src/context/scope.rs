@@ -17,6 +17,8 @@ pub enum Scope {
     Erase,
     /// Submit batches, and read, change and delete them. Manage webhooks.
     Batch,
+    /// Manage collections and their subjects, and enrol faces.
+    Enrol,
     /// Search in collections of faces.
     Search,
     /// Manage keys, and read the metrics.
@@ -25,11 +27,12 @@ pub enum Scope {
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Infer,
         Self::Read,
         Self::Erase,
         Self::Batch,
+        Self::Enrol,
         Self::Search,
         Self::Admin,
     ];
@@ -41,6 +44,7 @@ impl Scope {
             Self::Read => "read",
             Self::Erase => "erase",
             Self::Batch => "batch",
+            Self::Enrol => "enrol",
             Self::Search => "search",
             Self::Admin => "admin",
         }

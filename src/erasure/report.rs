@@ -16,7 +16,7 @@ use crate::config::Config;
 pub struct ErasureReport {
     /// The id of the erasure.
     id: Uuid,
-    /// What was asked for: `image`, `face`, `source`, `host`, `batch` or `tenant`.
+    /// What was asked for: `image`, `face`, `source`, `host`, `batch`, `collection`, `subject`, `enrolment` or `tenant`.
     kind: String,
     /// The id or the tenant. For a source or a host it is the sha256 of the text, in hex.
     target: String,
@@ -76,6 +76,10 @@ struct ErasedAnswer {
     items: u64,
     /// Files of items. Those of whole batches are erased too, and do not count.
     payloads: u64,
+    /// Subjects of collections.
+    subjects: u64,
+    /// Enrolled faces with their vectors.
+    enrolments: u64,
 }
 
 /// A place where copies of erased data can be.
@@ -127,6 +131,8 @@ impl ErasureReport {
                 batches: erasure.counts.batches,
                 items: erasure.counts.items,
                 payloads: erasure.counts.payloads,
+                subjects: erasure.counts.subjects,
+                enrolments: erasure.counts.enrolments,
             },
         }
     }

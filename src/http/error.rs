@@ -17,7 +17,7 @@ use crate::{
         answer::ErrorEntry,
         error::{InvalidOption, PipelineError, shorten},
     },
-    recognition::error::RecognitionError,
+    recognition::{error::RecognitionError, index::IndexError},
     telemetry::causes::with_causes,
 };
 
@@ -133,6 +133,8 @@ pub(super) mod table {
     pub const CONFLICT: ErrorKind = kind(409, "conflict", "conflict");
     pub const CONTRACT_MISMATCH: ErrorKind =
         kind(409, "contract_mismatch", "vectors of two contracts");
+    pub const PURPOSE_NOT_ALLOWED: ErrorKind =
+        kind(403, "purpose_not_allowed", "purpose not allowed");
     pub const NO_FACE: ErrorKind = kind(422, "no_face", "no face");
     pub const NO_VECTOR: ErrorKind = kind(422, "no_vector", "face without a vector");
     pub const IDEMPOTENCY_CONFLICT: ErrorKind =
@@ -231,8 +233,7 @@ fn kind_of_access(error: &AccessError) -> ErrorKind {
             table::FORBIDDEN
         }
         AccessError::RateLimited { .. } => table::RATE_LIMITED,
-        AccessError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
-        AccessError::Store(_) => table::INTERNAL,
+        AccessError::Store(error) => kind_of_store(error),
         AccessError::Issuer(_) => table::ISSUER_UNAVAILABLE,
     }
 }
@@ -253,12 +254,38 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
 
 fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
     match error {
-        RecognitionError::NoFace(_) => table::NO_FACE,
-        RecognitionError::NotFound(_) => table::NOT_FOUND,
+        RecognitionError::NoFace(_) | RecognitionError::NoFaceToSearch => table::NO_FACE,
+        RecognitionError::NotFound(_)
+        | RecognitionError::NoCollection(_)
+        | RecognitionError::NoSubject(_)
+        | RecognitionError::NoEnrolment(_) => table::NOT_FOUND,
+        RecognitionError::NameTaken(_)
+        | RecognitionError::ExternalIdTaken
+        | RecognitionError::NotSearchable(_)
+        | RecognitionError::NotLive(_)
+        | RecognitionError::FaceErased
+        | RecognitionError::Uncalibrated(_) => table::CONFLICT,
+        RecognitionError::PurposeNotAllowed(_) | RecognitionError::OtherPurpose(_) => {
+            table::PURPOSE_NOT_ALLOWED
+        }
+        RecognitionError::Store(error) | RecognitionError::Index(IndexError::Store(error)) => {
+            kind_of_store(error)
+        }
+        RecognitionError::Index(IndexError::Vector(_) | IndexError::Pool(_)) => table::INTERNAL,
+        RecognitionError::Audit(_) => table::AUDIT_UNAVAILABLE,
         RecognitionError::NoVector(_) => table::NO_VECTOR,
-        RecognitionError::ContractMismatch { .. } => table::CONTRACT_MISMATCH,
+        RecognitionError::ContractMismatch { .. } | RecognitionError::CollectionContract { .. } => {
+            table::CONTRACT_MISMATCH
+        }
         RecognitionError::Image { source, .. } => kind_of_pipeline(source),
         RecognitionError::InvalidOption(_) => table::INVALID_OPTION,
+    }
+}
+
+fn kind_of_store(error: &StoreError) -> ErrorKind {
+    match error.is_unavailable() {
+        true => table::STORE_UNAVAILABLE,
+        false => table::INTERNAL,
     }
 }
 
@@ -277,12 +304,11 @@ fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
         | PipelineError::AnswerTooLarge { .. } => table::IMAGE_TOO_LARGE,
         PipelineError::DeviceUnavailable { .. } => table::DEVICE_UNAVAILABLE,
         PipelineError::AnonymizationFailed { .. } => table::ANONYMIZATION_FAILED,
-        PipelineError::Store(error) if error.is_unavailable() => table::STORE_UNAVAILABLE,
+        PipelineError::Store(error) => kind_of_store(error),
         PipelineError::Encode(_)
         | PipelineError::Engine(_)
         | PipelineError::Head(_)
         | PipelineError::Pool(_)
-        | PipelineError::Store(_)
         | PipelineError::Serialize(_)
         | PipelineError::UnexpectedOutput(_)
         | PipelineError::NotASha256(_) => table::INTERNAL,

@@ -5,6 +5,9 @@ pub mod arriving;
 pub mod batch_body;
 mod body;
 mod body_reader;
+pub mod collection_request;
+pub mod face_input;
+pub mod faces;
 pub mod pair;
 pub mod stored_request;
 
@@ -343,7 +346,15 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
 }
 
 /// Options that stay text even if they look like a number.
-const TEXT_OPTIONS: [&str; 4] = ["after", "name", "source", "source_url"];
+const TEXT_OPTIONS: [&str; 7] = [
+    "after",
+    "case",
+    "external_id",
+    "name",
+    "purpose",
+    "source",
+    "source_url",
+];
 
 /// Merges both option sets. The body overrides the query.
 fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, ApiError> {

@@ -1,12 +1,16 @@
-//! Why two faces cannot be compared.
+//! Why faces cannot be compared, enrolled or searched for.
 
+use facescan_store::StoreError;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::verify::Side;
-use crate::pipeline::error::{InvalidOption, PipelineError};
+use super::{index::IndexError, verify::Side};
+use crate::{
+    audit::AuditError,
+    pipeline::error::{InvalidOption, PipelineError},
+};
 
-/// Two faces cannot be compared.
+/// Faces cannot be compared, enrolled or searched for.
 #[derive(Debug, Error)]
 pub enum RecognitionError {
     /// The image has no face with a vector.
@@ -35,6 +39,71 @@ pub enum RecognitionError {
         #[source]
         source: PipelineError,
     },
+    /// The face was computed by other models or settings than those of a collection.
+    #[error(
+        "the face has the contract {face} and the collection has {collection}; use faces of that contract"
+    )]
+    CollectionContract {
+        /// The contract of the face.
+        face: String,
+        /// The contract of the collection.
+        collection: String,
+    },
+    /// The image that was sent shows no face.
+    #[error(
+        "no face was found in the image; send an image that shows a face, or a lower min_score"
+    )]
+    NoFaceToSearch,
+    /// There is no such collection.
+    #[error("there is no collection {0}, or it was erased")]
+    NoCollection(Uuid),
+    /// There is no such subject in the collection.
+    #[error("the collection has no subject {0}, or it was erased")]
+    NoSubject(Uuid),
+    /// There is no such enrolled face in the collection.
+    #[error("the collection has no enrolled face {0}, or it was erased")]
+    NoEnrolment(Uuid),
+    /// Another collection of the tenant has the name.
+    #[error("another collection has the name `{0}`; choose another name")]
+    NameTaken(String),
+    /// Another subject of the collection has the external id.
+    #[error("another subject of the collection has this external_id")]
+    ExternalIdTaken,
+    /// The settings do not list the purpose.
+    #[error(
+        "the purpose `{0}` is not allowed here; the operator lists purposes in recognition.purposes"
+    )]
+    PurposeNotAllowed(String),
+    /// The purpose of a search is not that of the collection.
+    #[error(
+        "the collection {0} has another purpose; search only for the purpose that its subjects were enrolled for"
+    )]
+    OtherPurpose(Uuid),
+    /// A suppression collection is not searched.
+    #[error("the collection {0} is a suppression collection, which cannot be searched")]
+    NotSearchable(Uuid),
+    /// A subject has no valid consent, or its time is over.
+    #[error(
+        "the subject {0} has no valid consent, or its time is over; renew them, then enrol its faces"
+    )]
+    NotLive(Uuid),
+    /// A stored face was erased while it was enrolled.
+    #[error("a stored face was erased meanwhile; send the faces again without it")]
+    FaceErased,
+    /// A suppression collection cannot be compared with, because its error rates are not known.
+    #[error(
+        "the contract {0} of a suppression collection has no calibration; add one to recognition.calibrations"
+    )]
+    Uncalibrated(String),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The action cannot be recorded.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// An option is out of range.
     #[error(transparent)]
     InvalidOption(#[from] InvalidOption),

@@ -171,6 +171,26 @@ pub struct VerifyPlan {
 }
 
 impl VerifyRequest {
+    /// Returns what the threshold is chosen by. `default_far` is the rate of the settings.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] with the name of the option.
+    pub fn criterion(&self, default_far: f64) -> Result<Criterion, InvalidOption> {
+        match (self.far, self.threshold) {
+            (Some(_), Some(_)) => {
+                let detail = "cannot be used together with `threshold`; send one of them";
+                Err(InvalidOption::new("far", detail))
+            }
+            (Some(far), None) if far > 0.0 && far <= 1.0 => Ok(Criterion::Far(far)),
+            (Some(_), None) => Err(InvalidOption::new("far", "must be above 0 and at most 1")),
+            (None, Some(cosine)) if (-1.0..=1.0).contains(&cosine) => {
+                Ok(Criterion::Threshold(cosine))
+            }
+            (None, Some(_)) => Err(InvalidOption::new("threshold", "must be from -1 to 1")),
+            (None, None) => Ok(Criterion::DefaultFar(default_far)),
+        }
+    }
+
     /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
     ///
     /// # Errors
@@ -180,23 +200,7 @@ impl VerifyRequest {
         config: &Config,
         thresholds: &Thresholds,
     ) -> Result<VerifyPlan, PipelineError> {
-        let criterion = match (self.far, self.threshold) {
-            (Some(_), Some(_)) => {
-                let detail = "cannot be used together with `threshold`; send one of them";
-                return Err(PipelineError::invalid_option("far", detail));
-            }
-            (Some(far), None) if far > 0.0 && far <= 1.0 => Criterion::Far(far),
-            (Some(_), None) => {
-                let detail = "must be above 0 and at most 1";
-                return Err(PipelineError::invalid_option("far", detail));
-            }
-            (None, Some(cosine)) if (-1.0..=1.0).contains(&cosine) => Criterion::Threshold(cosine),
-            (None, Some(_)) => {
-                let detail = "must be from -1 to 1";
-                return Err(PipelineError::invalid_option("threshold", detail));
-            }
-            (None, None) => Criterion::DefaultFar(config.recognition.verify_far),
-        };
+        let criterion = self.criterion(config.recognition.verify_far)?;
         let scan = ScanRequest {
             min_score: self.min_score,
             det_size: self.det_size,
@@ -325,7 +329,11 @@ pub fn compare(
     })
 }
 
-fn threshold(
+/// Returns the cosine that a criterion chooses.
+///
+/// # Errors
+/// [`InvalidOption`] if the criterion needs a calibration that does not exist, or a rate outside it.
+pub fn threshold(
     criterion: Criterion,
     calibration: Option<&Calibration>,
 ) -> Result<f32, InvalidOption> {

@@ -21,7 +21,7 @@ async fn locked() -> TestApp {
 }
 
 /// Creates a key and returns its text.
-async fn key(app: &TestApp, tenant: &str, scopes: &[Scope]) -> String {
+pub(crate) async fn key(app: &TestApp, tenant: &str, scopes: &[Scope]) -> String {
     let new = NewKey {
         tenant: tenant.to_owned(),
         name: "test".to_owned(),
@@ -33,7 +33,7 @@ async fn key(app: &TestApp, tenant: &str, scopes: &[Scope]) -> String {
 }
 
 /// Sends a request with a key.
-async fn send(
+pub(crate) async fn send(
     app: &TestApp,
     key: &str,
     (method, uri): (&str, &str),

@@ -10,6 +10,7 @@ mod admission;
 mod batches;
 mod batching;
 mod bench;
+mod collections;
 mod command;
 mod config;
 // scripts/setup fetches libjpeg-turbo for this platform only.

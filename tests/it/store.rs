@@ -2,6 +2,7 @@
 
 mod audit;
 mod batches;
+mod collections;
 mod erasing;
 mod fixtures;
 mod outage;
@@ -61,6 +62,7 @@ async fn scenario(database: Database) {
     erasing::erase_an_image(&stores, &database).await;
     audit::scenario(&stores).await;
     retention::scenario(&stores).await;
+    collections::scenario(&stores).await;
     store.close().await;
     assert!(store.ping().await.unwrap_err().is_unavailable());
 }

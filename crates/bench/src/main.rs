@@ -17,6 +17,7 @@ mod maths;
 mod own_server;
 mod plots;
 mod preprocess;
+mod search;
 mod soak;
 mod workload;
 
@@ -59,6 +60,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Send many requests of every kind to a server, and check whether its memory grows.
     Soak(soak::SoakArgs),
+    /// Measure searches in a collection of synthetic faces. Prints JSON.
+    Search(search::SearchArgs),
     /// Run a server or a worker whose models have a fixed service time, for drills.
     DrillServer(drill_server::DrillServerArgs),
     /// Measure how many images per second become rows, from memory and from JPEG files. Prints JSON.
@@ -94,6 +97,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Floor(args) => floor::run(&settings, &args),
         Command::Compare(args) => compare::run(&settings, &args),
         Command::Soak(args) => soak::run(&settings, &args),
+        Command::Search(args) => search::run(&settings, &args),
         Command::Preprocess(args) => preprocess::run(&args),
         Command::DrillServer(_) => unreachable!("handled above, because it starts its own logs"),
     }

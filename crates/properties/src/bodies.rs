@@ -6,10 +6,8 @@ use axum::{body::Body, extract::FromRequest};
 use facescan::{
     http::{
         AppState,
-        extract::{
-            ImageRequest,
-            pair::{FaceInput, PairRequest},
-        },
+        extract::{ImageRequest, face_input::FaceInput, faces::FacesRequest, pair::PairRequest},
+        handlers::enrolments::EnrolRequest,
     },
     ingest::source::{Content, ImageInput},
     pipeline::{
@@ -83,11 +81,7 @@ fn check_pair(content_type: &str, body: &[u8]) {
         match PairRequest::from_request(request, state).await {
             Ok(read) => {
                 for face in &read.faces {
-                    let held = match face {
-                        FaceInput::Image(image) => size(image),
-                        FaceInput::Stored(_) => 0,
-                        FaceInput::Vector(vector) => vector.values.len(),
-                    };
+                    let held = size_of_face(face);
                     assert!(held <= body.len(), "{} bytes became {held}", body.len());
                 }
             }
@@ -96,9 +90,35 @@ fn check_pair(content_type: &str, body: &[u8]) {
     });
 }
 
-/// Reads a body as two faces, as a scan, and as `/process`, which takes masks. Returns the scan.
+/// A body is the faces of an enrolment, or an error of the request.
+fn check_faces(content_type: &str, body: &[u8]) {
+    with_server(async |state| {
+        let request = request(content_type, whole(body));
+        match FacesRequest::<EnrolRequest>::from_request(request, state).await {
+            Ok(read) => {
+                let limit = state.config.server.max_images_per_request;
+                assert!((1..=limit).contains(&read.faces.len()));
+                let held: usize = read.faces.iter().map(size_of_face).sum();
+                assert!(held <= body.len(), "{} bytes became {held}", body.len());
+            }
+            Err(error) => drop(refused(&error)),
+        }
+    });
+}
+
+/// Returns the bytes of an image, or the values of a vector, each of which needs at least one byte of the body.
+fn size_of_face(face: &FaceInput) -> usize {
+    match face {
+        FaceInput::Image(image) => size(image),
+        FaceInput::Stored(_) => 0,
+        FaceInput::Vector(vector) => vector.values.len(),
+    }
+}
+
+/// Reads a body as two faces, as faces of an enrolment, as a scan, and as `/process`, which takes masks. Returns the scan.
 fn check_images(content_type: &str, body: &[u8]) -> Outcome {
     check_pair(content_type, body);
+    check_faces(content_type, body);
     check_as::<ProcessRequest>(content_type, body).ok();
     check_as::<ScanRequest>(content_type, body)
 }

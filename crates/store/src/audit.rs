@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::StoreError;
 use crate::{
@@ -96,6 +97,14 @@ pub trait AuditStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<AuditEntry>, StoreError>;
 
+    /// Returns the searches of a collection whose number is less than `before`, newest first.
+    async fn audited_searches(
+        &self,
+        tenant: &str,
+        collection: Uuid,
+        (before, limit): (Option<u64>, u32),
+    ) -> Result<Vec<AuditEntry>, StoreError>;
+
     /// Returns the tenants that have entries.
     async fn audited_tenants(&self) -> Result<Vec<String>, StoreError>;
 
@@ -128,6 +137,10 @@ const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, actio
 
 const ENTRIES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
      previous_hash, hash FROM audit_entries WHERE tenant = $1 AND number > $2 ORDER BY number LIMIT $3";
+
+const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
+     previous_hash, hash FROM audit_entries WHERE tenant = $1 AND target = $2 AND action = 'search' \
+     AND number < $3 ORDER BY number DESC LIMIT $4";
 
 /// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
 /// entry that is too young ends the range.
@@ -248,6 +261,17 @@ impl<DB: Dialect> AuditStore for SqlStore<DB> {
         ))
     }
 
+    async fn audited_searches(
+        &self,
+        tenant: &str,
+        collection: Uuid,
+        page: (Option<u64>, u32),
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        query!(self, "audited_searches", |connection| searches(
+            connection, tenant, collection, page
+        ))
+    }
+
     async fn audited_tenants(&self) -> Result<Vec<String>, StoreError> {
         query!(self, "audited_tenants", |connection| tenants(connection))
     }
@@ -341,6 +365,23 @@ async fn entries(
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
     let rows: Vec<EntryRow> = connection.fetch_all(ENTRIES, &values).await?;
+    rows.into_iter().map(AuditEntry::try_from).collect()
+}
+
+async fn searches(
+    connection: &mut impl Statements,
+    tenant: &str,
+    collection: Uuid,
+    (before, limit): (Option<u64>, u32),
+) -> Result<Vec<AuditEntry>, StoreError> {
+    let before = before.and_then(|before| i64::try_from(before).ok());
+    let values: [&dyn Value; 4] = [
+        &tenant,
+        &collection.to_string(),
+        &before.unwrap_or(i64::MAX),
+        &i64::from(limit),
+    ];
+    let rows: Vec<EntryRow> = connection.fetch_all(SEARCHES, &values).await?;
     rows.into_iter().map(AuditEntry::try_from).collect()
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::StoreError;
 use super::dialect::Statements;
 use super::read;
 use super::records::StoredFace;
 use super::rows::IdRow;
+use super::{ErasedCounts, StoreError};
 
 /// The least IoU at which faces of two scans of one image are the same face.
 const SAME_FACE_IOU: f32 = 0.5;
@@ -18,28 +18,33 @@ const SAME_FACE_IOU: f32 = 0.5;
 const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
      WHERE tenant = $1 AND id = (SELECT image_id FROM faces WHERE id = $2) RETURNING id";
 
-/// Deletes a face in every scan; see [`super::ErasureStore::erase_face`]. Returns the number of faces and of vectors.
+/// Deletes a face in every scan; see [`super::ErasureStore::erase_face`]. Returns what it has deleted.
 pub(super) async fn delete_face(
     connection: &mut impl Statements,
     tenant: &str,
     id: Uuid,
-) -> Result<(u64, u64), StoreError> {
+) -> Result<ErasedCounts, StoreError> {
     let image: Option<IdRow> = connection
         .fetch_optional(LOCK_IMAGE_OF_FACE, &[&tenant, &id])
         .await?;
     let Some(image) = image else {
-        return Ok((0, 0));
+        return Ok(ErasedCounts::default());
     };
     let faces = read::faces_of_image(connection, image.id).await?;
     // Another call may have deleted the face while this one waited for the lock.
     let Some(face) = faces.iter().find(|face| face.id == id) else {
-        return Ok((0, 0));
+        return Ok(ErasedCounts::default());
     };
     let same_faces: Vec<_> = faces
         .iter()
         .filter(|other| is_same_face(face, other))
         .collect();
+    let mut enrolments = 0;
     for face in &same_faces {
+        // The foreign key would delete them too, but it does not count them.
+        enrolments += connection
+            .execute("DELETE FROM enrolments WHERE face_id = $1", &[&face.id])
+            .await?;
         connection
             .execute("DELETE FROM faces WHERE id = $1", &[&face.id])
             .await?;
@@ -50,7 +55,12 @@ pub(super) async fn delete_face(
         connection.execute(statement, &[&scan_id, &false]).await?;
     }
     let vectors = same_faces.iter().filter(|face| face.embedding.is_some());
-    Ok((same_faces.len() as u64, vectors.count() as u64))
+    Ok(ErasedCounts {
+        faces: same_faces.len() as u64,
+        vectors: vectors.count() as u64,
+        enrolments,
+        ..ErasedCounts::default()
+    })
 }
 
 /// Returns whether `other` is `face`, or the same face in another scan.

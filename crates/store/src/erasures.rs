@@ -3,6 +3,7 @@
 //! An erasure has many transactions, because objects outside the database belong to it. Its row is written first, so an
 //! erasure that is interrupted is continued. Each transaction adds to the counts of the row what it has erased.
 
+mod collections;
 mod images;
 mod items;
 mod rows;
@@ -33,6 +34,12 @@ pub enum ErasureTarget {
     Host(String),
     /// A batch with its images, its items and the results that nothing else uses.
     Batch(Uuid),
+    /// A collection with its subjects and their enrolled faces.
+    Collection(Uuid),
+    /// A subject of a collection, with its enrolled faces.
+    Subject(Uuid),
+    /// An enrolled face.
+    Enrolment(Uuid),
     /// Everything that the tenant has stored. Keys and the audit trail stay.
     Tenant,
 }
@@ -46,6 +53,9 @@ impl ErasureTarget {
             Self::Source(_) => "source",
             Self::Host(_) => "host",
             Self::Batch(_) => "batch",
+            Self::Collection(_) => "collection",
+            Self::Subject(_) => "subject",
+            Self::Enrolment(_) => "enrolment",
             Self::Tenant => "tenant",
         }
     }
@@ -53,7 +63,12 @@ impl ErasureTarget {
     /// Returns the value that is stored until everything is erased.
     pub fn value(&self, tenant: &str) -> String {
         match self {
-            Self::Image(id) | Self::Face(id) | Self::Batch(id) => id.to_string(),
+            Self::Image(id)
+            | Self::Face(id)
+            | Self::Batch(id)
+            | Self::Collection(id)
+            | Self::Subject(id)
+            | Self::Enrolment(id) => id.to_string(),
             Self::Source(value) | Self::Host(value) => value.clone(),
             Self::Tenant => tenant.to_owned(),
         }
@@ -86,6 +101,10 @@ pub struct ErasedCounts {
     pub faces: u64,
     /// Vectors of faces and of whole images.
     pub vectors: u64,
+    /// Subjects of collections.
+    pub subjects: u64,
+    /// Enrolled faces with their vectors.
+    pub enrolments: u64,
     /// Batches.
     pub batches: u64,
     /// Items of batches.
@@ -125,6 +144,9 @@ impl Erasure {
             "source" => ErasureTarget::Source(self.target.clone()),
             "host" => ErasureTarget::Host(self.target.clone()),
             "batch" => ErasureTarget::Batch(id()?),
+            "collection" => ErasureTarget::Collection(id()?),
+            "subject" => ErasureTarget::Subject(id()?),
+            "enrolment" => ErasureTarget::Enrolment(id()?),
             "tenant" => ErasureTarget::Tenant,
             _ => return None,
         })
@@ -177,7 +199,7 @@ pub struct ItemErasure<'a> {
 /// As for [`Store`](super::Store).
 #[async_trait]
 pub trait ErasureStore: Send + Sync {
-    /// Writes the row of an erasure. Returns false, and writes nothing, if the tenant has no such image, face or batch.
+    /// Writes the row of an erasure. Returns false, and writes nothing, if the tenant has no such row.
     async fn begin_erasure(&self, new: &NewErasure) -> Result<bool, StoreError>;
 
     /// Returns images of a tenant that a target may include, after the image `after`, in order.
@@ -203,6 +225,14 @@ pub trait ErasureStore: Send + Sync {
     /// a face can no longer be returned from the cache. An answer therefore never contains a deleted face, and never omits
     /// one without a new scan.
     async fn erase_face(&self, erasure: Uuid, tenant: &str, face: Uuid) -> Result<(), StoreError>;
+
+    /// Deletes what a target has in collections: a collection, a subject, an enrolment, or every collection of the tenant.
+    async fn erase_from_collections(
+        &self,
+        erasure: Uuid,
+        tenant: &str,
+        target: &ErasureTarget,
+    ) -> Result<(), StoreError>;
 
     /// Returns the batches of a tenant after the batch `after`, in order, with those that are being deleted.
     async fn batches_of_tenant(
@@ -306,6 +336,17 @@ impl<DB: Dialect> ErasureStore for SqlStore<DB> {
         change!(self, "erase_face", |connection| images::erase_face(
             connection, erasure, tenant, face
         ))
+    }
+
+    async fn erase_from_collections(
+        &self,
+        erasure: Uuid,
+        tenant: &str,
+        target: &ErasureTarget,
+    ) -> Result<(), StoreError> {
+        change!(self, "erase_from_collections", no limit, |connection| {
+            collections::erase(connection, erasure, tenant, target)
+        })
     }
 
     async fn batches_of_tenant(

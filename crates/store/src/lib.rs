@@ -9,6 +9,7 @@ mod api_keys;
 mod audit;
 mod batches;
 mod call;
+mod collections;
 mod delete;
 mod dialect;
 mod erasures;
@@ -46,6 +47,11 @@ pub use batches::{
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
     Item, ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
     MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
+};
+pub use collections::{
+    Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore, CollectionTerms,
+    Consent, Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment,
+    Subject, SubjectDetails, Written,
 };
 pub use erasures::{
     ErasedCounts, Erasure, ErasureStore, ErasureTarget, ImageToErase, ItemErasure, ItemToErase,
@@ -217,6 +223,8 @@ pub struct Stores {
     pub scans: Arc<dyn Store>,
     /// Durable batches.
     pub batches: Arc<dyn BatchStore>,
+    /// Collections of enrolled faces.
+    pub collections: Arc<dyn CollectionStore>,
     /// Keys of the API.
     pub keys: Arc<dyn ApiKeyStore>,
     /// The audit trail.
@@ -237,6 +245,7 @@ impl Stores {
         Self {
             scans: Arc::clone(&store) as Arc<dyn Store>,
             batches: Arc::clone(&store) as Arc<dyn BatchStore>,
+            collections: Arc::clone(&store) as Arc<dyn CollectionStore>,
             keys: Arc::clone(&store) as Arc<dyn ApiKeyStore>,
             audit: Arc::clone(&store) as Arc<dyn AuditStore>,
             erasures: Arc::clone(&store) as Arc<dyn ErasureStore>,

@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     step!(9, "audit", "0009_audit.sql"),
     step!(10, "erasures", "0010_erasures.sql"),
     step!(11, "batch_traces", "0011_batch_traces.sql"),
+    step!(12, "collections", "0012_collections.sql"),
 ];
 
 /// Returns the migrations of Postgres.

@@ -10,6 +10,7 @@ use crate::{
     Deletion,
     batches::mark_deleted,
     call::{change, query},
+    collections::detach_scans,
     dialect::{Dialect, Statements, placeholders},
     record::record,
     rows::{IdRow, to_the_microsecond},
@@ -132,8 +133,10 @@ async fn expire_results(
     if old.is_empty() {
         return Ok(ExpiredResults::default());
     }
+    let ids: Vec<Uuid> = old.iter().map(|scan| scan.id).collect();
+    detach_scans(connection, &ids).await?;
     let list = placeholders(1, 1, old.len());
-    let scans: Vec<&dyn Value> = old.iter().map(|scan| &scan.id as &dyn Value).collect();
+    let scans: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
     let statement = format!("DELETE FROM scans WHERE id IN {list}");
     let scans = connection.execute(AssertSqlSafe(statement), &scans).await?;
     let images: Vec<&dyn Value> = old

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::StoreError;
+use super::collections::detach_scans;
 use super::dialect::{Statements, insert_rows};
 use super::read;
 use super::records::{Model, NewFace, NewImage, NewScan, SavedScan, Source};
@@ -55,6 +56,7 @@ pub(super) async fn save_scan(
             }
             return Ok(SavedScan::Kept(Box::new(kept)));
         }
+        detach_scans(connection, &[stored.id]).await?;
         connection
             .execute("DELETE FROM scans WHERE id = $1", &[&stored.id])
             .await?;

@@ -1,6 +1,6 @@
 //! JSON and msgpack bodies. The reader limits what it builds, because a small body can describe a huge tree.
 
-use std::{cell::Cell, fmt};
+use std::{cell::Cell, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
@@ -27,10 +27,10 @@ const MAX_NESTING: usize = 128;
 #[serde(deny_unknown_fields)]
 pub struct Body {
     /// The images. One more than [`MAX_IMAGES`] means any larger number.
-    #[serde(deserialize_with = "images")]
+    #[serde(deserialize_with = "entries")]
     pub images: Vec<ImageEntry>,
     /// The masks of the images, with the same limit.
-    #[serde(default, deserialize_with = "images")]
+    #[serde(default, deserialize_with = "entries")]
     pub masks: Vec<ImageEntry>,
     /// The options by name.
     #[serde(default)]
@@ -59,28 +59,33 @@ pub fn from_msgpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::d
 /// Options by name: plain values, and small lists and objects. Deeper values are replaced by empty ones.
 pub struct Options(pub Value);
 
-fn images<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageEntry>, D::Error> {
-    struct Images;
-    impl<'de> Visitor<'de> for Images {
-        type Value = Vec<ImageEntry>;
+/// Reads a list of images or faces. One more than [`MAX_IMAGES`] means any larger number.
+pub(super) fn entries<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Entries<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
             formatter.write_str("a list of images")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut images = Vec::new();
-            while images.len() <= MAX_IMAGES {
+            let mut entries = Vec::new();
+            while entries.len() <= MAX_IMAGES {
                 match list.next_element()? {
-                    Some(image) => images.push(image),
-                    None => return Ok(images),
+                    Some(entry) => entries.push(entry),
+                    None => return Ok(entries),
                 }
             }
             while list.next_element::<IgnoredAny>()?.is_some() {}
-            Ok(images)
+            Ok(entries)
         }
     }
-    deserializer.deserialize_seq(Images)
+    deserializer.deserialize_seq(Entries(PhantomData))
 }
 
 impl<'de> Deserialize<'de> for Options {

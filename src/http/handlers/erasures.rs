@@ -21,7 +21,10 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::stored_request::{StoredRequest, not_found},
+        extract::{
+            collection_request::CollectionRequest,
+            stored_request::{StoredRequest, not_found},
+        },
         openapi::failures::{ErasureFailures, StoredFailures},
         respond::{Accepted, respond_small},
     },
@@ -55,6 +58,12 @@ pub struct ErasureBody {
     /// The id of a batch.
     #[schema(nullable = false)]
     batch: Option<Uuid>,
+    /// The id of a collection.
+    #[schema(nullable = false)]
+    collection: Option<Uuid>,
+    /// The id of a subject of a collection.
+    #[schema(nullable = false)]
+    subject: Option<Uuid>,
     /// The tenant of the caller, to erase everything that it has stored. Keys and the audit trail stay.
     #[schema(nullable = false)]
     tenant: Option<String>,
@@ -67,13 +76,15 @@ impl ErasureBody {
             self.source.map(target_source),
             self.host.map(|host| target_host(&host)),
             self.batch.map(ErasureTarget::Batch).map(Ok),
+            self.collection.map(ErasureTarget::Collection).map(Ok),
+            self.subject.map(ErasureTarget::Subject).map(Ok),
             self.tenant.map(|named| target_tenant(&named, tenant)),
         ];
         let mut targets = targets.into_iter().flatten();
         match (targets.next(), targets.next()) {
             (Some(target), None) => target,
             _ => Err(ApiError::invalid_body(
-                "set exactly one of image, source, host, batch and tenant",
+                "set exactly one of image, source, host, batch, collection, subject and tenant",
             )),
         }
     }
@@ -107,7 +118,7 @@ fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
     }
 }
 
-/// Erases images, a batch, or everything that the tenant has stored.
+/// Erases images, a batch, a collection, a subject, or everything that the tenant has stored.
 ///
 /// The answer is a report of what was erased, and where copies can be. An erasure that takes longer than ten seconds goes on in
 /// the background.
@@ -169,6 +180,18 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
 /// [`ApiError::NotFound`] if there is no such thing, or an error of the database or of the store of images.
 pub async fn erase_named(
     request: &StoredRequest,
+    target: ErasureTarget,
+) -> Result<StatusCode, ApiError> {
+    erase(&request.state, &request.context, target).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Erases a collection, or what the path of a request names in it.
+///
+/// # Errors
+/// As for [`erase_named`].
+pub async fn erase_from_collection(
+    request: &CollectionRequest,
     target: ErasureTarget,
 ) -> Result<StatusCode, ApiError> {
     erase(&request.state, &request.context, target).await?;

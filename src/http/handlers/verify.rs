@@ -17,7 +17,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::pair::{FaceInput, PairRequest},
+        extract::{face_input::FaceInput, pair::PairRequest},
         openapi::{
             bodies::{VerifyBody, VerifyForm},
             failures::VerifyFailures,

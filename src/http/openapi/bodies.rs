@@ -14,7 +14,10 @@ use crate::pipeline::{
     preprocess::PreprocessRequest, process::ProcessRequest,
 };
 use crate::{
-    admission::Priority, batches::operation::BatchOperation, recognition::verify::VerifyRequest,
+    admission::Priority,
+    batches::operation::BatchOperation,
+    http::handlers::enrolments::EnrolRequest,
+    recognition::{collections::search::SearchRequest, verify::VerifyRequest},
 };
 
 /// Images, and the options of a scan.
@@ -132,6 +135,40 @@ pub struct VerifyForm {
     /// The id of the second face, if it is stored.
     #[schema(nullable = false)]
     b_face_id: Option<Uuid>,
+}
+
+/// Faces of a subject, and the options of an enrolment.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolBody {
+    /// The faces. `server.max_images_per_request` limits their number.
+    #[schema(min_items = 1)]
+    faces: Vec<FaceSource>,
+    /// The options.
+    options: Option<EnrolRequest>,
+}
+
+/// A face, and the options of a search.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchBody {
+    /// The face.
+    #[schema(min_items = 1, max_items = 1)]
+    faces: Vec<FaceSource>,
+    /// The options. `purpose` is required, here or in the query.
+    options: Option<SearchRequest>,
+}
+
+/// The parts of a form with faces. An option can also be a separate part with the name that it has in the query.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FacesForm {
+    /// An image with a face. The part can occur several times.
+    #[schema(nullable = false)]
+    image: Option<Bytes>,
+    /// The id of a stored face. The part can occur several times.
+    #[schema(nullable = false)]
+    face_id: Option<Uuid>,
 }
 
 /// A face: in an image, stored, or as a vector.

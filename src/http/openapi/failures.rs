@@ -262,6 +262,56 @@ const OF_VERIFY: [Example; 4] = [
     ),
 ];
 
+/// The errors of the routes for all collections.
+const OF_COLLECTIONS: [Example; 4] = [
+    (
+        table::INVALID_BODY,
+        "the body could not be read: missing field `purpose` at line 1 column 2",
+    ),
+    (
+        table::PURPOSE_NOT_ALLOWED,
+        "the purpose `entry control` is not allowed here; the operator lists purposes in recognition.purposes",
+    ),
+    (
+        table::CONFLICT,
+        "another collection has the name `staff`; choose another name",
+    ),
+    (
+        table::INVALID_OPTION,
+        "option `retention_days`: must be from 1 to 1095 days, the limit of this server",
+    ),
+];
+
+/// The errors of the routes for one collection.
+const OF_ONE_COLLECTION: [Example; 1] = [(
+    table::NOT_FOUND,
+    "there is no collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
+)];
+
+/// The errors of the routes that enrol faces or search for one.
+const OF_FACES: [Example; 5] = [
+    (
+        table::NO_FACE,
+        "no face was found in the image; send an image that shows a face, or a lower min_score",
+    ),
+    (
+        table::NO_VECTOR,
+        "the face 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has no vector; send its image to /embed first",
+    ),
+    (
+        table::CONTRACT_MISMATCH,
+        "the face has the contract c1 and the collection has c2; use faces of that contract",
+    ),
+    (
+        table::CONFLICT,
+        "the subject 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has no valid consent, or its time is over; renew them, then enrol its faces",
+    ),
+    (
+        table::PURPOSE_NOT_ALLOWED,
+        "the collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has another purpose; search only for the purpose that its subjects were enrolled for",
+    ),
+];
+
 macro_rules! failures {
     ($($(#[$doc:meta])* $name:ident: $($examples:ident),+;)+) => {$(
         $(#[$doc])*
@@ -282,6 +332,12 @@ failures! {
     ProcessFailures: OF_ACCESS, OF_IMAGES, OF_PROCESS, OF_EVERY_ROUTE;
     /// The error responses of `/verify`.
     VerifyFailures: OF_ACCESS, OF_VERIFY, OF_IMAGES, OF_EVERY_ROUTE;
+    /// The error responses of the routes for all collections.
+    CollectionsFailures: OF_ACCESS, OF_COLLECTIONS, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the routes for one collection and for its subjects.
+    CollectionFailures: OF_ACCESS, OF_ONE_COLLECTION, OF_COLLECTIONS, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the routes that enrol faces or search for one.
+    FacesFailures: OF_ACCESS, OF_ONE_COLLECTION, OF_FACES, OF_IMAGES, OF_EVERY_ROUTE;
     /// The error responses of a route that lists stored images.
     ListFailures: OF_ACCESS, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one stored image or face.

@@ -42,6 +42,8 @@ label! {
     Sweep {
         /// Deletes what finished batches leave.
         Batches = "batches",
+        /// Deletes subjects whose time is over, and old changes of collections.
+        Collections = "collections",
         /// Continues erasures.
         Erasures = "erasures",
         /// Deletes by age.

@@ -16,6 +16,9 @@ struct Owned {
     webhook: String,
     key: String,
     erasure: String,
+    collection: String,
+    subject: String,
+    enrolment: String,
 }
 
 impl Owned {
@@ -29,7 +32,18 @@ impl Owned {
             assert!(reply.status.is_success(), "{uri}: {:?}", reply.body);
             text(&reply.json()["id"])
         };
+        let collection = json!({
+            "name": "staff", "purpose": "entry control", "legal_basis": "consent", "retention_days": 9
+        });
+        let collection = created("/collections", collection).await;
+        let of_collection = format!("/collections/{collection}/subjects");
+        let subject = created(&of_collection, json!({})).await;
+        let faces = format!("{of_collection}/{subject}/faces?face=largest&allow_low_quality=true");
+        let enrolled = send(app, owner, ("POST", &faces), body_of_faces()).await;
         Self {
+            enrolment: text(&enrolled.json()["faces"][0]["enrolment_id"]),
+            collection,
+            subject,
             image: text(&result["image_id"]),
             face: text(&result["faces"][0]["face_id"]),
             batch: created("/batches", batch()).await,
@@ -48,18 +62,26 @@ impl Owned {
             ("/webhooks/", &self.webhook),
             ("/keys/", &self.key),
             ("/erasures/", &self.erasure),
+            ("/collections/", &self.collection),
         ];
         let (_, id) = ids
             .iter()
             .find(|(prefix, _)| path.starts_with(prefix))
             .unwrap_or_else(|| panic!("add an id for {path} to this test"));
         path.replace("{id}", id)
+            .replace("{subject}", &self.subject)
+            .replace("{enrolment}", &self.enrolment)
     }
 }
 
 fn body_of_images() -> String {
     let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
     json!({"images": [{"data": data}]}).to_string()
+}
+
+fn body_of_faces() -> String {
+    let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
+    json!({"faces": [{"data": data}]}).to_string()
 }
 
 fn batch() -> Value {
@@ -71,6 +93,7 @@ fn batch() -> Value {
 async fn the_ids_of_another_tenant_are_not_found() {
     let app = TestApp::with(&[
         ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]"),
         ("FACESCAN__URLS__ENABLED", "true"),
         ("FACESCAN__URLS__ALLOW_PRIVATE", "true"),
     ])
@@ -88,10 +111,11 @@ async fn the_ids_of_another_tenant_are_not_found() {
     for route in with_id() {
         let name = format!("{} {}", route.method, route.path);
         let uri = owned.uri(&route.path);
-        let body = if route.method == "POST" {
-            json!({"items": []}).to_string()
-        } else {
-            String::new()
+        let body = match route.method.as_str() {
+            "POST" if route.path.starts_with("/collections") => body_of_faces(),
+            "POST" => json!({"items": []}).to_string(),
+            "PATCH" => json!({}).to_string(),
+            _ => String::new(),
         };
         let reply = send(&app, &stranger, (&route.method, &uri), body).await;
         assert_eq!(
@@ -105,6 +129,7 @@ async fn the_ids_of_another_tenant_are_not_found() {
         ("/images", "images"),
         ("/batches", "batches"),
         ("/webhooks", "webhooks"),
+        ("/collections", "collections"),
     ] {
         let reply = send(&app, &stranger, ("GET", uri), "").await;
         assert_eq!(reply.json()[list], json!([]), "{uri}");

@@ -108,6 +108,17 @@ pub async fn erase(stores: &Stores, tenant: &str, target: ErasureTarget) -> Opti
     match target {
         ErasureTarget::Image(image) => erasures.erase_images(id, tenant, &[image]).await.unwrap(),
         ErasureTarget::Face(face) => erasures.erase_face(id, tenant, face).await.unwrap(),
+        ErasureTarget::Tenant => {
+            let images = erasures.images_to_erase(tenant, &target, Uuid::nil(), 100);
+            let images: Vec<Uuid> = images.await.unwrap().iter().map(|image| image.id).collect();
+            erasures.erase_images(id, tenant, &images).await.unwrap();
+            let erased = erasures.erase_from_collections(id, tenant, &target);
+            erased.await.unwrap();
+        }
+        ErasureTarget::Collection(_) | ErasureTarget::Subject(_) | ErasureTarget::Enrolment(_) => {
+            let erased = erasures.erase_from_collections(id, tenant, &target);
+            erased.await.unwrap();
+        }
         other => panic!("{other:?}"),
     }
     erasures.end_erasure(id, noon()).await.unwrap()

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{BatchKey, Deletion, rows::micros};
 use crate::{
     StoreError,
+    collections::detach_scans,
     dialect::Statements,
     record::record,
     rows::to_the_microsecond,
@@ -192,6 +193,7 @@ impl Counts {
             self.vectors += row.map_or(0, |row| row.vectors);
         }
         self.scans += 1;
+        detach_scans(connection, &[scan.id]).await?;
         connection.execute(DELETE_SCAN, &[&scan.id]).await?;
         let deleted = connection.execute(DELETE_IMAGE, &[&scan.image_id]).await?;
         self.images += i64::try_from(deleted).unwrap_or(0);

@@ -59,7 +59,11 @@ pub(super) async fn find(
         }
         ErasureTarget::Host(_) => WITH_URL,
         ErasureTarget::Tenant => OF_TENANT,
-        ErasureTarget::Face(_) | ErasureTarget::Batch(_) => return Ok(Vec::new()),
+        ErasureTarget::Face(_)
+        | ErasureTarget::Batch(_)
+        | ErasureTarget::Collection(_)
+        | ErasureTarget::Subject(_)
+        | ErasureTarget::Enrolment(_) => return Ok(Vec::new()),
     };
     let rows: Vec<ImageRow> = connection.fetch_all(query, &values).await?;
     Ok(rows
@@ -93,6 +97,11 @@ pub(super) async fn erase(
         "embeddings e JOIN faces f ON f.id = e.face_id {}",
         of("f.image_id")
     );
+    let enrolled = format!(
+        "enrolments e JOIN faces f ON f.id = e.face_id {}",
+        of("f.image_id")
+    );
+    let enrolments = count(connection, enrolled, &values).await?;
     let of_scans = format!(
         "image_embeddings e JOIN scans s ON s.id = e.scan_id {}",
         of("s.image_id")
@@ -108,6 +117,7 @@ pub(super) async fn erase(
         scans,
         faces,
         vectors,
+        enrolments,
         ..ErasedCounts::default()
     };
     rows::add(connection, erasure, counts).await
@@ -132,11 +142,6 @@ pub(super) async fn erase_face(
     tenant: &str,
     face: Uuid,
 ) -> Result<(), StoreError> {
-    let (faces, vectors) = delete::delete_face(connection, tenant, face).await?;
-    let counts = ErasedCounts {
-        faces,
-        vectors,
-        ..ErasedCounts::default()
-    };
+    let counts = delete::delete_face(connection, tenant, face).await?;
     rows::add(connection, erasure, counts).await
 }

@@ -121,9 +121,12 @@ pub(super) async fn find(
             OF_SOURCE
         }
         ErasureTarget::Host(_) => WITH_URL,
-        ErasureTarget::Face(_) | ErasureTarget::Batch(_) | ErasureTarget::Tenant => {
-            return Ok(Vec::new());
-        }
+        ErasureTarget::Face(_)
+        | ErasureTarget::Batch(_)
+        | ErasureTarget::Collection(_)
+        | ErasureTarget::Subject(_)
+        | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Tenant => return Ok(Vec::new()),
     };
     let rows: Vec<ItemRow> = connection.fetch_all(query, &values).await?;
     Ok(rows

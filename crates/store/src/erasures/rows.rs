@@ -27,10 +27,18 @@ const FIND_FACE: &str = "SELECT f.id FROM faces f JOIN images i ON i.id = f.imag
 const FIND_BATCH: &str =
     "SELECT id FROM batches WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
 
+const FIND_COLLECTION: &str = "SELECT id FROM collections WHERE tenant = $1 AND id = $2";
+
+const FIND_SUBJECT: &str = "SELECT s.id FROM subjects s \
+     JOIN collections c ON c.id = s.collection_id WHERE c.tenant = $1 AND s.id = $2";
+
+const FIND_ENROLMENT: &str = "SELECT e.id FROM enrolments e \
+     JOIN collections c ON c.id = e.collection_id WHERE c.tenant = $1 AND e.id = $2";
+
 macro_rules! columns {
     () => {
         "id, tenant, kind, target, requested_at, erased_at, purged_at, images, scans, faces, \
-         vectors, batches, items, payloads"
+         vectors, batches, items, payloads, subjects, enrolments"
     };
 }
 
@@ -68,7 +76,8 @@ const COUNT_BATCHES: &str = "SELECT count(*) AS batches, \
 const END: &str = "UPDATE erasures SET erased_at = $2, target = $3 WHERE id = $1";
 
 const ADD: &str = "UPDATE erasures SET images = images + $2, scans = scans + $3, faces = faces + $4, \
-     vectors = vectors + $5, batches = batches + $6, items = items + $7, payloads = payloads + $8 \
+     vectors = vectors + $5, batches = batches + $6, items = items + $7, payloads = payloads + $8, \
+     subjects = subjects + $9, enrolments = enrolments + $10 \
      WHERE id = $1";
 
 /// An erasure that ended while the files were purged waits for the next time.
@@ -91,6 +100,8 @@ record! {
         batches: i64,
         items: i64,
         payloads: i64,
+        subjects: i64,
+        enrolments: i64,
     }
 }
 
@@ -127,6 +138,8 @@ impl TryFrom<ErasureRow> for Erasure {
                 batches: count(row.batches),
                 items: count(row.items),
                 payloads: count(row.payloads),
+                subjects: count(row.subjects),
+                enrolments: count(row.enrolments),
             },
         })
     }
@@ -142,6 +155,9 @@ pub(super) async fn begin(
     new: &NewErasure,
 ) -> Result<bool, StoreError> {
     let find = match &new.target {
+        ErasureTarget::Collection(id) => Some((FIND_COLLECTION, id)),
+        ErasureTarget::Subject(id) => Some((FIND_SUBJECT, id)),
+        ErasureTarget::Enrolment(id) => Some((FIND_ENROLMENT, id)),
         ErasureTarget::Image(id) => Some((FIND_IMAGE, id)),
         ErasureTarget::Face(id) => Some((FIND_FACE, id)),
         ErasureTarget::Batch(id) => Some((FIND_BATCH, id)),
@@ -172,7 +188,7 @@ pub(super) async fn add(
     counts: ErasedCounts,
 ) -> Result<(), StoreError> {
     let value = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let values: [&dyn Value; 8] = [
+    let values: [&dyn Value; 10] = [
         &erasure,
         &value(counts.images),
         &value(counts.scans),
@@ -181,6 +197,8 @@ pub(super) async fn add(
         &value(counts.batches),
         &value(counts.items),
         &value(counts.payloads),
+        &value(counts.subjects),
+        &value(counts.enrolments),
     ];
     connection.execute(ADD, &values).await?;
     Ok(())
@@ -231,7 +249,7 @@ async fn count_batches(
         vectors: count(row.vectors),
         batches: count(row.batches),
         items: count(row.items),
-        payloads: 0,
+        ..ErasedCounts::default()
     };
     add(connection, erasure.id, counts).await
 }

@@ -1,0 +1,364 @@
+//! Measures searches in a collection of synthetic faces: enrolment, loading, latency, throughput, recall and memory.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use facescan::{
+    audit::AuditLog,
+    cli::runtime::tokio_runtime,
+    config::AuditLevel,
+    recognition::{
+        calibration::Calibrations,
+        collections::{
+            Collections, key,
+            similar::{SimilarFaces, Wanted},
+        },
+        index::{FaceIndex, exact::ExactIndex},
+    },
+};
+use facescan_clock::{Clock, SystemClock};
+use facescan_inference::pool::CpuPool;
+use facescan_store::{
+    Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, StoreSettings,
+    Stores, Subject, SubjectDetails, Written,
+};
+use futures::future::{join_all, try_join_all};
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use super::Settings;
+
+/// The faces of one subject, and of one transaction.
+const FACES_OF_SUBJECT: usize = 500;
+
+/// The cosine of a query and its mate. Two photographs of one person have such a cosine with the default embedder.
+const MATE: f32 = 0.6;
+
+/// The cosine from which a face is a candidate: that of a false accept rate of 0.0001 with the default embedder.
+const THRESHOLD: f32 = 0.435;
+
+/// The tenant of the faces.
+const TENANT: &str = "default";
+
+/// Arguments of `search`.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// The number of enrolled faces
+    #[arg(long, default_value_t = 1_000_000)]
+    faces: usize,
+    /// The length of the vectors
+    #[arg(long, default_value_t = 128)]
+    dim: usize,
+    /// The numbers of clients that search at the same time, each measured alone
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    clients: Vec<usize>,
+    /// How long each measurement lasts, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// The searches whose best face is compared with that of 32-bit vectors
+    #[arg(long, default_value_t = 200)]
+    recall: usize,
+    /// An empty database [default: a SQLite file that is deleted afterwards]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// The folder of the SQLite file [default: that of temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+/// Runs the command and prints JSON.
+///
+/// # Errors
+/// Returns an error if the database cannot be used.
+pub fn run(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitCode> {
+    tokio_runtime()?.block_on(measure(settings, args))
+}
+
+async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitCode> {
+    let folder = match &args.folder {
+        Some(folder) => tempfile::tempdir_in(folder)?,
+        None => tempfile::tempdir()?,
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let url = args.database.clone().unwrap_or_else(|| {
+        let file = folder.path().join("search.db");
+        format!("sqlite://{}?mode=rwc", file.display())
+    });
+    let stores = open(&url, &clock).await?;
+    let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
+    let vectors = Arc::new(Vectors::random(args.faces, args.dim));
+    let collection = collection(&clock, args);
+    let written = stores.collections.create_collection(&collection, None);
+    ensure!(
+        written.await? == Written::Done,
+        "the database has this collection already; use an empty one"
+    );
+
+    let started = Instant::now();
+    enrol(&stores, &clock, &collection, &vectors).await?;
+    let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
+
+    let index = Arc::new(ExactIndex::new(Arc::clone(&stores.collections), pool));
+    let started = Instant::now();
+    index.load().await?;
+    let ready_after = started.elapsed().as_secs_f64();
+    let bytes_a_face = index.memory().await as f64 / args.faces as f64;
+    let collections = Collections {
+        store: Arc::clone(&stores.collections),
+        index,
+        calibrations: Arc::new(Calibrations::load(&[])?),
+        audit: AuditLog::start(
+            AuditLevel::Off,
+            Arc::clone(&stores.audit),
+            Arc::clone(&clock),
+        ),
+        clock,
+    };
+    let collection = collections.store.collection(key(&collection)).await?;
+    let run = SearchRun {
+        collection: collection.context("the collection is gone")?,
+        collections,
+        vectors,
+    };
+    let mut searches = Vec::new();
+    for &clients in &args.clients {
+        searches.push(run.load(clients, args.seconds).await?);
+    }
+    let report = json!({
+        "faces": args.faces,
+        "dim": args.dim,
+        "enrolled_per_second": enrolled_per_second.round(),
+        "ready_after_seconds": ready_after,
+        "memory_bytes_a_face": bytes_a_face,
+        "searches": searches,
+        "recall": run.recall(args.recall).await?,
+    });
+    println!("{report:#}");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn open(url: &str, clock: &Arc<dyn Clock>) -> anyhow::Result<Stores> {
+    let settings = StoreSettings {
+        url: url.into(),
+        max_connections: 16,
+        acquire_timeout: Duration::from_secs(60),
+        call_timeout: Duration::from_secs(60),
+    };
+    let observer = Observer::new(Arc::clone(clock), Arc::new(()));
+    let stores = facescan_store::open(&settings, observer).await?;
+    stores.scans.migrate().await?;
+    Ok(stores)
+}
+
+fn collection(clock: &Arc<dyn Clock>, args: &SearchArgs) -> Collection {
+    Collection {
+        id: clock.new_id(),
+        tenant: TENANT.to_owned(),
+        kind: CollectionKind::Gallery,
+        contract: "synthetic".to_owned(),
+        dim: u32::try_from(args.dim).unwrap_or(u32::MAX),
+        created_at: clock.now(),
+        position: 0,
+        terms: CollectionTerms {
+            name: "synthetic faces".to_owned(),
+            purpose: "benchmark".to_owned(),
+            legal_basis: "no person".to_owned(),
+            consent_required: false,
+            retention_days: 1,
+            far: 0.0001,
+        },
+    }
+}
+
+async fn enrol(
+    stores: &Stores,
+    clock: &Arc<dyn Clock>,
+    collection: &Collection,
+    vectors: &Vectors,
+) -> anyhow::Result<()> {
+    for start in (0..vectors.len()).step_by(FACES_OF_SUBJECT) {
+        let subject = Subject {
+            id: clock.new_id(),
+            collection_id: collection.id,
+            created_at: clock.now(),
+            last_seen_at: clock.now(),
+            details: SubjectDetails::default(),
+        };
+        let store = &stores.collections;
+        store.create_subject(TENANT, &subject, None).await?;
+        let end = (start + FACES_OF_SUBJECT).min(vectors.len());
+        let faces: Vec<NewEnrolment> = (start..end)
+            .map(|face| NewEnrolment {
+                id: clock.new_id(),
+                face_id: None,
+                vector: vectors.of(face).to_vec(),
+            })
+            .collect();
+        let of = (key(collection), subject.id);
+        let enrolled = store.enrol(of, &faces, clock.now(), None).await?;
+        ensure!(enrolled == Enrolled::Done, "{enrolled:?}");
+    }
+    Ok(())
+}
+
+/// Random vectors of length 1.
+struct Vectors {
+    dim: usize,
+    values: Vec<f32>,
+}
+
+impl Vectors {
+    fn random(count: usize, dim: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut values = Vec::with_capacity(count * dim);
+        for _ in 0..count {
+            values.extend(direction(&mut random, dim));
+        }
+        Self { dim, values }
+    }
+
+    fn len(&self) -> usize {
+        self.values.len() / self.dim
+    }
+
+    fn of(&self, face: usize) -> &[f32] {
+        &self.values[face * self.dim..][..self.dim]
+    }
+
+    /// Returns another vector of the person of a face, at about the cosine [`MATE`].
+    fn mate(&self, face: usize, seed: u64) -> Vec<f32> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let other = direction(&mut random, self.dim);
+        let rest = (1.0 - MATE * MATE).sqrt();
+        let mixed = self.of(face).iter().zip(other);
+        unit(
+            mixed
+                .map(|(own, other)| own * MATE + other * rest)
+                .collect(),
+        )
+    }
+
+    /// Returns the face with the highest cosine.
+    fn nearest(&self, query: &[f32]) -> (usize, f32) {
+        let rows = self
+            .values
+            .chunks_exact(self.dim)
+            .map(|row| dot(row, query));
+        rows.enumerate()
+            .fold((0, f32::NEG_INFINITY), |best, (face, cosine)| {
+                if cosine > best.1 {
+                    (face, cosine)
+                } else {
+                    best
+                }
+            })
+    }
+}
+
+/// Returns a random direction: each value is a sum of uniform ones, which is nearly normal.
+fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
+    let mut value = || (0..4).map(|_| random.f32() - 0.5).sum();
+    unit((0..dim).map(|_| value()).collect())
+}
+
+fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let norm = dot(&vector, &vector).sqrt();
+    vector.iter_mut().for_each(|value| *value /= norm);
+    vector
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f32 = a
+        .remainder()
+        .iter()
+        .zip(b.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
+    let mut sums = [0.0; 8];
+    for (a, b) in a.zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// A collection that is searched.
+struct SearchRun {
+    collections: Collections,
+    collection: Collection,
+    vectors: Arc<Vectors>,
+}
+
+impl SearchRun {
+    async fn search(&self, query: &[f32]) -> anyhow::Result<SimilarFaces> {
+        let wanted = Wanted {
+            threshold: THRESHOLD,
+            limit: 10,
+            by_subject: false,
+        };
+        let similar = self.collections.similar(&self.collection, query, wanted);
+        Ok(similar.await?)
+    }
+
+    /// Measures searches of some clients at the same time.
+    async fn load(&self, clients: usize, seconds: f64) -> anyhow::Result<Value> {
+        let started = Instant::now();
+        let end = started + Duration::from_secs_f64(seconds);
+        let searches = (0..clients).map(|client| self.search_until(end, client));
+        let mut latencies = Histogram::<u64>::new(3)?;
+        for of_client in try_join_all(searches).await? {
+            for latency in of_client {
+                latencies.record(u64::try_from(latency.as_micros())?)?;
+            }
+        }
+        let milliseconds = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
+        Ok(json!({
+            "clients": clients,
+            "searches_per_second": latencies.len() as f64 / started.elapsed().as_secs_f64(),
+            "p50_ms": milliseconds(0.5),
+            "p99_ms": milliseconds(0.99),
+        }))
+    }
+
+    async fn search_until(&self, end: Instant, client: usize) -> anyhow::Result<Vec<Duration>> {
+        let mut random = fastrand::Rng::with_seed(client as u64);
+        let mut latencies = Vec::new();
+        while Instant::now() < end {
+            let face = random.usize(..self.vectors.len());
+            let query = self.vectors.mate(face, random.u64(..));
+            let started = Instant::now();
+            self.search(&query).await?;
+            latencies.push(started.elapsed());
+        }
+        Ok(latencies)
+    }
+
+    /// Compares the best face of searches with the best one of all 32-bit vectors.
+    async fn recall(&self, searches: usize) -> anyhow::Result<Value> {
+        let mut random = fastrand::Rng::with_seed(11);
+        let queries: Vec<Vec<f32>> = (0..searches)
+            .map(|_| {
+                let face = random.usize(..self.vectors.len());
+                self.vectors.mate(face, random.u64(..))
+            })
+            .collect();
+        let answers = join_all(queries.iter().map(|query| self.search(query))).await;
+        let mut found = 0;
+        for (query, answer) in queries.iter().zip(answers) {
+            let answer = answer?;
+            let (nearest, _) = self.vectors.nearest(query);
+            let best = answer.faces.first();
+            found +=
+                usize::from(best.is_some_and(|face| face.row.vector == self.vectors.of(nearest)));
+        }
+        Ok(json!({"searches": searches, "best_face_found": found}))
+    }
+}

@@ -1,0 +1,161 @@
+//! The statements about collections.
+
+use uuid::Uuid;
+
+use super::{
+    records::{
+        Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Written,
+    },
+    rows::{CollectionRow, SizeRow},
+};
+use crate::{
+    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, rows::IdRow,
+    values::Value,
+};
+
+const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, contract, dim, purpose, \
+     legal_basis, consent_required, retention_days, far, created_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+     ON CONFLICT (tenant, name) DO NOTHING";
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, tenant, name, kind, contract, dim, purpose, legal_basis, \
+             consent_required, retention_days, far, created_at, position FROM collections ",
+            $rest
+        )
+    };
+}
+
+const ONE: &str = select!("WHERE tenant = $1 AND id = $2");
+
+const LIST: &str = select!("WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3");
+
+const SUPPRESSION: &str = select!("WHERE tenant = $1 AND kind = $2 AND contract = $3 ORDER BY id");
+
+const SIZE: &str = "SELECT \
+     (SELECT count(*) FROM subjects WHERE collection_id = $1) AS subjects, \
+     (SELECT count(*) FROM enrolments WHERE collection_id = $1) AS enrolments";
+
+/// Waits for other changes of the collection, so that names are compared with those that were committed.
+const LOCK: &str =
+    "UPDATE collections SET position = position WHERE tenant = $1 AND id = $2 RETURNING id";
+
+const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = $1 AND name = $2 AND id <> $3";
+
+const CHANGE: &str = "UPDATE collections SET name = $3, purpose = $4, legal_basis = $5, \
+     consent_required = $6, retention_days = $7, far = $8 WHERE tenant = $1 AND id = $2";
+
+/// Creates a collection. Run it in a transaction.
+pub(super) async fn create(
+    connection: &mut impl Statements,
+    collection: &Collection,
+    audit: Option<NewAuditEntry>,
+) -> Result<Written, StoreError> {
+    let terms = &collection.terms;
+    let values: [&dyn Value; 12] = [
+        &collection.id,
+        &collection.tenant,
+        &terms.name,
+        &collection.kind.name(),
+        &collection.contract,
+        &collection.dim.cast_signed(),
+        &terms.purpose,
+        &terms.legal_basis,
+        &terms.consent_required,
+        &terms.retention_days.cast_signed(),
+        &terms.far,
+        &micros(collection.created_at),
+    ];
+    if connection.execute(INSERT, &values).await? == 0 {
+        return Ok(Written::Taken);
+    }
+    audit::append(connection, audit.as_slice()).await?;
+    Ok(Written::Done)
+}
+
+pub(super) async fn one(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+) -> Result<Option<Collection>, StoreError> {
+    let row: Option<CollectionRow> = connection
+        .fetch_optional(ONE, &[&key.tenant, &key.id])
+        .await?;
+    row.map(Collection::try_from).transpose()
+}
+
+pub(super) async fn size(
+    connection: &mut impl Statements,
+    id: Uuid,
+) -> Result<CollectionSize, StoreError> {
+    let row: Option<SizeRow> = connection.fetch_optional(SIZE, &[&id]).await?;
+    Ok(
+        row.map_or_else(CollectionSize::default, |row| CollectionSize {
+            subjects: row.subjects.cast_unsigned(),
+            enrolments: row.enrolments.cast_unsigned(),
+        }),
+    )
+}
+
+pub(super) async fn list(
+    connection: &mut impl Statements,
+    tenant: &str,
+    after: Option<Uuid>,
+    limit: u32,
+) -> Result<Vec<Collection>, StoreError> {
+    let values: [&dyn Value; 3] = [&tenant, &after.unwrap_or_default(), &i64::from(limit)];
+    let rows: Vec<CollectionRow> = connection.fetch_all(LIST, &values).await?;
+    rows.into_iter().map(Collection::try_from).collect()
+}
+
+pub(super) async fn suppression(
+    connection: &mut impl Statements,
+    tenant: &str,
+    contract: &str,
+) -> Result<Vec<Collection>, StoreError> {
+    let values: [&dyn Value; 3] = [&tenant, &CollectionKind::Suppression.name(), &contract];
+    let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, &values).await?;
+    rows.into_iter().map(Collection::try_from).collect()
+}
+
+/// Changes a collection. Run it in a transaction.
+pub(super) async fn change(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    terms: &CollectionTerms,
+    audit: Option<NewAuditEntry>,
+) -> Result<Written, StoreError> {
+    if !lock(connection, key).await? {
+        return Ok(Written::NotFound);
+    }
+    let values: [&dyn Value; 3] = [&key.tenant, &terms.name, &key.id];
+    let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, &values).await?;
+    if taken.is_some() {
+        return Ok(Written::Taken);
+    }
+    let values: [&dyn Value; 8] = [
+        &key.tenant,
+        &key.id,
+        &terms.name,
+        &terms.purpose,
+        &terms.legal_basis,
+        &terms.consent_required,
+        &terms.retention_days.cast_signed(),
+        &terms.far,
+    ];
+    connection.execute(CHANGE, &values).await?;
+    audit::append(connection, audit.as_slice()).await?;
+    Ok(Written::Done)
+}
+
+/// Locks a collection until the transaction ends. Returns false if the tenant has no such collection.
+pub(super) async fn lock(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+) -> Result<bool, StoreError> {
+    let row: Option<IdRow> = connection
+        .fetch_optional(LOCK, &[&key.tenant, &key.id])
+        .await?;
+    Ok(row.is_some())
+}

@@ -1,0 +1,225 @@
+//! Collections, subjects and enrolments as callers of the store see them.
+
+use sqlx::types::JsonValue;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// What a collection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectionKind {
+    /// People who can be searched for.
+    Gallery,
+    /// People who must not be enrolled or found.
+    Suppression,
+}
+
+impl CollectionKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Gallery, Self::Suppression];
+
+    /// Returns the name in the database and in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gallery => "gallery",
+            Self::Suppression => "suppression",
+        }
+    }
+}
+
+/// A collection of people whose faces are compared with each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collection {
+    /// The id.
+    pub id: Uuid,
+    /// The tenant that owns it.
+    pub tenant: String,
+    /// The kind. It never changes.
+    pub kind: CollectionKind,
+    /// The contract of all its vectors. It never changes.
+    pub contract: String,
+    /// The length of its vectors.
+    pub dim: u32,
+    /// When it was created.
+    pub created_at: OffsetDateTime,
+    /// What can be changed.
+    pub terms: CollectionTerms,
+    /// The number of changes of its enrolments so far. An index that has applied as many is up to date.
+    pub position: u64,
+}
+
+impl Collection {
+    /// Returns the position that an index of the collection must have.
+    pub fn index_position(&self) -> IndexPosition {
+        IndexPosition {
+            collection_id: self.id,
+            dim: self.dim,
+            position: self.position,
+        }
+    }
+}
+
+/// What can be changed in a collection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectionTerms {
+    /// The name, which no other collection of the tenant has.
+    pub name: String,
+    /// Why the faces are processed.
+    pub purpose: String,
+    /// What allows it.
+    pub legal_basis: String,
+    /// Whether a subject without a valid consent is neither enrolled nor found.
+    pub consent_required: bool,
+    /// The days after a subject's last interaction when it is erased.
+    pub retention_days: u32,
+    /// The false accept rate that searches use by default.
+    pub far: f64,
+}
+
+/// The size of a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectionSize {
+    /// Subjects.
+    pub subjects: u64,
+    /// Enrolled faces.
+    pub enrolments: u64,
+}
+
+/// A collection of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectionKey<'a> {
+    /// The tenant.
+    pub tenant: &'a str,
+    /// The id of the collection.
+    pub id: Uuid,
+}
+
+/// A person in a collection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// The id.
+    pub id: Uuid,
+    /// The collection.
+    pub collection_id: Uuid,
+    /// When the subject was created.
+    pub created_at: OffsetDateTime,
+    /// The last interaction: the creation, a change, or an enrolment of a face.
+    pub last_seen_at: OffsetDateTime,
+    /// What can be changed.
+    pub details: SubjectDetails,
+}
+
+/// What can be changed in a subject.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubjectDetails {
+    /// The caller's id, which no other subject of the collection has.
+    pub external_id: Option<String>,
+    /// What the caller wants to keep with it.
+    pub metadata: Option<JsonValue>,
+    /// The consent.
+    pub consent: Option<Consent>,
+    /// When the subject is erased, if that is before the end of the retention.
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// A subject's consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consent {
+    /// Where the consent can be found.
+    pub reference: String,
+    /// When it was given.
+    pub given_at: OffsetDateTime,
+    /// When it ends.
+    pub expires_at: OffsetDateTime,
+}
+
+/// The result of a call that writes a name or an external id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is written.
+    Done,
+    /// The collection or the subject does not exist.
+    NotFound,
+    /// Another one has the name or the external id. Nothing was written.
+    Taken,
+}
+
+/// A face to be enrolled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEnrolment {
+    /// The id of the enrolment.
+    pub id: Uuid,
+    /// The stored face that the vector came from. The enrolment is erased with it.
+    pub face_id: Option<Uuid>,
+    /// The vector, of length 1.
+    pub vector: Vec<f32>,
+}
+
+/// The result of enrolling a face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enrolled {
+    /// It is enrolled.
+    Done,
+    /// The stored face was deleted meanwhile.
+    NoFace,
+    /// The subject has no valid consent, or its time is over.
+    NotLive,
+    /// The collection or the subject does not exist.
+    NotFound,
+}
+
+/// An enrolled face, without its vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The id.
+    pub id: Uuid,
+    /// The subject.
+    pub subject_id: Uuid,
+    /// The stored face that the vector came from.
+    pub face_id: Option<Uuid>,
+    /// When it was enrolled.
+    pub created_at: OffsetDateTime,
+}
+
+/// How many changes a collection has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexPosition {
+    /// The collection.
+    pub collection_id: Uuid,
+    /// The length of its vectors.
+    pub dim: u32,
+    /// The number of changes so far.
+    pub position: u64,
+}
+
+/// A change of the rows of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexChange {
+    /// The number of the change in the collection, from 1 and without gaps.
+    pub position: u64,
+    /// Whether the row was added; otherwise it was removed.
+    pub is_added: bool,
+    /// The row.
+    pub row: u64,
+}
+
+/// A row of a collection with its vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexRow {
+    /// The row, which is never used again.
+    pub row: u64,
+    /// The vector, of length 1.
+    pub vector: Vec<f32>,
+}
+
+/// An enrolled face that may be in an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveRow {
+    /// The row in the index.
+    pub row: u64,
+    /// The enrolment.
+    pub enrolment: Enrolment,
+    /// The caller's id of the subject.
+    pub external_id: Option<String>,
+    /// The vector, of length 1.
+    pub vector: Vec<f32>,
+}

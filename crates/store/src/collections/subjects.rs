@@ -1,0 +1,155 @@
+//! The statements about subjects.
+
+use uuid::Uuid;
+
+use super::{
+    manage,
+    records::{CollectionKey, Subject, Written},
+    rows::SubjectRow,
+};
+use crate::{
+    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, rows::IdRow,
+    values::Value,
+};
+
+const INSERT: &str = "INSERT INTO subjects (id, collection_id, external_id, metadata, \
+     consent_reference, consent_given_at, consent_expires_at, expires_at, created_at, last_seen_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT s.id, s.collection_id, s.external_id, s.metadata, s.consent_reference, \
+             s.consent_given_at, s.consent_expires_at, s.expires_at, s.created_at, s.last_seen_at \
+             FROM subjects s JOIN collections c ON c.id = s.collection_id \
+             WHERE c.tenant = $1 AND c.id = $2 AND ",
+            $rest
+        )
+    };
+}
+
+const ONE: &str = select!("s.id = $3");
+
+const LIST: &str = select!("s.id > $3 ORDER BY s.id LIMIT $4");
+
+const WITH_EXTERNAL_ID: &str = select!("s.id > $3 AND s.external_id = $5 ORDER BY s.id LIMIT $4");
+
+const TAKEN: &str =
+    "SELECT id FROM subjects WHERE collection_id = $1 AND external_id = $2 AND id <> $3";
+
+const CHANGE: &str = "UPDATE subjects SET external_id = $3, metadata = $4, \
+     consent_reference = $5, consent_given_at = $6, consent_expires_at = $7, expires_at = $8, \
+     last_seen_at = $9 WHERE collection_id = $1 AND id = $2";
+
+/// Creates a subject. Run it in a transaction.
+pub(super) async fn create(
+    connection: &mut impl Statements,
+    tenant: &str,
+    subject: &Subject,
+    audit: Option<NewAuditEntry>,
+) -> Result<Written, StoreError> {
+    match check(connection, tenant, subject).await? {
+        Written::Done => {}
+        refused => return Ok(refused),
+    }
+    let details = &subject.details;
+    let consent = details.consent.as_ref();
+    let values: [&dyn Value; 10] = [
+        &subject.id,
+        &subject.collection_id,
+        &details.external_id,
+        &details.metadata,
+        &consent.map(|consent| consent.reference.clone()),
+        &consent.map(|consent| micros(consent.given_at)),
+        &consent.map(|consent| micros(consent.expires_at)),
+        &details.expires_at.map(micros),
+        &micros(subject.created_at),
+        &micros(subject.last_seen_at),
+    ];
+    connection.execute(INSERT, &values).await?;
+    audit::append(connection, audit.as_slice()).await?;
+    Ok(Written::Done)
+}
+
+/// Locks the collection of a subject, and checks that no other subject has its external id.
+async fn check(
+    connection: &mut impl Statements,
+    tenant: &str,
+    subject: &Subject,
+) -> Result<Written, StoreError> {
+    let collection = CollectionKey {
+        tenant,
+        id: subject.collection_id,
+    };
+    if !manage::lock(connection, collection).await? {
+        return Ok(Written::NotFound);
+    }
+    let external_id = &subject.details.external_id;
+    let values: [&dyn Value; 3] = [&subject.collection_id, external_id, &subject.id];
+    let taken: Option<IdRow> = connection.fetch_optional(TAKEN, &values).await?;
+    Ok(match taken {
+        Some(_) => Written::Taken,
+        None => Written::Done,
+    })
+}
+
+pub(super) async fn one(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    id: Uuid,
+) -> Result<Option<Subject>, StoreError> {
+    let row: Option<SubjectRow> = connection
+        .fetch_optional(ONE, &[&key.tenant, &key.id, &id])
+        .await?;
+    row.map(Subject::try_from).transpose()
+}
+
+pub(super) async fn list(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    external_id: Option<&str>,
+    (after, limit): (Option<Uuid>, u32),
+) -> Result<Vec<Subject>, StoreError> {
+    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+    let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
+    let query = match &external_id {
+        None => LIST,
+        Some(external_id) => {
+            values.push(external_id);
+            WITH_EXTERNAL_ID
+        }
+    };
+    let rows: Vec<SubjectRow> = connection.fetch_all(query, &values).await?;
+    rows.into_iter().map(Subject::try_from).collect()
+}
+
+/// Changes a subject. Run it in a transaction.
+pub(super) async fn change(
+    connection: &mut impl Statements,
+    tenant: &str,
+    subject: &Subject,
+    audit: Option<NewAuditEntry>,
+) -> Result<Written, StoreError> {
+    match check(connection, tenant, subject).await? {
+        Written::Done => {}
+        refused => return Ok(refused),
+    }
+    let details = &subject.details;
+    let consent = details.consent.as_ref();
+    let values: [&dyn Value; 9] = [
+        &subject.collection_id,
+        &subject.id,
+        &details.external_id,
+        &details.metadata,
+        &consent.map(|consent| consent.reference.clone()),
+        &consent.map(|consent| micros(consent.given_at)),
+        &consent.map(|consent| micros(consent.expires_at)),
+        &details.expires_at.map(micros),
+        &micros(subject.last_seen_at),
+    ];
+    if connection.execute(CHANGE, &values).await? == 0 {
+        return Ok(Written::NotFound);
+    }
+    audit::append(connection, audit.as_slice()).await?;
+    Ok(Written::Done)
+}

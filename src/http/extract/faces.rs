@@ -1,0 +1,174 @@
+//! Reads faces and options: the bodies of enrolments and of searches.
+
+use axum::extract::{FromRequest, Multipart, Request, multipart::Field};
+use facescan_inference::pool::Stage;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    BodyFormat,
+    admitted::{Admitted, RequestReservations},
+    body::{Options, entries, from_msgpack},
+    body_reader::body,
+    face_input::{FaceEntry, FaceInput, stored},
+    merge, option_text, options_from_pairs, options_of_part, pairs, read_options, unreadable,
+};
+use crate::{
+    context::RequestContext,
+    http::{AppState, error::ApiError},
+    ingest::source::ImageInput,
+    pipeline::options::RequestOptions,
+};
+
+/// The faces of a request and its options.
+pub struct FacesRequest<O> {
+    /// The context of the request, with the priority that its images have.
+    pub context: RequestContext,
+    /// The faces, at least one.
+    pub faces: Vec<FaceInput>,
+    /// The options as sent.
+    pub options: O,
+    /// The reservations of the request. Hold them until the answer is written.
+    pub reservations: RequestReservations,
+}
+
+/// The faces of a body, in any format.
+#[derive(Default)]
+struct FacesContent {
+    faces: Vec<FaceInput>,
+    options: Option<Value>,
+}
+
+/// A JSON or msgpack body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FacesBody {
+    #[serde(deserialize_with = "entries")]
+    faces: Vec<FaceEntry>,
+    #[serde(default)]
+    options: Option<Options>,
+}
+
+impl FacesBody {
+    fn read(self) -> Result<FacesContent, ApiError> {
+        let faces = self.faces.into_iter().enumerate();
+        let faces = faces.map(|(index, face)| face.read(&format!("faces[{index}]")));
+        Ok(FacesContent {
+            faces: faces.collect::<Result<_, _>>()?,
+            options: self.options.map(|options| options.0),
+        })
+    }
+}
+
+impl<O> FromRequest<AppState> for FacesRequest<O>
+where
+    O: RequestOptions + DeserializeOwned,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let format = BodyFormat::of(request.headers())?;
+        let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let mut context = RequestContext::of(&request)?;
+        let (admitted, request) = Admitted::admit_body(request, state, None).await?;
+        let content = match format {
+            BodyFormat::Raw => FacesContent {
+                faces: vec![FaceInput::Image(ImageInput::from_bytes(
+                    body(request, state).await?,
+                ))],
+                options: None,
+            },
+            BodyFormat::Multipart => multipart(request, state).await?,
+            BodyFormat::Json | BodyFormat::Msgpack => {
+                let is_json = matches!(format, BodyFormat::Json);
+                structured(request, state, is_json).await?
+            }
+        };
+        let limit = state.config.server.max_images_per_request;
+        match content.faces.len() {
+            0 => return Err(ApiError::MissingImage("send at least one face")),
+            count if count > limit => return Err(ApiError::TooManyImages { limit }),
+            _ => {}
+        }
+        let options: O = read_options(query, content.options)?;
+        let images = || content.faces.iter().filter_map(FaceInput::image);
+        let are_fetched = images().any(ImageInput::is_fetched);
+        let count = images().count();
+        let (reservations, priority) =
+            admitted.admit_images(state, options.priority(), count, are_fetched)?;
+        context.priority = priority;
+        Ok(Self {
+            context,
+            faces: content.faces,
+            options,
+            reservations,
+        })
+    }
+}
+
+/// Parses a body and its base64 on the CPU pool.
+async fn structured(
+    request: Request,
+    state: &AppState,
+    is_json: bool,
+) -> Result<FacesContent, ApiError> {
+    let body = body(request, state).await?;
+    let read = move || {
+        let parsed = if is_json {
+            serde_json::from_slice::<FacesBody>(&body).map_err(|error| error.to_string())
+        } else {
+            from_msgpack::<FacesBody>(&body).map_err(|error| error.to_string())
+        };
+        parsed.map_err(ApiError::invalid_body)?.read()
+    };
+    state.pipeline.pool.run(Stage::Begin, read).await?
+}
+
+/// The parts of a multipart form that are already read.
+#[derive(Default)]
+struct Parts {
+    content: FacesContent,
+    texts: Vec<(String, String)>,
+}
+
+impl Parts {
+    async fn add(&mut self, part: Field<'_>, state: &AppState) -> Result<(), ApiError> {
+        let name = part.name().unwrap_or_default().to_owned();
+        if name == "image" {
+            let bytes = part.bytes().await;
+            let bytes = bytes.map_err(|error| unreadable(&error, &state.config.server))?;
+            let image = ImageInput::from_bytes(bytes);
+            self.content.faces.push(FaceInput::Image(image));
+            return Ok(());
+        }
+        let text = option_text(part, &name, &state.config.server).await?;
+        match name.as_str() {
+            "face_id" => self.content.faces.push(stored(&text, &name)?),
+            "options" => self.content.options = Some(options_of_part(&text)?),
+            _ => self.texts.push((name, text)),
+        }
+        Ok(())
+    }
+}
+
+async fn multipart(request: Request, state: &AppState) -> Result<FacesContent, ApiError> {
+    let mut form = Multipart::from_request(request, state)
+        .await
+        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let mut parts = Parts::default();
+    let limit = state.config.server.max_images_per_request;
+    while let Some(part) = form
+        .next_field()
+        .await
+        .map_err(|error| unreadable(&error, &state.config.server))?
+    {
+        if parts.content.faces.len() > limit {
+            return Err(ApiError::TooManyImages { limit });
+        }
+        parts.add(part, state).await?;
+    }
+    Ok(FacesContent {
+        faces: parts.content.faces,
+        options: merge(options_from_pairs(&parts.texts), parts.content.options)?,
+    })
+}

@@ -1,0 +1,427 @@
+//! `/collections` and `/collections/{id}`.
+
+use axum::{
+    Json,
+    extract::{RawQuery, State, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use facescan_store::{
+    Collection, CollectionKind, CollectionSize, CollectionTerms, ErasureTarget, Written,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::erasures::erase_from_collection;
+use crate::{
+    audit::AuditEvent,
+    context::RequestContext,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{collection_request::CollectionRequest, page_size, read_query},
+        openapi::failures::{CollectionFailures, CollectionsFailures},
+        respond::{Accepted, respond_small},
+    },
+    recognition::{
+        collections::{key, terms::check_terms},
+        error::RecognitionError,
+    },
+};
+
+/// The default number of entries on a page.
+pub(super) const DEFAULT_PAGE_SIZE: u32 = 50;
+/// The maximum number of entries on a page.
+pub(super) const MAX_PAGE_SIZE: u32 = 500;
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(read, change, erase))
+}
+
+/// A collection to be created.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewCollection)]
+pub struct CollectionBody {
+    /// The name, which no other collection of the tenant has, up to 200 bytes.
+    #[schema(min_length = 1, max_length = 200)]
+    name: String,
+    /// What the collection is for. By default a gallery.
+    #[serde(default)]
+    kind: CollectionKindName,
+    /// Why the faces are processed. The setting `recognition.purposes` lists the purposes that are allowed.
+    #[schema(min_length = 1, max_length = 200)]
+    purpose: String,
+    /// What allows it, such as consent or a contract, up to 200 bytes.
+    #[schema(min_length = 1, max_length = 200)]
+    legal_basis: String,
+    /// Whether a subject without a valid consent is neither enrolled nor found. By default false.
+    #[serde(default)]
+    consent_required: bool,
+    /// The days after a subject's last interaction when it is erased. `recognition.max_retention_days` limits it.
+    #[schema(minimum = 1)]
+    retention_days: u32,
+    /// The false accept rate of one comparison that searches use by default. By default that of the settings.
+    #[serde(default)]
+    #[schema(nullable = false, exclusive_minimum = 0, maximum = 1)]
+    far: Option<f64>,
+}
+
+/// Changes of a collection. Fields that are absent stay as they are.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = CollectionChange)]
+pub struct CollectionChangeBody {
+    /// The name, up to 200 bytes.
+    #[schema(nullable = false, min_length = 1, max_length = 200)]
+    name: Option<String>,
+    /// What allows the processing, up to 200 bytes.
+    #[schema(nullable = false, min_length = 1, max_length = 200)]
+    legal_basis: Option<String>,
+    /// Whether a subject without a valid consent is neither enrolled nor found.
+    #[schema(nullable = false)]
+    consent_required: Option<bool>,
+    /// The days after a subject's last interaction when it is erased.
+    #[schema(nullable = false, minimum = 1)]
+    retention_days: Option<u32>,
+    /// The false accept rate of one comparison that searches use by default.
+    #[schema(nullable = false, exclusive_minimum = 0, maximum = 1)]
+    far: Option<f64>,
+}
+
+/// What a collection is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = CollectionKind)]
+pub enum CollectionKindName {
+    /// People who can be searched for.
+    #[default]
+    Gallery,
+    /// People who must not be enrolled in a gallery of the tenant, nor found in one.
+    Suppression,
+}
+
+impl From<CollectionKindName> for CollectionKind {
+    fn from(name: CollectionKindName) -> Self {
+        match name {
+            CollectionKindName::Gallery => Self::Gallery,
+            CollectionKindName::Suppression => Self::Suppression,
+        }
+    }
+}
+
+impl From<CollectionKind> for CollectionKindName {
+    fn from(kind: CollectionKind) -> Self {
+        match kind {
+            CollectionKind::Gallery => Self::Gallery,
+            CollectionKind::Suppression => Self::Suppression,
+        }
+    }
+}
+
+/// A collection of enrolled faces.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Collection)]
+pub struct CollectionAnswer {
+    id: Uuid,
+    name: String,
+    kind: CollectionKindName,
+    /// The contract of all its vectors: that of the embedder when the collection was created. It never changes.
+    contract: String,
+    /// The length of its vectors.
+    dim: u32,
+    /// Why the faces are processed. A search must name it.
+    purpose: String,
+    /// What allows it.
+    legal_basis: String,
+    /// Whether a subject without a valid consent is neither enrolled nor found.
+    consent_required: bool,
+    /// The days after a subject's last interaction when it is erased.
+    retention_days: u32,
+    /// The false accept rate of one comparison that searches use by default.
+    far: f64,
+    /// When it was created.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+    /// The number of subjects. Lists do not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subjects: Option<u64>,
+    /// The number of enrolled faces. Lists do not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enrolments: Option<u64>,
+}
+
+/// A page of collections, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CollectionPage {
+    /// The collections.
+    collections: Vec<CollectionAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// The collections to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CollectionQuery {
+    /// The `next` of the previous page.
+    after: Option<Uuid>,
+    /// The number of collections on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+impl CollectionAnswer {
+    fn new(collection: Collection, size: Option<CollectionSize>) -> Self {
+        let terms = collection.terms;
+        Self {
+            id: collection.id,
+            name: terms.name,
+            kind: collection.kind.into(),
+            contract: collection.contract,
+            dim: collection.dim,
+            purpose: terms.purpose,
+            legal_basis: terms.legal_basis,
+            consent_required: terms.consent_required,
+            retention_days: terms.retention_days,
+            far: terms.far,
+            created_at: collection.created_at,
+            subjects: size.map(|size| size.subjects),
+            enrolments: size.map(|size| size.enrolments),
+        }
+    }
+}
+
+/// Creates a collection.
+///
+/// Scans never add to it. Faces are enrolled in it one by one, each for a subject.
+#[utoipa::path(
+    post, path = "/collections", operation_id = "create_collection", tag = "recognition",
+    security(("key" = ["enrol"])),
+    request_body = CollectionBody,
+    responses(
+        (status = 201, description = "Created", content(
+            (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
+        )),
+        CollectionsFailures,
+    )
+)]
+pub async fn create(
+    State(state): State<AppState>,
+    context: RequestContext,
+    headers: HeaderMap,
+    body: Result<Json<CollectionBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let collections = &state.collections;
+    let collection = new_collection(&state, &context, body)?;
+    let details = json!({"kind": collection.kind.name(), "purpose": collection.terms.purpose});
+    let event = AuditEvent::change("create_collection", collection.id).with(details);
+    let event = state.audit.entry(&context, event);
+    match collections
+        .store
+        .create_collection(&collection, event)
+        .await?
+    {
+        Written::Done => {}
+        Written::Taken | Written::NotFound => {
+            return Err(RecognitionError::NameTaken(collection.terms.name).into());
+        }
+    }
+    let answer = CollectionAnswer::new(collection, Some(CollectionSize::default()));
+    let body = respond_small(Accepted::structured(&headers), &answer)?;
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+fn new_collection(
+    state: &AppState,
+    context: &RequestContext,
+    body: CollectionBody,
+) -> Result<Collection, ApiError> {
+    let settings = &state.config.recognition;
+    let embedder = &state.pipeline.models.embedder;
+    let kind = CollectionKind::from(body.kind);
+    let terms = CollectionTerms {
+        name: body.name,
+        purpose: body.purpose,
+        legal_basis: body.legal_basis,
+        consent_required: body.consent_required,
+        retention_days: body.retention_days,
+        far: body.far.unwrap_or(settings.search_far),
+    };
+    let calibration = state.calibrations.of(&embedder.contract);
+    if kind == CollectionKind::Suppression && calibration.is_none() {
+        return Err(RecognitionError::Uncalibrated(embedder.contract.to_string()).into());
+    }
+    check_terms(&terms, settings, calibration)?;
+    let clock = &state.collections.clock;
+    Ok(Collection {
+        id: clock.new_id(),
+        tenant: context.principal.tenant.to_string(),
+        kind,
+        contract: embedder.contract.to_string(),
+        dim: u32::try_from(embedder.dim).unwrap_or(u32::MAX),
+        created_at: clock.now(),
+        position: 0,
+        terms,
+    })
+}
+
+/// Lists the collections of the tenant.
+#[utoipa::path(
+    get, path = "/collections", operation_id = "list_collections", tag = "recognition",
+    params(CollectionQuery),
+    security(("key" = ["search"])),
+    responses(
+        (status = 200, description = "The collections", content(
+            (CollectionPage = "application/json"), (CollectionPage = "application/msgpack")
+        )),
+        CollectionsFailures,
+    )
+)]
+pub async fn list(
+    State(state): State<AppState>,
+    context: RequestContext,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let query: CollectionQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let tenant = &context.principal.tenant;
+    // One more shows whether there is another page.
+    let store = &state.collections.store;
+    let mut listed = store
+        .list_collections(tenant, query.after, limit + 1)
+        .await?;
+    let next = next_of(&mut listed, limit, |collection| collection.id);
+    let answer = CollectionPage {
+        collections: listed
+            .into_iter()
+            .map(|collection| CollectionAnswer::new(collection, None))
+            .collect(),
+        next,
+    };
+    respond_small(Accepted::structured(&headers), &answer)
+}
+
+/// Cuts a list to a page. Returns the id of the last entry if there are more.
+pub(super) fn next_of<T>(
+    entries: &mut Vec<T>,
+    limit: u32,
+    id: impl Fn(&T) -> Uuid,
+) -> Option<Uuid> {
+    let has_more = entries.len() > limit as usize;
+    entries.truncate(limit as usize);
+    entries.last().filter(|_| has_more).map(id)
+}
+
+/// Reads a collection.
+#[utoipa::path(
+    get, path = "/collections/{id}", operation_id = "read_collection", tag = "recognition",
+    security(("key" = ["search"])),
+    params(("id" = Uuid, Path, description = "The id of the collection")),
+    responses(
+        (status = 200, description = "The collection", content(
+            (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    answer(&request, collection).await
+}
+
+async fn answer(request: &CollectionRequest, collection: Collection) -> Result<Response, ApiError> {
+    let store = &request.state.collections.store;
+    let size = store.collection_size(collection.id).await?;
+    let answer = CollectionAnswer::new(collection, Some(size));
+    respond_small(request.accepted, &answer)
+}
+
+/// Changes a collection.
+///
+/// Its kind, its contract and its purpose never change: the subjects were enrolled for that purpose.
+#[utoipa::path(
+    patch, path = "/collections/{id}", operation_id = "change_collection", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(("id" = Uuid, Path, description = "The id of the collection")),
+    request_body = CollectionChangeBody,
+    responses(
+        (status = 200, description = "The collection", content(
+            (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn change(
+    request: CollectionRequest,
+    body: Result<Json<CollectionChangeBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let now = collection.terms.clone();
+    let terms = CollectionTerms {
+        name: body.name.unwrap_or(now.name),
+        purpose: now.purpose,
+        legal_basis: body.legal_basis.unwrap_or(now.legal_basis),
+        consent_required: body.consent_required.unwrap_or(now.consent_required),
+        retention_days: body.retention_days.unwrap_or(now.retention_days),
+        far: body.far.unwrap_or(now.far),
+    };
+    let state = &request.state;
+    let calibration = state.calibrations.of(&collection.contract);
+    check_terms(&terms, &state.config.recognition, calibration)?;
+    let details = json!({
+        "retention_days": terms.retention_days,
+        "consent_required": terms.consent_required,
+        "far": terms.far,
+    });
+    let event = AuditEvent::change("change_collection", collection.id).with(details);
+    let event = state.audit.entry(&request.context, event);
+    let store = &state.collections.store;
+    match store
+        .change_collection(key(&collection), &terms, event)
+        .await?
+    {
+        Written::Done => {
+            answer(
+                &request,
+                Collection {
+                    terms,
+                    ..collection
+                },
+            )
+            .await
+        }
+        Written::Taken => Err(RecognitionError::NameTaken(terms.name).into()),
+        Written::NotFound => Err(RecognitionError::NoCollection(collection.id).into()),
+    }
+}
+
+/// Erases a collection with its subjects and their faces.
+///
+/// `POST /erasures` does the same and answers with a report.
+#[utoipa::path(
+    delete, path = "/collections/{id}", operation_id = "erase_collection", tag = "recognition",
+    security(("key" = ["erase"])),
+    params(("id" = Uuid, Path, description = "The id of the collection")),
+    responses(
+        (status = 204, description = "Erased"),
+        CollectionFailures,
+    )
+)]
+pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+    let target = ErasureTarget::Collection(request.id);
+    erase_from_collection(&request, target).await
+}

@@ -1,0 +1,328 @@
+//! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrolment}`.
+
+use axum::{http::StatusCode, response::Response};
+use facescan_imaging::quality::acceptance::Preset;
+use facescan_store::{Collection, Enrolment, ErasureTarget};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{
+    erasures::erase_from_collection,
+    named_faces::{NamedFace, NamedFaces},
+};
+use crate::{
+    admission::Priority,
+    config::DetSize,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{collection_request::CollectionRequest, faces::FacesRequest},
+        openapi::{
+            Bytes,
+            bodies::{EnrolBody, FacesForm},
+            failures::{CollectionFailures, FacesFailures},
+        },
+        respond::respond_small,
+    },
+    pipeline::{answer::ErrorEntry, faces::Face, options::RequestOptions, scan::Scan},
+    recognition::{
+        collections::{
+            enrol::{EnrolOutcome, EnrolTarget, FaceToEnrol, Rejection},
+            key,
+        },
+        error::RecognitionError,
+        verify::{FaceChoice, FaceVector, VerifyRequest},
+    },
+};
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(enrol, list))
+        .routes(routes!(erase))
+}
+
+/// Options of an enrolment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[schema(as = EnrolOptions)]
+#[into_params(parameter_in = Query)]
+pub struct EnrolRequest {
+    /// Which face of an image with several faces is enrolled. Without it such an image is rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub face: Option<FaceChoice>,
+    /// Whether a face is enrolled that is similar to a face of another subject. By default it is rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_conflicts: Option<bool>,
+    /// Whether a face of low quality is enrolled. By default the preset decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_low_quality: Option<bool>,
+    /// The preset whose thresholds decide the quality; by default `enrol`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    /// The lowest detection score of a face, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub min_score: Option<f32>,
+    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
+    /// images to 640 and does not enlarge smaller ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = crate::pipeline::options::schema::det_size)]
+    pub det_size: Option<DetSize>,
+    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligned: Option<bool>,
+    /// The queue of the images. By default their number decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+impl RequestOptions for EnrolRequest {
+    fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+}
+
+/// What became of the faces of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EnrolAnswer {
+    /// The id of the request, as in the `x-request-id` header and in the log.
+    request_id: String,
+    /// One entry for each face, in the order of the request.
+    faces: Vec<EnrolledFace>,
+}
+
+/// What became of a face.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum EnrolledFace {
+    /// It is enrolled.
+    Enrolled {
+        /// The id of the enrolled face.
+        enrolment_id: Uuid,
+    },
+    /// It is not enrolled.
+    Rejected {
+        /// The reason.
+        #[serde(flatten)]
+        rejection: Rejection,
+    },
+}
+
+/// The enrolled faces of a subject.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EnrolmentsAnswer {
+    /// The faces, oldest first.
+    faces: Vec<EnrolmentAnswer>,
+}
+
+/// An enrolled face. No answer has its vector.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Enrolment)]
+pub struct EnrolmentAnswer {
+    /// The id of the enrolled face.
+    enrolment_id: Uuid,
+    /// The stored face that it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    face_id: Option<Uuid>,
+    /// When it was enrolled.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+}
+
+impl From<Enrolment> for EnrolmentAnswer {
+    fn from(enrolment: Enrolment) -> Self {
+        Self {
+            enrolment_id: enrolment.id,
+            face_id: enrolment.face_id,
+            created_at: enrolment.created_at,
+        }
+    }
+}
+
+impl From<EnrolOutcome> for EnrolledFace {
+    fn from(outcome: EnrolOutcome) -> Self {
+        match outcome {
+            EnrolOutcome::Enrolled(enrolment_id) => Self::Enrolled { enrolment_id },
+            EnrolOutcome::Rejected(rejection) => Self::Rejected { rejection },
+        }
+    }
+}
+
+/// Enrols faces of a subject.
+///
+/// Each face is in an image, stored, or a vector. A stored face also needs the scope `read`. A face that is not good enough is
+/// rejected, and the others are enrolled. Images are not stored.
+#[utoipa::path(
+    post, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "enrol_faces", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the collection"),
+        ("subject" = Uuid, Path, description = "The id of the subject"),
+        EnrolRequest,
+    ),
+    request_body(content(
+        (EnrolBody = "application/json"), (EnrolBody = "application/msgpack"),
+        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
+    )),
+    responses(
+        (status = 200, description = "What became of each face", content(
+            (EnrolAnswer = "application/json"), (EnrolAnswer = "application/msgpack")
+        )),
+        FacesFailures,
+    )
+)]
+pub async fn enrol(
+    request: CollectionRequest,
+    body: Result<FacesRequest<EnrolRequest>, ApiError>,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let subject = request.member()?;
+    let state = &request.state;
+    let store = &state.collections.store;
+    let found = store.subject(key(&collection), subject).await?;
+    found.ok_or(RecognitionError::NoSubject(subject))?;
+    let FacesRequest {
+        context,
+        faces,
+        options,
+        // Holds the reservations until the answer is written.
+        reservations: _reservations,
+    } = body?;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
+    let plan = options.scan_options().resolve(&state.config, thresholds)?;
+    let named = NamedFaces {
+        state,
+        context: &context,
+        plan: &plan,
+        action: "enrol",
+    };
+    let contract = &state.pipeline.models.embedder.contract;
+    let faces = named.read(faces).await?;
+    let faces = faces.into_iter().map(|face| options.judge(contract, face));
+    let target = EnrolTarget {
+        collection: &collection,
+        subject,
+        allow_conflicts: options.allow_conflicts.unwrap_or(false),
+    };
+    let outcomes = state.collections.enrol(&context, target, faces.collect());
+    let answer = EnrolAnswer {
+        request_id: context.id.to_string(),
+        faces: outcomes
+            .await?
+            .into_iter()
+            .map(EnrolledFace::from)
+            .collect(),
+    };
+    respond_small(request.accepted, &answer)
+}
+
+impl EnrolRequest {
+    /// Returns how images are scanned.
+    fn scan_options(&self) -> VerifyRequest {
+        VerifyRequest {
+            face: self.face,
+            min_score: self.min_score,
+            det_size: self.det_size,
+            aligned: self.aligned,
+            preset: Some(self.preset.unwrap_or(Preset::Enrol)),
+            priority: self.priority,
+            ..VerifyRequest::default()
+        }
+    }
+
+    /// Returns the vector of a face, or why it is not good enough.
+    fn judge(&self, contract: &str, face: NamedFace) -> Result<FaceToEnrol, Rejection> {
+        let (vector, face_id) = match face {
+            NamedFace::Vector(vector) => (vector, None),
+            NamedFace::Stored(id, vector) => (vector, Some(id)),
+            NamedFace::Scanned(scan) => match *scan {
+                Ok(scan) => (self.vector_of(contract, scan)?, None),
+                Err(error) => {
+                    let entry = ErrorEntry::from(&ApiError::from(error));
+                    return Err(Rejection::Image {
+                        code: entry.code.to_owned(),
+                        detail: entry.detail,
+                    });
+                }
+            },
+        };
+        Ok(FaceToEnrol { vector, face_id })
+    }
+
+    fn vector_of(&self, contract: &str, scan: Scan) -> Result<FaceVector, Rejection> {
+        let faces = scan.faces.len();
+        if faces > 1 && self.face.is_none() {
+            return Err(Rejection::SeveralFaces { faces });
+        }
+        let face = self.face.unwrap_or_default().choose(scan);
+        let face = face.ok_or(Rejection::NoFace)?;
+        if !self.allow_low_quality.unwrap_or(false) {
+            check_quality(&face)?;
+        }
+        FaceVector::of_found(contract, &face).ok_or(Rejection::NoFace)
+    }
+}
+
+fn check_quality(face: &Face) -> Result<(), Rejection> {
+    match &face.results.quality {
+        Some(quality) if !quality.acceptable => Err(Rejection::LowQuality {
+            quality: quality.reasons.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Lists the enrolled faces of a subject.
+#[utoipa::path(
+    get, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "list_enrolments", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the collection"),
+        ("subject" = Uuid, Path, description = "The id of the subject"),
+    ),
+    responses(
+        (status = 200, description = "The faces", content(
+            (EnrolmentsAnswer = "application/json"), (EnrolmentsAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn list(request: CollectionRequest) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let subject = request.member()?;
+    let store = &request.state.collections.store;
+    let found = store.subject(key(&collection), subject).await?;
+    found.ok_or(RecognitionError::NoSubject(subject))?;
+    let faces = store.list_enrolments(key(&collection), subject).await?;
+    let answer = EnrolmentsAnswer {
+        faces: faces.into_iter().map(EnrolmentAnswer::from).collect(),
+    };
+    respond_small(request.accepted, &answer)
+}
+
+/// Erases an enrolled face.
+#[utoipa::path(
+    delete, path = "/collections/{id}/faces/{enrolment}", operation_id = "erase_enrolment", tag = "recognition",
+    security(("key" = ["erase"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the collection"),
+        ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
+    ),
+    responses(
+        (status = 204, description = "Erased"),
+        CollectionFailures,
+    )
+)]
+pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+    let collection: Collection = request.collection().await?;
+    let id = request.member()?;
+    let store = &request.state.collections.store;
+    let enrolment = store.enrolment(key(&collection), id).await?;
+    enrolment.ok_or(RecognitionError::NoEnrolment(id))?;
+    erase_from_collection(&request, ErasureTarget::Enrolment(id)).await
+}

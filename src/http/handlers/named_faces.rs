@@ -1,0 +1,94 @@
+//! The faces that the body of an enrolment or of a search names, with their vectors.
+
+use facescan_store::StoredFace;
+use uuid::Uuid;
+
+use super::run::PlanRun;
+use crate::{
+    access::error::AccessError,
+    audit::AuditEvent,
+    context::{RequestContext, scope::Scope},
+    http::{AppState, error::ApiError, extract::face_input::FaceInput},
+    ingest::source::ImageInput,
+    pipeline::{error::PipelineError, scan::Scan},
+    recognition::{
+        error::RecognitionError,
+        verify::{FaceVector, VerifyPlan},
+    },
+};
+
+/// A face of a request.
+pub(super) enum NamedFace {
+    /// The result of an image.
+    Scanned(Box<Result<Scan, PipelineError>>),
+    /// A stored face.
+    Stored(Uuid, FaceVector),
+    /// A vector of the caller.
+    Vector(FaceVector),
+}
+
+/// Reads the faces of a request.
+pub(super) struct NamedFaces<'a> {
+    /// The application.
+    pub state: &'a AppState,
+    /// The context of the request.
+    pub context: &'a RequestContext,
+    /// How images are scanned.
+    pub plan: &'a VerifyPlan,
+    /// The name of the request in the audit trail.
+    pub action: &'static str,
+}
+
+impl NamedFaces<'_> {
+    /// Returns the faces in order. Reads stored faces before it runs a model.
+    pub async fn read(&self, faces: Vec<FaceInput>) -> Result<Vec<NamedFace>, ApiError> {
+        let mut named = Vec::with_capacity(faces.len());
+        let (mut places, mut images) = (Vec::new(), Vec::new());
+        for (place, face) in faces.into_iter().enumerate() {
+            named.push(match face {
+                FaceInput::Image(image) => {
+                    places.push(place);
+                    images.push(image);
+                    None
+                }
+                FaceInput::Stored(id) => Some(self.stored(id).await?),
+                FaceInput::Vector(vector) => Some(NamedFace::Vector(vector)),
+            });
+        }
+        for (place, scan) in places.into_iter().zip(self.scan(images).await?) {
+            named[place] = Some(NamedFace::Scanned(Box::new(scan)));
+        }
+        Ok(named.into_iter().flatten().collect())
+    }
+
+    async fn scan(
+        &self,
+        images: Vec<ImageInput>,
+    ) -> Result<Vec<Result<Scan, PipelineError>>, ApiError> {
+        if images.is_empty() {
+            return Ok(Vec::new());
+        }
+        let run = PlanRun {
+            state: self.state,
+            context: self.context,
+            plan: &self.plan.scan,
+        };
+        let outcomes = run.outcomes(images).await?;
+        run.record(self.action, &outcomes).await?;
+        let scans = outcomes.into_iter().map(|outcome| outcome.output);
+        Ok(scans.map(|output| output.map(|run| run.result)).collect())
+    }
+
+    /// Reads a stored face. A similarity tells something about its vector, so this needs the scope that reading needs.
+    async fn stored(&self, id: Uuid) -> Result<NamedFace, ApiError> {
+        if !self.context.principal.scopes.contains(Scope::Read) {
+            return Err(AccessError::MissingScope(Scope::Read).into());
+        }
+        let event = AuditEvent::read("use_face", id);
+        self.state.audit.record(self.context, event).await?;
+        let tenant = &self.context.principal.tenant;
+        let face: Option<StoredFace> = self.state.store.face(tenant, id).await?;
+        let face = face.ok_or(RecognitionError::NotFound(id))?;
+        Ok(NamedFace::Stored(id, FaceVector::of_stored(&face)?))
+    }
+}

@@ -1,0 +1,285 @@
+//! `/collections/{id}/search` and `/collections/{id}/searches`.
+
+use axum::{extract::RawQuery, response::Response};
+use facescan_store::AuditEntry;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{
+    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE},
+    named_faces::{NamedFace, NamedFaces},
+};
+use crate::{
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{
+            collection_request::CollectionRequest, faces::FacesRequest, page_size, read_query,
+        },
+        openapi::{
+            Bytes,
+            bodies::{FacesForm, SearchBody},
+            failures::{CollectionFailures, FacesFailures},
+        },
+        respond::respond_small,
+    },
+    recognition::{
+        calibration::FarEstimate,
+        collections::search::{Candidate, IndexUsed, SearchRequest, SearchResult},
+        error::RecognitionError,
+        verify::{FaceVector, VerifyPlan},
+    },
+};
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(search))
+        .routes(routes!(list))
+}
+
+/// The candidates of a search.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SearchAnswer {
+    /// The id of the request, as in the `x-request-id` header and in the log.
+    request_id: String,
+    /// The id of the search in the audit trail.
+    search_id: Uuid,
+    /// Always `candidates_only`: a person must decide whether a candidate is the person in the image.
+    #[schema(example = "candidates_only")]
+    decision: &'static str,
+    /// The candidates, the most similar one first.
+    candidates: Vec<CandidateAnswer>,
+    /// The cosine from which a face is a candidate.
+    threshold: f32,
+    /// The false accept rate of one comparison at the threshold. Null if the contract has no calibration.
+    #[schema(required)]
+    far: Option<FarEstimate>,
+    /// The number of enrolled faces that were compared.
+    n_searched: u64,
+    /// The number of strangers among them that reach the threshold on average. Null if the contract has no calibration.
+    #[schema(required)]
+    expected_false_matches: Option<f64>,
+    /// The index that was used.
+    index: IndexUsed,
+}
+
+/// A subject or a face that may show the person.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Candidate)]
+pub struct CandidateAnswer {
+    /// The place among the candidates, from 1.
+    rank: usize,
+    /// The subject.
+    subject_id: Uuid,
+    /// The caller's id of the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<String>,
+    /// The id of the enrolled face.
+    enrolment_id: Uuid,
+    /// The stored face that it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    face_id: Option<Uuid>,
+    /// The cosine, -1 to 1.
+    similarity: f32,
+    /// The false accept rate of one comparison at this cosine. Null if the contract has no calibration.
+    #[schema(required)]
+    far: Option<FarEstimate>,
+}
+
+/// A page of searches, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SearchPage {
+    /// The searches.
+    searches: Vec<RecordedSearch>,
+    /// The value of `before` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// A search in the audit trail.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RecordedSearch {
+    /// The number of the entry in the tenant's audit trail.
+    number: u64,
+    /// When it was made.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    at: OffsetDateTime,
+    /// The id of the request.
+    request_id: String,
+    /// The id of the key. Absent if access is not controlled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_id: Option<String>,
+    /// What was searched for and found: `search`, `purpose`, `case`, `threshold`, `searched`, and the ids of `candidates`.
+    #[schema(value_type = Object)]
+    details: Value,
+}
+
+/// The searches to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SearchesQuery {
+    /// The `next` of the previous page.
+    #[param(minimum = 1)]
+    before: Option<u64>,
+    /// The number of searches on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+impl CandidateAnswer {
+    fn new(rank: usize, candidate: Candidate) -> Self {
+        let row = candidate.face.row;
+        Self {
+            rank,
+            subject_id: row.enrolment.subject_id,
+            external_id: row.external_id,
+            enrolment_id: row.enrolment.id,
+            face_id: row.enrolment.face_id,
+            similarity: candidate.face.similarity,
+            far: candidate.far,
+        }
+    }
+}
+
+impl SearchAnswer {
+    fn new(request_id: String, result: SearchResult) -> Self {
+        let candidates = (1..).zip(result.candidates);
+        let strangers = |far: &FarEstimate| far.value * result.searched as f64;
+        Self {
+            request_id,
+            search_id: result.id,
+            decision: "candidates_only",
+            candidates: candidates
+                .map(|(rank, candidate)| CandidateAnswer::new(rank, candidate))
+                .collect(),
+            threshold: result.threshold,
+            expected_false_matches: result.far.as_ref().map(strangers),
+            far: result.far,
+            n_searched: result.searched,
+            index: result.index,
+        }
+    }
+}
+
+/// Searches for a face in a collection.
+///
+/// The body has one face: in an image, stored, or a vector. A stored face also needs the scope `read`. The audit trail has
+/// every search before it is answered.
+#[utoipa::path(
+    post, path = "/collections/{id}/search", operation_id = "search_collection", tag = "recognition",
+    security(("key" = ["search"])),
+    params(("id" = Uuid, Path, description = "The id of the collection"), SearchRequest),
+    request_body(content(
+        (SearchBody = "application/json"), (SearchBody = "application/msgpack"),
+        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
+    )),
+    responses(
+        (status = 200, description = "The candidates", content(
+            (SearchAnswer = "application/json"), (SearchAnswer = "application/msgpack")
+        )),
+        FacesFailures,
+    )
+)]
+pub async fn search(
+    request: CollectionRequest,
+    body: Result<FacesRequest<SearchRequest>, ApiError>,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let state = &request.state;
+    let FacesRequest {
+        context,
+        faces,
+        options,
+        // Holds the reservations until the answer is written.
+        reservations: _reservations,
+    } = body?;
+    if faces.len() > 1 {
+        return Err(ApiError::InvalidBody(
+            "a search is for one face; send one face in each request".to_owned(),
+        ));
+    }
+    let (plan, image) = options.resolve()?;
+    plan.check(&collection)?;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
+    let scan = image.resolve(&state.config, thresholds)?;
+    let named = NamedFaces {
+        state,
+        context: &context,
+        plan: &scan,
+        action: "search_image",
+    };
+    let face = named.read(faces).await?.into_iter().next();
+    let face = face.ok_or(RecognitionError::NoFaceToSearch)?;
+    let contract = &state.pipeline.models.embedder.contract;
+    let vector = vector_of(contract, &scan, face)?;
+    let search = state
+        .collections
+        .search(&context, &collection, (&vector, &plan));
+    let answer = SearchAnswer::new(context.id.to_string(), search.await?);
+    respond_small(request.accepted, &answer)
+}
+
+fn vector_of(contract: &str, plan: &VerifyPlan, face: NamedFace) -> Result<FaceVector, ApiError> {
+    let scan = match face {
+        NamedFace::Vector(vector) | NamedFace::Stored(_, vector) => return Ok(vector),
+        NamedFace::Scanned(scan) => (*scan)?,
+    };
+    let vector = plan
+        .face
+        .choose(scan)
+        .and_then(|face| FaceVector::of_found(contract, &face));
+    Ok(vector.ok_or(RecognitionError::NoFaceToSearch)?)
+}
+
+/// Lists the searches of a collection, as the audit trail has them.
+#[utoipa::path(
+    get, path = "/collections/{id}/searches", operation_id = "list_searches", tag = "recognition",
+    security(("key" = ["admin"])),
+    params(("id" = Uuid, Path, description = "The id of the collection"), SearchesQuery),
+    responses(
+        (status = 200, description = "The searches", content(
+            (SearchPage = "application/json"), (SearchPage = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn list(
+    request: CollectionRequest,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let query: SearchesQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let (tenant, audit) = (&collection.tenant, &request.state.retention.audit);
+    // One more shows whether there is another page.
+    let page = (query.before, limit + 1);
+    let mut listed = audit.audited_searches(tenant, collection.id, page).await?;
+    let has_more = listed.len() > limit as usize;
+    listed.truncate(limit as usize);
+    let answer = SearchPage {
+        next: listed.last().filter(|_| has_more).map(|entry| entry.number),
+        searches: listed.into_iter().map(RecordedSearch::from).collect(),
+    };
+    respond_small(request.accepted, &answer)
+}
+
+impl From<AuditEntry> for RecordedSearch {
+    fn from(entry: AuditEntry) -> Self {
+        let (number, entry) = (entry.number, entry.entry);
+        Self {
+            number,
+            at: entry.at,
+            request_id: entry.request_id,
+            key_id: entry.key_id,
+            // The chain keeps the text. A text that is damaged is shown as it is.
+            details: serde_json::from_str(&entry.details).unwrap_or(Value::String(entry.details)),
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! `/collections/{id}/subjects` and `/collections/{id}/subjects/{subject}`.
+
+use axum::{
+    Json,
+    extract::{RawQuery, rejection::JsonRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use facescan_store::{Consent, ErasureTarget, Subject, SubjectDetails, Written};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{
+    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of},
+    erasures::erase_from_collection,
+};
+use crate::{
+    audit::AuditEvent,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{collection_request::CollectionRequest, page_size, read_query},
+        openapi::failures::CollectionFailures,
+        respond::respond_small,
+    },
+    recognition::{
+        collections::{key, terms::check_details},
+        error::RecognitionError,
+    },
+};
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(read, change, erase))
+}
+
+/// A subject to be created, or changes of one. In a change, fields that are absent stay as they are, and null removes them.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = SubjectDetails)]
+pub struct SubjectBody {
+    /// The caller's id, which no other subject of the collection has, up to 200 bytes.
+    #[serde(deserialize_with = "present")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+    external_id: Option<Option<String>>,
+    /// What the caller wants to keep with the subject, up to 4096 bytes of JSON.
+    #[serde(deserialize_with = "present")]
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Option<serde_json::Map<String, Value>>>,
+    /// The subject's consent.
+    #[serde(deserialize_with = "present")]
+    #[schema(value_type = Option<ConsentBody>)]
+    consent: Option<Option<ConsentBody>>,
+    /// When the subject is erased, if that is before the end of the retention.
+    #[serde(deserialize_with = "present")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Option<Rfc3339>>,
+}
+
+/// A field that is present, with null as its own value.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+/// A time in RFC 3339.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
+struct Rfc3339(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
+
+/// A subject's consent.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Consent)]
+pub struct ConsentBody {
+    /// Where the consent can be found, up to 200 bytes.
+    #[schema(min_length = 1, max_length = 200)]
+    reference: String,
+    /// When it was given.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    given_at: OffsetDateTime,
+    /// When it ends.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: OffsetDateTime,
+}
+
+/// A person in a collection.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Subject)]
+pub struct SubjectAnswer {
+    id: Uuid,
+    /// The caller's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<String>,
+    /// What the caller keeps with the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    metadata: Option<Value>,
+    /// The consent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consent: Option<ConsentBody>,
+    /// When the subject is erased, if that is before the end of the retention.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    expires_at: Option<OffsetDateTime>,
+    /// When it was created.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+    /// The last interaction, from which the retention counts: the creation, a change, or an enrolment of a face.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    last_seen_at: OffsetDateTime,
+}
+
+/// A page of subjects, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubjectPage {
+    /// The subjects.
+    subjects: Vec<SubjectAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// The subjects to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SubjectQuery {
+    /// Only the subject with this id of the caller.
+    external_id: Option<String>,
+    /// The `next` of the previous page.
+    after: Option<Uuid>,
+    /// The number of subjects on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+impl SubjectBody {
+    /// Returns the details with these changes.
+    fn applied_to(self, now: SubjectDetails) -> SubjectDetails {
+        let consent = self.consent.map(|consent| consent.map(Consent::from));
+        let expires_at = self.expires_at.map(|time| time.map(|time| time.0));
+        SubjectDetails {
+            external_id: self.external_id.unwrap_or(now.external_id),
+            metadata: match self.metadata {
+                Some(metadata) => metadata.map(Value::Object),
+                None => now.metadata,
+            },
+            consent: consent.unwrap_or(now.consent),
+            expires_at: expires_at.unwrap_or(now.expires_at),
+        }
+    }
+}
+
+impl From<ConsentBody> for Consent {
+    fn from(body: ConsentBody) -> Self {
+        Self {
+            reference: body.reference,
+            given_at: body.given_at,
+            expires_at: body.expires_at,
+        }
+    }
+}
+
+impl From<Subject> for SubjectAnswer {
+    fn from(subject: Subject) -> Self {
+        let details = subject.details;
+        Self {
+            id: subject.id,
+            external_id: details.external_id,
+            metadata: details.metadata,
+            consent: details.consent.map(|consent| ConsentBody {
+                reference: consent.reference,
+                given_at: consent.given_at,
+                expires_at: consent.expires_at,
+            }),
+            expires_at: details.expires_at,
+            created_at: subject.created_at,
+            last_seen_at: subject.last_seen_at,
+        }
+    }
+}
+
+/// Creates a subject in a collection.
+#[utoipa::path(
+    post, path = "/collections/{id}/subjects", operation_id = "create_subject", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(("id" = Uuid, Path, description = "The id of the collection")),
+    request_body = SubjectBody,
+    responses(
+        (status = 201, description = "Created", content(
+            (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn create(
+    request: CollectionRequest,
+    body: Result<Json<SubjectBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let clock = &request.state.collections.clock;
+    let now = clock.now();
+    let subject = Subject {
+        id: clock.new_id(),
+        collection_id: collection.id,
+        created_at: now,
+        last_seen_at: now,
+        details: body.applied_to(SubjectDetails::default()),
+    };
+    check_details(&subject.details)?;
+    let event = AuditEvent::change("create_subject", subject.id);
+    let event = request.state.audit.entry(&request.context, event);
+    let store = &request.state.collections.store;
+    let written = store.create_subject(&collection.tenant, &subject, event);
+    check_written(written.await?, &subject)?;
+    let body = respond_small(request.accepted, &SubjectAnswer::from(subject))?;
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+fn check_written(written: Written, subject: &Subject) -> Result<(), RecognitionError> {
+    match written {
+        Written::Done => Ok(()),
+        Written::Taken => Err(RecognitionError::ExternalIdTaken),
+        Written::NotFound => Err(RecognitionError::NoSubject(subject.id)),
+    }
+}
+
+/// Lists the subjects of a collection.
+#[utoipa::path(
+    get, path = "/collections/{id}/subjects", operation_id = "list_subjects", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(("id" = Uuid, Path, description = "The id of the collection"), SubjectQuery),
+    responses(
+        (status = 200, description = "The subjects", content(
+            (SubjectPage = "application/json"), (SubjectPage = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn list(
+    request: CollectionRequest,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let query: SubjectQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let store = &request.state.collections.store;
+    let external_id = query.external_id.as_deref();
+    // One more shows whether there is another page.
+    let page = (query.after, limit + 1);
+    let mut listed = store
+        .list_subjects(key(&collection), external_id, page)
+        .await?;
+    let next = next_of(&mut listed, limit, |subject| subject.id);
+    let answer = SubjectPage {
+        subjects: listed.into_iter().map(SubjectAnswer::from).collect(),
+        next,
+    };
+    respond_small(request.accepted, &answer)
+}
+
+/// Reads a subject.
+#[utoipa::path(
+    get, path = "/collections/{id}/subjects/{subject}", operation_id = "read_subject", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the collection"),
+        ("subject" = Uuid, Path, description = "The id of the subject"),
+    ),
+    responses(
+        (status = 200, description = "The subject", content(
+            (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+    let subject = subject_of(&request).await?;
+    respond_small(request.accepted, &SubjectAnswer::from(subject))
+}
+
+async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
+    let collection = request.collection().await?;
+    let id = request.member()?;
+    let store = &request.state.collections.store;
+    let subject = store.subject(key(&collection), id).await?;
+    Ok(subject.ok_or(RecognitionError::NoSubject(id))?)
+}
+
+/// Changes a subject, or renews its consent.
+///
+/// This is an interaction, from which the retention counts.
+#[utoipa::path(
+    patch, path = "/collections/{id}/subjects/{subject}", operation_id = "change_subject", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the collection"),
+        ("subject" = Uuid, Path, description = "The id of the subject"),
+    ),
+    request_body = SubjectBody,
+    responses(
+        (status = 200, description = "The subject", content(
+            (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn change(
+    request: CollectionRequest,
+    body: Result<Json<SubjectBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let subject = subject_of(&request).await?;
+    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let collections = &request.state.collections;
+    let subject = Subject {
+        details: body.applied_to(subject.details),
+        last_seen_at: collections.clock.now(),
+        ..subject
+    };
+    check_details(&subject.details)?;
+    let event = AuditEvent::change("change_subject", subject.id);
+    let event = request.state.audit.entry(&request.context, event);
+    let tenant = &request.context.principal.tenant;
+    let written = collections.store.change_subject(tenant, &subject, event);
+    check_written(written.await?, &subject)?;
+    respond_small(request.accepted, &SubjectAnswer::from(subject))
+}
+
+/// Erases a subject with its enrolled faces.
+#[utoipa::path(
+    delete, path = "/collections/{id}/subjects/{subject}", operation_id = "erase_subject", tag = "recognition",
+    security(("key" = ["erase"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the collection"),
+        ("subject" = Uuid, Path, description = "The id of the subject"),
+    ),
+    responses(
+        (status = 204, description = "Erased"),
+        CollectionFailures,
+    )
+)]
+pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+    let subject = subject_of(&request).await?;
+    let target = ErasureTarget::Subject(subject.id);
+    erase_from_collection(&request, target).await
+}

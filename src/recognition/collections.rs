@@ -1,0 +1,67 @@
+//! Collections: people whose faces were enrolled, with a purpose, a legal basis and a retention.
+//!
+//! A scan never adds to a collection. [`enrol`] adds faces, [`search`] compares a face with all faces of a collection, and
+//! [`terms`] checks what a caller wants to write. Erasing is in [`crate::erasure`].
+
+pub mod enrol;
+pub mod search;
+pub mod similar;
+pub mod sweep;
+pub mod terms;
+
+use std::sync::Arc;
+
+use facescan_clock::Clock;
+use facescan_store::{Collection, CollectionKey, CollectionStore};
+use uuid::Uuid;
+
+use super::{calibration::Calibrations, error::RecognitionError, index::FaceIndex};
+use crate::{audit::AuditLog, context::RequestContext};
+
+/// The collections of all tenants. Cheap to clone.
+#[derive(Clone)]
+pub struct Collections {
+    /// The collections in the database.
+    pub store: Arc<dyn CollectionStore>,
+    /// The index of their faces.
+    pub index: Arc<dyn FaceIndex>,
+    /// The error rates of the embedders.
+    pub calibrations: Arc<Calibrations>,
+    /// Records who changes and searches collections.
+    pub audit: AuditLog,
+    /// The clock that decides whose time is over.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Collections {
+    /// Returns a collection of the caller's tenant.
+    ///
+    /// # Errors
+    /// [`RecognitionError::NoCollection`] if there is none with this id, or an error of the database.
+    pub async fn of(
+        &self,
+        context: &RequestContext,
+        id: Uuid,
+    ) -> Result<Collection, RecognitionError> {
+        let key = CollectionKey {
+            tenant: &context.principal.tenant,
+            id,
+        };
+        let collection = self.store.collection(key).await?;
+        collection.ok_or(RecognitionError::NoCollection(id))
+    }
+
+    /// Returns the cosine at the false accept rate of a collection. `None` if its contract has no calibration.
+    fn threshold_of(&self, collection: &Collection) -> Option<f32> {
+        let calibration = self.calibrations.of(&collection.contract)?;
+        calibration.threshold(collection.terms.far)
+    }
+}
+
+/// Returns the key of a collection.
+pub fn key(collection: &Collection) -> CollectionKey<'_> {
+    CollectionKey {
+        tenant: &collection.tenant,
+        id: collection.id,
+    }
+}

@@ -1,0 +1,199 @@
+//! Enrolment: faces are added to a subject, if they are good enough and belong to nobody else.
+
+use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrolment};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{Collections, key, search::check_vector, similar::Wanted};
+use crate::{
+    audit::AuditEvent,
+    context::RequestContext,
+    recognition::{error::RecognitionError, verify::FaceVector},
+};
+
+/// The most similar faces that are looked at for a conflict. All but one can belong to the subject itself.
+const NEIGHBOURS: usize = 2;
+
+/// A vector to be enrolled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceToEnrol {
+    /// The vector.
+    pub vector: FaceVector,
+    /// The stored face that it belongs to.
+    pub face_id: Option<Uuid>,
+}
+
+/// What becomes of a face.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EnrolOutcome {
+    /// It is enrolled, with this id.
+    Enrolled(Uuid),
+    /// It is not enrolled.
+    Rejected(Rejection),
+}
+
+/// Why a face is not enrolled.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Rejection {
+    /// No face was found in the image.
+    NoFace,
+    /// The image shows several faces, and the options do not say which one is meant.
+    SeveralFaces {
+        /// The number of faces.
+        faces: usize,
+    },
+    /// The quality is too low for the preset `enrol`.
+    LowQuality {
+        /// The measures that are out of range, as in `reasons` of a scan.
+        quality: Vec<facescan_imaging::quality::acceptance::Reason>,
+    },
+    /// The vector has another contract than the collection.
+    ContractMismatch,
+    /// Another subject of the collection has a similar face.
+    Conflict {
+        /// The subject.
+        subject_id: Uuid,
+        /// The cosine.
+        similarity: f32,
+    },
+    /// The person is in a suppression collection.
+    Suppressed,
+    /// The image has no result.
+    Image {
+        /// The code of the error.
+        code: String,
+        /// The text of the error.
+        detail: String,
+    },
+}
+
+/// A subject of a collection, and how its faces are enrolled.
+#[derive(Clone, Copy, Debug)]
+pub struct EnrolTarget<'a> {
+    /// The collection.
+    pub collection: &'a Collection,
+    /// The subject.
+    pub subject: Uuid,
+    /// Whether a face that is similar to one of another subject is enrolled nevertheless.
+    pub allow_conflicts: bool,
+}
+
+impl Collections {
+    /// Enrols the faces that are not rejected. Returns one outcome for each face, in order.
+    ///
+    /// # Errors
+    /// Returns an error, and enrols nothing, if the subject does not exist, may not be enrolled, or the database fails.
+    pub async fn enrol(
+        &self,
+        context: &RequestContext,
+        target: EnrolTarget<'_>,
+        faces: Vec<Result<FaceToEnrol, Rejection>>,
+    ) -> Result<Vec<EnrolOutcome>, RecognitionError> {
+        let mut outcomes = Vec::with_capacity(faces.len());
+        let mut accepted = Vec::new();
+        for face in faces {
+            let checked = match face {
+                Ok(face) => self.check(target, face).await?,
+                Err(rejection) => Err(rejection),
+            };
+            outcomes.push(match checked {
+                Ok(face) => {
+                    let id = self.clock.new_id();
+                    accepted.push(NewEnrolment {
+                        id,
+                        face_id: face.face_id,
+                        vector: face.vector.values,
+                    });
+                    EnrolOutcome::Enrolled(id)
+                }
+                Err(rejection) => EnrolOutcome::Rejected(rejection),
+            });
+        }
+        self.add(context, target, &accepted).await?;
+        Ok(outcomes)
+    }
+
+    async fn add(
+        &self,
+        context: &RequestContext,
+        target: EnrolTarget<'_>,
+        faces: &[NewEnrolment],
+    ) -> Result<(), RecognitionError> {
+        let collection = target.collection;
+        let ids: Vec<Uuid> = faces.iter().map(|face| face.id).collect();
+        let details = json!({"subject": target.subject, "enrolments": ids});
+        let event = AuditEvent::change("enrol", collection.id).with(details);
+        let event = self.audit.entry(context, event);
+        let subject = (key(collection), target.subject);
+        let now = self.clock.now();
+        // Without a face this only checks the subject.
+        match self.store.enrol(subject, faces, now, event).await? {
+            Enrolled::Done => Ok(()),
+            Enrolled::NoFace => Err(RecognitionError::FaceErased),
+            Enrolled::NotLive => Err(RecognitionError::NotLive(target.subject)),
+            Enrolled::NotFound => Err(RecognitionError::NoSubject(target.subject)),
+        }
+    }
+
+    /// Checks a face against the collection and the suppression collections.
+    async fn check(
+        &self,
+        target: EnrolTarget<'_>,
+        face: FaceToEnrol,
+    ) -> Result<Result<FaceToEnrol, Rejection>, RecognitionError> {
+        let collection = target.collection;
+        match check_vector(collection, &face.vector) {
+            Ok(()) => {}
+            Err(RecognitionError::CollectionContract { .. }) => {
+                return Ok(Err(Rejection::ContractMismatch));
+            }
+            Err(error) => return Err(error),
+        }
+        if collection.kind == CollectionKind::Suppression {
+            return Ok(Ok(face));
+        }
+        let suppressions = self.suppressions(collection).await?;
+        if self
+            .is_suppressed(&suppressions, &face.vector.values)
+            .await?
+        {
+            return Ok(Err(Rejection::Suppressed));
+        }
+        if !target.allow_conflicts
+            && let Some(conflict) = self.conflict(target, &face.vector).await?
+        {
+            return Ok(Err(conflict));
+        }
+        Ok(Ok(face))
+    }
+
+    /// Returns the most similar other subject, if it reaches the threshold of the collection.
+    async fn conflict(
+        &self,
+        target: EnrolTarget<'_>,
+        vector: &FaceVector,
+    ) -> Result<Option<Rejection>, RecognitionError> {
+        let collection = target.collection;
+        let Some(threshold) = self.threshold_of(collection) else {
+            // Without a calibration nobody knows which similarity is too high.
+            return Ok(None);
+        };
+        let wanted = Wanted {
+            threshold,
+            limit: NEIGHBOURS,
+            by_subject: true,
+        };
+        let found = self.similar(collection, &vector.values, wanted).await?;
+        let other = found
+            .faces
+            .into_iter()
+            .find(|face| face.row.enrolment.subject_id != target.subject);
+        Ok(other.map(|face| Rejection::Conflict {
+            subject_id: face.row.enrolment.subject_id,
+            similarity: face.similarity,
+        }))
+    }
+}

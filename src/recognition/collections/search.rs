@@ -1,0 +1,351 @@
+//! Searches: a face is compared with all faces of a collection.
+//!
+//! A search returns candidates for a person to decide, and never a decision: with a million faces, strangers reach any
+//! threshold that can be measured.
+
+use facescan_store::{Collection, CollectionKind};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{
+    Collections,
+    similar::{SimilarFace, Wanted},
+    terms::check_text,
+};
+use crate::{
+    admission::Priority,
+    audit::AuditEvent,
+    config::{AuditLevel, DetSize},
+    context::RequestContext,
+    pipeline::{error::InvalidOption, options::RequestOptions},
+    recognition::{
+        calibration::FarEstimate,
+        error::RecognitionError,
+        index::IndexKind,
+        verify::{Criterion, FaceChoice, FaceVector, VerifyRequest, threshold},
+    },
+};
+
+/// The most candidates of a search.
+const MAX_LIMIT: usize = 100;
+
+/// The candidates of a search that does not say how many.
+const DEFAULT_LIMIT: usize = 10;
+
+/// Options of a search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SearchOptions)]
+#[into_params(parameter_in = Query)]
+pub struct SearchRequest {
+    /// Why the face is searched for. It must be the purpose of the collection. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+    /// A reference to the case that the search belongs to. The audit trail has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// The most candidates, 1 to 100; by default 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub limit: Option<usize>,
+    /// Whether a subject is a candidate once, with its most similar face (`subject`, the default), or each face is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<CandidateKind>,
+    /// The false accept rate of one comparison that the threshold is chosen for; by default that of the collection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 1)]
+    pub far: Option<f64>,
+    /// The cosine from which a face is a candidate, -1 to 1. Not together with `far`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -1, maximum = 1)]
+    pub threshold: Option<f32>,
+    /// Which face of an image is searched for: `largest` (default), or `central`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub face: Option<FaceChoice>,
+    /// The lowest detection score of a face, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub min_score: Option<f32>,
+    /// The longer side of the detector's input, to which the image is scaled, in pixels. A multiple of 32. `fit` shrinks
+    /// images to 640 and does not enlarge smaller ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = crate::pipeline::options::schema::det_size)]
+    pub det_size: Option<DetSize>,
+    /// Whether the image is an aligned 112×112 crop. It is not searched for faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligned: Option<bool>,
+}
+
+/// What is a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CandidateKind {
+    /// A subject, with its most similar face.
+    #[default]
+    Subject,
+    /// A face.
+    Face,
+}
+
+impl RequestOptions for SearchRequest {
+    fn priority(&self) -> Option<Priority> {
+        None
+    }
+}
+
+/// A search with every range checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchPlan {
+    purpose: String,
+    case: Option<String>,
+    limit: usize,
+    by: CandidateKind,
+    criterion: Option<Criterion>,
+}
+
+impl SearchPlan {
+    /// Checks that a collection may be searched for the purpose.
+    ///
+    /// # Errors
+    /// [`RecognitionError::NotSearchable`] or [`RecognitionError::OtherPurpose`].
+    pub fn check(&self, collection: &Collection) -> Result<(), RecognitionError> {
+        if collection.kind == CollectionKind::Suppression {
+            return Err(RecognitionError::NotSearchable(collection.id));
+        }
+        match collection.terms.purpose == self.purpose {
+            true => Ok(()),
+            false => Err(RecognitionError::OtherPurpose(collection.id)),
+        }
+    }
+}
+
+impl SearchRequest {
+    /// Checks the options, and returns those of the search and those of the image.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] with the name of the option.
+    pub fn resolve(self) -> Result<(SearchPlan, VerifyRequest), InvalidOption> {
+        let Some(purpose) = self.purpose else {
+            let detail = "is required: a search must say why it is made";
+            return Err(InvalidOption::new("purpose", detail));
+        };
+        if let Some(case) = &self.case {
+            check_text("case", case)?;
+        }
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            let detail = format!("must be from 1 to {MAX_LIMIT}");
+            return Err(InvalidOption::new("limit", detail));
+        }
+        let image = VerifyRequest {
+            far: self.far,
+            threshold: self.threshold,
+            face: self.face,
+            min_score: self.min_score,
+            det_size: self.det_size,
+            aligned: self.aligned,
+            preset: Some(facescan_imaging::quality::acceptance::Preset::Search),
+            ..VerifyRequest::default()
+        };
+        let has_criterion = self.far.is_some() || self.threshold.is_some();
+        let criterion = match has_criterion {
+            true => Some(image.criterion(1.0)?),
+            false => None,
+        };
+        let plan = SearchPlan {
+            purpose,
+            case: self.case,
+            limit,
+            by: self.by.unwrap_or_default(),
+            criterion,
+        };
+        Ok((plan, image))
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchResult {
+    /// The id, which the audit trail has too.
+    pub id: Uuid,
+    /// The candidates, the most similar one first.
+    pub candidates: Vec<Candidate>,
+    /// The cosine from which a face is a candidate.
+    pub threshold: f32,
+    /// The false accept rate of one comparison at the threshold. `None` if the contract has no calibration.
+    pub far: Option<FarEstimate>,
+    /// The faces that were compared.
+    pub searched: u64,
+    /// The index that was used.
+    pub index: IndexUsed,
+}
+
+/// A face that may show the person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The face.
+    pub face: SimilarFace,
+    /// The false accept rate of one comparison at its similarity. `None` if the contract has no calibration.
+    pub far: Option<FarEstimate>,
+}
+
+/// The index that a search used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct IndexUsed {
+    /// The kind.
+    pub kind: IndexKind,
+    /// Whether every face was compared.
+    pub exact: bool,
+    /// The number of changes of the collection that it contained.
+    pub position: u64,
+}
+
+impl Collections {
+    /// Searches for a face. The audit trail has the search before this returns.
+    ///
+    /// # Errors
+    /// Returns an error if the search is not allowed, cannot be recorded, or cannot be made.
+    pub async fn search(
+        &self,
+        context: &RequestContext,
+        collection: &Collection,
+        (vector, plan): (&FaceVector, &SearchPlan),
+    ) -> Result<SearchResult, RecognitionError> {
+        plan.check(collection)?;
+        check_vector(collection, vector)?;
+        let calibration = self.calibrations.of(&collection.contract);
+        let criterion = plan
+            .criterion
+            .unwrap_or(Criterion::Far(collection.terms.far));
+        let threshold = threshold(criterion, calibration)?;
+        let wanted = Wanted {
+            threshold,
+            limit: plan.limit,
+            by_subject: plan.by == CandidateKind::Subject,
+        };
+        let found = self.similar(collection, &vector.values, wanted).await?;
+        let faces = self
+            .without_suppressed(collection, vector, found.faces)
+            .await?;
+        let far = |cosine| calibration.and_then(|calibration| calibration.far(cosine));
+        let candidates = faces.into_iter().map(|face| Candidate {
+            far: far(face.similarity),
+            face,
+        });
+        let result = SearchResult {
+            id: self.clock.new_id(),
+            candidates: candidates.collect(),
+            threshold,
+            far: far(threshold),
+            searched: found.searched,
+            index: IndexUsed {
+                kind: self.index_kind(),
+                exact: true,
+                position: found.position,
+            },
+        };
+        let event = search_event(collection, plan, &result);
+        self.audit.record(context, event).await?;
+        Ok(result)
+    }
+
+    /// Removes candidates who must not be found. If the face itself is one of them, no candidate is left.
+    async fn without_suppressed(
+        &self,
+        collection: &Collection,
+        vector: &FaceVector,
+        faces: Vec<SimilarFace>,
+    ) -> Result<Vec<SimilarFace>, RecognitionError> {
+        let suppressions = self.suppressions(collection).await?;
+        if suppressions.is_empty() || faces.is_empty() {
+            return Ok(faces);
+        }
+        if self.is_suppressed(&suppressions, &vector.values).await? {
+            return Ok(Vec::new());
+        }
+        let mut left = Vec::with_capacity(faces.len());
+        for face in faces {
+            if !self.is_suppressed(&suppressions, &face.row.vector).await? {
+                left.push(face);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Returns the suppression collections that protect people from a collection.
+    pub(super) async fn suppressions(
+        &self,
+        collection: &Collection,
+    ) -> Result<Vec<Collection>, RecognitionError> {
+        let (tenant, contract) = (&collection.tenant, &collection.contract);
+        Ok(self.store.suppression_collections(tenant, contract).await?)
+    }
+
+    /// Returns whether a vector is that of a person in a suppression collection, at the rate of that collection.
+    pub(super) async fn is_suppressed(
+        &self,
+        suppressions: &[Collection],
+        vector: &[f32],
+    ) -> Result<bool, RecognitionError> {
+        for suppression in suppressions {
+            let threshold = self.threshold_of(suppression);
+            let uncalibrated = || RecognitionError::Uncalibrated(suppression.contract.clone());
+            let wanted = Wanted {
+                threshold: threshold.ok_or_else(uncalibrated)?,
+                limit: 1,
+                by_subject: false,
+            };
+            let found = self.similar(suppression, vector, wanted).await?;
+            if !found.faces.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Checks that a vector can be compared with those of a collection.
+pub(super) fn check_vector(
+    collection: &Collection,
+    vector: &FaceVector,
+) -> Result<(), RecognitionError> {
+    if vector.contract != collection.contract {
+        return Err(RecognitionError::CollectionContract {
+            face: vector.contract.clone(),
+            collection: collection.contract.clone(),
+        });
+    }
+    if vector.values.len() != collection.dim as usize {
+        let detail = format!(
+            "must have {} values, as those of the collection",
+            collection.dim
+        );
+        return Err(InvalidOption::new("embedding", detail).into());
+    }
+    Ok(())
+}
+
+/// Returns the entry of a search. It is recorded whatever the settings say, because no search may be unrecorded.
+fn search_event(collection: &Collection, plan: &SearchPlan, result: &SearchResult) -> AuditEvent {
+    let candidates: Vec<Uuid> = result
+        .candidates
+        .iter()
+        .map(|candidate| candidate.face.row.enrolment.id)
+        .collect();
+    let details = json!({
+        "search": result.id,
+        "purpose": plan.purpose,
+        "case": plan.case,
+        "contract": collection.contract,
+        "threshold": result.threshold,
+        "searched": result.searched,
+        "candidates": candidates,
+        "index": result.index,
+    });
+    AuditEvent {
+        level: AuditLevel::Off,
+        ..AuditEvent::change("search", collection.id).with(details)
+    }
+}

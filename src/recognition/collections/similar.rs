@@ -1,0 +1,132 @@
+//! The faces of a collection that are most similar to a vector.
+
+use std::collections::HashSet;
+
+use facescan_store::{Collection, LiveRow};
+
+use super::{Collections, key};
+use crate::{
+    pipeline::models::embedder::cosine,
+    recognition::{
+        error::RecognitionError,
+        index::{IndexKind, IndexQuery, Proposals},
+    },
+};
+
+/// The fewest rows that the index proposes. The approximate similarities of more rows differ too little to order them.
+const MIN_ROWS: usize = 64;
+
+/// The most rows that the index proposes.
+const MAX_ROWS: usize = 4096;
+
+/// A face of a collection, and its similarity to the vector that was searched for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimilarFace {
+    /// The face.
+    pub row: LiveRow,
+    /// The cosine.
+    pub similarity: f32,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The lowest cosine.
+    pub threshold: f32,
+    /// The most faces, or subjects.
+    pub limit: usize,
+    /// Whether only the most similar face of each subject is wanted.
+    pub by_subject: bool,
+}
+
+/// The similar faces for one vector.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SimilarFaces {
+    /// The faces, the most similar one first.
+    pub faces: Vec<SimilarFace>,
+    /// The number of faces that were compared.
+    pub searched: u64,
+    /// The position of the collection that the index had.
+    pub position: u64,
+}
+
+impl Collections {
+    /// Returns the kind of the index.
+    pub fn index_kind(&self) -> IndexKind {
+        self.index.kind()
+    }
+
+    /// Returns the faces of a collection that are most similar to a vector, without those whose subject's time is over.
+    ///
+    /// # Errors
+    /// Returns an error of the index or of the database.
+    pub async fn similar(
+        &self,
+        collection: &Collection,
+        vector: &[f32],
+        wanted: Wanted,
+    ) -> Result<SimilarFaces, RecognitionError> {
+        let vectors = [vector.to_vec()];
+        let mut rows = (4 * wanted.limit).max(MIN_ROWS);
+        loop {
+            let query = IndexQuery {
+                collection: collection.index_position(),
+                vectors: &vectors,
+                rows,
+            };
+            let proposals = self.index.propose(query).await?;
+            let proposed = proposals.rows.first().map_or(0, Vec::len);
+            let found = self.rescore(collection, vector, &proposals).await?;
+            let lowest = found.last().map_or(-1.0, |face| face.similarity);
+            let faces = select(found, wanted);
+            // One subject can have all proposed rows. Then more rows are needed, unless they are below the threshold.
+            let is_complete = faces.len() >= wanted.limit
+                || proposed < rows
+                || lowest < wanted.threshold
+                || rows >= MAX_ROWS;
+            if is_complete {
+                return Ok(SimilarFaces {
+                    faces,
+                    searched: proposals.searched,
+                    position: proposals.position,
+                });
+            }
+            rows = (4 * rows).min(MAX_ROWS);
+        }
+    }
+
+    /// Reads the proposed rows, and orders them by their similarity.
+    async fn rescore(
+        &self,
+        collection: &Collection,
+        vector: &[f32],
+        proposals: &Proposals,
+    ) -> Result<Vec<SimilarFace>, RecognitionError> {
+        let rows = proposals.rows.first().map_or(&[][..], Vec::as_slice);
+        let live = self
+            .store
+            .live_rows(key(collection), rows, self.clock.now())
+            .await?;
+        let faces = live.into_iter().map(|row| SimilarFace {
+            similarity: cosine(vector, &row.vector).clamp(-1.0, 1.0),
+            row,
+        });
+        let mut faces: Vec<SimilarFace> = faces.collect();
+        faces.sort_by(|a, b| {
+            let by_similarity = b.similarity.total_cmp(&a.similarity);
+            by_similarity.then(a.row.row.cmp(&b.row.row))
+        });
+        Ok(faces)
+    }
+}
+
+/// Keeps the faces that are wanted. They are ordered by their similarity.
+fn select(faces: Vec<SimilarFace>, wanted: Wanted) -> Vec<SimilarFace> {
+    let mut subjects = HashSet::new();
+    faces
+        .into_iter()
+        .take_while(|face| face.similarity >= wanted.threshold)
+        .filter(|face| !wanted.by_subject || subjects.insert(face.row.enrolment.subject_id))
+        .take(wanted.limit)
+        .collect()
+}

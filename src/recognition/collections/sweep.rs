@@ -1,0 +1,82 @@
+//! Work in the background: deleting subjects whose time is over, and keeping the index up to date.
+
+use std::{collections::HashMap, time::Duration};
+
+use facescan_store::StoreError;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Collections;
+use crate::telemetry::metrics::{Metrics, labels::Sweep};
+
+/// The time between two sweeps. The index forgets the vectors of erased faces within this time.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// The subjects that one transaction deletes, so that other writers do not wait long.
+const SUBJECTS: u32 = 100;
+
+/// The newest changes of a collection that are kept. An index that is further behind is loaded again.
+const KEPT_CHANGES: u64 = 10_000;
+
+impl Collections {
+    /// Sweeps until `stop` is cancelled.
+    pub async fn sweep_until(&self, metrics: &Metrics, stop: CancellationToken) {
+        let mut trimmed = HashMap::new();
+        loop {
+            if let Err(error) = self.sweep(&mut trimmed).await {
+                tracing::warn!(%error, "a sweep of the collections failed; it is repeated");
+                metrics.sweep_failed(Sweep::Collections);
+            }
+            // The store has warned about a failure of the database.
+            if let Err(error) = self.index.refresh().await {
+                tracing::debug!(%error, "the index is not up to date");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PERIOD) => {}
+            }
+        }
+    }
+
+    async fn sweep(&self, trimmed: &mut HashMap<Uuid, u64>) -> Result<(), StoreError> {
+        self.expire().await?;
+        self.trim(trimmed).await
+    }
+
+    /// Deletes the subjects whose time is over. Returns their number.
+    ///
+    /// # Errors
+    /// Returns an error of the database. The next sweep does the rest.
+    pub async fn expire(&self) -> Result<u64, StoreError> {
+        let now = self.clock.now();
+        let mut expired = 0;
+        loop {
+            match self.store.expire_subjects(now, SUBJECTS).await? {
+                0 => break,
+                some => expired += some,
+            }
+        }
+        if expired > 0 {
+            tracing::info!(subjects = expired, "erased subjects whose time is over");
+        }
+        Ok(expired)
+    }
+
+    /// Deletes changes that every index should have applied. `trimmed` has the position of each collection at its last time.
+    async fn trim(&self, trimmed: &mut HashMap<Uuid, u64>) -> Result<(), StoreError> {
+        let positions = self.store.index_positions().await?;
+        trimmed.retain(|id, _| positions.iter().any(|it| it.collection_id == *id));
+        for current in positions {
+            let last = trimmed.entry(current.collection_id).or_default();
+            if current.position < *last + 2 * KEPT_CHANGES {
+                continue;
+            }
+            let up_to = current.position - KEPT_CHANGES;
+            self.store
+                .trim_index_changes(current.collection_id, up_to)
+                .await?;
+            *last = up_to;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Indexes: they find the rows of a collection that are most similar to a vector.
+//!
+//! An index only proposes rows. The caller reads them from the database and computes the similarity there. So an index that
+//! is out of date can propose too few rows, but it cannot put an erased face or the face of another tenant into an answer.
+
+pub mod exact;
+
+use async_trait::async_trait;
+use facescan_inference::pool::PoolError;
+use facescan_store::{IndexPosition, StoreError};
+use serde::Serialize;
+use thiserror::Error;
+use utoipa::ToSchema;
+
+/// An index cannot answer.
+#[derive(Debug, Error)]
+pub enum IndexError {
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The index does not take a vector.
+    #[error("the index does not take a vector of the collection")]
+    Vector(#[source] facescan_index::IndexError),
+    /// A scan of the rows failed.
+    #[error("the index could not be searched")]
+    Pool(#[from] PoolError),
+}
+
+/// What is searched, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexQuery<'a> {
+    /// The collection. The index first applies the changes up to its position.
+    pub collection: IndexPosition,
+    /// The vectors, each of the dimension of the collection.
+    pub vectors: &'a [Vec<f32>],
+    /// The number of rows to propose for each vector.
+    pub rows: usize,
+}
+
+/// What an index proposes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proposals {
+    /// The rows for each vector, the most similar ones first by approximate similarity.
+    pub rows: Vec<Vec<u64>>,
+    /// The number of rows that were searched.
+    pub searched: u64,
+    /// The position of the collection that the index had.
+    pub position: u64,
+}
+
+/// The kind of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexKind {
+    /// A scan of all rows in memory.
+    Exact,
+}
+
+/// An index of all collections.
+#[async_trait]
+pub trait FaceIndex: Send + Sync {
+    /// Returns the kind.
+    fn kind(&self) -> IndexKind;
+
+    /// Proposes rows of a collection.
+    ///
+    /// # Errors
+    /// Returns an error if the rows cannot be read or searched.
+    async fn propose(&self, query: IndexQuery<'_>) -> Result<Proposals, IndexError>;
+
+    /// Loads every collection, so that the first search of each does not wait.
+    ///
+    /// # Errors
+    /// Returns an error if the rows cannot be read. A search loads the rest.
+    async fn load(&self) -> Result<(), IndexError>;
+
+    /// Applies the changes of every loaded collection, so that the vectors of erased faces leave the memory.
+    ///
+    /// # Errors
+    /// Returns an error if the rows cannot be read. The next call tries again.
+    async fn refresh(&self) -> Result<(), IndexError>;
+}

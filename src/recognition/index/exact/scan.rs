@@ -1,0 +1,118 @@
+//! Searches that share a pass over the rows of a collection.
+
+use std::sync::Arc;
+
+use facescan_index::{Query, Segment, Snapshot, TopK};
+use facescan_inference::pool::{CpuPool, PoolError, Stage};
+use futures::future::try_join_all;
+use tokio::sync::oneshot;
+
+use super::{super::IndexError, loaded::LoadedCollection};
+
+/// The most searches that share a pass.
+const MAX_TOGETHER: usize = 64;
+
+/// The searches of a collection that wait for the next pass.
+#[derive(Default)]
+pub(super) struct ScanQueue {
+    waiting: Vec<WaitingSearch>,
+    /// Whether a task runs passes until none waits.
+    is_running: bool,
+}
+
+struct WaitingSearch {
+    query: Query,
+    rows: usize,
+    reply: oneshot::Sender<Result<Vec<u64>, PoolError>>,
+}
+
+/// Returns the rows that are most similar to a query.
+pub(super) async fn search(
+    collection: &Arc<LoadedCollection>,
+    pool: &Arc<CpuPool>,
+    query: Query,
+    rows: usize,
+) -> Result<Vec<u64>, IndexError> {
+    let (reply, answer) = oneshot::channel();
+    let starts = {
+        let mut queue = collection.queue();
+        queue.waiting.push(WaitingSearch { query, rows, reply });
+        !std::mem::replace(&mut queue.is_running, true)
+    };
+    if starts {
+        // A task of its own, because the request that starts it can be cancelled.
+        let (collection, pool) = (Arc::clone(collection), Arc::clone(pool));
+        tokio::spawn(async move { run_passes(&collection, &pool).await });
+    }
+    Ok(answer.await.unwrap_or(Err(PoolError::Closed))?)
+}
+
+/// Runs passes until no search waits.
+async fn run_passes(collection: &LoadedCollection, pool: &CpuPool) {
+    while let Some(searches) = next(collection) {
+        let (mut queries, mut replies) = (Vec::new(), Vec::new());
+        for search in searches {
+            queries.push((search.query, search.rows));
+            replies.push(search.reply);
+        }
+        let best = match collection.snapshot().await {
+            Some(snapshot) => pass(pool, &snapshot, queries).await,
+            // Every search was queued after the collection was loaded, but a fault has unloaded it.
+            None => Err(PoolError::Closed),
+        };
+        // A request that was cancelled needs no answer.
+        match best {
+            Ok(best) => {
+                for (reply, best) in replies.into_iter().zip(best) {
+                    let rows = best.into_sorted().into_iter().map(|proposal| proposal.row);
+                    reply.send(Ok(rows.collect())).ok();
+                }
+            }
+            Err(error) => {
+                for reply in replies {
+                    reply.send(Err(error)).ok();
+                }
+            }
+        }
+    }
+}
+
+/// Takes the searches of the next pass. Returns `None` if no search waits.
+fn next(collection: &LoadedCollection) -> Option<Vec<WaitingSearch>> {
+    let mut queue = collection.queue();
+    queue.waiting.retain(|search| !search.reply.is_closed());
+    if queue.waiting.is_empty() {
+        queue.is_running = false;
+        return None;
+    }
+    let count = queue.waiting.len().min(MAX_TOGETHER);
+    Some(queue.waiting.drain(..count).collect())
+}
+
+/// Scans every segment, each as a job of the pool. Returns the best rows for each query.
+async fn pass(
+    pool: &CpuPool,
+    snapshot: &Snapshot,
+    queries: Vec<(Query, usize)>,
+) -> Result<Vec<TopK>, PoolError> {
+    let mut best: Vec<TopK> = queries.iter().map(|(_, rows)| TopK::new(*rows)).collect();
+    let (queries, rows): (Vec<Query>, Vec<usize>) = queries.into_iter().unzip();
+    let (queries, rows) = (Arc::new(queries), Arc::new(rows));
+    let scans = snapshot.segments().iter().map(|segment| {
+        let (segment, queries, rows) =
+            (Arc::clone(segment), Arc::clone(&queries), Arc::clone(&rows));
+        pool.run(Stage::Infer, move || scan(&segment, &queries, &rows))
+    });
+    for of_segment in try_join_all(scans).await? {
+        for (best, other) in best.iter_mut().zip(of_segment) {
+            best.merge(other);
+        }
+    }
+    Ok(best)
+}
+
+fn scan(segment: &Segment, queries: &[Query], rows: &[usize]) -> Vec<TopK> {
+    let mut best: Vec<TopK> = rows.iter().map(|rows| TopK::new(*rows)).collect();
+    segment.scan(queries, &mut best);
+    best
+}

@@ -1,0 +1,236 @@
+//! Collections over HTTP: enrolment, search, what keeps people out of answers, and erasure.
+
+mod guards;
+mod index;
+
+use axum::{
+    body::Body,
+    http::{Request, StatusCode},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::{Reply, TestApp, image_file},
+    database::{Database, on_postgres, on_sqlite},
+};
+
+/// The settings that allow collections.
+const ALLOWED: (&str, &str) = (
+    "FACESCAN__RECOGNITION__PURPOSES",
+    "[entry control, finding photographs]",
+);
+
+async fn call(app: &TestApp, method: &str, uri: &str, body: Value) -> Reply {
+    let body = match body {
+        Value::Null => Body::empty(),
+        body => Body::from(body.to_string()),
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap();
+    app.send(request).await
+}
+
+async fn ok(app: &TestApp, method: &str, uri: &str, body: Value) -> Value {
+    let reply = call(app, method, uri, body).await;
+    assert!(reply.status.is_success(), "{uri}: {:?}", reply.body);
+    match reply.body.is_empty() {
+        true => Value::Null,
+        false => reply.json(),
+    }
+}
+
+fn image(name: &str) -> Value {
+    json!({"data": BASE64_STANDARD.encode(image_file(name))})
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn gallery(name: &str) -> Value {
+    json!({"name": name, "purpose": "entry control", "legal_basis": "consent", "retention_days": 30})
+}
+
+/// Creates a collection and returns its address.
+async fn create(app: &TestApp, body: Value) -> String {
+    let created = ok(app, "POST", "/collections", body).await;
+    format!("/collections/{}", text(&created["id"]))
+}
+
+/// Creates a subject and returns its address.
+async fn subject(app: &TestApp, collection: &str, body: Value) -> String {
+    let uri = format!("{collection}/subjects");
+    let created = ok(app, "POST", &uri, body).await;
+    format!("{uri}/{}", text(&created["id"]))
+}
+
+/// Enrols faces and returns what became of them.
+async fn enrol(app: &TestApp, subject: &str, faces: &[Value], options: Value) -> Vec<Value> {
+    let body = json!({"faces": faces, "options": options});
+    let answer = ok(app, "POST", &format!("{subject}/faces"), body).await;
+    answer["faces"].as_array().unwrap().clone()
+}
+
+fn search_body(face: Value, options: Value) -> Value {
+    let mut options = options;
+    let purpose = options.get("purpose").cloned();
+    options["purpose"] = purpose.unwrap_or(json!("entry control"));
+    json!({"faces": [face], "options": options})
+}
+
+async fn search(app: &TestApp, collection: &str, face: Value, options: Value) -> Value {
+    let body = search_body(face, options);
+    ok(app, "POST", &format!("{collection}/search"), body).await
+}
+
+/// Returns the subjects of the candidates.
+fn found(answer: &Value) -> Vec<String> {
+    let candidates = answer["candidates"].as_array().unwrap();
+    candidates
+        .iter()
+        .map(|candidate| text(&candidate["subject_id"]))
+        .collect()
+}
+
+fn id(uri: &str) -> String {
+    uri.rsplit('/').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_enrolled_found_and_erased_on_sqlite() {
+    on_sqlite(|database: Database| async move {
+        let url = database.url();
+        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_enrolled_found_and_erased_on_postgres() {
+    on_postgres(|database: Database| async move {
+        let url = database.url();
+        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+    })
+    .await;
+}
+
+async fn story(app: &TestApp) {
+    let staff = create(app, gallery("staff")).await;
+    let obama = subject(
+        app,
+        &staff,
+        json!({"external_id": "44", "metadata": {"floor": 3}}),
+    )
+    .await;
+    let biden = subject(app, &staff, json!({"external_id": "46"})).await;
+    let faces = enrol(
+        app,
+        &obama,
+        &[image("obama.jpg"), image("obama2.jpg")],
+        json!({}),
+    )
+    .await;
+    assert!(
+        faces.iter().all(|face| face["status"] == "enrolled"),
+        "{faces:?}"
+    );
+    let faces = enrol(app, &biden, &[image("biden.jpg")], json!({})).await;
+    let of_biden = text(&faces[0]["enrolment_id"]);
+
+    let answer = search(app, &staff, image("obama3.jpg"), json!({"case": "door 7"})).await;
+    assert_eq!(found(&answer), [id(&obama)]);
+    assert_eq!(answer["decision"], "candidates_only");
+    assert_eq!(
+        (&answer["n_searched"], &answer["index"]["kind"]),
+        (&json!(3), &json!("exact"))
+    );
+    let candidate = &answer["candidates"][0];
+    assert_eq!(
+        (&candidate["rank"], &candidate["external_id"]),
+        (&json!(1), &json!("44"))
+    );
+    assert!(candidate["similarity"].as_f64() > answer["threshold"].as_f64());
+    assert!(candidate["far"]["value"].as_f64() <= answer["far"]["value"].as_f64());
+    let strangers = answer["expected_false_matches"].as_f64().unwrap();
+    assert!((strangers / 3e-4 - 1.0).abs() < 0.01, "{answer}");
+    assert!(!answer.to_string().contains("embedding"));
+    let by_face = json!({"by": "face", "threshold": -1, "limit": 2});
+    let answer = search(app, &staff, image("obama3.jpg"), by_face).await;
+    assert_eq!(found(&answer), [id(&obama), id(&obama)]);
+    let all = json!({"threshold": -1});
+    let answer = search(app, &staff, image("obama3.jpg"), all).await;
+    assert_eq!(found(&answer), [id(&obama), id(&biden)]);
+
+    let recorded = ok(
+        app,
+        "GET",
+        &format!("{staff}/searches?limit=2"),
+        Value::Null,
+    )
+    .await;
+    assert_eq!(recorded["searches"].as_array().unwrap().len(), 2);
+    let next = format!("{staff}/searches?before={}", recorded["next"]);
+    let first = &ok(app, "GET", &next, Value::Null).await["searches"][0]["details"];
+    assert_eq!(
+        (&first["case"], &first["searched"]),
+        (&json!("door 7"), &json!(3))
+    );
+    assert_eq!(first["candidates"].as_array().unwrap().len(), 1);
+
+    let read = ok(app, "GET", &staff, Value::Null).await;
+    assert_eq!(
+        (&read["subjects"], &read["enrolments"]),
+        (&json!(2), &json!(3))
+    );
+    let uri = format!("{staff}/subjects?external_id=44");
+    let listed = ok(app, "GET", &uri, Value::Null).await;
+    assert_eq!(listed["subjects"][0]["metadata"], json!({"floor": 3}));
+    assert_eq!(listed["subjects"].as_array().unwrap().len(), 1);
+    let faces = ok(app, "GET", &format!("{obama}/faces"), Value::Null).await;
+    assert_eq!(faces["faces"].as_array().unwrap().len(), 2);
+
+    // Erased people are in no later answer.
+    let body = json!({"subject": id(&obama)});
+    let report = ok(app, "POST", "/erasures", body).await;
+    assert_eq!(
+        (
+            &report["erased"]["subjects"],
+            &report["erased"]["enrolments"]
+        ),
+        (&json!(1), &json!(2))
+    );
+    let answer = search(app, &staff, image("obama3.jpg"), json!({"threshold": -1})).await;
+    assert_eq!(
+        (found(&answer), &answer["n_searched"]),
+        (vec![id(&biden)], &json!(1))
+    );
+    let gone = call(app, "GET", &obama, Value::Null).await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+    ok(
+        app,
+        "DELETE",
+        &format!("{staff}/faces/{of_biden}"),
+        Value::Null,
+    )
+    .await;
+    let answer = search(app, &staff, image("biden.jpg"), json!({"threshold": -1})).await;
+    assert_eq!(found(&answer), [""; 0]);
+    ok(app, "DELETE", &biden, Value::Null).await;
+    ok(app, "DELETE", &staff, Value::Null).await;
+    let gone = call(
+        app,
+        "POST",
+        &format!("{staff}/search"),
+        search_body(image("biden.jpg"), json!({})),
+    )
+    .await;
+    assert_eq!(
+        (gone.status, gone.code()),
+        (StatusCode::NOT_FOUND, "not_found".to_owned())
+    );
+}

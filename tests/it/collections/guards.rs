@@ -1,0 +1,271 @@
+//! What keeps faces out of collections and people out of answers.
+
+use std::io::Cursor;
+
+use ::image::{self as image_crate, ImageFormat, imageops::FilterType};
+use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use facescan::context::scope::Scope;
+use serde_json::{Value, json};
+
+use super::{
+    ALLOWED, call, create, enrol, found, gallery, id, image, ok, search, search_body, subject, text,
+};
+use crate::support::app::{TestApp, image_file};
+
+/// Returns a photograph at a width of 100 pixels.
+fn small(name: &str) -> Value {
+    let decoded = image_crate::load_from_memory(&image_file(name)).unwrap();
+    let small = decoded.resize(100, 1000, FilterType::Triangle);
+    let mut png = Cursor::new(Vec::new());
+    small.write_to(&mut png, ImageFormat::Png).unwrap();
+    json!({"data": BASE64_STANDARD.encode(png.into_inner())})
+}
+
+async fn refused(app: &TestApp, method: &str, uri: &str, body: Value) -> (u16, String, String) {
+    let reply = call(app, method, uri, body).await;
+    let detail = text(&reply.json()["detail"]);
+    (reply.status.as_u16(), reply.code(), detail)
+}
+
+#[tokio::test]
+async fn without_a_purpose_nothing_can_be_enrolled() {
+    let app = TestApp::start().await;
+    let (status, code, detail) = refused(&app, "POST", "/collections", gallery("staff")).await;
+    assert_eq!((status, code.as_str()), (403, "purpose_not_allowed"));
+    assert!(detail.contains("recognition.purposes"), "{detail}");
+}
+
+#[tokio::test]
+async fn the_terms_of_a_collection_are_checked() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let with = |field: &str, value: Value| {
+        let mut body = gallery("staff");
+        body[field] = value;
+        body
+    };
+    for (field, value, option) in [
+        ("retention_days", json!(0), "retention_days"),
+        ("retention_days", json!(1096), "retention_days"),
+        ("far", json!(1e-9), "far"),
+        ("name", json!(""), "name"),
+        ("legal_basis", json!("x".repeat(201)), "legal_basis"),
+    ] {
+        let (status, code, detail) =
+            refused(&app, "POST", "/collections", with(field, value)).await;
+        assert_eq!((status, code.as_str()), (422, "invalid_option"), "{field}");
+        assert!(detail.contains(option), "{detail}");
+    }
+    let staff = create(&app, gallery("staff")).await;
+    let (status, code, _) = refused(&app, "POST", "/collections", gallery("staff")).await;
+    assert_eq!((status, code.as_str()), (409, "conflict"));
+    let changed = ok(
+        &app,
+        "PATCH",
+        &staff,
+        json!({"retention_days": 7, "far": 0.001}),
+    )
+    .await;
+    assert_eq!(
+        (&changed["retention_days"], &changed["far"]),
+        (&json!(7), &json!(0.001))
+    );
+    let (status, code, _) = refused(&app, "PATCH", &staff, json!({"purpose": "another"})).await;
+    assert_eq!((status, code.as_str()), (400, "invalid_body"));
+    create(&app, gallery("visitors")).await;
+    let (status, _, _) = refused(&app, "PATCH", &staff, json!({"name": "visitors"})).await;
+    assert_eq!(status, 409);
+    let listed = ok(&app, "GET", "/collections?limit=1", Value::Null).await;
+    let next = format!("/collections?after={}", text(&listed["next"]));
+    let rest = ok(&app, "GET", &next, Value::Null).await;
+    assert_eq!(rest["collections"][0]["name"], "visitors");
+    assert!(rest.get("next").is_none());
+}
+
+#[tokio::test]
+async fn a_search_needs_the_purpose_of_the_collection() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let uri = format!("{staff}/search");
+    let body = json!({"faces": [image("obama.jpg")]});
+    let (status, _, detail) = refused(&app, "POST", &uri, body).await;
+    assert_eq!(status, 422);
+    assert!(detail.contains("purpose"), "{detail}");
+    let other = search_body(
+        image("obama.jpg"),
+        json!({"purpose": "finding photographs"}),
+    );
+    let (status, code, _) = refused(&app, "POST", &uri, other).await;
+    assert_eq!((status, code.as_str()), (403, "purpose_not_allowed"));
+    let two = json!({"faces": [image("obama.jpg"), image("biden.jpg")], "options": {"purpose": "entry control"}});
+    let (status, _, _) = refused(&app, "POST", &uri, two).await;
+    assert_eq!(status, 400);
+    let foreign = json!({"embedding": vec![1.0; 128], "contract": "other"});
+    let (status, code, _) = refused(&app, "POST", &uri, search_body(foreign, json!({}))).await;
+    assert_eq!((status, code.as_str()), (409, "contract_mismatch"));
+    for (options, option) in [
+        (json!({"limit": 101}), "limit"),
+        (json!({"far": 0.01, "threshold": 0.5}), "far"),
+        (json!({"case": ""}), "case"),
+    ] {
+        let body = search_body(image("obama.jpg"), options);
+        let (status, _, detail) = refused(&app, "POST", &uri, body).await;
+        assert_eq!(status, 422, "{option}");
+        assert!(detail.contains(option), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn faces_that_are_not_good_enough_are_rejected() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let person = subject(&app, &staff, json!({})).await;
+    let group = image("t1.jpg");
+    let broken = json!({"data": "AAAA"});
+    let foreign = json!({"embedding": vec![1.0; 128], "contract": "other"});
+    let faces = [group.clone(), broken, foreign, image("obama.jpg")];
+    let outcomes = enrol(&app, &person, &faces, json!({})).await;
+    let reasons: Vec<&Value> = outcomes.iter().map(|face| &face["reason"]).collect();
+    assert_eq!(
+        reasons,
+        [
+            &json!("several_faces"),
+            &json!("image"),
+            &json!("contract_mismatch"),
+            &Value::Null
+        ]
+    );
+    assert_eq!(outcomes[0]["faces"], 6);
+    let outcomes = enrol(&app, &person, &[small("obama.jpg")], json!({})).await;
+    assert_eq!(outcomes[0]["reason"], "low_quality", "{outcomes:?}");
+    let reasons = outcomes[0]["quality"].as_array().unwrap();
+    assert!(reasons.contains(&json!("face_too_small")), "{reasons:?}");
+    let lenient = json!({"allow_low_quality": true});
+    let outcomes = enrol(&app, &person, &[small("obama.jpg")], lenient).await;
+    assert_eq!(outcomes[0]["status"], "enrolled", "{outcomes:?}");
+    let largest = json!({"face": "largest"});
+    let outcomes = enrol(&app, &person, &[group], largest).await;
+    assert_eq!(outcomes[0]["status"], "enrolled", "{outcomes:?}");
+
+    // A face of another subject of the collection.
+    let twin = subject(&app, &staff, json!({})).await;
+    let outcomes = enrol(&app, &twin, &[image("obama2.jpg")], json!({})).await;
+    assert_eq!(outcomes[0]["reason"], "conflict");
+    assert_eq!(outcomes[0]["subject_id"], id(&person));
+    let allowed = json!({"allow_conflicts": true});
+    let outcomes = enrol(&app, &twin, &[image("obama2.jpg")], allowed).await;
+    assert_eq!(outcomes[0]["status"], "enrolled");
+    let own = enrol(&app, &twin, &[image("obama3.jpg")], json!({})).await;
+    assert_eq!(
+        own[0]["reason"], "conflict",
+        "the other subject is similar too"
+    );
+}
+
+#[tokio::test]
+async fn a_suppressed_person_is_neither_enrolled_nor_found() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let obama = subject(&app, &staff, json!({})).await;
+    enrol(&app, &obama, &[image("obama.jpg")], json!({})).await;
+    let biden = subject(&app, &staff, json!({})).await;
+    enrol(&app, &biden, &[image("biden.jpg")], json!({})).await;
+
+    let mut body = gallery("objections");
+    body["kind"] = json!("suppression");
+    let objections = create(&app, body).await;
+    let (status, code, _) = refused(
+        &app,
+        "POST",
+        &format!("{objections}/search"),
+        search_body(image("obama.jpg"), json!({})),
+    )
+    .await;
+    assert_eq!((status, code.as_str()), (409, "conflict"));
+    let objector = subject(&app, &objections, json!({})).await;
+    let outcomes = enrol(&app, &objector, &[image("obama2.jpg")], json!({})).await;
+    assert_eq!(outcomes[0]["status"], "enrolled");
+
+    let outcomes = enrol(&app, &obama, &[image("obama3.jpg")], json!({})).await;
+    assert_eq!(outcomes[0]["reason"], "suppressed");
+    let everyone = || json!({"threshold": -1});
+    let answer = search(&app, &staff, image("obama3.jpg"), everyone()).await;
+    assert!(
+        found(&answer).is_empty(),
+        "the person is suppressed: {answer}"
+    );
+    let answer = search(&app, &staff, image("biden.jpg"), everyone()).await;
+    assert_eq!(
+        found(&answer),
+        [id(&biden)],
+        "the other candidate is suppressed"
+    );
+    ok(&app, "DELETE", &objector, Value::Null).await;
+    let answer = search(&app, &staff, image("biden.jpg"), everyone()).await;
+    assert_eq!(found(&answer), [id(&biden), id(&obama)]);
+}
+
+#[tokio::test]
+async fn consent_that_is_required_must_be_valid() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let mut body = gallery("staff");
+    body["consent_required"] = json!(true);
+    let staff = create(&app, body).await;
+    let person = subject(&app, &staff, json!({"external_id": "7"})).await;
+    let faces = json!({"faces": [image("obama.jpg")]});
+    let uri = format!("{person}/faces");
+    let (status, code, detail) = refused(&app, "POST", &uri, faces.clone()).await;
+    assert_eq!((status, code.as_str()), (409, "conflict"));
+    assert!(detail.contains("consent"), "{detail}");
+    let consent = |until: &str| json!({"consent": {"reference": "form 3", "given_at": "2020-01-01T00:00:00Z", "expires_at": until}});
+    let (status, _, _) = refused(&app, "PATCH", &person, consent("2019-01-01T00:00:00Z")).await;
+    assert_eq!(status, 422);
+    let changed = ok(&app, "PATCH", &person, consent("2099-01-01T00:00:00Z")).await;
+    assert_eq!(changed["external_id"], "7", "fields that are absent stay");
+    ok(&app, "POST", &uri, faces).await;
+    let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+    assert_eq!(found(&answer), [id(&person)]);
+    // Withdrawn: the person is in no answer from now on.
+    ok(&app, "PATCH", &person, json!({"consent": null})).await;
+    let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+    assert!(found(&answer).is_empty());
+}
+
+#[tokio::test]
+async fn stored_faces_need_the_scope_read() {
+    let settings = [ALLOWED, ("FACESCAN__ACCESS__MODE", "required")];
+    let app = TestApp::with(&settings).await;
+    let all = crate::access::key(&app, "default", &Scope::ALL).await;
+    let send = async |key: &str, uri: &str, body: Value| {
+        crate::access::send(&app, key, ("POST", uri), body.to_string()).await
+    };
+    let scan = send(
+        &all,
+        "/embed?store=true",
+        json!({"images": [image("obama.jpg")]}),
+    )
+    .await;
+    let face = json!({"face_id": scan.result()["faces"][0]["face_id"]});
+    let created = send(&all, "/collections", gallery("staff")).await.json();
+    let staff = format!("/collections/{}", text(&created["id"]));
+    let created = send(&all, &format!("{staff}/subjects"), json!({}))
+        .await
+        .json();
+    let faces = format!("{staff}/subjects/{}/faces", text(&created["id"]));
+    let enrolled = send(&all, &faces, json!({"faces": [face]})).await;
+    assert_eq!(enrolled.json()["faces"][0]["status"], "enrolled");
+    for (scope, uri, body) in [
+        (Scope::Enrol, &faces, json!({"faces": [face]})),
+        (
+            Scope::Search,
+            &format!("{staff}/search"),
+            search_body(face.clone(), json!({})),
+        ),
+    ] {
+        let own = crate::access::key(&app, "default", &[scope]).await;
+        let refused = send(&own, uri, body.clone()).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{uri}");
+        let own = crate::access::key(&app, "default", &[scope, Scope::Read]).await;
+        assert_eq!(send(&own, uri, body).await.status, StatusCode::OK, "{uri}");
+    }
+}

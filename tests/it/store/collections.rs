@@ -1,0 +1,448 @@
+//! Collections: what may be in an answer, what an index is told, and what erasing removes.
+
+use std::collections::BTreeMap;
+
+use facescan_store::{
+    Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore, CollectionTerms,
+    Consent, Enrolled, ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrolment, Stores,
+    Subject, SubjectDetails, Written,
+};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::fixtures::{erase, face_at, new_scan, noon};
+
+/// Runs every step.
+pub async fn scenario(stores: &Stores) {
+    names_and_ids_are_unique(stores).await;
+    only_live_subjects_are_in_answers(stores).await;
+    an_index_can_follow(stores).await;
+    erasing_removes_enrolments(stores).await;
+    deleting_old_scans_keeps_enrolments(stores).await;
+    time_ends_subjects(stores).await;
+}
+
+fn collection(tenant: &str, name: &str) -> Collection {
+    Collection {
+        id: Uuid::now_v7(),
+        tenant: tenant.to_owned(),
+        kind: CollectionKind::Gallery,
+        contract: "c1".to_owned(),
+        dim: 2,
+        created_at: noon(),
+        position: 0,
+        terms: CollectionTerms {
+            name: name.to_owned(),
+            purpose: "entry control".to_owned(),
+            legal_basis: "consent".to_owned(),
+            consent_required: false,
+            retention_days: 30,
+            far: 0.0001,
+        },
+    }
+}
+
+fn subject(collection: &Collection) -> Subject {
+    Subject {
+        id: Uuid::now_v7(),
+        collection_id: collection.id,
+        created_at: noon(),
+        last_seen_at: noon(),
+        details: SubjectDetails::default(),
+    }
+}
+
+fn key(collection: &Collection) -> CollectionKey<'_> {
+    CollectionKey {
+        tenant: &collection.tenant,
+        id: collection.id,
+    }
+}
+
+fn face(vector: [f32; 2]) -> NewEnrolment {
+    NewEnrolment {
+        id: Uuid::now_v7(),
+        face_id: None,
+        vector: vector.to_vec(),
+    }
+}
+
+async fn created(store: &dyn CollectionStore, collection: &Collection) {
+    let written = store.create_collection(collection, None).await.unwrap();
+    assert_eq!(written, Written::Done);
+}
+
+async fn added(store: &dyn CollectionStore, collection: &Collection) -> Subject {
+    let subject = subject(collection);
+    let written = store.create_subject(&collection.tenant, &subject, None);
+    assert_eq!(written.await.unwrap(), Written::Done);
+    subject
+}
+
+async fn enrol(
+    store: &dyn CollectionStore,
+    collection: &Collection,
+    subject: &Subject,
+    faces: &[NewEnrolment],
+) -> Enrolled {
+    let subject = (key(collection), subject.id);
+    store.enrol(subject, faces, noon(), None).await.unwrap()
+}
+
+/// Returns the rows of a collection, as an index has them after it has read all of them.
+async fn rows(store: &dyn CollectionStore, collection: &Collection) -> Vec<IndexRow> {
+    store.index_rows(collection.id, 0, 1000).await.unwrap()
+}
+
+async fn live(
+    store: &dyn CollectionStore,
+    (tenant, collection): (&str, &Collection),
+    rows: &[u64],
+    now: OffsetDateTime,
+) -> Vec<Uuid> {
+    let key = CollectionKey {
+        tenant,
+        id: collection.id,
+    };
+    let live = store.live_rows(key, rows, now).await.unwrap();
+    live.into_iter().map(|row| row.enrolment.id).collect()
+}
+
+async fn names_and_ids_are_unique(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let (a, b) = (collection("names", "a"), collection("names", "b"));
+    created(store, &a).await;
+    created(store, &b).await;
+    created(store, &collection("other names", "a")).await;
+    let same = collection("names", "a");
+    let written = store.create_collection(&same, None).await.unwrap();
+    assert_eq!(written, Written::Taken);
+    assert_eq!(store.collection(key(&a)).await.unwrap(), Some(a.clone()));
+    let foreign = CollectionKey {
+        tenant: "other names",
+        id: a.id,
+    };
+    assert_eq!(store.collection(foreign).await.unwrap(), None);
+
+    let terms = CollectionTerms {
+        name: "b".to_owned(),
+        ..a.terms.clone()
+    };
+    let written = store.change_collection(key(&a), &terms, None).await;
+    assert_eq!(written.unwrap(), Written::Taken);
+    let terms = CollectionTerms {
+        retention_days: 7,
+        ..a.terms.clone()
+    };
+    let written = store.change_collection(key(&a), &terms, None).await;
+    assert_eq!(written.unwrap(), Written::Done);
+    let written = store.change_collection(foreign, &terms, None).await;
+    assert_eq!(written.unwrap(), Written::NotFound);
+    let first = store.list_collections("names", None, 1).await.unwrap();
+    assert_eq!(first[0].terms, terms);
+    let rest = store
+        .list_collections("names", Some(a.id), 9)
+        .await
+        .unwrap();
+    assert_eq!(rest, std::slice::from_ref(&b));
+
+    let mut subject = subject(&a);
+    subject.details = SubjectDetails {
+        external_id: Some("employee 7".to_owned()),
+        metadata: Some(json!({"door": 3})),
+        consent: Some(Consent {
+            reference: "form 12".to_owned(),
+            given_at: noon(),
+            expires_at: noon() + Duration::days(9),
+        }),
+        expires_at: Some(noon() + Duration::days(3)),
+    };
+    let written = store.create_subject("names", &subject, None).await;
+    assert_eq!(written.unwrap(), Written::Done);
+    let written = store.create_subject("other names", &subject, None).await;
+    assert_eq!(written.unwrap(), Written::NotFound);
+    let read = store.subject(key(&a), subject.id).await.unwrap();
+    assert_eq!(read.as_ref(), Some(&subject));
+    let listed = store.list_subjects(key(&a), Some("employee 7"), (None, 9));
+    assert_eq!(listed.await.unwrap(), std::slice::from_ref(&subject));
+    let listed = store.list_subjects(key(&a), Some("employee 8"), (None, 9));
+    assert_eq!(listed.await.unwrap(), []);
+    let same = Subject {
+        id: Uuid::now_v7(),
+        ..subject.clone()
+    };
+    let written = store.create_subject("names", &same, None).await.unwrap();
+    assert_eq!(written, Written::Taken);
+    let in_other = Subject {
+        collection_id: b.id,
+        ..same
+    };
+    let written = store.create_subject("names", &in_other, None).await;
+    assert_eq!(written.unwrap(), Written::Done);
+    subject.details.external_id = None;
+    subject.last_seen_at += Duration::days(1);
+    let written = store.change_subject("names", &subject, None).await;
+    assert_eq!(written.unwrap(), Written::Done);
+    let read = store.subject(key(&a), subject.id).await.unwrap();
+    assert_eq!(read, Some(subject));
+}
+
+async fn only_live_subjects_are_in_answers(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let mut gallery = collection("live", "gallery");
+    gallery.terms.consent_required = true;
+    created(store, &gallery).await;
+    let without = added(store, &gallery).await;
+    let refused = enrol(store, &gallery, &without, &[face([1.0, 0.0])]).await;
+    assert_eq!(refused, Enrolled::NotLive);
+
+    let mut with = subject(&gallery);
+    with.details.consent = Some(Consent {
+        reference: "form".to_owned(),
+        given_at: noon(),
+        expires_at: noon() + Duration::days(9),
+    });
+    with.details.expires_at = Some(noon() + Duration::days(20));
+    store.create_subject("live", &with, None).await.unwrap();
+    let faces = [face([1.0, 0.0]), face([0.0, 1.0])];
+    assert_eq!(enrol(store, &gallery, &with, &faces).await, Enrolled::Done);
+    let listed = store.list_enrolments(key(&gallery), with.id).await.unwrap();
+    assert_eq!(
+        listed.iter().map(|face| face.id).collect::<Vec<_>>(),
+        [faces[0].id, faces[1].id]
+    );
+    let all: Vec<u64> = rows(store, &gallery)
+        .await
+        .iter()
+        .map(|row| row.row)
+        .collect();
+    let count = async |tenant: &str, now| live(store, (tenant, &gallery), &all, now).await.len();
+    assert_eq!(count("live", noon()).await, 2);
+    assert_eq!(count("names", noon()).await, 0, "another tenant");
+    assert_eq!(
+        count("live", noon() + Duration::days(9)).await,
+        0,
+        "consent"
+    );
+    let mut terms = gallery.terms.clone();
+    terms.consent_required = false;
+    store
+        .change_collection(key(&gallery), &terms, None)
+        .await
+        .unwrap();
+    assert_eq!(count("live", noon() + Duration::days(19)).await, 2);
+    assert_eq!(
+        count("live", noon() + Duration::days(20)).await,
+        0,
+        "expiry"
+    );
+    with.details.expires_at = None;
+    store.change_subject("live", &with, None).await.unwrap();
+    assert_eq!(count("live", noon() + Duration::days(29)).await, 2);
+    assert_eq!(
+        count("live", noon() + Duration::days(30)).await,
+        0,
+        "retention"
+    );
+    let other = collection("live", "other");
+    created(store, &other).await;
+    let foreign = live(store, ("live", &other), &all, noon()).await;
+    assert!(foreign.is_empty(), "another collection");
+}
+
+/// Applies the changes of a collection to an empty index, and compares it with the rows.
+async fn an_index_can_follow(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let gallery = collection("follow", "gallery");
+    created(store, &gallery).await;
+    let (first, second) = (added(store, &gallery).await, added(store, &gallery).await);
+    let faces: Vec<NewEnrolment> = (0..5).map(|n| face([1.0, n as f32])).collect();
+    enrol(store, &gallery, &first, &faces[..3]).await;
+    enrol(store, &gallery, &second, &faces[3..]).await;
+    erase(stores, "follow", ErasureTarget::Enrolment(faces[1].id)).await;
+    erase(stores, "follow", ErasureTarget::Subject(second.id)).await;
+
+    let position = store
+        .collection(key(&gallery))
+        .await
+        .unwrap()
+        .unwrap()
+        .position;
+    assert_eq!(position, 5 + 1 + 2);
+    let positions = store.index_positions().await.unwrap();
+    let expected = IndexPosition {
+        collection_id: gallery.id,
+        dim: 2,
+        position,
+    };
+    assert!(positions.contains(&expected));
+    let mut index = BTreeMap::new();
+    let mut after = 0;
+    loop {
+        let changes = store.index_changes(gallery.id, after, 3).await.unwrap();
+        let Some(last) = changes.last() else { break };
+        for (expected, change) in (after + 1..).zip(&changes) {
+            assert_eq!(change.position, expected, "no gaps");
+            match change.is_added {
+                true => {
+                    let added = store
+                        .index_rows_of(gallery.id, &[change.row])
+                        .await
+                        .unwrap();
+                    index.insert(change.row, added.into_iter().next());
+                }
+                false => drop(index.remove(&change.row)),
+            }
+        }
+        after = last.position;
+    }
+    assert_eq!(after, position);
+    let index: Vec<IndexRow> = index.into_values().flatten().collect();
+    assert_eq!(index, rows(store, &gallery).await);
+    let vectors: Vec<&[f32]> = index.iter().map(|row| &row.vector[..]).collect();
+    assert_eq!(vectors, [&faces[0].vector[..], &faces[2].vector[..]]);
+
+    store
+        .trim_index_changes(gallery.id, position - 1)
+        .await
+        .unwrap();
+    let left = store.index_changes(gallery.id, 0, 100).await.unwrap();
+    assert_eq!((left.len(), left[0].position), (1, position));
+    let next = store.index_rows(gallery.id, index[0].row, 1).await.unwrap();
+    assert_eq!(next, [index[1].clone()]);
+}
+
+async fn erasing_removes_enrolments(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let gallery = collection("erase people", "gallery");
+    created(store, &gallery).await;
+    let person = added(store, &gallery).await;
+    let mut scans = Vec::new();
+    for number in [1, 2] {
+        let mut scan = new_scan("erase people", number);
+        scan.faces = vec![face_at(10.0), face_at(300.0)];
+        stores.scans.save_scan(scan.clone()).await.unwrap();
+        scans.push(scan);
+    }
+    let of = |scan: usize, position: usize| NewEnrolment {
+        face_id: Some(scans[scan].faces[position].id),
+        ..face([1.0, 0.0])
+    };
+    let faces = [of(0, 0), of(0, 1), of(1, 0), face([0.0, 1.0])];
+    assert_eq!(
+        enrol(store, &gallery, &person, &faces).await,
+        Enrolled::Done
+    );
+    let erased = async |target| {
+        let report = erase(stores, "erase people", target).await;
+        let counts = report.unwrap().counts;
+        (counts.subjects, counts.enrolments)
+    };
+    let left = async || rows(store, &gallery).await.len();
+
+    assert_eq!(
+        erased(ErasureTarget::Face(scans[0].faces[0].id)).await,
+        (0, 1)
+    );
+    assert_eq!(left().await, 3);
+    let gone = enrol(store, &gallery, &person, &[of(0, 0)]).await;
+    assert_eq!(gone, Enrolled::NoFace);
+    assert_eq!(
+        erased(ErasureTarget::Image(scans[1].image.id)).await,
+        (0, 1)
+    );
+    assert_eq!(left().await, 2);
+    let foreign = erase(stores, "names", ErasureTarget::Enrolment(faces[3].id)).await;
+    assert_eq!(foreign, None, "another tenant");
+    assert_eq!(erased(ErasureTarget::Enrolment(faces[3].id)).await, (0, 1));
+    assert_eq!(left().await, 1);
+    assert_eq!(erased(ErasureTarget::Collection(gallery.id)).await, (1, 1));
+    assert_eq!(left().await, 0);
+    assert_eq!(store.collection(key(&gallery)).await.unwrap(), None);
+
+    let again = collection("erase people", "gallery");
+    created(store, &again).await;
+    let person = added(store, &again).await;
+    enrol(store, &again, &person, &[face([1.0, 0.0])]).await;
+    let report = erase(stores, "erase people", ErasureTarget::Tenant).await;
+    let counts = report.unwrap().counts;
+    let expected = ErasedCounts {
+        images: 1,
+        scans: 1,
+        faces: 1,
+        vectors: 1,
+        subjects: 1,
+        enrolments: 1,
+        ..ErasedCounts::default()
+    };
+    assert_eq!(counts, expected);
+}
+
+async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let gallery = collection("keep", "gallery");
+    created(store, &gallery).await;
+    let person = added(store, &gallery).await;
+    let mut scan = new_scan("keep", 1);
+    scan.faces = vec![face_at(10.0)];
+    stores.scans.save_scan(scan.clone()).await.unwrap();
+    let enrolled = NewEnrolment {
+        face_id: Some(scan.faces[0].id),
+        ..face([1.0, 0.0])
+    };
+    enrol(store, &gallery, &person, &[enrolled]).await;
+    let later = OffsetDateTime::now_utc() + Duration::days(1);
+    let expired = stores.retention.expire_results("keep", later, 9).await;
+    assert_eq!(expired.unwrap().images, 1);
+    let left = store
+        .list_enrolments(key(&gallery), person.id)
+        .await
+        .unwrap();
+    assert_eq!((left.len(), left[0].face_id), (1, None));
+    let size = CollectionSize {
+        subjects: 1,
+        enrolments: 1,
+    };
+    assert_eq!(store.collection_size(gallery.id).await.unwrap(), size);
+}
+
+async fn time_ends_subjects(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let mut gallery = collection("expire", "gallery");
+    gallery.terms.consent_required = true;
+    created(store, &gallery).await;
+    let consent = |days| Consent {
+        reference: "form".to_owned(),
+        given_at: noon(),
+        expires_at: noon() + Duration::days(days),
+    };
+    let mut people = Vec::new();
+    for (consent, expires) in [
+        (None, None),
+        (Some(consent(5)), None),
+        (Some(consent(99)), Some(10)),
+        (Some(consent(99)), None),
+    ] {
+        let mut person = subject(&gallery);
+        person.details.consent = consent;
+        person.details.expires_at = expires.map(|days| noon() + Duration::days(days));
+        store.create_subject("expire", &person, None).await.unwrap();
+        people.push(person);
+    }
+    // Other steps have subjects whose time is over too.
+    let left = async |days| {
+        let now = noon() + Duration::days(days);
+        while store.expire_subjects(now, 2).await.unwrap() > 0 {}
+        let left = store.list_subjects(key(&gallery), None, (None, 9)).await;
+        left.unwrap()
+            .into_iter()
+            .map(|person| person.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left(4).await.len(), 4);
+    assert_eq!(left(5).await, [people[0].id, people[2].id, people[3].id]);
+    assert_eq!(left(10).await, [people[0].id, people[3].id]);
+    assert_eq!(left(29).await.len(), 2);
+    assert_eq!(left(30).await.len(), 0);
+}
