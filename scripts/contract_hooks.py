@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import uuid
 import json
 import struct
 import zlib
@@ -173,6 +174,12 @@ def fit_erasure(body: dict) -> None:
         body["source"] = body["source"].replace("\0", "")[:128] or "example"
 
 
+def fit_collection(body: dict) -> None:
+    """The settings list the purposes. Texts must be readable, and the calibration covers only some rates."""
+    body |= {"name": f"example {uuid.uuid4()}", "purpose": "example", "legal_basis": "example", "retention_days": 30}
+    body.pop("far", None)
+
+
 def fit_pair(query: dict, options: dict, body: dict) -> None:
     """The images are aligned crops. Vectors need a contract in common, and a threshold, because no table covers every rate."""
     for name in ("far", "threshold", "aligned"):
@@ -194,6 +201,10 @@ def fit(case, query: dict, body: dict) -> None:
     if case.path == "/erasures":
         if case.meta.generation.mode == GenerationMode.POSITIVE:
             fit_erasure(body)
+        return
+    if case.path.startswith("/collections"):
+        if case.path == "/collections" and case.meta.generation.mode == GenerationMode.POSITIVE:
+            fit_collection(body)
         return
     if case.path in ("/batches", "/webhooks") or case.path.startswith("/batches/"):
         fit_batch(case, query, body)

@@ -101,9 +101,7 @@ impl Erasures {
             ErasureTarget::Collection(_)
             | ErasureTarget::Subject(_)
             | ErasureTarget::Enrolment(_) => {
-                self.store
-                    .erase_from_collections(id, tenant, target)
-                    .await?;
+                self.erase_from_collections(id, tenant, target).await?;
             }
             ErasureTarget::Image(_) | ErasureTarget::Source(_) | ErasureTarget::Host(_) => {
                 // The scans of an image find its items, so the items come first.
@@ -116,14 +114,23 @@ impl Erasures {
                     after = last;
                 }
                 self.erase_images(id, tenant, target).await?;
-                self.store
-                    .erase_from_collections(id, tenant, target)
-                    .await?;
+                self.erase_from_collections(id, tenant, target).await?;
                 self.store.erase_webhooks(tenant).await?;
             }
         }
         let now = self.batches.clock().now();
         self.store.end_erasure(id, now).await?;
+        Ok(())
+    }
+
+    async fn erase_from_collections(
+        &self,
+        id: Uuid,
+        tenant: &str,
+        target: &ErasureTarget,
+    ) -> Result<(), StoreError> {
+        let store = &self.store;
+        while !store.erase_from_collections(id, tenant, target).await? {}
         Ok(())
     }
 

@@ -13,8 +13,9 @@ CREATE TABLE collections (
     far              double precision NOT NULL,
     created_at       bigint           NOT NULL,    -- microseconds since 1970, as are the other times
     position         bigint           NOT NULL DEFAULT 0, -- of the newest row of index_changes
-    UNIQUE (tenant, name)
+    is_erased        boolean          NOT NULL DEFAULT false -- its rows are being deleted, and no answer has them
 );
+CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
 -- People of a collection. `external_id` is the caller's id.
 CREATE TABLE subjects (
@@ -31,21 +32,27 @@ CREATE TABLE subjects (
     UNIQUE (collection_id, external_id)
 );
 CREATE INDEX subjects_by_collection ON subjects (collection_id, id);
+CREATE INDEX subjects_by_age ON subjects (collection_id, last_seen_at);
+CREATE INDEX subjects_by_expiry ON subjects (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX subjects_by_consent ON subjects (consent_expires_at) WHERE consent_expires_at IS NOT NULL;
 
 -- Vectors of people. A vector that came from a stored face is deleted with that face, unless the face is deleted only
--- because it is old or because its batch is deleted: the statements that do so set face_id to NULL first.
+-- because it is old or because its batch is deleted: the statements that do so set face_id to NULL first. The id of the
+-- image stays, so that an erasure of the image still finds the vector.
 CREATE TABLE enrolments (
     row_id        bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- the key in every index
     id            uuid    NOT NULL UNIQUE,
     collection_id uuid    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
     subject_id    uuid    NOT NULL REFERENCES subjects (id) ON DELETE CASCADE,
     face_id       uuid    REFERENCES faces (id) ON DELETE CASCADE,
+    image_id      uuid,   -- of the stored face, also after face_id is NULL
     created_at    bigint  NOT NULL,
     vector        real[]  NOT NULL
 );
 CREATE INDEX enrolments_by_collection ON enrolments (collection_id, row_id);
 CREATE INDEX enrolments_by_subject ON enrolments (subject_id, row_id);
 CREATE INDEX enrolments_by_face ON enrolments (face_id) WHERE face_id IS NOT NULL;
+CREATE INDEX enrolments_by_image ON enrolments (image_id) WHERE image_id IS NOT NULL;
 
 -- What changed in the rows of a collection, in order, so that an index can follow. Triggers write it, so that no
 -- statement can forget it. `position` has no gaps within a collection.

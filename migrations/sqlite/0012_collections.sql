@@ -13,8 +13,9 @@ CREATE TABLE collections (
     far              REAL    NOT NULL,
     created_at       INTEGER NOT NULL,
     position         INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (tenant, name)
+    is_erased        INTEGER NOT NULL DEFAULT 0 CHECK (is_erased IN (0, 1))
 ) STRICT;
+CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
 CREATE TABLE subjects (
     id                 BLOB    NOT NULL PRIMARY KEY,
@@ -30,6 +31,9 @@ CREATE TABLE subjects (
     UNIQUE (collection_id, external_id)
 ) STRICT;
 CREATE INDEX subjects_by_collection ON subjects (collection_id, id);
+CREATE INDEX subjects_by_age ON subjects (collection_id, last_seen_at);
+CREATE INDEX subjects_by_expiry ON subjects (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX subjects_by_consent ON subjects (consent_expires_at) WHERE consent_expires_at IS NOT NULL;
 
 -- AUTOINCREMENT: an id is never used again.
 CREATE TABLE enrolments (
@@ -38,12 +42,14 @@ CREATE TABLE enrolments (
     collection_id BLOB    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
     subject_id    BLOB    NOT NULL REFERENCES subjects (id) ON DELETE CASCADE,
     face_id       BLOB    REFERENCES faces (id) ON DELETE CASCADE,
+    image_id      BLOB,
     created_at    INTEGER NOT NULL,
     vector        BLOB    NOT NULL
 ) STRICT;
 CREATE INDEX enrolments_by_collection ON enrolments (collection_id, row_id);
 CREATE INDEX enrolments_by_subject ON enrolments (subject_id, row_id);
 CREATE INDEX enrolments_by_face ON enrolments (face_id) WHERE face_id IS NOT NULL;
+CREATE INDEX enrolments_by_image ON enrolments (image_id) WHERE image_id IS NOT NULL;
 
 CREATE TABLE index_changes (
     collection_id BLOB    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,

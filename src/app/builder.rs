@@ -124,7 +124,7 @@ impl AppBuilder {
         let keys = Arc::clone(&stores.keys);
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
         Ok(App {
-            collections: collections(&stores, &pipeline, (&calibrations, &audit)),
+            collections: collections(&config, &stores, &pipeline, (&calibrations, &audit)),
             calibrations,
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
@@ -207,6 +207,7 @@ fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Open
 }
 
 fn collections(
+    config: &Config,
     stores: &Stores,
     pipeline: &Pipeline,
     (calibrations, audit): (&Arc<Calibrations>, &AuditLog),
@@ -220,6 +221,7 @@ fn collections(
         )),
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
+        purposes: config.recognition.purposes.clone().into(),
         clock: Arc::clone(&pipeline.clock),
     }
 }

@@ -29,6 +29,8 @@ pub struct Collections {
     pub calibrations: Arc<Calibrations>,
     /// Records who changes and searches collections.
     pub audit: AuditLog,
+    /// The purposes that the settings allow.
+    pub purposes: Arc<[String]>,
     /// The clock that decides whose time is over.
     pub clock: Arc<dyn Clock>,
 }
@@ -49,6 +51,15 @@ impl Collections {
         };
         let collection = self.store.collection(key).await?;
         collection.ok_or(RecognitionError::NoCollection(id))
+    }
+
+    /// Checks that the settings still allow the purpose of a collection.
+    fn check_purpose(&self, collection: &Collection) -> Result<(), RecognitionError> {
+        let purpose = &collection.terms.purpose;
+        match self.purposes.contains(purpose) {
+            true => Ok(()),
+            false => Err(RecognitionError::PurposeNotAllowed(purpose.clone())),
+        }
     }
 
     /// Returns the cosine at the false accept rate of a collection. `None` if its contract has no calibration.

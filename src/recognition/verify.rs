@@ -246,14 +246,17 @@ impl FaceVector {
             let detail = format!("must have from 1 to {MAX_DIM} values");
             return Err(InvalidOption::new("embedding", detail));
         }
-        let norm = cosine(&values, &values).sqrt();
+        // In 32 bits the squares of small values would be zero.
+        let squares = values.iter().map(|value| f64::from(*value).powi(2));
+        let norm = squares.sum::<f64>().sqrt();
         if !norm.is_normal() {
             return Err(InvalidOption::new(
                 "embedding",
                 "must be finite and not zero",
             ));
         }
-        let values = values.into_iter().map(|value| value / norm).collect();
+        let unit = |value| (f64::from(value) / norm) as f32;
+        let values = values.into_iter().map(unit).collect();
         Ok(Self { contract, values })
     }
 

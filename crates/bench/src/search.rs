@@ -109,17 +109,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     index.load().await?;
     let ready_after = started.elapsed().as_secs_f64();
     let bytes_a_face = index.memory().await as f64 / args.faces as f64;
-    let collections = Collections {
-        store: Arc::clone(&stores.collections),
-        index,
-        calibrations: Arc::new(Calibrations::load(&[])?),
-        audit: AuditLog::start(
-            AuditLevel::Off,
-            Arc::clone(&stores.audit),
-            Arc::clone(&clock),
-        ),
-        clock,
-    };
+    let collections = collections(&stores, index, clock)?;
     let collection = collections.store.collection(key(&collection)).await?;
     let run = SearchRun {
         collection: collection.context("the collection is gone")?,
@@ -141,6 +131,25 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     });
     println!("{report:#}");
     Ok(ExitCode::SUCCESS)
+}
+
+fn collections(
+    stores: &Stores,
+    index: Arc<ExactIndex>,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<Collections> {
+    Ok(Collections {
+        store: Arc::clone(&stores.collections),
+        index,
+        calibrations: Arc::new(Calibrations::load(&[])?),
+        audit: AuditLog::start(
+            AuditLevel::Off,
+            Arc::clone(&stores.audit),
+            Arc::clone(&clock),
+        ),
+        purposes: Arc::new([]),
+        clock,
+    })
 }
 
 async fn open(url: &str, clock: &Arc<dyn Clock>) -> anyhow::Result<Stores> {

@@ -23,13 +23,13 @@ use crate::{
 
 pub(super) use enrol::detach_scans;
 pub use records::{
-    Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent, Enrolled,
-    Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment, Subject,
-    SubjectDetails, Written,
+    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent,
+    Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment, Subject,
+    SubjectChange, SubjectDetails, TermsChange, Written,
 };
 
-/// A condition that is true for subjects that may be in an answer at the time in a parameter. The query calls the tables
-/// `s` and `c`.
+/// A condition that is true for subjects that may be in an answer at the time in a parameter. In the query, `s` is the
+/// subject and `c` is the collection.
 macro_rules! is_live {
     ($now:literal) => {
         concat!(
@@ -37,9 +37,11 @@ macro_rules! is_live {
             $now,
             ") AND s.last_seen_at + c.retention_days * 86400000000 > ",
             $now,
-            " AND (NOT c.consent_required OR s.consent_expires_at > ",
+            " AND (NOT c.consent_required OR (s.consent_given_at <= ",
             $now,
-            ")"
+            " AND s.consent_expires_at > ",
+            $now,
+            ")) AND NOT c.is_erased"
         )
     };
 }
@@ -85,9 +87,9 @@ pub trait CollectionStore: Send + Sync {
     async fn change_collection(
         &self,
         key: CollectionKey<'_>,
-        terms: &CollectionTerms,
+        change: &TermsChange,
         audit: Option<NewAuditEntry>,
-    ) -> Result<Written, StoreError>;
+    ) -> Result<Changed<Collection>, StoreError>;
 
     /// Creates a subject in a collection of a tenant.
     async fn create_subject(
@@ -112,19 +114,29 @@ pub trait CollectionStore: Send + Sync {
         (after, limit): (Option<Uuid>, u32),
     ) -> Result<Vec<Subject>, StoreError>;
 
-    /// Changes a subject. This is an interaction, from which the retention counts.
+    /// Changes a subject. This is an interaction, from which the retention counts, unless the change is empty.
     async fn change_subject(
         &self,
-        tenant: &str,
-        subject: &Subject,
+        (key, subject): (CollectionKey<'_>, Uuid),
+        change: &SubjectChange,
+        now: OffsetDateTime,
         audit: Option<NewAuditEntry>,
-    ) -> Result<Written, StoreError>;
+    ) -> Result<Changed<Subject>, StoreError>;
 
-    /// Enrols faces of a subject, or none of them. This is an interaction, from which the retention counts.
+    /// Returns whether faces of a subject can be enrolled at the time `now`. The result is never [`Enrolled::NoFace`].
+    async fn check_subject(
+        &self,
+        key: CollectionKey<'_>,
+        subject: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Enrolled, StoreError>;
+
+    /// Enrols faces of a subject, or none of them. This is an interaction, from which the retention counts, unless there is no
+    /// face. The audit entry is written also without a face.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`] when a vector has a value that is not finite.
+    /// [`StoreError::Invalid`] when the length of a vector is not 1.
     async fn enrol(
         &self,
         (key, subject): (CollectionKey<'_>, Uuid),
@@ -186,7 +198,14 @@ pub trait CollectionStore: Send + Sync {
     async fn trim_index_changes(&self, collection: Uuid, up_to: u64) -> Result<(), StoreError>;
 
     /// Deletes at most `limit` subjects whose time is over or whose consent has ended, with their faces. Returns their number.
-    async fn expire_subjects(&self, now: OffsetDateTime, limit: u32) -> Result<u64, StoreError>;
+    ///
+    /// `audit` is the entry of a deletion without its tenant and its details, which this adds.
+    async fn expire_subjects(
+        &self,
+        now: OffsetDateTime,
+        limit: u32,
+        audit: Option<&NewAuditEntry>,
+    ) -> Result<u64, StoreError>;
 }
 
 #[async_trait]
@@ -237,11 +256,11 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
     async fn change_collection(
         &self,
         key: CollectionKey<'_>,
-        terms: &CollectionTerms,
+        change: &TermsChange,
         audit: Option<NewAuditEntry>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<Changed<Collection>, StoreError> {
         change!(self, "change_collection", |connection| manage::change(
-            connection, key, terms, audit
+            connection, key, change, audit
         ))
     }
 
@@ -282,12 +301,29 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
 
     async fn change_subject(
         &self,
-        tenant: &str,
-        subject: &Subject,
+        subject: (CollectionKey<'_>, Uuid),
+        change: &SubjectChange,
+        now: OffsetDateTime,
         audit: Option<NewAuditEntry>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<Changed<Subject>, StoreError> {
         change!(self, "change_subject", |connection| subjects::change(
-            connection, tenant, subject, audit
+            connection,
+            subject,
+            change,
+            (now, audit)
+        ))
+    }
+
+    async fn check_subject(
+        &self,
+        key: CollectionKey<'_>,
+        subject: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Enrolled, StoreError> {
+        query!(self, "check_subject", |connection| enrol::check_subject(
+            connection,
+            (key, subject),
+            now
         ))
     }
 
@@ -382,9 +418,27 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
         ))
     }
 
-    async fn expire_subjects(&self, now: OffsetDateTime, limit: u32) -> Result<u64, StoreError> {
-        change!(self, "expire_subjects", |connection| expire::subjects(
+    async fn expire_subjects(
+        &self,
+        now: OffsetDateTime,
+        limit: u32,
+        audit: Option<&NewAuditEntry>,
+    ) -> Result<u64, StoreError> {
+        // Without a subject whose time is over, no writer waits.
+        let over = query!(self, "find_expired_subjects", |connection| expire::find(
             connection, now, limit
-        ))
+        ))?;
+        let mut expired = 0;
+        for (collection, subjects) in over {
+            let expiry = expire::Expiry {
+                collection,
+                subjects,
+                now,
+            };
+            expired += change!(self, "expire_subjects", |connection| expire::delete(
+                connection, &expiry, audit
+            ))?;
+        }
+        Ok(expired)
     }
 }

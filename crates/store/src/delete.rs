@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::dialect::Statements;
+use super::erasures::erase_enrolments_of;
 use super::read;
 use super::records::StoredFace;
 use super::rows::IdRow;
@@ -39,12 +40,10 @@ pub(super) async fn delete_face(
         .iter()
         .filter(|other| is_same_face(face, other))
         .collect();
-    let mut enrolments = 0;
+    // The foreign key would delete them too, but it neither counts them nor locks their collections in order.
+    let ids: Vec<Uuid> = same_faces.iter().map(|face| face.id).collect();
+    let enrolments = erase_enrolments_of(connection, "face_id", &ids).await?;
     for face in &same_faces {
-        // The foreign key would delete them too, but it does not count them.
-        enrolments += connection
-            .execute("DELETE FROM enrolments WHERE face_id = $1", &[&face.id])
-            .await?;
         connection
             .execute("DELETE FROM faces WHERE id = $1", &[&face.id])
             .await?;

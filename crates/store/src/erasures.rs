@@ -8,6 +8,8 @@ mod images;
 mod items;
 mod rows;
 
+pub(super) use collections::erase_enrolments_of;
+
 use async_trait::async_trait;
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
@@ -200,6 +202,8 @@ pub struct ItemErasure<'a> {
 #[async_trait]
 pub trait ErasureStore: Send + Sync {
     /// Writes the row of an erasure. Returns false, and writes nothing, if the tenant has no such row.
+    ///
+    /// A collection is in no answer from here on.
     async fn begin_erasure(&self, new: &NewErasure) -> Result<bool, StoreError>;
 
     /// Returns images of a tenant that a target may include, after the image `after`, in order.
@@ -227,12 +231,14 @@ pub trait ErasureStore: Send + Sync {
     async fn erase_face(&self, erasure: Uuid, tenant: &str, face: Uuid) -> Result<(), StoreError>;
 
     /// Deletes what a target has in collections: a collection, a subject, an enrolment, or every collection of the tenant.
+    ///
+    /// A call deletes only a part of a large collection. Call this again until it returns true.
     async fn erase_from_collections(
         &self,
         erasure: Uuid,
         tenant: &str,
         target: &ErasureTarget,
-    ) -> Result<(), StoreError>;
+    ) -> Result<bool, StoreError>;
 
     /// Returns the batches of a tenant after the batch `after`, in order, with those that are being deleted.
     async fn batches_of_tenant(
@@ -343,8 +349,8 @@ impl<DB: Dialect> ErasureStore for SqlStore<DB> {
         erasure: Uuid,
         tenant: &str,
         target: &ErasureTarget,
-    ) -> Result<(), StoreError> {
-        change!(self, "erase_from_collections", no limit, |connection| {
+    ) -> Result<bool, StoreError> {
+        change!(self, "erase_from_collections", |connection| {
             collections::erase(connection, erasure, tenant, target)
         })
     }

@@ -49,9 +49,9 @@ pub use batches::{
     MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub use collections::{
-    Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore, CollectionTerms,
-    Consent, Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment,
-    Subject, SubjectDetails, Written,
+    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore,
+    CollectionTerms, Consent, Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow,
+    NewEnrolment, Subject, SubjectChange, SubjectDetails, TermsChange, Written,
 };
 pub use erasures::{
     ErasedCounts, Erasure, ErasureStore, ErasureTarget, ImageToErase, ItemErasure, ItemToErase,

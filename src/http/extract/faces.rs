@@ -93,7 +93,8 @@ where
         let options: O = read_options(query, content.options)?;
         let images = || content.faces.iter().filter_map(FaceInput::image);
         let are_fetched = images().any(ImageInput::is_fetched);
-        let count = images().count();
+        // Vectors and stored faces are compared too.
+        let count = content.faces.len();
         let (reservations, priority) =
             admitted.admit_images(state, options.priority(), count, are_fetched)?;
         context.priority = priority;

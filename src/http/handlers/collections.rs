@@ -7,7 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use facescan_store::{
-    Collection, CollectionKind, CollectionSize, CollectionTerms, ErasureTarget, Written,
+    Changed, Collection, CollectionKind, CollectionSize, CollectionTerms, ErasureTarget,
+    TermsChange, Written,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,7 +29,10 @@ use crate::{
         respond::{Accepted, respond_small},
     },
     recognition::{
-        collections::{key, terms::check_terms},
+        collections::{
+            key,
+            terms::{check_change, check_terms},
+        },
         error::RecognitionError,
     },
 };
@@ -351,7 +355,7 @@ async fn answer(request: &CollectionRequest, collection: Collection) -> Result<R
 
 /// Changes a collection.
 ///
-/// Its kind, its contract and its purpose never change: the subjects were enrolled for that purpose.
+/// If it requires consent from now on, the faces of subjects without any consent are erased. Its kind, its contract and its purpose never change: the subjects were enrolled for that purpose.
 #[utoipa::path(
     patch, path = "/collections/{id}", operation_id = "change_collection", tag = "recognition",
     security(("key" = ["enrol"])),
@@ -370,42 +374,34 @@ pub async fn change(
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
     let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let now = collection.terms.clone();
-    let terms = CollectionTerms {
-        name: body.name.unwrap_or(now.name),
-        purpose: now.purpose,
-        legal_basis: body.legal_basis.unwrap_or(now.legal_basis),
-        consent_required: body.consent_required.unwrap_or(now.consent_required),
-        retention_days: body.retention_days.unwrap_or(now.retention_days),
-        far: body.far.unwrap_or(now.far),
+    let change = TermsChange {
+        name: body.name,
+        legal_basis: body.legal_basis,
+        consent_required: body.consent_required,
+        retention_days: body.retention_days,
+        far: body.far,
     };
     let state = &request.state;
     let calibration = state.calibrations.of(&collection.contract);
-    check_terms(&terms, &state.config.recognition, calibration)?;
+    check_change(&change, &state.config.recognition, calibration)?;
     let details = json!({
-        "retention_days": terms.retention_days,
-        "consent_required": terms.consent_required,
-        "far": terms.far,
+        "retention_days": change.retention_days,
+        "consent_required": change.consent_required,
+        "far": change.far,
     });
     let event = AuditEvent::change("change_collection", collection.id).with(details);
     let event = state.audit.entry(&request.context, event);
     let store = &state.collections.store;
     match store
-        .change_collection(key(&collection), &terms, event)
+        .change_collection(key(&collection), &change, event)
         .await?
     {
-        Written::Done => {
-            answer(
-                &request,
-                Collection {
-                    terms,
-                    ..collection
-                },
-            )
-            .await
+        Changed::Done(collection) => answer(&request, collection).await,
+        Changed::Taken => {
+            let name = change.name.unwrap_or_default();
+            Err(RecognitionError::NameTaken(name).into())
         }
-        Written::Taken => Err(RecognitionError::NameTaken(terms.name).into()),
-        Written::NotFound => Err(RecognitionError::NoCollection(collection.id).into()),
+        Changed::NotFound => Err(RecognitionError::NoCollection(collection.id).into()),
     }
 }
 
@@ -418,6 +414,7 @@ pub async fn change(
     params(("id" = Uuid, Path, description = "The id of the collection")),
     responses(
         (status = 204, description = "Erased"),
+        (status = 202, description = "No answer has it from here on. The erasure goes on"),
         CollectionFailures,
     )
 )]

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     admission::Priority,
     config::DetSize,
+    context::scope::Scope,
     http::{
         AppState,
         error::ApiError,
@@ -183,9 +184,13 @@ pub async fn enrol(
     let collection = request.collection().await?;
     let subject = request.member()?;
     let state = &request.state;
-    let store = &state.collections.store;
-    let found = store.subject(key(&collection), subject).await?;
-    found.ok_or(RecognitionError::NoSubject(subject))?;
+    let target = EnrolTarget {
+        collection: &collection,
+        subject,
+        allow_conflicts: false,
+    };
+    // Before any image is processed.
+    state.collections.check_target(target).await?;
     let FacesRequest {
         context,
         faces,
@@ -205,20 +210,35 @@ pub async fn enrol(
     let faces = named.read(faces).await?;
     let faces = faces.into_iter().map(|face| options.judge(contract, face));
     let target = EnrolTarget {
-        collection: &collection,
-        subject,
         allow_conflicts: options.allow_conflicts.unwrap_or(false),
+        ..target
     };
+    let may_search = context.principal.scopes.contains(Scope::Search);
     let outcomes = state.collections.enrol(&context, target, faces.collect());
     let answer = EnrolAnswer {
         request_id: context.id.to_string(),
         faces: outcomes
             .await?
             .into_iter()
-            .map(EnrolledFace::from)
+            .map(|outcome| shown(may_search, outcome))
             .collect(),
     };
     respond_small(request.accepted, &answer)
+}
+
+/// Returns what the caller sees of an outcome. To name a similar subject is a search, which needs its own scope.
+fn shown(may_search: bool, outcome: EnrolOutcome) -> EnrolledFace {
+    match outcome {
+        EnrolOutcome::Rejected(Rejection::Conflict { .. }) if !may_search => {
+            EnrolledFace::Rejected {
+                rejection: Rejection::Conflict {
+                    subject_id: None,
+                    similarity: None,
+                },
+            }
+        }
+        outcome => outcome.into(),
+    }
 }
 
 impl EnrolRequest {
@@ -315,6 +335,7 @@ pub async fn list(request: CollectionRequest) -> Result<Response, ApiError> {
     ),
     responses(
         (status = 204, description = "Erased"),
+        (status = 202, description = "The erasure goes on"),
         CollectionFailures,
     )
 )]

@@ -194,8 +194,11 @@ pub async fn erase_from_collection(
     request: &CollectionRequest,
     target: ErasureTarget,
 ) -> Result<StatusCode, ApiError> {
-    erase(&request.state, &request.context, target).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let erasure = erase(&request.state, &request.context, target).await?;
+    Ok(match erasure.erased_at {
+        Some(_) => StatusCode::NO_CONTENT,
+        None => StatusCode::ACCEPTED,
+    })
 }
 
 async fn erase(

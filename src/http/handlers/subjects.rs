@@ -6,7 +6,9 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use facescan_store::{Consent, ErasureTarget, Subject, SubjectDetails, Written};
+use facescan_store::{
+    Changed, Consent, ErasureTarget, Subject, SubjectChange, SubjectDetails, Written,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -149,19 +151,13 @@ pub struct SubjectQuery {
     limit: Option<u32>,
 }
 
-impl SubjectBody {
-    /// Returns the details with these changes.
-    fn applied_to(self, now: SubjectDetails) -> SubjectDetails {
-        let consent = self.consent.map(|consent| consent.map(Consent::from));
-        let expires_at = self.expires_at.map(|time| time.map(|time| time.0));
-        SubjectDetails {
-            external_id: self.external_id.unwrap_or(now.external_id),
-            metadata: match self.metadata {
-                Some(metadata) => metadata.map(Value::Object),
-                None => now.metadata,
-            },
-            consent: consent.unwrap_or(now.consent),
-            expires_at: expires_at.unwrap_or(now.expires_at),
+impl From<SubjectBody> for SubjectChange {
+    fn from(body: SubjectBody) -> Self {
+        Self {
+            external_id: body.external_id,
+            metadata: body.metadata.map(|metadata| metadata.map(Value::Object)),
+            consent: body.consent.map(|consent| consent.map(Consent::from)),
+            expires_at: body.expires_at.map(|time| time.map(|time| time.0)),
         }
     }
 }
@@ -221,24 +217,22 @@ pub async fn create(
         collection_id: collection.id,
         created_at: now,
         last_seen_at: now,
-        details: body.applied_to(SubjectDetails::default()),
+        details: SubjectChange::from(body).applied_to(SubjectDetails::default()),
     };
     check_details(&subject.details)?;
     let event = AuditEvent::change("create_subject", subject.id);
     let event = request.state.audit.entry(&request.context, event);
     let store = &request.state.collections.store;
-    let written = store.create_subject(&collection.tenant, &subject, event);
-    check_written(written.await?, &subject)?;
+    match store
+        .create_subject(&collection.tenant, &subject, event)
+        .await?
+    {
+        Written::Done => {}
+        Written::Taken => return Err(RecognitionError::ExternalIdTaken.into()),
+        Written::NotFound => return Err(RecognitionError::NoCollection(collection.id).into()),
+    }
     let body = respond_small(request.accepted, &SubjectAnswer::from(subject))?;
     Ok((StatusCode::CREATED, body).into_response())
-}
-
-fn check_written(written: Written, subject: &Subject) -> Result<(), RecognitionError> {
-    match written {
-        Written::Done => Ok(()),
-        Written::Taken => Err(RecognitionError::ExternalIdTaken),
-        Written::NotFound => Err(RecognitionError::NoSubject(subject.id)),
-    }
 }
 
 /// Lists the subjects of a collection.
@@ -305,7 +299,8 @@ async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
 
 /// Changes a subject, or renews its consent.
 ///
-/// This is an interaction, from which the retention counts.
+/// This is an interaction, from which the retention counts, unless the body is empty. If the consent is removed and the
+/// collection requires one, the faces of the subject are erased.
 #[utoipa::path(
     patch, path = "/collections/{id}/subjects/{subject}", operation_id = "change_subject", tag = "recognition",
     security(("key" = ["enrol"])),
@@ -325,21 +320,25 @@ pub async fn change(
     request: CollectionRequest,
     body: Result<Json<SubjectBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
-    let subject = subject_of(&request).await?;
+    let collection = request.collection().await?;
+    let id = request.member()?;
     let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let change = SubjectChange::from(body);
+    check_details(&change.applied_to(SubjectDetails::default()))?;
     let collections = &request.state.collections;
-    let subject = Subject {
-        details: body.applied_to(subject.details),
-        last_seen_at: collections.clock.now(),
-        ..subject
-    };
-    check_details(&subject.details)?;
-    let event = AuditEvent::change("change_subject", subject.id);
+    let event = AuditEvent::change("change_subject", id);
     let event = request.state.audit.entry(&request.context, event);
-    let tenant = &request.context.principal.tenant;
-    let written = collections.store.change_subject(tenant, &subject, event);
-    check_written(written.await?, &subject)?;
-    respond_small(request.accepted, &SubjectAnswer::from(subject))
+    let subject = (key(&collection), id);
+    let now = collections.clock.now();
+    match collections
+        .store
+        .change_subject(subject, &change, now, event)
+        .await?
+    {
+        Changed::Done(subject) => respond_small(request.accepted, &SubjectAnswer::from(subject)),
+        Changed::Taken => Err(RecognitionError::ExternalIdTaken.into()),
+        Changed::NotFound => Err(RecognitionError::NoSubject(id).into()),
+    }
 }
 
 /// Erases a subject with its enrolled faces.
@@ -352,6 +351,7 @@ pub async fn change(
     ),
     responses(
         (status = 204, description = "Erased"),
+        (status = 202, description = "The erasure goes on"),
         CollectionFailures,
     )
 )]

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::{Collections, key, search::check_vector, similar::Wanted};
 use crate::{
     audit::AuditEvent,
+    config::AuditLevel,
     context::RequestContext,
     recognition::{error::RecognitionError, verify::FaceVector},
 };
@@ -54,10 +55,12 @@ pub enum Rejection {
     ContractMismatch,
     /// Another subject of the collection has a similar face.
     Conflict {
-        /// The subject.
-        subject_id: Uuid,
-        /// The cosine.
-        similarity: f32,
+        /// The subject. Only keys with the scope `search` see it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subject_id: Option<Uuid>,
+        /// The cosine. Only keys with the scope `search` see it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        similarity: Option<f32>,
     },
     /// The person is in a suppression collection.
     Suppressed,
@@ -82,7 +85,20 @@ pub struct EnrolTarget<'a> {
 }
 
 impl Collections {
-    /// Enrols the faces that are not rejected. Returns one outcome for each face, in order.
+    /// Checks that faces of a subject can be enrolled now.
+    ///
+    /// # Errors
+    /// Returns an error if the settings do not allow the purpose, or the subject does not exist or may not be enrolled.
+    pub async fn check_target(&self, target: EnrolTarget<'_>) -> Result<(), RecognitionError> {
+        self.check_purpose(target.collection)?;
+        let now = self.clock.now();
+        let of = key(target.collection);
+        let checked = self.store.check_subject(of, target.subject, now).await?;
+        done(checked, target.subject)
+    }
+
+    /// Enrols the faces that are not rejected. Returns one outcome for each face, in order. The audit trail has the outcomes
+    /// before this returns.
     ///
     /// # Errors
     /// Returns an error, and enrols nothing, if the subject does not exist, may not be enrolled, or the database fails.
@@ -112,30 +128,12 @@ impl Collections {
                 Err(rejection) => EnrolOutcome::Rejected(rejection),
             });
         }
-        self.add(context, target, &accepted).await?;
-        Ok(outcomes)
-    }
-
-    async fn add(
-        &self,
-        context: &RequestContext,
-        target: EnrolTarget<'_>,
-        faces: &[NewEnrolment],
-    ) -> Result<(), RecognitionError> {
-        let collection = target.collection;
-        let ids: Vec<Uuid> = faces.iter().map(|face| face.id).collect();
-        let details = json!({"subject": target.subject, "enrolments": ids});
-        let event = AuditEvent::change("enrol", collection.id).with(details);
-        let event = self.audit.entry(context, event);
-        let subject = (key(collection), target.subject);
+        let event = self.audit.entry(context, enrol_event(target, &outcomes));
+        let subject = (key(target.collection), target.subject);
         let now = self.clock.now();
-        // Without a face this only checks the subject.
-        match self.store.enrol(subject, faces, now, event).await? {
-            Enrolled::Done => Ok(()),
-            Enrolled::NoFace => Err(RecognitionError::FaceErased),
-            Enrolled::NotLive => Err(RecognitionError::NotLive(target.subject)),
-            Enrolled::NotFound => Err(RecognitionError::NoSubject(target.subject)),
-        }
+        let enrolled = self.store.enrol(subject, &accepted, now, event).await?;
+        done(enrolled, target.subject)?;
+        Ok(outcomes)
     }
 
     /// Checks a face against the collection and the suppression collections.
@@ -156,10 +154,10 @@ impl Collections {
             return Ok(Ok(face));
         }
         let suppressions = self.suppressions(collection).await?;
-        if self
-            .is_suppressed(&suppressions, &face.vector.values)
-            .await?
-        {
+        let suppressed = self
+            .suppressed(&suppressions, &[&face.vector.values])
+            .await?;
+        if suppressed.contains(&true) {
             return Ok(Err(Rejection::Suppressed));
         }
         if !target.allow_conflicts
@@ -192,8 +190,48 @@ impl Collections {
             .into_iter()
             .find(|face| face.row.enrolment.subject_id != target.subject);
         Ok(other.map(|face| Rejection::Conflict {
-            subject_id: face.row.enrolment.subject_id,
-            similarity: face.similarity,
+            subject_id: Some(face.row.enrolment.subject_id),
+            similarity: Some(face.similarity),
         }))
+    }
+}
+
+fn done(enrolled: Enrolled, subject: Uuid) -> Result<(), RecognitionError> {
+    match enrolled {
+        Enrolled::Done => Ok(()),
+        Enrolled::NoFace => Err(RecognitionError::FaceErased),
+        Enrolled::NotLive => Err(RecognitionError::NotLive(subject)),
+        Enrolled::NotFound => Err(RecognitionError::NoSubject(subject)),
+    }
+}
+
+/// Returns the entry of an enrolment. A face that is similar to another person was searched for, so it is recorded as searches
+/// are: whatever the settings say.
+fn enrol_event(target: EnrolTarget<'_>, outcomes: &[EnrolOutcome]) -> AuditEvent {
+    let (mut enrolments, mut conflicts, mut suppressed) = (Vec::new(), Vec::new(), 0);
+    for outcome in outcomes {
+        match outcome {
+            EnrolOutcome::Enrolled(id) => enrolments.push(*id),
+            EnrolOutcome::Rejected(Rejection::Conflict { subject_id, .. }) => {
+                conflicts.push(*subject_id);
+            }
+            EnrolOutcome::Rejected(Rejection::Suppressed) => suppressed += 1,
+            EnrolOutcome::Rejected(_) => {}
+        }
+    }
+    let is_search = !conflicts.is_empty() || suppressed > 0;
+    let details = json!({
+        "subject": target.subject,
+        "enrolments": enrolments,
+        "conflicts": conflicts,
+        "suppressed": suppressed,
+    });
+    let event = AuditEvent::change("enrol", target.collection.id).with(details);
+    match is_search {
+        true => AuditEvent {
+            level: AuditLevel::Off,
+            ..event
+        },
+        false => event,
     }
 }

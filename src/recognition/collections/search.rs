@@ -4,6 +4,7 @@
 //! threshold that can be measured.
 
 use facescan_store::{Collection, CollectionKind};
+use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
@@ -30,6 +31,9 @@ use crate::{
 
 /// The most candidates of a search.
 const MAX_LIMIT: usize = 100;
+
+/// The candidates beyond the limit that take the places of suppressed ones.
+const SPARE: usize = 20;
 
 /// The candidates of a search that does not say how many.
 const DEFAULT_LIMIT: usize = 10;
@@ -196,7 +200,7 @@ pub struct Candidate {
 pub struct IndexUsed {
     /// The kind.
     pub kind: IndexKind,
-    /// Whether every face was compared.
+    /// Whether no face was left out that is more similar than a candidate. False if a few subjects have thousands of faces.
     pub exact: bool,
     /// The number of changes of the collection that it contained.
     pub position: u64,
@@ -214,6 +218,7 @@ impl Collections {
         (vector, plan): (&FaceVector, &SearchPlan),
     ) -> Result<SearchResult, RecognitionError> {
         plan.check(collection)?;
+        self.check_purpose(collection)?;
         check_vector(collection, vector)?;
         let calibration = self.calibrations.of(&collection.contract);
         let criterion = plan
@@ -222,13 +227,14 @@ impl Collections {
         let threshold = threshold(criterion, calibration)?;
         let wanted = Wanted {
             threshold,
-            limit: plan.limit,
+            limit: plan.limit + SPARE,
             by_subject: plan.by == CandidateKind::Subject,
         };
         let found = self.similar(collection, &vector.values, wanted).await?;
-        let faces = self
+        let mut faces = self
             .without_suppressed(collection, vector, found.faces)
             .await?;
+        faces.truncate(plan.limit);
         let far = |cosine| calibration.and_then(|calibration| calibration.far(cosine));
         let candidates = faces.into_iter().map(|face| Candidate {
             far: far(face.similarity),
@@ -242,7 +248,7 @@ impl Collections {
             searched: found.searched,
             index: IndexUsed {
                 kind: self.index_kind(),
-                exact: true,
+                exact: found.is_exact,
                 position: found.position,
             },
         };
@@ -262,16 +268,19 @@ impl Collections {
         if suppressions.is_empty() || faces.is_empty() {
             return Ok(faces);
         }
-        if self.is_suppressed(&suppressions, &vector.values).await? {
+        let vectors = std::iter::once(&vector.values[..]);
+        let vectors = vectors.chain(faces.iter().map(|face| &face.row.vector[..]));
+        let vectors: Vec<&[f32]> = vectors.collect();
+        let suppressed = self.suppressed(&suppressions, &vectors).await?;
+        let Some((false, of_faces)) = suppressed.split_first().map(|(own, faces)| (*own, faces))
+        else {
             return Ok(Vec::new());
-        }
-        let mut left = Vec::with_capacity(faces.len());
-        for face in faces {
-            if !self.is_suppressed(&suppressions, &face.row.vector).await? {
-                left.push(face);
-            }
-        }
-        Ok(left)
+        };
+        let faces = faces.into_iter().zip(of_faces);
+        Ok(faces
+            .filter(|(_, is_suppressed)| !**is_suppressed)
+            .map(|(face, _)| face)
+            .collect())
     }
 
     /// Returns the suppression collections that protect people from a collection.
@@ -283,12 +292,13 @@ impl Collections {
         Ok(self.store.suppression_collections(tenant, contract).await?)
     }
 
-    /// Returns whether a vector is that of a person in a suppression collection, at the rate of that collection.
-    pub(super) async fn is_suppressed(
+    /// Returns for each vector whether it is that of a person in a suppression collection, at the rate of that collection.
+    pub(super) async fn suppressed(
         &self,
         suppressions: &[Collection],
-        vector: &[f32],
-    ) -> Result<bool, RecognitionError> {
+        vectors: &[&[f32]],
+    ) -> Result<Vec<bool>, RecognitionError> {
+        let mut suppressed = vec![false; vectors.len()];
         for suppression in suppressions {
             let threshold = self.threshold_of(suppression);
             let uncalibrated = || RecognitionError::Uncalibrated(suppression.contract.clone());
@@ -297,12 +307,16 @@ impl Collections {
                 limit: 1,
                 by_subject: false,
             };
-            let found = self.similar(suppression, vector, wanted).await?;
-            if !found.faces.is_empty() {
-                return Ok(true);
+            // At the same time, so that they share a pass over the memory.
+            let similar = vectors
+                .iter()
+                .map(|vector| self.similar(suppression, vector, wanted));
+            let similar = try_join_all(similar).await?;
+            for (is_suppressed, similar) in suppressed.iter_mut().zip(similar) {
+                *is_suppressed |= !similar.faces.is_empty();
             }
         }
-        Ok(false)
+        Ok(suppressed)
     }
 }
 

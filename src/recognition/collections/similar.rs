@@ -44,6 +44,8 @@ pub struct Wanted {
 pub struct SimilarFaces {
     /// The faces, the most similar one first.
     pub faces: Vec<SimilarFace>,
+    /// Whether no more similar face was left out.
+    pub is_exact: bool,
     /// The number of faces that were compared.
     pub searched: u64,
     /// The position of the collection that the index had.
@@ -77,15 +79,15 @@ impl Collections {
             let proposals = self.index.propose(query).await?;
             let proposed = proposals.rows.first().map_or(0, Vec::len);
             let found = self.rescore(collection, vector, &proposals).await?;
-            let lowest = found.last().map_or(-1.0, |face| face.similarity);
+            let is_below = |face: &SimilarFace| face.similarity < wanted.threshold;
+            let reaches_below = found.last().is_some_and(is_below);
             let faces = select(found, wanted);
-            // One subject can have all proposed rows. Then more rows are needed, unless they are below the threshold.
-            let is_complete = faces.len() >= wanted.limit
-                || proposed < rows
-                || lowest < wanted.threshold
-                || rows >= MAX_ROWS;
-            if is_complete {
+            // One subject can have all proposed rows, and subjects whose time is over can have them. Then more rows are
+            // needed, unless the rows are below the threshold.
+            let is_complete = faces.len() >= wanted.limit || proposed < rows || reaches_below;
+            if is_complete || rows >= MAX_ROWS {
                 return Ok(SimilarFaces {
+                    is_exact: is_complete,
                     faces,
                     searched: proposals.searched,
                     position: proposals.position,

@@ -2,12 +2,15 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use facescan_store::StoreError;
+use facescan_store::{NewAuditEntry, StoreError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Collections;
-use crate::telemetry::metrics::{Metrics, labels::Sweep};
+use crate::{
+    config::AuditLevel,
+    telemetry::metrics::{Metrics, labels::Sweep},
+};
 
 /// The time between two sweeps. The index forgets the vectors of erased faces within this time.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -16,20 +19,21 @@ const PERIOD: Duration = Duration::from_secs(5);
 const SUBJECTS: u32 = 100;
 
 /// The newest changes of a collection that are kept. An index that is further behind is loaded again.
-const KEPT_CHANGES: u64 = 10_000;
+const KEPT_CHANGES: u64 = 1_000_000;
 
 impl Collections {
     /// Sweeps until `stop` is cancelled.
     pub async fn sweep_until(&self, metrics: &Metrics, stop: CancellationToken) {
         let mut trimmed = HashMap::new();
         loop {
+            // The index first, so that it does not miss changes that are deleted.
+            if let Err(error) = self.index.refresh().await {
+                tracing::warn!(%error, "the index is not up to date; it is tried again");
+                metrics.sweep_failed(Sweep::Collections);
+            }
             if let Err(error) = self.sweep(&mut trimmed).await {
                 tracing::warn!(%error, "a sweep of the collections failed; it is repeated");
                 metrics.sweep_failed(Sweep::Collections);
-            }
-            // The store has warned about a failure of the database.
-            if let Err(error) = self.index.refresh().await {
-                tracing::debug!(%error, "the index is not up to date");
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -49,9 +53,19 @@ impl Collections {
     /// Returns an error of the database. The next sweep does the rest.
     pub async fn expire(&self) -> Result<u64, StoreError> {
         let now = self.clock.now();
+        let entry = NewAuditEntry {
+            tenant: String::new(),
+            at: now,
+            request_id: "collections".to_owned(),
+            key_id: None,
+            action: "expire_subjects".to_owned(),
+            target: None,
+            details: String::new(),
+        };
         let mut expired = 0;
         loop {
-            match self.store.expire_subjects(now, SUBJECTS).await? {
+            let entry = self.audit.records(AuditLevel::Changes).then_some(&entry);
+            match self.store.expire_subjects(now, SUBJECTS, entry).await? {
                 0 => break,
                 some => expired += some,
             }

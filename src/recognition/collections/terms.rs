@@ -1,6 +1,6 @@
 //! Checks of what callers write: the terms of collections and the details of subjects.
 
-use facescan_store::{CollectionTerms, SubjectDetails};
+use facescan_store::{CollectionTerms, SubjectDetails, TermsChange};
 use serde_json::Value;
 
 use crate::{
@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 200;
 /// The longest metadata of a subject, in bytes of JSON.
 const MAX_METADATA: usize = 4096;
 
-/// Checks the terms of a collection. `calibration` is that of its contract.
+/// Checks the terms of a new collection. `calibration` is that of its contract.
 ///
 /// # Errors
 /// [`RecognitionError::PurposeNotAllowed`] if the settings do not list the purpose, or [`RecognitionError::InvalidOption`]
@@ -25,22 +25,48 @@ pub fn check_terms(
     settings: &Recognition,
     calibration: Option<&Calibration>,
 ) -> Result<(), RecognitionError> {
-    check_text("name", &terms.name)?;
     check_text("purpose", &terms.purpose)?;
-    check_text("legal_basis", &terms.legal_basis)?;
     if !settings.purposes.contains(&terms.purpose) {
         return Err(RecognitionError::PurposeNotAllowed(terms.purpose.clone()));
     }
-    let most = settings.max_retention_days;
-    if !(1..=most).contains(&terms.retention_days) {
-        let detail = format!("must be from 1 to {most} days, the limit of this server");
-        return Err(InvalidOption::new("retention_days", detail).into());
+    let all = TermsChange {
+        name: Some(terms.name.clone()),
+        legal_basis: Some(terms.legal_basis.clone()),
+        consent_required: Some(terms.consent_required),
+        retention_days: Some(terms.retention_days),
+        far: Some(terms.far),
+    };
+    Ok(check_change(&all, settings, calibration)?)
+}
+
+/// Checks the terms of a collection that are changed. `calibration` is that of its contract.
+///
+/// # Errors
+/// [`InvalidOption`] with the field that is out of range.
+pub fn check_change(
+    change: &TermsChange,
+    settings: &Recognition,
+    calibration: Option<&Calibration>,
+) -> Result<(), InvalidOption> {
+    if let Some(name) = &change.name {
+        check_text("name", name)?;
     }
-    let range = calibration.map_or((0.0, 1.0), Calibration::fars);
-    if !(terms.far > 0.0 && (range.0..=range.1).contains(&terms.far)) {
-        let (low, high) = range;
+    if let Some(legal_basis) = &change.legal_basis {
+        check_text("legal_basis", legal_basis)?;
+    }
+    let most = settings.max_retention_days;
+    if !change
+        .retention_days
+        .is_none_or(|days| (1..=most).contains(&days))
+    {
+        let detail = format!("must be from 1 to {most} days, the limit of this server");
+        return Err(InvalidOption::new("retention_days", detail));
+    }
+    let (low, high) = calibration.map_or((0.0, 1.0), Calibration::fars);
+    let is_rate = |far: f64| far > 0.0 && (low..=high).contains(&far);
+    if !change.far.is_none_or(is_rate) {
         let detail = format!("must be from {low} to {high}, the rates that the calibration covers");
-        return Err(InvalidOption::new("far", detail).into());
+        return Err(InvalidOption::new("far", detail));
     }
     Ok(())
 }
@@ -60,18 +86,30 @@ pub fn check_details(details: &SubjectDetails) -> Result<(), InvalidOption> {
             return Err(InvalidOption::new("consent.expires_at", detail));
         }
     }
-    let metadata = details.metadata.as_ref().map(Value::to_string);
-    match metadata {
-        Some(text) if text.len() > MAX_METADATA => {
-            let detail = format!("must be at most {MAX_METADATA} bytes of JSON");
-            Err(InvalidOption::new("metadata", detail))
+    let Some(metadata) = &details.metadata else {
+        return Ok(());
+    };
+    if metadata.to_string().len() > MAX_METADATA {
+        let detail = format!("must be at most {MAX_METADATA} bytes of JSON");
+        return Err(InvalidOption::new("metadata", detail));
+    }
+    if has_nul(metadata) {
+        let detail = "must not contain a NUL character";
+        return Err(InvalidOption::new("metadata", detail));
+    }
+    Ok(())
+}
+
+/// Returns whether a text in a value has the character that Postgres cannot store.
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(values) => values.iter().any(has_nul),
+        Value::Object(fields) => {
+            let mut fields = fields.iter();
+            fields.any(|(name, value)| name.contains('\0') || has_nul(value))
         }
-        // Postgres cannot store this character.
-        Some(text) if text.contains("\\u0000") => Err(InvalidOption::new(
-            "metadata",
-            "must not contain a NUL character",
-        )),
-        _ => Ok(()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

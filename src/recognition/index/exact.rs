@@ -7,7 +7,7 @@ mod loaded;
 mod scan;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -90,30 +90,28 @@ impl FaceIndex for ExactIndex {
     }
 
     async fn load(&self) -> Result<(), IndexError> {
+        let mut result = Ok(());
         for position in self.store.index_positions().await? {
-            self.collection(position.collection_id)
-                .catch_up(&self.store, &self.pool, position)
-                .await?;
+            let collection = self.collection(position.collection_id);
+            // A collection that cannot be loaded does not hold up the others.
+            let loaded = collection.catch_up(&self.store, &self.pool, position);
+            result = loaded.await.map(drop).and(result);
         }
-        Ok(())
+        result
     }
 
     async fn refresh(&self) -> Result<(), IndexError> {
         let positions = self.store.index_positions().await?;
-        let is_left = |id: &Uuid| {
-            positions
-                .iter()
-                .any(|position| position.collection_id == *id)
-        };
-        self.collections().retain(|id, _| is_left(id));
+        let left: HashSet<Uuid> = positions.iter().map(|it| it.collection_id).collect();
+        self.collections().retain(|id, _| left.contains(id));
+        let mut result = Ok(());
         for position in positions {
             let Some(collection) = self.collections().get(&position.collection_id).cloned() else {
                 continue;
             };
-            collection
-                .catch_up(&self.store, &self.pool, position)
-                .await?;
+            let followed = collection.catch_up(&self.store, &self.pool, position);
+            result = followed.await.map(drop).and(result);
         }
-        Ok(())
+        result
     }
 }

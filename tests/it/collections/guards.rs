@@ -229,6 +229,57 @@ async fn consent_that_is_required_must_be_valid() {
     ok(&app, "PATCH", &person, json!({"consent": null})).await;
     let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
     assert!(found(&answer).is_empty());
+    let read = ok(&app, "GET", &staff, Value::Null).await;
+    assert_eq!(
+        (&read["subjects"], &read["enrolments"]),
+        (&json!(1), &json!(0))
+    );
+}
+
+/// A search is recorded at every level, and refused if it cannot be recorded.
+#[tokio::test]
+async fn no_search_is_unrecorded() {
+    let app = TestApp::with(&[ALLOWED, ("FACESCAN__AUDIT__LEVEL", "off")]).await;
+    let staff = create(&app, gallery("staff")).await;
+    search(&app, &staff, image("obama.jpg"), json!({"case": "7"})).await;
+    let recorded = ok(&app, "GET", &format!("{staff}/searches"), Value::Null).await;
+    assert_eq!(recorded["searches"][0]["details"]["case"], "7");
+    assert_eq!(recorded["searches"].as_array().unwrap().len(), 1);
+
+    let file = app.data_dir().join("facescan.db");
+    let url = format!("sqlite://{}", file.display());
+    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let broken = "ALTER TABLE audit_entries RENAME TO audit_entries_away";
+    sqlx::query(broken).execute(&database).await.unwrap();
+    let body = search_body(image("obama.jpg"), json!({}));
+    let (status, code, _) = refused(&app, "POST", &format!("{staff}/search"), body).await;
+    assert_eq!((status, code.as_str()), (503, "audit_unavailable"));
+}
+
+/// A key that may only enrol does not learn who is similar.
+#[tokio::test]
+async fn a_conflict_names_nobody_to_a_key_that_may_not_search() {
+    let settings = [ALLOWED, ("FACESCAN__ACCESS__MODE", "required")];
+    let app = TestApp::with(&settings).await;
+    let all = crate::access::key(&app, "default", &Scope::ALL).await;
+    let enrols = crate::access::key(&app, "default", &[Scope::Enrol]).await;
+    let send = async |key: &str, uri: &str, body: Value| {
+        let sent = crate::access::send(&app, key, ("POST", uri), body.to_string()).await;
+        sent.json()
+    };
+    let created = send(&enrols, "/collections", gallery("staff")).await;
+    let subjects = format!("/collections/{}/subjects", text(&created["id"]));
+    let mut faces = Vec::new();
+    for _ in 0..2 {
+        let created = send(&enrols, &subjects, json!({})).await;
+        faces.push(format!("{subjects}/{}/faces", text(&created["id"])));
+    }
+    let body = json!({"faces": [image("obama.jpg")]});
+    send(&enrols, &faces[0], body.clone()).await;
+    let hidden = send(&enrols, &faces[1], body.clone()).await["faces"][0].clone();
+    assert_eq!(hidden, json!({"status": "rejected", "reason": "conflict"}));
+    let shown = send(&all, &faces[1], body).await["faces"][0].clone();
+    assert!(shown["subject_id"].is_string() && shown["similarity"].as_f64() > Some(0.99));
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use facescan_store::{
-    Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore, CollectionTerms,
-    Consent, Enrolled, ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrolment, Stores,
-    Subject, SubjectDetails, Written,
+    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore,
+    CollectionTerms, Consent, Enrolled, ErasedCounts, ErasureTarget, IndexPosition, IndexRow,
+    NewEnrolment, Stores, Subject, SubjectChange, SubjectDetails, TermsChange, Written,
 };
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -20,6 +20,7 @@ pub async fn scenario(stores: &Stores) {
     an_index_can_follow(stores).await;
     erasing_removes_enrolments(stores).await;
     deleting_old_scans_keeps_enrolments(stores).await;
+    an_erased_image_takes_enrolments_of_older_scans(stores).await;
     time_ends_subjects(stores).await;
 }
 
@@ -60,11 +61,13 @@ fn key(collection: &Collection) -> CollectionKey<'_> {
     }
 }
 
-fn face(vector: [f32; 2]) -> NewEnrolment {
+/// Returns a face with a vector in this direction.
+fn face(direction: [f32; 2]) -> NewEnrolment {
+    let norm = direction[0].hypot(direction[1]);
     NewEnrolment {
         id: Uuid::now_v7(),
         face_id: None,
-        vector: vector.to_vec(),
+        vector: direction.iter().map(|value| value / norm).collect(),
     }
 }
 
@@ -125,20 +128,28 @@ async fn names_and_ids_are_unique(stores: &Stores) {
     };
     assert_eq!(store.collection(foreign).await.unwrap(), None);
 
-    let terms = CollectionTerms {
-        name: "b".to_owned(),
-        ..a.terms.clone()
+    let renamed = TermsChange {
+        name: Some("b".to_owned()),
+        ..TermsChange::default()
     };
-    let written = store.change_collection(key(&a), &terms, None).await;
-    assert_eq!(written.unwrap(), Written::Taken);
+    let changed = store.change_collection(key(&a), &renamed, None).await;
+    assert_eq!(changed.unwrap(), Changed::Taken);
+    let change = TermsChange {
+        retention_days: Some(7),
+        ..TermsChange::default()
+    };
     let terms = CollectionTerms {
         retention_days: 7,
         ..a.terms.clone()
     };
-    let written = store.change_collection(key(&a), &terms, None).await;
-    assert_eq!(written.unwrap(), Written::Done);
-    let written = store.change_collection(foreign, &terms, None).await;
-    assert_eq!(written.unwrap(), Written::NotFound);
+    let changed = store.change_collection(key(&a), &change, None).await;
+    let expected = Collection {
+        terms: terms.clone(),
+        ..a.clone()
+    };
+    assert_eq!(changed.unwrap(), Changed::Done(expected));
+    let changed = store.change_collection(foreign, &change, None).await;
+    assert_eq!(changed.unwrap(), Changed::NotFound);
     let first = store.list_collections("names", None, 1).await.unwrap();
     assert_eq!(first[0].terms, terms);
     let rest = store
@@ -180,10 +191,24 @@ async fn names_and_ids_are_unique(stores: &Stores) {
     };
     let written = store.create_subject("names", &in_other, None).await;
     assert_eq!(written.unwrap(), Written::Done);
+    let later = noon() + Duration::days(1);
+    let nothing = SubjectChange::default();
+    let same = store.change_subject((key(&a), subject.id), &nothing, later, None);
+    assert_eq!(same.await.unwrap(), Changed::Done(subject.clone()));
     subject.details.external_id = None;
-    subject.last_seen_at += Duration::days(1);
-    let written = store.change_subject("names", &subject, None).await;
-    assert_eq!(written.unwrap(), Written::Done);
+    subject.last_seen_at = later;
+    let change = SubjectChange {
+        external_id: Some(None),
+        ..SubjectChange::default()
+    };
+    let changed = store.change_subject((key(&a), subject.id), &change, later, None);
+    assert_eq!(changed.await.unwrap(), Changed::Done(subject.clone()));
+    let elsewhere = store.change_subject((key(&b), subject.id), &change, later, None);
+    assert_eq!(
+        elsewhere.await.unwrap(),
+        Changed::NotFound,
+        "another collection"
+    );
     let read = store.subject(key(&a), subject.id).await.unwrap();
     assert_eq!(read, Some(subject));
 }
@@ -225,26 +250,45 @@ async fn only_live_subjects_are_in_answers(stores: &Stores) {
         0,
         "consent"
     );
-    let mut terms = gallery.terms.clone();
-    terms.consent_required = false;
-    store
-        .change_collection(key(&gallery), &terms, None)
-        .await
-        .unwrap();
+    let required = |required| TermsChange {
+        consent_required: Some(required),
+        ..TermsChange::default()
+    };
+    let change = required(false);
+    let changed = store.change_collection(key(&gallery), &change, None);
+    changed.await.unwrap();
     assert_eq!(count("live", noon() + Duration::days(19)).await, 2);
     assert_eq!(
         count("live", noon() + Duration::days(20)).await,
         0,
         "expiry"
     );
-    with.details.expires_at = None;
-    store.change_subject("live", &with, None).await.unwrap();
+    let change = SubjectChange {
+        expires_at: Some(None),
+        ..SubjectChange::default()
+    };
+    let changed = store.change_subject((key(&gallery), with.id), &change, noon(), None);
+    changed.await.unwrap();
     assert_eq!(count("live", noon() + Duration::days(29)).await, 2);
     assert_eq!(
         count("live", noon() + Duration::days(30)).await,
         0,
         "retention"
     );
+    // Without faces an enrolment is no interaction.
+    assert_eq!(enrol(store, &gallery, &with, &[]).await, Enrolled::Done);
+    // A withdrawn consent erases the faces, now or when the collection requires consent.
+    let withdrawn = SubjectChange {
+        consent: Some(None),
+        ..SubjectChange::default()
+    };
+    let changed = store.change_subject((key(&gallery), with.id), &withdrawn, noon(), None);
+    changed.await.unwrap();
+    assert_eq!(rows(store, &gallery).await.len(), 2);
+    let change = required(true);
+    let changed = store.change_collection(key(&gallery), &change, None);
+    changed.await.unwrap();
+    assert_eq!(rows(store, &gallery).await.len(), 0);
     let other = collection("live", "other");
     created(store, &other).await;
     let foreign = live(store, ("live", &other), &all, noon()).await;
@@ -407,6 +451,40 @@ async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
     assert_eq!(store.collection_size(gallery.id).await.unwrap(), size);
 }
 
+/// A scan is replaced, so its faces are deleted. The image is erased later.
+async fn an_erased_image_takes_enrolments_of_older_scans(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let gallery = collection("older scans", "gallery");
+    created(store, &gallery).await;
+    let person = added(store, &gallery).await;
+    let mut scan = new_scan("older scans", 1);
+    scan.faces = vec![face_at(10.0), face_at(300.0)];
+    stores.scans.save_scan(scan.clone()).await.unwrap();
+    let enrolled = NewEnrolment {
+        face_id: Some(scan.faces[0].id),
+        ..face([1.0, 0.0])
+    };
+    enrol(store, &gallery, &person, &[enrolled]).await;
+    // Without the other face, the scan does not answer, and a new one replaces it.
+    let other = ErasureTarget::Face(scan.faces[1].id);
+    erase(stores, "older scans", other).await;
+    let again = facescan_store::NewScan {
+        id: Uuid::now_v7(),
+        faces: vec![face_at(10.0)],
+        ..scan.clone()
+    };
+    stores.scans.save_scan(again).await.unwrap();
+    let left = store
+        .list_enrolments(key(&gallery), person.id)
+        .await
+        .unwrap();
+    assert_eq!((left.len(), left[0].face_id), (1, None));
+    let image = ErasureTarget::Image(scan.image.id);
+    let report = erase(stores, "older scans", image).await.unwrap();
+    assert_eq!(report.counts.enrolments, 1);
+    assert_eq!(rows(store, &gallery).await.len(), 0);
+}
+
 async fn time_ends_subjects(stores: &Stores) {
     let store = stores.collections.as_ref();
     let mut gallery = collection("expire", "gallery");
@@ -433,7 +511,7 @@ async fn time_ends_subjects(stores: &Stores) {
     // Other steps have subjects whose time is over too.
     let left = async |days| {
         let now = noon() + Duration::days(days);
-        while store.expire_subjects(now, 2).await.unwrap() > 0 {}
+        while store.expire_subjects(now, 2, None).await.unwrap() > 0 {}
         let left = store.list_subjects(key(&gallery), None, (None, 9)).await;
         left.unwrap()
             .into_iter()

@@ -112,12 +112,18 @@ pub async fn erase(stores: &Stores, tenant: &str, target: ErasureTarget) -> Opti
             let images = erasures.images_to_erase(tenant, &target, Uuid::nil(), 100);
             let images: Vec<Uuid> = images.await.unwrap().iter().map(|image| image.id).collect();
             erasures.erase_images(id, tenant, &images).await.unwrap();
-            let erased = erasures.erase_from_collections(id, tenant, &target);
-            erased.await.unwrap();
+            while !erasures
+                .erase_from_collections(id, tenant, &target)
+                .await
+                .unwrap()
+            {}
         }
         ErasureTarget::Collection(_) | ErasureTarget::Subject(_) | ErasureTarget::Enrolment(_) => {
-            let erased = erasures.erase_from_collections(id, tenant, &target);
-            erased.await.unwrap();
+            while !erasures
+                .erase_from_collections(id, tenant, &target)
+                .await
+                .unwrap()
+            {}
         }
         other => panic!("{other:?}"),
     }

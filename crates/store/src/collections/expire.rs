@@ -1,17 +1,27 @@
 //! Deleting subjects whose time is over.
 
+use std::collections::BTreeMap;
+
+use serde_json::json;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
-use crate::{StoreError, batches::micros, dialect::Statements, record::record, values::Value};
+use crate::{
+    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, record::record,
+    values::Value,
+};
 
-/// A subject without any consent has no faces, so only its retention ends it.
-const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s \
-     JOIN collections c ON c.id = s.collection_id \
-     WHERE s.expires_at <= $1 OR s.last_seen_at + c.retention_days * 86400000000 <= $1 \
-     OR (c.consent_required AND s.consent_expires_at <= $1) ORDER BY s.collection_id LIMIT $2";
+/// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
+const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires_at <= $1 \
+     UNION SELECT s.id, s.collection_id FROM subjects s \
+         JOIN collections c ON c.id = s.collection_id \
+         WHERE s.consent_expires_at <= $1 AND c.consent_required \
+     UNION SELECT s.id, s.collection_id FROM collections c JOIN subjects s \
+         ON s.collection_id = c.id AND s.last_seen_at <= $1 - c.retention_days * 86400000000 \
+     LIMIT $2";
 
 /// Waits for enrolments, which lock the collection before the subject.
-const LOCK: &str = "UPDATE collections SET position = position WHERE id = $1";
+const LOCK: &str = "UPDATE collections SET position = position WHERE id = $1 RETURNING tenant";
 
 /// A subject that was changed after it was found may not be over any more.
 const DELETE: &str = "DELETE FROM subjects WHERE id = $1 AND (expires_at <= $2 OR EXISTS \
@@ -21,28 +31,67 @@ const DELETE: &str = "DELETE FROM subjects WHERE id = $1 AND (expires_at <= $2 O
 
 record! {
     struct OverRow {
-        id: uuid::Uuid,
-        collection_id: uuid::Uuid,
+        id: Uuid,
+        collection_id: Uuid,
     }
 }
 
-/// Deletes subjects; see [`super::CollectionStore::expire_subjects`]. Run it in a transaction.
-pub(super) async fn subjects(
+record! {
+    struct TenantRow {
+        tenant: String,
+    }
+}
+
+/// Subjects of one collection to delete.
+pub(super) struct Expiry {
+    pub collection: Uuid,
+    pub subjects: Vec<Uuid>,
+    pub now: OffsetDateTime,
+}
+
+/// Returns subjects whose time is over, by collection.
+pub(super) async fn find(
     connection: &mut impl Statements,
     now: OffsetDateTime,
     limit: u32,
-) -> Result<u64, StoreError> {
-    let now = micros(now);
-    let values: [&dyn Value; 2] = [&now, &i64::from(limit)];
+) -> Result<BTreeMap<Uuid, Vec<Uuid>>, StoreError> {
+    let values: [&dyn Value; 2] = [&micros(now), &i64::from(limit)];
     let over: Vec<OverRow> = connection.fetch_all(OVER, &values).await?;
-    let mut deleted = 0;
-    let mut locked = None;
+    let mut by_collection: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
     for row in over {
-        if locked != Some(row.collection_id) {
-            connection.execute(LOCK, &[&row.collection_id]).await?;
-            locked = Some(row.collection_id);
-        }
-        deleted += connection.execute(DELETE, &[&row.id, &now]).await?;
+        by_collection
+            .entry(row.collection_id)
+            .or_default()
+            .push(row.id);
+    }
+    Ok(by_collection)
+}
+
+/// Deletes subjects of a collection; see [`super::CollectionStore::expire_subjects`]. Run it in a transaction.
+pub(super) async fn delete(
+    connection: &mut impl Statements,
+    expiry: &Expiry,
+    audit: Option<&NewAuditEntry>,
+) -> Result<u64, StoreError> {
+    let owner: Option<TenantRow> = connection
+        .fetch_optional(LOCK, &[&expiry.collection])
+        .await?;
+    let Some(owner) = owner else {
+        return Ok(0);
+    };
+    let now = micros(expiry.now);
+    let mut deleted = 0;
+    for subject in &expiry.subjects {
+        deleted += connection.execute(DELETE, &[subject, &now]).await?;
+    }
+    if deleted > 0 {
+        let entry = audit.map(|entry| NewAuditEntry {
+            tenant: owner.tenant,
+            target: Some(expiry.collection.to_string()),
+            details: json!({"subjects": deleted}).to_string(),
+            ..entry.clone()
+        });
+        audit::append(connection, entry.as_slice()).await?;
     }
     Ok(deleted)
 }

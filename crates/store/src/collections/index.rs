@@ -20,7 +20,7 @@ use crate::{
 /// The rows of one statement.
 const MAX_ROWS: usize = 500;
 
-const POSITIONS: &str = "SELECT id, dim, position FROM collections";
+const POSITIONS: &str = "SELECT id, dim, position FROM collections WHERE NOT is_erased";
 
 const ROWS: &str = "SELECT row_id, vector FROM enrolments \
      WHERE collection_id = $1 AND row_id > $2 ORDER BY row_id LIMIT $3";

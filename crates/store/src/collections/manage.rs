@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::{
     records::{
-        Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Written,
+        Changed, Collection, CollectionKey, CollectionKind, CollectionSize, TermsChange, Written,
     },
     rows::{CollectionRow, SizeRow},
 };
@@ -16,7 +16,7 @@ use crate::{
 const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, contract, dim, purpose, \
      legal_basis, consent_required, retention_days, far, created_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
-     ON CONFLICT (tenant, name) DO NOTHING";
+     ON CONFLICT (tenant, name) WHERE NOT is_erased DO NOTHING";
 
 macro_rules! select {
     ($rest:literal) => {
@@ -28,24 +28,31 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!("WHERE tenant = $1 AND id = $2");
+const ONE: &str = select!("WHERE tenant = $1 AND id = $2 AND NOT is_erased");
 
-const LIST: &str = select!("WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3");
+const LIST: &str = select!("WHERE tenant = $1 AND id > $2 AND NOT is_erased ORDER BY id LIMIT $3");
 
-const SUPPRESSION: &str = select!("WHERE tenant = $1 AND kind = $2 AND contract = $3 ORDER BY id");
+const SUPPRESSION: &str =
+    select!("WHERE tenant = $1 AND kind = $2 AND contract = $3 AND NOT is_erased ORDER BY id");
 
 const SIZE: &str = "SELECT \
      (SELECT count(*) FROM subjects WHERE collection_id = $1) AS subjects, \
      (SELECT count(*) FROM enrolments WHERE collection_id = $1) AS enrolments";
 
-/// Waits for other changes of the collection, so that names are compared with those that were committed.
-const LOCK: &str =
-    "UPDATE collections SET position = position WHERE tenant = $1 AND id = $2 RETURNING id";
+/// Waits for other changes of the collection.
+const LOCK: &str = "UPDATE collections SET position = position \
+     WHERE tenant = $1 AND id = $2 AND NOT is_erased RETURNING id";
 
-const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = $1 AND name = $2 AND id <> $3";
+const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = $1 AND name = $2 AND id <> $3 \
+     AND NOT is_erased";
 
-const CHANGE: &str = "UPDATE collections SET name = $3, purpose = $4, legal_basis = $5, \
-     consent_required = $6, retention_days = $7, far = $8 WHERE tenant = $1 AND id = $2";
+const CHANGE: &str = "UPDATE collections SET name = $3, legal_basis = $4, \
+     consent_required = $5, retention_days = $6, far = $7 WHERE tenant = $1 AND id = $2";
+
+const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrolments WHERE collection_id = $1 \
+     AND EXISTS (SELECT 1 FROM collections c WHERE c.id = $1 AND c.consent_required) \
+     AND subject_id IN (SELECT s.id FROM subjects s \
+         WHERE s.collection_id = $1 AND s.consent_expires_at IS NULL)";
 
 /// Creates a collection. Run it in a transaction.
 pub(super) async fn create(
@@ -123,30 +130,54 @@ pub(super) async fn suppression(
 pub(super) async fn change(
     connection: &mut impl Statements,
     key: CollectionKey<'_>,
-    terms: &CollectionTerms,
+    change: &TermsChange,
     audit: Option<NewAuditEntry>,
-) -> Result<Written, StoreError> {
+) -> Result<Changed<Collection>, StoreError> {
     if !lock(connection, key).await? {
-        return Ok(Written::NotFound);
+        return Ok(Changed::NotFound);
     }
+    let Some(collection) = one(connection, key).await? else {
+        return Ok(Changed::NotFound);
+    };
+    let terms = change.applied_to(collection.terms.clone());
     let values: [&dyn Value; 3] = [&key.tenant, &terms.name, &key.id];
     let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, &values).await?;
     if taken.is_some() {
-        return Ok(Written::Taken);
+        return Ok(Changed::Taken);
     }
-    let values: [&dyn Value; 8] = [
+    let values: [&dyn Value; 7] = [
         &key.tenant,
         &key.id,
         &terms.name,
-        &terms.purpose,
         &terms.legal_basis,
         &terms.consent_required,
         &terms.retention_days.cast_signed(),
         &terms.far,
     ];
-    connection.execute(CHANGE, &values).await?;
+    match connection.execute(CHANGE, &values).await {
+        // Another call that has not been committed when the names were compared.
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+            return Ok(Changed::Taken);
+        }
+        done => done?,
+    };
+    delete_without_consent(connection, key.id).await?;
     audit::append(connection, audit.as_slice()).await?;
-    Ok(Written::Done)
+    Ok(Changed::Done(Collection {
+        terms,
+        ..collection
+    }))
+}
+
+/// Deletes the enrolments of subjects without any consent, if the collection requires one.
+pub(super) async fn delete_without_consent(
+    connection: &mut impl Statements,
+    collection: Uuid,
+) -> Result<(), StoreError> {
+    connection
+        .execute(DELETE_WITHOUT_CONSENT, &[&collection])
+        .await?;
+    Ok(())
 }
 
 /// Locks a collection until the transaction ends. Returns false if the tenant has no such collection.

@@ -75,6 +75,35 @@ pub struct CollectionTerms {
     pub far: f64,
 }
 
+/// Changes of a collection. Fields that are `None` stay as they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TermsChange {
+    /// The name.
+    pub name: Option<String>,
+    /// What allows the processing.
+    pub legal_basis: Option<String>,
+    /// Whether consent is required. With true, enrolments of subjects without any consent are deleted.
+    pub consent_required: Option<bool>,
+    /// The retention in days.
+    pub retention_days: Option<u32>,
+    /// The false accept rate.
+    pub far: Option<f64>,
+}
+
+impl TermsChange {
+    pub(super) fn applied_to(&self, terms: CollectionTerms) -> CollectionTerms {
+        let change = self.clone();
+        CollectionTerms {
+            name: change.name.unwrap_or(terms.name),
+            purpose: terms.purpose,
+            legal_basis: change.legal_basis.unwrap_or(terms.legal_basis),
+            consent_required: change.consent_required.unwrap_or(terms.consent_required),
+            retention_days: change.retention_days.unwrap_or(terms.retention_days),
+            far: change.far.unwrap_or(terms.far),
+        }
+    }
+}
+
 /// The size of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectionSize {
@@ -121,6 +150,33 @@ pub struct SubjectDetails {
     pub expires_at: Option<OffsetDateTime>,
 }
 
+/// Changes of a subject. Fields that are `None` stay as they are, and `Some(None)` removes one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubjectChange {
+    /// The caller's id.
+    pub external_id: Option<Option<String>>,
+    /// What the caller keeps with the subject.
+    pub metadata: Option<Option<JsonValue>>,
+    /// The consent. If it is removed and the collection requires one, the enrolments of the subject are deleted.
+    pub consent: Option<Option<Consent>>,
+    /// When the subject is erased.
+    pub expires_at: Option<Option<OffsetDateTime>>,
+}
+
+impl SubjectChange {
+    /// Returns the details with these changes.
+    #[must_use]
+    pub fn applied_to(&self, details: SubjectDetails) -> SubjectDetails {
+        let change = self.clone();
+        SubjectDetails {
+            external_id: change.external_id.unwrap_or(details.external_id),
+            metadata: change.metadata.unwrap_or(details.metadata),
+            consent: change.consent.unwrap_or(details.consent),
+            expires_at: change.expires_at.unwrap_or(details.expires_at),
+        }
+    }
+}
+
 /// A subject's consent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consent {
@@ -143,6 +199,17 @@ pub enum Written {
     Taken,
 }
 
+/// The result of a call that changes a collection or a subject.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Changed<T> {
+    /// It is changed, and is this now.
+    Done(T),
+    /// It does not exist.
+    NotFound,
+    /// Another one has the name or the external id. Nothing was written.
+    Taken,
+}
+
 /// A face to be enrolled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEnrolment {
@@ -154,7 +221,7 @@ pub struct NewEnrolment {
     pub vector: Vec<f32>,
 }
 
-/// The result of enrolling a face.
+/// The result of enrolling faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enrolled {
     /// It is enrolled.

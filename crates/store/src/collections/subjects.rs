@@ -1,10 +1,11 @@
 //! The statements about subjects.
 
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
     manage,
-    records::{CollectionKey, Subject, Written},
+    records::{Changed, CollectionKey, Subject, SubjectChange, Written},
     rows::SubjectRow,
 };
 use crate::{
@@ -22,7 +23,7 @@ macro_rules! select {
             "SELECT s.id, s.collection_id, s.external_id, s.metadata, s.consent_reference, \
              s.consent_given_at, s.consent_expires_at, s.expires_at, s.created_at, s.last_seen_at \
              FROM subjects s JOIN collections c ON c.id = s.collection_id \
-             WHERE c.tenant = $1 AND c.id = $2 AND ",
+             WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND ",
             $rest
         )
     };
@@ -48,9 +49,15 @@ pub(super) async fn create(
     subject: &Subject,
     audit: Option<NewAuditEntry>,
 ) -> Result<Written, StoreError> {
-    match check(connection, tenant, subject).await? {
-        Written::Done => {}
-        refused => return Ok(refused),
+    let collection = CollectionKey {
+        tenant,
+        id: subject.collection_id,
+    };
+    if !manage::lock(connection, collection).await? {
+        return Ok(Written::NotFound);
+    }
+    if is_taken(connection, subject).await? {
+        return Ok(Written::Taken);
     }
     let details = &subject.details;
     let consent = details.consent.as_ref();
@@ -71,26 +78,12 @@ pub(super) async fn create(
     Ok(Written::Done)
 }
 
-/// Locks the collection of a subject, and checks that no other subject has its external id.
-async fn check(
-    connection: &mut impl Statements,
-    tenant: &str,
-    subject: &Subject,
-) -> Result<Written, StoreError> {
-    let collection = CollectionKey {
-        tenant,
-        id: subject.collection_id,
-    };
-    if !manage::lock(connection, collection).await? {
-        return Ok(Written::NotFound);
-    }
+/// Returns whether another subject of the collection, which is locked, has the external id.
+async fn is_taken(connection: &mut impl Statements, subject: &Subject) -> Result<bool, StoreError> {
     let external_id = &subject.details.external_id;
     let values: [&dyn Value; 3] = [&subject.collection_id, external_id, &subject.id];
     let taken: Option<IdRow> = connection.fetch_optional(TAKEN, &values).await?;
-    Ok(match taken {
-        Some(_) => Written::Taken,
-        None => Written::Done,
-    })
+    Ok(taken.is_some())
 }
 
 pub(super) async fn one(
@@ -126,13 +119,26 @@ pub(super) async fn list(
 /// Changes a subject. Run it in a transaction.
 pub(super) async fn change(
     connection: &mut impl Statements,
-    tenant: &str,
-    subject: &Subject,
-    audit: Option<NewAuditEntry>,
-) -> Result<Written, StoreError> {
-    match check(connection, tenant, subject).await? {
-        Written::Done => {}
-        refused => return Ok(refused),
+    (key, id): (CollectionKey<'_>, Uuid),
+    change: &SubjectChange,
+    (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
+) -> Result<Changed<Subject>, StoreError> {
+    if !manage::lock(connection, key).await? {
+        return Ok(Changed::NotFound);
+    }
+    let Some(subject) = one(connection, key, id).await? else {
+        return Ok(Changed::NotFound);
+    };
+    if *change == SubjectChange::default() {
+        return Ok(Changed::Done(subject));
+    }
+    let subject = Subject {
+        details: change.applied_to(subject.details),
+        last_seen_at: now,
+        ..subject
+    };
+    if is_taken(connection, &subject).await? {
+        return Ok(Changed::Taken);
     }
     let details = &subject.details;
     let consent = details.consent.as_ref();
@@ -145,11 +151,12 @@ pub(super) async fn change(
         &consent.map(|consent| micros(consent.given_at)),
         &consent.map(|consent| micros(consent.expires_at)),
         &details.expires_at.map(micros),
-        &micros(subject.last_seen_at),
+        &micros(now),
     ];
-    if connection.execute(CHANGE, &values).await? == 0 {
-        return Ok(Written::NotFound);
+    connection.execute(CHANGE, &values).await?;
+    if change.consent == Some(None) {
+        manage::delete_without_consent(connection, key.id).await?;
     }
     audit::append(connection, audit.as_slice()).await?;
-    Ok(Written::Done)
+    Ok(Changed::Done(subject))
 }

@@ -1,61 +1,68 @@
 //! Erasing collections, subjects and enrolled faces.
+//!
+//! A collection can have millions of rows. So the transaction that begins its erasure only marks it, and no call returns its
+//! rows from then on. Its rows are deleted page by page.
 
+use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
 use super::{ErasedCounts, ErasureTarget, rows};
-use crate::{StoreError, dialect::Statements, record::record, values::Value};
-
-/// The statements of a target.
-struct Selection {
-    lock: &'static str,
-    size: &'static str,
-    delete: &'static str,
-}
-
-const COLLECTION: Selection = Selection {
-    lock: "UPDATE collections SET position = position WHERE tenant = $1 AND id = $2",
-    size: "SELECT \
-         (SELECT count(*) FROM subjects WHERE collection_id = c.id) AS subjects, \
-         (SELECT count(*) FROM enrolments WHERE collection_id = c.id) AS enrolments \
-         FROM collections c WHERE c.tenant = $1 AND c.id = $2",
-    delete: "DELETE FROM collections WHERE tenant = $1 AND id = $2",
+use crate::{
+    StoreError,
+    dialect::{Statements, placeholders},
+    rows::IdRow,
+    values::Value,
 };
 
-const SUBJECT: Selection = Selection {
-    lock: "UPDATE collections SET position = position WHERE tenant = $1 \
-         AND id = (SELECT collection_id FROM subjects WHERE id = $2)",
-    size: "SELECT CAST(1 AS bigint) AS subjects, \
-         (SELECT count(*) FROM enrolments WHERE subject_id = s.id) AS enrolments \
-         FROM subjects s JOIN collections c ON c.id = s.collection_id \
-         WHERE c.tenant = $1 AND s.id = $2",
-    delete: "DELETE FROM subjects WHERE id = $2 \
-         AND collection_id IN (SELECT id FROM collections WHERE tenant = $1)",
-};
+/// The rows that one transaction deletes, so that other writers do not wait long.
+const PAGE: i64 = 1000;
 
-const ENROLMENT: Selection = Selection {
-    lock: "UPDATE collections SET position = position WHERE tenant = $1 \
-         AND id = (SELECT collection_id FROM enrolments WHERE id = $2)",
-    size: "SELECT CAST(0 AS bigint) AS subjects, CAST(1 AS bigint) AS enrolments \
-         FROM enrolments e JOIN collections c ON c.id = e.collection_id \
-         WHERE c.tenant = $1 AND e.id = $2",
-    delete: "DELETE FROM enrolments WHERE id = $2 \
-         AND collection_id IN (SELECT id FROM collections WHERE tenant = $1)",
-};
+const MARK: &str = "UPDATE collections SET is_erased = $3 WHERE tenant = $1 AND id = $2";
 
-const TENANT: Selection = Selection {
-    lock: "UPDATE collections SET position = position WHERE tenant = $1",
-    size: "SELECT \
-         (SELECT count(*) FROM subjects WHERE collection_id = c.id) AS subjects, \
-         (SELECT count(*) FROM enrolments WHERE collection_id = c.id) AS enrolments \
-         FROM collections c WHERE c.tenant = $1",
-    delete: "DELETE FROM collections WHERE tenant = $1",
-};
+const MARK_ALL: &str = "UPDATE collections SET is_erased = $2 WHERE tenant = $1";
 
-record! {
-    struct SizeRow {
-        subjects: i64,
-        enrolments: i64,
+/// Waits for changes of the collection that began before it was marked.
+const LOCK: &str = "UPDATE collections SET position = position WHERE id = $1";
+
+const MARKED: &str =
+    "SELECT id FROM collections WHERE tenant = $1 AND is_erased ORDER BY id LIMIT 1";
+
+const ENROLMENTS: &str = "DELETE FROM enrolments WHERE row_id IN \
+     (SELECT row_id FROM enrolments WHERE collection_id = $1 ORDER BY row_id LIMIT $2)";
+
+const SUBJECTS: &str = "DELETE FROM subjects WHERE id IN \
+     (SELECT id FROM subjects WHERE collection_id = $1 ORDER BY id LIMIT $2)";
+
+const COLLECTION: &str = "DELETE FROM collections WHERE id = $1";
+
+const OF_SUBJECT: &str = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
+     WHERE c.tenant = $1 AND s.id = $2";
+
+const OF_ENROLMENT: &str = "SELECT c.id FROM collections c \
+     JOIN enrolments e ON e.collection_id = c.id WHERE c.tenant = $1 AND e.id = $2";
+
+/// Hides the collections of a target from every other call. Run it in the transaction that begins the erasure.
+pub(super) async fn mark(
+    connection: &mut impl Statements,
+    tenant: &str,
+    target: &ErasureTarget,
+) -> Result<(), StoreError> {
+    match target {
+        ErasureTarget::Collection(id) => {
+            connection.execute(MARK, &[&tenant, id, &true]).await?;
+        }
+        ErasureTarget::Tenant => {
+            connection.execute(MARK_ALL, &[&tenant, &true]).await?;
+        }
+        ErasureTarget::Image(_)
+        | ErasureTarget::Face(_)
+        | ErasureTarget::Source(_)
+        | ErasureTarget::Host(_)
+        | ErasureTarget::Batch(_)
+        | ErasureTarget::Subject(_)
+        | ErasureTarget::Enrolment(_) => {}
     }
+    Ok(())
 }
 
 /// Deletes rows; see [`super::ErasureStore::erase_from_collections`]. Run it in a transaction.
@@ -64,29 +71,111 @@ pub(super) async fn erase(
     erasure: Uuid,
     tenant: &str,
     target: &ErasureTarget,
-) -> Result<(), StoreError> {
-    let mut values: Vec<&dyn Value> = vec![&tenant];
-    let (selection, id) = match target {
-        ErasureTarget::Collection(id) => (COLLECTION, Some(id)),
-        ErasureTarget::Subject(id) => (SUBJECT, Some(id)),
-        ErasureTarget::Enrolment(id) => (ENROLMENT, Some(id)),
-        ErasureTarget::Tenant => (TENANT, None),
+) -> Result<bool, StoreError> {
+    let (counts, is_done) = match target {
+        ErasureTarget::Collection(_) | ErasureTarget::Tenant => {
+            erase_marked(connection, tenant).await?
+        }
+        ErasureTarget::Subject(id) => (erase_subject(connection, tenant, *id).await?, true),
+        ErasureTarget::Enrolment(id) => (erase_enrolment(connection, tenant, *id).await?, true),
         ErasureTarget::Image(_)
         | ErasureTarget::Face(_)
         | ErasureTarget::Source(_)
         | ErasureTarget::Host(_)
-        | ErasureTarget::Batch(_) => return Ok(()),
+        | ErasureTarget::Batch(_) => return Ok(true),
     };
-    values.extend(id.map(|id| id as &dyn Value));
-    // An enrolment locks its collection first, so this does too.
-    connection.execute(selection.lock, &values).await?;
-    let sizes: Vec<SizeRow> = connection.fetch_all(selection.size, &values).await?;
-    connection.execute(selection.delete, &values).await?;
-    let sum = |column: fn(&SizeRow) -> i64| sizes.iter().map(column).sum::<i64>().cast_unsigned();
-    let counts = ErasedCounts {
-        subjects: sum(|size| size.subjects),
-        enrolments: sum(|size| size.enrolments),
+    rows::add(connection, erasure, counts).await?;
+    Ok(is_done)
+}
+
+/// Deletes a page of a marked collection of the tenant. Returns what was deleted, and whether nothing is left.
+async fn erase_marked(
+    connection: &mut impl Statements,
+    tenant: &str,
+) -> Result<(ErasedCounts, bool), StoreError> {
+    let mut counts = ErasedCounts::default();
+    let marked: Option<IdRow> = connection.fetch_optional(MARKED, &[&tenant]).await?;
+    let Some(marked) = marked else {
+        return Ok((counts, true));
+    };
+    connection.execute(LOCK, &[&marked.id]).await?;
+    counts.enrolments = connection.execute(ENROLMENTS, &[&marked.id, &PAGE]).await?;
+    if counts.enrolments == 0 {
+        counts.subjects = connection.execute(SUBJECTS, &[&marked.id, &PAGE]).await?;
+    }
+    if counts == ErasedCounts::default() {
+        connection.execute(COLLECTION, &[&marked.id]).await?;
+    }
+    Ok((counts, false))
+}
+
+async fn erase_subject(
+    connection: &mut impl Statements,
+    tenant: &str,
+    id: Uuid,
+) -> Result<ErasedCounts, StoreError> {
+    if !lock_collection(connection, OF_SUBJECT, (tenant, id)).await? {
+        return Ok(ErasedCounts::default());
+    }
+    let enrolments = "DELETE FROM enrolments WHERE subject_id = $1";
+    let subject = "DELETE FROM subjects WHERE id = $1";
+    Ok(ErasedCounts {
+        enrolments: connection.execute(enrolments, &[&id]).await?,
+        subjects: connection.execute(subject, &[&id]).await?,
         ..ErasedCounts::default()
-    };
-    rows::add(connection, erasure, counts).await
+    })
+}
+
+async fn erase_enrolment(
+    connection: &mut impl Statements,
+    tenant: &str,
+    id: Uuid,
+) -> Result<ErasedCounts, StoreError> {
+    if !lock_collection(connection, OF_ENROLMENT, (tenant, id)).await? {
+        return Ok(ErasedCounts::default());
+    }
+    let enrolment = "DELETE FROM enrolments WHERE id = $1";
+    Ok(ErasedCounts {
+        enrolments: connection.execute(enrolment, &[&id]).await?,
+        ..ErasedCounts::default()
+    })
+}
+
+/// Locks the collection that a query finds. Returns false if there is none.
+async fn lock_collection(
+    connection: &mut impl Statements,
+    query: &'static str,
+    (tenant, id): (&str, Uuid),
+) -> Result<bool, StoreError> {
+    let collection: Option<IdRow> = connection.fetch_optional(query, &[&tenant, &id]).await?;
+    if let Some(collection) = &collection {
+        connection.execute(LOCK, &[&collection.id]).await?;
+    }
+    Ok(collection.is_some())
+}
+
+/// Deletes the enrolments whose `column` is one of `ids`: the faces or the images that are erased. Returns their number.
+///
+/// It locks their collections first, in order, as every other change of a collection does.
+pub(crate) async fn erase_enrolments_of(
+    connection: &mut impl Statements,
+    column: &'static str,
+    ids: &[Uuid],
+) -> Result<u64, StoreError> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let list = placeholders(1, 1, ids.len());
+    let values: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
+    let collections = format!(
+        "SELECT DISTINCT collection_id AS id FROM enrolments WHERE {column} IN {list} ORDER BY id"
+    );
+    let collections: Vec<IdRow> = connection
+        .fetch_all(AssertSqlSafe(collections), &values)
+        .await?;
+    for collection in collections {
+        connection.execute(LOCK, &[&collection.id]).await?;
+    }
+    let delete = format!("DELETE FROM enrolments WHERE {column} IN {list}");
+    Ok(connection.execute(AssertSqlSafe(delete), &values).await?)
 }

@@ -3,11 +3,12 @@
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::{ErasedCounts, ErasureTarget, ImageToErase, rows};
+use super::{ErasedCounts, ErasureTarget, ImageToErase, collections::erase_enrolments_of, rows};
 use crate::{
     StoreError, delete,
     dialect::{Statements, placeholders},
     record::record,
+    rows::IdRow,
     values::Value,
 };
 
@@ -85,6 +86,8 @@ pub(super) async fn erase(
     if images.is_empty() {
         return Ok(());
     }
+    let own: Vec<Uuid> = own_images(connection, tenant, images).await?;
+    let enrolments = erase_enrolments_of(connection, "image_id", &own).await?;
     let list = placeholders(2, 1, images.len());
     let mut values: Vec<&dyn Value> = vec![&tenant];
     values.extend(images.iter().map(|id| id as &dyn Value));
@@ -97,11 +100,6 @@ pub(super) async fn erase(
         "embeddings e JOIN faces f ON f.id = e.face_id {}",
         of("f.image_id")
     );
-    let enrolled = format!(
-        "enrolments e JOIN faces f ON f.id = e.face_id {}",
-        of("f.image_id")
-    );
-    let enrolments = count(connection, enrolled, &values).await?;
     let of_scans = format!(
         "image_embeddings e JOIN scans s ON s.id = e.scan_id {}",
         of("s.image_id")
@@ -121,6 +119,20 @@ pub(super) async fn erase(
         ..ErasedCounts::default()
     };
     rows::add(connection, erasure, counts).await
+}
+
+/// Returns the images that belong to the tenant.
+async fn own_images(
+    connection: &mut impl Statements,
+    tenant: &str,
+    images: &[Uuid],
+) -> Result<Vec<Uuid>, StoreError> {
+    let list = placeholders(2, 1, images.len());
+    let query = format!("SELECT id FROM images WHERE tenant = $1 AND id IN {list}");
+    let mut values: Vec<&dyn Value> = vec![&tenant];
+    values.extend(images.iter().map(|id| id as &dyn Value));
+    let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 async fn count(

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{ErasedCounts, Erasure, ErasureTarget, NewErasure};
+use super::{ErasedCounts, Erasure, ErasureTarget, NewErasure, collections};
 use crate::{
     StoreError, audit,
     batches::{from_micros, micros},
@@ -27,7 +27,8 @@ const FIND_FACE: &str = "SELECT f.id FROM faces f JOIN images i ON i.id = f.imag
 const FIND_BATCH: &str =
     "SELECT id FROM batches WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
 
-const FIND_COLLECTION: &str = "SELECT id FROM collections WHERE tenant = $1 AND id = $2";
+const FIND_COLLECTION: &str = "SELECT id FROM collections \
+     WHERE tenant = $1 AND id = $2 AND NOT is_erased";
 
 const FIND_SUBJECT: &str = "SELECT s.id FROM subjects s \
      JOIN collections c ON c.id = s.collection_id WHERE c.tenant = $1 AND s.id = $2";
@@ -177,6 +178,7 @@ pub(super) async fn begin(
         &micros(new.requested_at),
     ];
     connection.execute(INSERT, &values).await?;
+    collections::mark(connection, &new.tenant, &new.target).await?;
     audit::append(connection, new.audit.as_slice()).await?;
     Ok(true)
 }

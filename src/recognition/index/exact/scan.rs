@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use facescan_index::{Query, Segment, Snapshot, TopK};
 use facescan_inference::pool::{CpuPool, PoolError, Stage};
-use futures::future::try_join_all;
+use futures::{TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
 use super::{super::IndexError, loaded::LoadedCollection};
@@ -103,7 +103,9 @@ async fn pass(
             (Arc::clone(segment), Arc::clone(&queries), Arc::clone(&rows));
         pool.run(Stage::Infer, move || scan(&segment, &queries, &rows))
     });
-    for of_segment in try_join_all(scans).await? {
+    // Each result is merged as soon as it is there, because many of them take much memory.
+    let mut scans: FuturesUnordered<_> = scans.collect();
+    while let Some(of_segment) = scans.try_next().await? {
         for (best, other) in best.iter_mut().zip(of_segment) {
             best.merge(other);
         }
