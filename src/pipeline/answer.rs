@@ -144,7 +144,7 @@ impl<T> Outcome<T> {
 }
 
 /// The error of one image.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ErrorEntry {
     /// The stable code.
     #[schema(example = "image_truncated")]

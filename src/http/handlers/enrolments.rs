@@ -1,7 +1,7 @@
 //! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrolment}`.
 
 use axum::{http::StatusCode, response::Response};
-use facescan_imaging::quality::acceptance::Preset;
+use facescan_imaging::quality::acceptance::{Preset, Reason};
 use facescan_store::{Collection, Enrolment, ErasureTarget};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -98,19 +98,41 @@ pub struct EnrolAnswer {
 
 /// What became of a face.
 #[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "status", rename_all = "lowercase")]
-pub enum EnrolledFace {
+pub struct EnrolledFace {
+    /// Whether it is enrolled.
+    status: EnrolmentStatus,
+    /// The id of the enrolled face.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enrolment_id: Option<Uuid>,
+    /// Why it is not enrolled: `no_face`, `several_faces`, `low_quality`, `contract_mismatch`, `conflict`, `suppressed` or
+    /// `image`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// `several_faces`: the number of faces in the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    faces: Option<usize>,
+    /// `low_quality`: the measures that are out of range, as in `reasons` of a scan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quality: Option<Vec<Reason>>,
+    /// `conflict`: the subject with a similar face. Only for keys with the scope `search`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject_id: Option<Uuid>,
+    /// `conflict`: the cosine. Only for keys with the scope `search`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    similarity: Option<f32>,
+    /// `image`: the error of the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorEntry>,
+}
+
+/// Whether a face is enrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EnrolmentStatus {
     /// It is enrolled.
-    Enrolled {
-        /// The id of the enrolled face.
-        enrolment_id: Uuid,
-    },
+    Enrolled,
     /// It is not enrolled.
-    Rejected {
-        /// The reason.
-        #[serde(flatten)]
-        rejection: Rejection,
-    },
+    Rejected,
 }
 
 /// The enrolled faces of a subject.
@@ -145,11 +167,54 @@ impl From<Enrolment> for EnrolmentAnswer {
     }
 }
 
-impl From<EnrolOutcome> for EnrolledFace {
-    fn from(outcome: EnrolOutcome) -> Self {
-        match outcome {
-            EnrolOutcome::Enrolled(enrolment_id) => Self::Enrolled { enrolment_id },
-            EnrolOutcome::Rejected(rejection) => Self::Rejected { rejection },
+impl EnrolledFace {
+    /// Returns what the caller sees of an outcome. To name a similar subject is a search, which needs its own scope.
+    fn new(may_search: bool, outcome: EnrolOutcome) -> Self {
+        let rejection = match outcome {
+            EnrolOutcome::Enrolled(id) => {
+                return Self {
+                    enrolment_id: Some(id),
+                    ..Self::rejected(EnrolmentStatus::Enrolled, None)
+                };
+            }
+            EnrolOutcome::Rejected(rejection) => rejection,
+        };
+        let rejected = Self::rejected(EnrolmentStatus::Rejected, Some(rejection.name()));
+        match rejection {
+            Rejection::SeveralFaces { faces } => Self {
+                faces: Some(faces),
+                ..rejected
+            },
+            Rejection::LowQuality { reasons } => Self {
+                quality: Some(reasons),
+                ..rejected
+            },
+            Rejection::Conflict {
+                subject_id,
+                similarity,
+            } => Self {
+                subject_id: may_search.then_some(subject_id),
+                similarity: may_search.then_some(similarity),
+                ..rejected
+            },
+            Rejection::Image(error) => Self {
+                error: Some(error),
+                ..rejected
+            },
+            Rejection::NoFace | Rejection::ContractMismatch | Rejection::Suppressed => rejected,
+        }
+    }
+
+    fn rejected(status: EnrolmentStatus, reason: Option<&'static str>) -> Self {
+        Self {
+            status,
+            enrolment_id: None,
+            reason,
+            faces: None,
+            quality: None,
+            subject_id: None,
+            similarity: None,
+            error: None,
         }
     }
 }
@@ -220,25 +285,10 @@ pub async fn enrol(
         faces: outcomes
             .await?
             .into_iter()
-            .map(|outcome| shown(may_search, outcome))
+            .map(|outcome| EnrolledFace::new(may_search, outcome))
             .collect(),
     };
     respond_small(request.accepted, &answer)
-}
-
-/// Returns what the caller sees of an outcome. To name a similar subject is a search, which needs its own scope.
-fn shown(may_search: bool, outcome: EnrolOutcome) -> EnrolledFace {
-    match outcome {
-        EnrolOutcome::Rejected(Rejection::Conflict { .. }) if !may_search => {
-            EnrolledFace::Rejected {
-                rejection: Rejection::Conflict {
-                    subject_id: None,
-                    similarity: None,
-                },
-            }
-        }
-        outcome => outcome.into(),
-    }
 }
 
 impl EnrolRequest {
@@ -264,10 +314,7 @@ impl EnrolRequest {
                 Ok(scan) => (self.vector_of(contract, scan)?, None),
                 Err(error) => {
                     let entry = ErrorEntry::from(&ApiError::from(error));
-                    return Err(Rejection::Image {
-                        code: entry.code.to_owned(),
-                        detail: entry.detail,
-                    });
+                    return Err(Rejection::Image(entry));
                 }
             },
         };
@@ -291,7 +338,7 @@ impl EnrolRequest {
 fn check_quality(face: &Face) -> Result<(), Rejection> {
     match &face.results.quality {
         Some(quality) if !quality.acceptable => Err(Rejection::LowQuality {
-            quality: quality.reasons.clone(),
+            reasons: quality.reasons.clone(),
         }),
         _ => Ok(()),
     }

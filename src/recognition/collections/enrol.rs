@@ -1,9 +1,8 @@
 //! Enrolment: faces are added to a subject, if they are good enough and belong to nobody else.
 
+use facescan_imaging::quality::acceptance::Reason;
 use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrolment};
-use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{Collections, key, search::check_vector, similar::Wanted};
@@ -11,6 +10,7 @@ use crate::{
     audit::AuditEvent,
     config::AuditLevel,
     context::RequestContext,
+    pipeline::answer::ErrorEntry,
     recognition::{error::RecognitionError, verify::FaceVector},
 };
 
@@ -36,8 +36,7 @@ pub enum EnrolOutcome {
 }
 
 /// Why a face is not enrolled.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(tag = "reason", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
     /// No face was found in the image.
     NoFace,
@@ -46,31 +45,39 @@ pub enum Rejection {
         /// The number of faces.
         faces: usize,
     },
-    /// The quality is too low for the preset `enrol`.
+    /// The quality is too low for the preset.
     LowQuality {
-        /// The measures that are out of range, as in `reasons` of a scan.
-        quality: Vec<facescan_imaging::quality::acceptance::Reason>,
+        /// The measures that are out of range.
+        reasons: Vec<Reason>,
     },
     /// The vector has another contract than the collection.
     ContractMismatch,
     /// Another subject of the collection has a similar face.
     Conflict {
-        /// The subject. Only keys with the scope `search` see it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        subject_id: Option<Uuid>,
-        /// The cosine. Only keys with the scope `search` see it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        similarity: Option<f32>,
+        /// The subject.
+        subject_id: Uuid,
+        /// The cosine.
+        similarity: f32,
     },
     /// The person is in a suppression collection.
     Suppressed,
     /// The image has no result.
-    Image {
-        /// The code of the error.
-        code: String,
-        /// The text of the error.
-        detail: String,
-    },
+    Image(ErrorEntry),
+}
+
+impl Rejection {
+    /// Returns the name in answers.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NoFace => "no_face",
+            Self::SeveralFaces { .. } => "several_faces",
+            Self::LowQuality { .. } => "low_quality",
+            Self::ContractMismatch => "contract_mismatch",
+            Self::Conflict { .. } => "conflict",
+            Self::Suppressed => "suppressed",
+            Self::Image(_) => "image",
+        }
+    }
 }
 
 /// A subject of a collection, and how its faces are enrolled.
@@ -190,8 +197,8 @@ impl Collections {
             .into_iter()
             .find(|face| face.row.enrolment.subject_id != target.subject);
         Ok(other.map(|face| Rejection::Conflict {
-            subject_id: Some(face.row.enrolment.subject_id),
-            similarity: Some(face.similarity),
+            subject_id: face.row.enrolment.subject_id,
+            similarity: face.similarity,
         }))
     }
 }

@@ -246,7 +246,7 @@ async fn no_search_is_unrecorded() {
     assert_eq!(recorded["searches"][0]["details"]["case"], "7");
     assert_eq!(recorded["searches"].as_array().unwrap().len(), 1);
 
-    let file = app.data_dir().join("facescan.db");
+    let file = app.data_dir().join("facescan.sqlite");
     let url = format!("sqlite://{}", file.display());
     let database = sqlx::SqlitePool::connect(&url).await.unwrap();
     let broken = "ALTER TABLE audit_entries RENAME TO audit_entries_away";
