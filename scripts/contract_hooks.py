@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import copy
-import uuid
 import json
 import struct
+import uuid
 import zlib
 
 import schemathesis
@@ -174,10 +174,38 @@ def fit_erasure(body: dict) -> None:
         body["source"] = body["source"].replace("\0", "")[:128] or "example"
 
 
-def fit_collection(body: dict) -> None:
-    """The settings list the purposes. Texts must be readable, and the calibration covers only some rates."""
-    body |= {"name": f"example {uuid.uuid4()}", "purpose": "example", "legal_basis": "example", "retention_days": 30}
-    body.pop("far", None)
+def fit_people(case, query: dict, body: dict) -> None:
+    """Texts must be readable and names unique. The settings list the purposes, and the calibration covers only some rates."""
+    if case.path.endswith(("/search", "/faces")):
+        fit_named_faces(case, query, body)
+    elif "/subjects" in case.path:
+        fixed = {
+            "external_id": str(uuid.uuid4()),
+            "metadata": {"floor": 3},
+            "consent": {"reference": "form 1", "given_at": "2020-01-01T00:00:00Z", "expires_at": "2999-01-01T00:00:00Z"},
+        }
+        body |= {name: value for name, value in fixed.items() if body.get(name) is not None}
+    else:
+        fixed = {"name": f"example {uuid.uuid4()}", "purpose": "example", "legal_basis": "example", "retention_days": 30}
+        body |= {name: value for name, value in fixed.items() if name in body}
+        body.pop("far", None)
+
+
+def fit_named_faces(case, query: dict, body: dict) -> None:
+    """The images are aligned crops. Vectors need a contract, and a threshold, because no table covers every rate."""
+    options = body.get("options")
+    options = options if isinstance(options, dict) else {}
+    for name in ("far", "threshold", "aligned", "purpose", "case"):
+        options.pop(name, None)
+        query.pop(name, None)
+    query["aligned"] = "true"
+    if case.path.endswith("/search"):
+        query["purpose"] = "example"
+    faces = body.get("faces")
+    for index, face in enumerate(faces if isinstance(faces, list) else []):
+        if "embedding" in face:
+            faces[index] = {"embedding": [1.0, 0.5], "contract": "example"}
+    case.query = query
 
 
 def fit_pair(query: dict, options: dict, body: dict) -> None:
@@ -203,8 +231,10 @@ def fit(case, query: dict, body: dict) -> None:
             fit_erasure(body)
         return
     if case.path.startswith("/collections"):
-        if case.path == "/collections" and case.meta.generation.mode == GenerationMode.POSITIVE:
-            fit_collection(body)
+        options = body.get("options")
+        keep_one_place(case, query, options if isinstance(options, dict) else {})
+        if case.meta.generation.mode == GenerationMode.POSITIVE:
+            fit_people(case, query, body)
         return
     if case.path in ("/batches", "/webhooks") or case.path.startswith("/batches/"):
         fit_batch(case, query, body)
@@ -246,6 +276,10 @@ def filter_case(context, case) -> bool:  # noqa: ARG001
     if case.path == "/verify" and case.meta.generation.mode == GenerationMode.POSITIVE:
         # Each face is an image or an id, which a JSON Schema of a form cannot state.
         return all((side in case.body) != (f"{side}_face_id" in case.body) for side in ("a", "b"))
+    if case.path.startswith("/collections") and case.meta.generation.mode == GenerationMode.POSITIVE:
+        # A form needs a face, and a search has only one. A generated part `options` cannot be changed.
+        faces = [name for name in ("image", "face_id") if name in case.body]
+        return "options" not in case.body and len(faces) == 1
     if case.path.startswith("/batches"):
         # The other parts must stand before the images, and schemathesis sends them behind.
         return not set(case.body) - {"image"}
@@ -257,7 +291,7 @@ def filter_case(context, case) -> bool:  # noqa: ARG001
 
 @schemathesis.hook
 def before_call(context, case, kwargs) -> None:  # noqa: ARG001
-    if case.method.upper() != "POST" or case.meta is None:
+    if case.method.upper() not in ("PATCH", "POST") or case.meta is None:
         return
     is_form = case.media_type == "multipart/form-data"
     body = case.body if isinstance(case.body, dict) else {}

@@ -377,6 +377,24 @@ pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
     read_options(options_from_pairs(&pairs(query)?), None)
 }
 
+/// A JSON body that is an object. A list of its values in order is not one, although serde would accept it.
+pub struct JsonObject<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonObject<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let object =
+            axum::Json::<serde_json::Map<String, Value>>::from_request(request, state).await;
+        let axum::Json(object) =
+            object.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+        let body = serde_json::from_value(Value::Object(object));
+        Ok(Self(body.map_err(|error| {
+            ApiError::invalid_body(error.to_string())
+        })?))
+    }
+}
+
 /// Checks the number of entries that a request asks for on one page.
 ///
 /// # Errors

@@ -1,8 +1,7 @@
 //! `/collections` and `/collections/{id}`.
 
 use axum::{
-    Json,
-    extract::{RawQuery, State, rejection::JsonRejection},
+    extract::{RawQuery, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -24,7 +23,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{collection_request::CollectionRequest, page_size, read_query},
+        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
         openapi::failures::{CollectionFailures, CollectionsFailures},
         respond::{Accepted, respond_small},
     },
@@ -74,29 +73,28 @@ pub struct CollectionBody {
     retention_days: u32,
     /// The false accept rate of one comparison that searches use by default. By default that of the settings.
     #[serde(default)]
-    #[schema(nullable = false, exclusive_minimum = 0, maximum = 1)]
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     far: Option<f64>,
 }
 
-/// Changes of a collection. Fields that are absent stay as they are.
+/// Changes of a collection. Fields that are absent or null stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CollectionChange)]
 pub struct CollectionChangeBody {
     /// The name, up to 200 bytes.
-    #[schema(nullable = false, min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200)]
     name: Option<String>,
     /// What allows the processing, up to 200 bytes.
-    #[schema(nullable = false, min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200)]
     legal_basis: Option<String>,
     /// Whether a subject without a valid consent is neither enrolled nor found.
-    #[schema(nullable = false)]
     consent_required: Option<bool>,
     /// The days after a subject's last interaction when it is erased.
-    #[schema(nullable = false, minimum = 1)]
+    #[schema(minimum = 1)]
     retention_days: Option<u32>,
     /// The false accept rate of one comparison that searches use by default.
-    #[schema(nullable = false, exclusive_minimum = 0, maximum = 1)]
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     far: Option<f64>,
 }
 
@@ -224,9 +222,9 @@ pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
-    body: Result<Json<CollectionBody>, JsonRejection>,
+    body: Result<JsonObject<CollectionBody>, ApiError>,
 ) -> Result<Response, ApiError> {
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let collections = &state.collections;
     let collection = new_collection(&state, &context, body)?;
     let details = json!({"kind": collection.kind.name(), "purpose": collection.terms.purpose});
@@ -370,10 +368,10 @@ async fn answer(request: &CollectionRequest, collection: Collection) -> Result<R
 )]
 pub async fn change(
     request: CollectionRequest,
-    body: Result<Json<CollectionChangeBody>, JsonRejection>,
+    body: Result<JsonObject<CollectionChangeBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let change = TermsChange {
         name: body.name,
         legal_basis: body.legal_basis,

@@ -127,7 +127,7 @@ pub struct RecordedSearch {
 pub struct SearchesQuery {
     /// The `next` of the previous page.
     #[param(minimum = 1)]
-    before: Option<u64>,
+    before: Option<i64>,
     /// The number of searches on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
@@ -259,7 +259,11 @@ pub async fn list(
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let (tenant, audit) = (&collection.tenant, &request.state.retention.audit);
     // One more shows whether there is another page.
-    let page = (query.before, limit + 1);
+    if query.before.is_some_and(|before| before < 1) {
+        return Err(ApiError::invalid_option("before", "must be at least 1"));
+    }
+    let before = query.before.map(i64::cast_unsigned);
+    let page = (before, limit + 1);
     let mut listed = audit.audited_searches(tenant, collection.id, page).await?;
     let has_more = listed.len() > limit as usize;
     listed.truncate(limit as usize);

@@ -1,8 +1,7 @@
 //! `/collections/{id}/subjects` and `/collections/{id}/subjects/{subject}`.
 
 use axum::{
-    Json,
-    extract::{RawQuery, rejection::JsonRejection},
+    extract::RawQuery,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -25,7 +24,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{collection_request::CollectionRequest, page_size, read_query},
+        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },
@@ -206,10 +205,10 @@ impl From<Subject> for SubjectAnswer {
 )]
 pub async fn create(
     request: CollectionRequest,
-    body: Result<Json<SubjectBody>, JsonRejection>,
+    body: Result<JsonObject<SubjectBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let clock = &request.state.collections.clock;
     let now = clock.now();
     let subject = Subject {
@@ -318,11 +317,11 @@ async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
 )]
 pub async fn change(
     request: CollectionRequest,
-    body: Result<Json<SubjectBody>, JsonRejection>,
+    body: Result<JsonObject<SubjectBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
     let id = request.member()?;
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let change = SubjectChange::from(body);
     check_details(&change.applied_to(SubjectDetails::default()))?;
     let collections = &request.state.collections;
