@@ -350,7 +350,8 @@ impl SearchRun {
         Ok(latencies)
     }
 
-    /// Compares the best face of searches with the best one of all 32-bit vectors.
+    /// Compares the best face of searches with the best one of all 32-bit vectors. Searches whose best face does not reach the
+    /// threshold do not count.
     async fn recall(&self, searches: usize) -> anyhow::Result<Value> {
         let mut random = fastrand::Rng::with_seed(11);
         let queries: Vec<Vec<f32>> = (0..searches)
@@ -360,13 +361,17 @@ impl SearchRun {
             })
             .collect();
         let answers = join_all(queries.iter().map(|query| self.search(query))).await;
-        let mut found = 0;
+        let (mut searches, mut found) = (0, 0);
         for (query, answer) in queries.iter().zip(answers) {
             let answer = answer?;
-            let (nearest, _) = self.vectors.nearest(query);
+            let (nearest, cosine) = self.vectors.nearest(query);
+            if cosine < THRESHOLD {
+                continue;
+            }
+            searches += 1;
             let best = answer.faces.first();
-            found +=
-                usize::from(best.is_some_and(|face| face.row.vector == self.vectors.of(nearest)));
+            let is_best = best.is_some_and(|face| face.row.vector == self.vectors.of(nearest));
+            found += usize::from(is_best);
         }
         Ok(json!({"searches": searches, "best_face_found": found}))
     }
