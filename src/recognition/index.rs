@@ -6,6 +6,7 @@
 pub mod exact;
 
 use async_trait::async_trait;
+pub use facescan_index::Proposal;
 use facescan_inference::pool::PoolError;
 use facescan_store::{IndexPosition, StoreError};
 use serde::Serialize;
@@ -38,10 +39,10 @@ pub struct IndexQuery<'a> {
 }
 
 /// What an index proposes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proposals {
     /// The rows for each vector, the most similar ones first by approximate similarity.
-    pub rows: Vec<Vec<u64>>,
+    pub rows: Vec<Vec<Proposal>>,
     /// The number of rows that were searched.
     pub searched: u64,
     /// The position of the collection that the index had.

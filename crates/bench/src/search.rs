@@ -174,6 +174,7 @@ fn collection(clock: &Arc<dyn Clock>, args: &SearchArgs) -> Collection {
         dim: u32::try_from(args.dim).unwrap_or(u32::MAX),
         created_at: clock.now(),
         position: 0,
+        enrolled: 0,
         terms: CollectionTerms {
             name: "synthetic faces".to_owned(),
             purpose: "benchmark".to_owned(),

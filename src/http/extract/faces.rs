@@ -1,15 +1,14 @@
 //! Reads faces and options: the bodies of enrolments and of searches.
 
 use axum::extract::{FromRequest, Multipart, Request, multipart::Field};
-use facescan_inference::pool::Stage;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
     BodyFormat,
     admitted::{Admitted, RequestReservations},
-    body::{Options, entries, from_msgpack},
-    body_reader::body,
+    body::{Options, entries},
+    body_reader::{body, structured},
     face_input::{FaceEntry, FaceInput, stored},
     merge, option_text, options_from_pairs, options_of_part, pairs, read_options, unreadable,
 };
@@ -81,7 +80,7 @@ where
             BodyFormat::Multipart => multipart(request, state).await?,
             BodyFormat::Json | BodyFormat::Msgpack => {
                 let is_json = matches!(format, BodyFormat::Json);
-                structured(request, state, is_json).await?
+                structured(request, state, is_json, FacesBody::read).await?
             }
         };
         let limit = state.config.server.max_images_per_request;
@@ -105,24 +104,6 @@ where
             reservations,
         })
     }
-}
-
-/// Parses a body and its base64 on the CPU pool.
-async fn structured(
-    request: Request,
-    state: &AppState,
-    is_json: bool,
-) -> Result<FacesContent, ApiError> {
-    let body = body(request, state).await?;
-    let read = move || {
-        let parsed = if is_json {
-            serde_json::from_slice::<FacesBody>(&body).map_err(|error| error.to_string())
-        } else {
-            from_msgpack::<FacesBody>(&body).map_err(|error| error.to_string())
-        };
-        parsed.map_err(ApiError::invalid_body)?.read()
-    };
-    state.pipeline.pool.run(Stage::Begin, read).await?
 }
 
 /// The parts of a multipart form that are already read.

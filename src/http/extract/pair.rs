@@ -1,15 +1,14 @@
 //! Reads the body of `/verify`: two faces and the options.
 
 use axum::extract::{FromRequest, Multipart, Request, multipart::Field};
-use facescan_inference::pool::Stage;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     BodyFormat,
     admitted::{Admitted, RequestReservations},
-    body::{Options, from_msgpack},
-    body_reader::body,
+    body::Options,
+    body_reader::structured,
     face_input::{FaceEntry, FaceInput, stored},
     merge, option_text, options_from_pairs, options_of_part, pairs, read_options, unreadable,
 };
@@ -77,7 +76,7 @@ impl FromRequest<AppState> for PairRequest {
             BodyFormat::Multipart => multipart(request, state).await?,
             BodyFormat::Json | BodyFormat::Msgpack => {
                 let is_json = matches!(format, BodyFormat::Json);
-                structured(request, state, is_json).await?
+                structured(request, state, is_json, PairBody::read).await?
             }
         };
         let options: VerifyRequest = read_options(query, content.options)?;
@@ -94,24 +93,6 @@ impl FromRequest<AppState> for PairRequest {
             reservations,
         })
     }
-}
-
-/// Parses a body and its base64 on the CPU pool.
-async fn structured(
-    request: Request,
-    state: &AppState,
-    is_json: bool,
-) -> Result<PairContent, ApiError> {
-    let body = body(request, state).await?;
-    let read = move || {
-        let parsed = if is_json {
-            serde_json::from_slice::<PairBody>(&body).map_err(|error| error.to_string())
-        } else {
-            from_msgpack::<PairBody>(&body).map_err(|error| error.to_string())
-        };
-        parsed.map_err(ApiError::invalid_body)?.read()
-    };
-    state.pipeline.pool.run(Stage::Begin, read).await?
 }
 
 /// The parts of a multipart form that are already read.

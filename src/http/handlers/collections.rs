@@ -108,6 +108,8 @@ pub enum CollectionKindName {
     Gallery,
     /// People who must not be enrolled in a gallery of the tenant, nor found in one.
     Suppression,
+    /// Faces without subjects, which clusterings group into people.
+    Library,
 }
 
 impl From<CollectionKindName> for CollectionKind {
@@ -115,6 +117,7 @@ impl From<CollectionKindName> for CollectionKind {
         match name {
             CollectionKindName::Gallery => Self::Gallery,
             CollectionKindName::Suppression => Self::Suppression,
+            CollectionKindName::Library => Self::Library,
         }
     }
 }
@@ -124,6 +127,7 @@ impl From<CollectionKind> for CollectionKindName {
         match kind {
             CollectionKind::Gallery => Self::Gallery,
             CollectionKind::Suppression => Self::Suppression,
+            CollectionKind::Library => Self::Library,
         }
     }
 }
@@ -275,6 +279,7 @@ fn new_collection(
         dim: u32::try_from(embedder.dim).unwrap_or(u32::MAX),
         created_at: clock.now(),
         position: 0,
+        enrolled: 0,
         terms,
     })
 }

@@ -104,10 +104,11 @@ impl Collections {
         vector: &[f32],
         proposals: &Proposals,
     ) -> Result<Vec<SimilarFace>, RecognitionError> {
-        let rows = proposals.rows.first().map_or(&[][..], Vec::as_slice);
+        let proposals = proposals.rows.first().map_or(&[][..], Vec::as_slice);
+        let rows: Vec<u64> = proposals.iter().map(|proposal| proposal.row).collect();
         let live = self
             .store
-            .live_rows(key(collection), rows, self.clock.now())
+            .live_rows(key(collection), &rows, self.clock.now())
             .await?;
         let faces = live.into_iter().map(|row| SimilarFace {
             similarity: cosine(vector, &row.vector).clamp(-1.0, 1.0),

@@ -1,5 +1,7 @@
 //! Collections: what may be in an answer, what an index is told, and what erasing removes.
 
+mod expiry;
+
 use std::collections::BTreeMap;
 
 use facescan_store::{
@@ -21,7 +23,7 @@ pub async fn scenario(stores: &Stores) {
     erasing_removes_enrolments(stores).await;
     deleting_old_scans_keeps_enrolments(stores).await;
     an_erased_image_takes_enrolments_of_older_scans(stores).await;
-    time_ends_subjects(stores).await;
+    expiry::time_ends_subjects(stores).await;
 }
 
 fn collection(tenant: &str, name: &str) -> Collection {
@@ -33,6 +35,7 @@ fn collection(tenant: &str, name: &str) -> Collection {
         dim: 2,
         created_at: noon(),
         position: 0,
+        enrolled: 0,
         terms: CollectionTerms {
             name: name.to_owned(),
             purpose: "entry control".to_owned(),
@@ -319,6 +322,7 @@ async fn an_index_can_follow(stores: &Stores) {
         collection_id: gallery.id,
         dim: 2,
         position,
+        enrolled: 2,
     };
     assert!(positions.contains(&expected));
     let mut index = BTreeMap::new();
@@ -483,44 +487,4 @@ async fn an_erased_image_takes_enrolments_of_older_scans(stores: &Stores) {
     let report = erase(stores, "older scans", image).await.unwrap();
     assert_eq!(report.counts.enrolments, 1);
     assert_eq!(rows(store, &gallery).await.len(), 0);
-}
-
-async fn time_ends_subjects(stores: &Stores) {
-    let store = stores.collections.as_ref();
-    let mut gallery = collection("expire", "gallery");
-    gallery.terms.consent_required = true;
-    created(store, &gallery).await;
-    let consent = |days| Consent {
-        reference: "form".to_owned(),
-        given_at: noon(),
-        expires_at: noon() + Duration::days(days),
-    };
-    let mut people = Vec::new();
-    for (consent, expires) in [
-        (None, None),
-        (Some(consent(5)), None),
-        (Some(consent(99)), Some(10)),
-        (Some(consent(99)), None),
-    ] {
-        let mut person = subject(&gallery);
-        person.details.consent = consent;
-        person.details.expires_at = expires.map(|days| noon() + Duration::days(days));
-        store.create_subject("expire", &person, None).await.unwrap();
-        people.push(person);
-    }
-    // Other steps have subjects whose time is over too.
-    let left = async |days| {
-        let now = noon() + Duration::days(days);
-        while store.expire_subjects(now, 2, None).await.unwrap() > 0 {}
-        let left = store.list_subjects(key(&gallery), None, (None, 9)).await;
-        left.unwrap()
-            .into_iter()
-            .map(|person| person.id)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(left(4).await.len(), 4);
-    assert_eq!(left(5).await, [people[0].id, people[2].id, people[3].id]);
-    assert_eq!(left(10).await, [people[0].id, people[3].id]);
-    assert_eq!(left(29).await.len(), 2);
-    assert_eq!(left(30).await.len(), 0);
 }

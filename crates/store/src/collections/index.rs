@@ -20,7 +20,7 @@ use crate::{
 /// The rows of one statement.
 const MAX_ROWS: usize = 500;
 
-const POSITIONS: &str = "SELECT id, dim, position FROM collections WHERE NOT is_erased";
+const POSITIONS: &str = "SELECT id, dim, position, enrolled FROM collections WHERE NOT is_erased";
 
 const ROWS: &str = "SELECT row_id, vector FROM enrolments \
      WHERE collection_id = $1 AND row_id > $2 ORDER BY row_id LIMIT $3";
@@ -35,6 +35,7 @@ record! {
         id: Uuid,
         dim: i32,
         position: i64,
+        enrolled: i64,
     }
 }
 
@@ -77,6 +78,7 @@ pub(super) async fn positions(
             collection_id: row.id,
             dim: row.dim.cast_unsigned(),
             position: row.position.cast_unsigned(),
+            enrolled: row.enrolled.cast_unsigned(),
         })
         .collect())
 }

@@ -22,7 +22,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT id, tenant, name, kind, contract, dim, purpose, legal_basis, \
-             consent_required, retention_days, far, created_at, position FROM collections ",
+             consent_required, retention_days, far, created_at, position, enrolled FROM collections ",
             $rest
         )
     };
@@ -37,7 +37,7 @@ const SUPPRESSION: &str =
 
 const SIZE: &str = "SELECT \
      (SELECT count(*) FROM subjects WHERE collection_id = $1) AS subjects, \
-     (SELECT count(*) FROM enrolments WHERE collection_id = $1) AS enrolments";
+     enrolled AS enrolments FROM collections WHERE id = $1";
 
 /// Waits for other changes of the collection.
 const LOCK: &str = "UPDATE collections SET position = position \

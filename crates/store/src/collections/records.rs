@@ -11,17 +11,20 @@ pub enum CollectionKind {
     Gallery,
     /// People who must not be enrolled or found.
     Suppression,
+    /// Faces without subjects, which are grouped into people.
+    Library,
 }
 
 impl CollectionKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Gallery, Self::Suppression];
+    pub const ALL: [Self; 3] = [Self::Gallery, Self::Suppression, Self::Library];
 
     /// Returns the name in the database and in answers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gallery => "gallery",
             Self::Suppression => "suppression",
+            Self::Library => "library",
         }
     }
 }
@@ -45,6 +48,8 @@ pub struct Collection {
     pub terms: CollectionTerms,
     /// The number of changes of its enrolments so far. An index that has applied as many is up to date.
     pub position: u64,
+    /// The number of enrolled faces.
+    pub enrolled: u64,
 }
 
 impl Collection {
@@ -54,6 +59,7 @@ impl Collection {
             collection_id: self.id,
             dim: self.dim,
             position: self.position,
+            enrolled: self.enrolled,
         }
     }
 }
@@ -256,6 +262,8 @@ pub struct IndexPosition {
     pub dim: u32,
     /// The number of changes so far.
     pub position: u64,
+    /// The number of rows.
+    pub enrolled: u64,
 }
 
 /// A change of the rows of a collection.

@@ -24,6 +24,7 @@ record! {
         far: f64,
         created_at: i64,
         position: i64,
+        enrolled: i64,
     }
 }
 
@@ -45,6 +46,7 @@ impl TryFrom<CollectionRow> for Collection {
             dim: row.dim.try_into().map_err(|_| damaged("dim"))?,
             created_at: from_micros(row.created_at).ok_or_else(|| damaged("time"))?,
             position: row.position.cast_unsigned(),
+            enrolled: row.enrolled.cast_unsigned(),
             terms: CollectionTerms {
                 name: row.name,
                 purpose: row.purpose,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use facescan_index::{Query, Segment, Snapshot, TopK};
+use facescan_index::{Proposal, Query, Segment, Snapshot, TopK};
 use facescan_inference::pool::{CpuPool, PoolError, Stage};
 use futures::{TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ pub(super) struct ScanQueue {
 struct WaitingSearch {
     query: Query,
     rows: usize,
-    reply: oneshot::Sender<Result<Vec<u64>, PoolError>>,
+    reply: oneshot::Sender<Result<Vec<Proposal>, PoolError>>,
 }
 
 /// Returns the rows that are most similar to a query.
@@ -32,7 +32,7 @@ pub(super) async fn search(
     pool: &Arc<CpuPool>,
     query: Query,
     rows: usize,
-) -> Result<Vec<u64>, IndexError> {
+) -> Result<Vec<Proposal>, IndexError> {
     let (reply, answer) = oneshot::channel();
     let starts = {
         let mut queue = collection.queue();
@@ -64,8 +64,7 @@ async fn run_passes(collection: &LoadedCollection, pool: &CpuPool) {
         match best {
             Ok(best) => {
                 for (reply, best) in replies.into_iter().zip(best) {
-                    let rows = best.into_sorted().into_iter().map(|proposal| proposal.row);
-                    reply.send(Ok(rows.collect())).ok();
+                    reply.send(Ok(best.into_sorted())).ok();
                 }
             }
             Err(error) => {
