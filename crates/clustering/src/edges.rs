@@ -31,16 +31,22 @@ impl<'a> Edges<'a> {
         };
         edges.connect(settings);
         edges.unlisted = Unlisted::find(&edges);
-        edges.cut_weak_bridges(settings.threshold);
+        edges.cut_bridges(settings);
+        edges.unlisted = Unlisted::find(&edges);
         edges
     }
 
     /// Returns the faces that are connected with a face.
     pub(crate) fn of(&self, face: u32) -> impl Iterator<Item = Neighbour> {
-        let listed = (self.faces.start(face)..).zip(self.faces.neighbours(face));
-        let listed = listed.filter(|&(at, _)| self.is_edge(at));
-        let listed = listed.map(|(_, &neighbour)| neighbour);
-        listed.chain(self.unlisted.of(face).iter().copied())
+        self.listed(face)
+            .chain(self.unlisted.of(face).iter().copied())
+    }
+
+    /// Returns the faces in the list of a face that are connected with it.
+    fn listed(&self, face: u32) -> impl Iterator<Item = Neighbour> {
+        let list = (self.faces.start(face)..).zip(self.faces.neighbours(face));
+        list.filter(|&(at, _)| self.is_edge(at))
+            .map(|(_, &neighbour)| neighbour)
     }
 
     /// Returns the weight of an edge: how far its similarity exceeds the weak threshold, at least 1.
@@ -79,33 +85,64 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// Cuts each weak edge whose two faces have no edge to a common acceptable face.
+    /// Cuts bridges that are not similar enough.
     ///
-    /// In a graph, such an edge is a local bridge. All are found before the first is cut, so the order of the faces does
-    /// not matter.
-    fn cut_weak_bridges(&mut self, threshold: f32) {
+    /// A bridge is an edge whose two faces have no edge to a common acceptable face (in a graph, a local bridge). It stays if
+    /// it reaches the threshold for bridges, or if it reaches the threshold and each of its faces is the most similar one to
+    /// the other. All bridges are found before the first is cut, so the order of the faces does not matter.
+    fn cut_bridges(&mut self, settings: &Settings) {
         let faces = self.faces;
+        let strongest: Vec<f32> = faces.iter().map(|(face, _)| self.strongest(face)).collect();
+        let is_similar = |face: u32, edge: Neighbour| {
+            let of_both = strongest[face as usize].max(strongest[edge.face as usize]);
+            edge.similarity >= settings.bridge_threshold
+                || edge.similarity >= settings.threshold && edge.similarity >= of_both
+        };
         let mut kept = self.bits.clone();
         let mut connected = Marks::new(faces.len());
+        let mut reached = Marks::new(faces.len());
         for (face, _) in faces.iter() {
-            connected.clear();
-            for edge in self.of(face) {
-                if faces.get(edge.face).is_acceptable {
-                    connected.add(edge.face);
-                }
+            let list = (faces.start(face)..).zip(faces.neighbours(face));
+            let weaker = list.filter(|&(at, &edge)| self.is_edge(at) && !is_similar(face, edge));
+            let mut weaker: Vec<(usize, Neighbour)> =
+                weaker.map(|(at, &edge)| (at, edge)).collect();
+            if weaker.is_empty() {
+                continue;
             }
-            for (at, entry) in (faces.start(face)..).zip(faces.neighbours(face)) {
-                let is_bridge = || {
-                    !self
-                        .of(entry.face)
-                        .any(|edge| connected.contains(edge.face))
-                };
-                if self.is_edge(at) && entry.similarity < threshold && is_bridge() {
+            connected.clear();
+            self.acceptable(face)
+                .for_each(|edge| connected.add(edge.face));
+            let is_common = |edge: Neighbour| connected.contains(edge.face);
+            weaker.retain(|&(_, edge)| !self.listed(edge.face).any(is_common));
+            if weaker.is_empty() {
+                continue;
+            }
+            // A common face can be in neither list and still list both. To read the edges of each neighbour instead would
+            // take quadratic time if many faces list one.
+            reached.clear();
+            for edge in self.acceptable(face) {
+                self.listed(edge.face)
+                    .for_each(|next| reached.add(next.face));
+            }
+            for (at, edge) in weaker {
+                if !reached.contains(edge.face) {
                     kept[at / 64] &= !(1 << (at % 64));
                 }
             }
         }
         self.bits = kept;
+    }
+
+    /// Returns the acceptable faces that are connected with a face.
+    fn acceptable(&self, face: u32) -> impl Iterator<Item = Neighbour> {
+        let edges = self.of(face);
+        edges.filter(|edge| self.faces.get(edge.face).is_acceptable)
+    }
+
+    /// Returns the highest similarity of the edges of a face to acceptable faces.
+    fn strongest(&self, face: u32) -> f32 {
+        let similarities = self.acceptable(face).map(|edge| edge.similarity);
+        similarities.fold(f32::NEG_INFINITY, f32::max)
     }
 }
 
@@ -164,7 +201,7 @@ impl Unlisted {
         };
         let is_full: Vec<bool> = faces.iter().map(|(face, _)| is_full(face)).collect();
         for (face, _) in faces.iter() {
-            for edge in edges.of(face) {
+            for edge in edges.listed(face) {
                 if !is_full[edge.face as usize] && !is_mutual(faces, face, edge.face) {
                     let similarity = edge.similarity;
                     found.push((edge.face, Neighbour { face, similarity }));

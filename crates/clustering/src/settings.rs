@@ -16,6 +16,8 @@ pub struct Settings {
     ///
     /// With the value of `threshold`, there are no weak edges.
     pub weak_threshold: f32,
+    /// BRIDGE
+    pub bridge_threshold: f32,
     /// The number of neighbours that the lists of two faces have in common at least, if their edge is weak.
     pub shared: u32,
     /// The number of edges from which a face passes its label on to faces with more edges.
@@ -34,6 +36,7 @@ impl Settings {
         Self {
             threshold,
             weak_threshold,
+            bridge_threshold: threshold + 0.1,
             shared: 4,
             core: 2,
             min_faces: 2,

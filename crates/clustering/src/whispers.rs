@@ -23,8 +23,10 @@ pub(crate) fn spread(edges: &Edges, settings: &Settings, labels: &mut Labels) {
 fn order(edges: &Edges, labels: &Labels, seed: u64) -> Vec<u32> {
     let free = edges.faces().iter().filter(|&(at, _)| labels.is_free(at));
     let key = |at| {
-        let similarities = edges.of(at).map(|edge| edge.similarity.to_bits());
-        similarities.fold(seed, |key, bits| mix(key ^ u64::from(bits)))
+        let similarities = edges
+            .of(at)
+            .map(|edge| mix(edge.similarity.to_bits().into()));
+        mix(similarities.fold(seed, u64::wrapping_add))
     };
     let mut keyed: Vec<(u64, u32)> = free.map(|(at, _)| (key(at), at)).collect();
     keyed.sort_unstable();
