@@ -1,0 +1,65 @@
+//! What decides how faces are grouped.
+
+use crate::error::ClusteringError;
+
+/// What decides how faces are grouped.
+///
+/// The thresholds depend on the embedder and on the number of faces, so they have no default.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The cosine similarity that connects two faces without further evidence, from −1 to 1.
+    ///
+    /// Among `n` faces, use a threshold whose false accept rate is at most about `0.02 / n`, or the lowest rate of the
+    /// calibration.
+    pub threshold: f32,
+    /// The cosine similarity that connects two faces if they share neighbours, at most `threshold`.
+    ///
+    /// With the value of `threshold`, there are no weak edges.
+    pub weak_threshold: f32,
+    /// BRIDGE
+    pub bridge_threshold: f32,
+    /// The number of neighbours that the lists of two faces have in common at least, if their edge is weak.
+    pub shared: u32,
+    /// The number of edges from which a face passes its label on to faces with more edges.
+    pub core: u32,
+    /// The smallest number of acceptable faces that found a new person.
+    pub min_faces: u32,
+    /// The largest number of passes over all faces. The passes end earlier if nothing changes.
+    pub passes: u32,
+    /// Selects the order in which faces are visited.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Returns the default settings with these thresholds.
+    pub fn new(threshold: f32, weak_threshold: f32) -> Self {
+        Self {
+            threshold,
+            weak_threshold,
+            bridge_threshold: threshold + 0.1,
+            shared: 4,
+            core: 2,
+            min_faces: 2,
+            passes: 20,
+            seed: 0,
+        }
+    }
+
+    /// Checks the thresholds.
+    pub(crate) fn check(&self) -> Result<(), ClusteringError> {
+        let (weak, strong) = (self.weak_threshold, self.threshold);
+        if weak.is_finite() && strong.is_finite() && weak <= strong {
+            return Ok(());
+        }
+        Err(ClusteringError::Thresholds { weak, strong })
+    }
+}
+
+/// Which faces are grouped again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All faces that are not pinned.
+    Full,
+    /// Faces without a person that are not pinned. Every face with a person keeps it.
+    New,
+}

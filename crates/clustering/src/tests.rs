@@ -1,0 +1,149 @@
+//! Tests of the crate through its interface.
+
+use super::*;
+
+mod constraints;
+mod edges;
+mod errors;
+mod metrics;
+mod people;
+mod properties;
+mod size;
+mod vectors;
+
+/// Faces with the similarities of some pairs.
+#[derive(Clone, Debug, Default)]
+struct Library {
+    faces: Vec<Face>,
+    lists: Vec<Vec<Neighbour>>,
+}
+
+impl Library {
+    /// Creates acceptable faces, each in an image of its own.
+    fn new(faces: u32) -> Self {
+        let face = Face {
+            is_acceptable: true,
+            ..Face::default()
+        };
+        Self {
+            faces: vec![face; faces as usize],
+            lists: vec![Vec::new(); faces as usize],
+        }
+    }
+
+    /// Adds `face` to the list of `of`.
+    fn list(&mut self, of: u32, face: u32, similarity: f32) {
+        self.lists[of as usize].push(Neighbour { face, similarity });
+    }
+
+    /// Adds two faces to the lists of each other.
+    fn link(&mut self, a: u32, b: u32, similarity: f32) {
+        self.list(a, b, similarity);
+        self.list(b, a, similarity);
+    }
+
+    /// Links all pairs of the faces.
+    fn link_all(&mut self, faces: &[u32], similarity: f32) {
+        for (at, &a) in faces.iter().enumerate() {
+            faces[..at]
+                .iter()
+                .for_each(|&b| self.link(a, b, similarity));
+        }
+    }
+
+    /// Gives the person to the faces.
+    fn give(&mut self, faces: &[u32], person: u32) {
+        faces
+            .iter()
+            .for_each(|&face| self.faces[face as usize].person = Some(person));
+    }
+
+    /// Pins the faces to the person.
+    fn pin(&mut self, faces: &[u32], person: Option<u32>) {
+        for &face in faces {
+            let face = &mut self.faces[face as usize];
+            (face.person, face.is_pinned) = (person, true);
+        }
+    }
+
+    /// Puts the faces into one image.
+    fn show_together(&mut self, faces: &[u32], image: u32) {
+        faces
+            .iter()
+            .for_each(|&face| self.faces[face as usize].image = Some(image));
+    }
+
+    /// Marks the faces as not acceptable.
+    fn blur(&mut self, faces: &[u32]) {
+        faces
+            .iter()
+            .for_each(|&face| self.faces[face as usize].is_acceptable = false);
+    }
+
+    fn faces(&self) -> Faces {
+        let mut faces = Faces::with_capacity(self.faces.len(), 8);
+        for (&face, list) in self.faces.iter().zip(&self.lists) {
+            let mut list = list.clone();
+            list.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+            faces.push(face, &list);
+        }
+        faces
+    }
+
+    fn group(&self, settings: &Settings, scope: Scope) -> Vec<Assignment> {
+        group(&self.faces(), settings, scope).unwrap()
+    }
+
+    fn full(&self) -> Vec<Assignment> {
+        self.group(&settings(), Scope::Full)
+    }
+}
+
+/// Returns the settings of most tests: a single face founds a person, so each group is visible.
+fn settings() -> Settings {
+    Settings {
+        threshold: 0.5,
+        weak_threshold: 0.4,
+        bridge_threshold: 0.6,
+        shared: 2,
+        core: 1,
+        min_faces: 1,
+        passes: 20,
+        seed: 0,
+    }
+}
+
+/// Returns the number of the first face with the assignment of each face, or `None` without a person.
+fn partition(assignments: &[Assignment]) -> Vec<Option<usize>> {
+    let first = |assignment| assignments.iter().position(|other| other == assignment);
+    let is_person = |assignment: &&Assignment| **assignment != Assignment::None;
+    assignments
+        .iter()
+        .map(|assignment| Some(assignment).filter(is_person).and_then(first))
+        .collect()
+}
+
+/// A source of pseudo-random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number from −1 to 1.
+    fn signed(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    /// Shuffles values (Fisher–Yates).
+    fn shuffle<T>(&mut self, values: &mut [T]) {
+        for last in (1..values.len()).rev() {
+            values.swap(last, (self.next() % (last as u64 + 1)) as usize);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! People with vectors: the groups, their changes when faces are added, and the order of faces.
+
+use super::*;
+use crate::metrics::{bcubed, churn, pairwise};
+
+const DIM: usize = 64;
+const PEOPLE: u32 = 40;
+
+/// A face with its true person.
+#[derive(Clone)]
+struct Portrait {
+    truth: u32,
+    vector: Vec<f32>,
+}
+
+fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+    vector.iter_mut().for_each(|x| *x /= length);
+    vector
+}
+
+/// Returns 1 to 12 faces of each person in random order. Faces of one person have a similarity of about 0.6, and those of
+/// two people of about 0.
+fn portraits() -> Vec<Portrait> {
+    let mut random = Random(1);
+    let mut direction = |_| unit((0..DIM).map(|_| random.signed()).collect());
+    let mut portraits = Vec::new();
+    for truth in 0..PEOPLE {
+        let centre = direction(0);
+        for _ in 0..=truth % 12 {
+            let noise = direction(0);
+            let mixed = centre
+                .iter()
+                .zip(&noise)
+                .map(|(c, n)| c * 0.775 + n * 0.632);
+            let vector = unit(mixed.collect());
+            portraits.push(Portrait { truth, vector });
+        }
+    }
+    Random(2).shuffle(&mut portraits);
+    portraits
+}
+
+/// Returns the portraits with their 16 nearest neighbours and the people that they have now.
+fn library(portraits: &[Portrait], people: &[Option<u32>]) -> Faces {
+    let mut faces = Faces::with_capacity(portraits.len(), 16);
+    for (at, portrait) in portraits.iter().enumerate() {
+        let similarity = |other: &Portrait| {
+            portrait
+                .vector
+                .iter()
+                .zip(&other.vector)
+                .map(|(a, b)| a * b)
+                .sum()
+        };
+        let others = (0..)
+            .zip(portraits)
+            .filter(|&(other, _)| other != at as u32);
+        let mut list: Vec<Neighbour> = others
+            .map(|(face, other)| Neighbour {
+                face,
+                similarity: similarity(other),
+            })
+            .collect();
+        list.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+        list.truncate(16);
+        let face = Face {
+            person: people.get(at).copied().flatten(),
+            is_acceptable: true,
+            ..Face::default()
+        };
+        faces.push(face, &list);
+    }
+    faces
+}
+
+/// Returns the person of each face; new people have numbers from 1000.
+fn run(portraits: &[Portrait], people: &[Option<u32>], scope: Scope) -> Vec<Option<u32>> {
+    let settings = Settings::new(0.5, 0.45);
+    let assignments = group(&library(portraits, people), &settings, scope).unwrap();
+    let person = |assignment| match assignment {
+        Assignment::Person(person) => Some(person),
+        Assignment::New(number) => Some(1000 + number),
+        Assignment::None => None,
+    };
+    assignments.into_iter().map(person).collect()
+}
+
+fn with_truth(portraits: &[Portrait], found: &[Option<u32>]) -> Vec<(u32, Option<u32>)> {
+    let truths = portraits.iter().map(|portrait| portrait.truth);
+    truths.zip(found.iter().copied()).collect()
+}
+
+#[test]
+fn people_are_found() {
+    let portraits = portraits();
+    let found = with_truth(&portraits, &run(&portraits, &[], Scope::Full));
+    assert!(pairwise(&found).precision >= 0.99, "{:?}", pairwise(&found));
+    assert!(bcubed(&found).f() >= 0.98, "{:?}", bcubed(&found));
+}
+
+#[test]
+fn new_faces_join_the_people_of_before() {
+    let portraits = portraits();
+    let old = portraits.len() * 9 / 10;
+    let before: Vec<Option<u32>> = run(&portraits[..old], &[], Scope::Full)
+        .into_iter()
+        .map(|person| person.map(|person| person - 1000))
+        .collect();
+    let after = run(&portraits, &before, Scope::New);
+    let changes: Vec<_> = before.iter().copied().zip(after.iter().copied()).collect();
+    assert_eq!(churn(&changes), 0.0);
+    let full = run(&portraits, &[], Scope::Full);
+    let f = |found: &[Option<u32>]| bcubed(&with_truth(&portraits, found)).f();
+    assert!(f(&after) >= f(&full) - 0.01, "{} {}", f(&after), f(&full));
+    // Grouped again from the start, nearly every face stays with its person.
+    let again = run(&portraits, &before, Scope::Full);
+    let changes: Vec<_> = before.into_iter().zip(again).collect();
+    assert!(churn(&changes) <= 0.005, "{}", churn(&changes));
+}
+
+#[test]
+fn a_second_run_changes_nothing() {
+    let portraits = portraits();
+    let first: Vec<Option<u32>> = run(&portraits, &[], Scope::Full)
+        .into_iter()
+        .map(|person| person.map(|person| person - 1000))
+        .collect();
+    assert_eq!(run(&portraits, &first, Scope::Full), first);
+    assert_eq!(run(&portraits, &first, Scope::New), first);
+}
