@@ -187,8 +187,12 @@ def fit_people(case, query: dict, body: dict) -> None:
         body |= {name: value for name, value in fixed.items() if body.get(name) is not None}
     else:
         fixed = {"name": f"example {uuid.uuid4()}", "purpose": "example", "legal_basis": "example", "retention_days": 30}
-        body |= {name: value for name, value in fixed.items() if name in body}
+        # Null removes the name of a person.
+        body |= {name: value for name, value in fixed.items() if body.get(name) is not None}
         body.pop("far", None)
+        if body.get("kind") == "library":
+            # Its faces have no subjects who could consent.
+            body.pop("consent_required", None)
 
 
 def fit_named_faces(case, query: dict, body: dict) -> None:

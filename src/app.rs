@@ -19,7 +19,7 @@ use crate::{
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::model_file},
-    recognition::{calibration::Calibrations, collections::Collections},
+    recognition::{calibration::Calibrations, collections::Collections, libraries::Libraries},
     telemetry::metrics::Metrics,
 };
 
@@ -51,6 +51,8 @@ pub struct App {
     pub calibrations: Arc<Calibrations>,
     /// Collections of enrolled faces.
     pub collections: Collections,
+    /// Collections whose faces are grouped into people.
+    pub libraries: Libraries,
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.

@@ -20,6 +20,7 @@ pub mod batches;
 pub mod bench;
 pub mod calibrate;
 pub mod client;
+pub mod cluster;
 pub mod config;
 pub mod devices;
 pub mod embed;
@@ -100,6 +101,14 @@ enum Command {
                             FACESCAN__RECOGNITION__CALIBRATIONS='[calibration.yaml]' facescan serve"
     )]
     Calibrate(calibrate::CalibrateArgs),
+    /// Group the faces in the images of a folder into people.
+    ///
+    /// Each line of the output is a person with the faces, as JSON. The last line has the faces of nobody.
+    #[command(
+        after_help = "Examples:\n  facescan cluster photos/ --out people.jsonl\n\n\
+                            Exit codes: 0 every image was read · 1 at least one image failed"
+    )]
+    Cluster(cluster::ClusterArgs),
     /// Crop, resize, blur, rotate or anonymise images by a list of operations; print one JSON line per image.
     #[command(
         after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
@@ -181,6 +190,7 @@ impl Cli {
             Command::Embed(args) => embed::run(config, &provenance, args),
             Command::Verify(args) => verify::run(config, &provenance, &args),
             Command::Calibrate(args) => calibrate::run(config, &provenance, &args),
+            Command::Cluster(args) => cluster::run(config, &provenance, &args),
             Command::Process(args) => process::run(config, &provenance, args),
             Command::Anonymize(args) => process::anonymize(config, &provenance, args),
             Command::Preprocess(args) => preprocess::run(config, &provenance, &args),

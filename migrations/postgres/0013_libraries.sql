@@ -3,6 +3,7 @@ ALTER TABLE collections DROP CONSTRAINT collections_kind_check;
 ALTER TABLE collections ADD CONSTRAINT collections_kind_check CHECK (kind IN ('gallery', 'suppression', 'library'));
 ALTER TABLE enrolments ALTER COLUMN subject_id DROP NOT NULL; -- NULL in libraries
 ALTER TABLE enrolments ADD COLUMN is_acceptable boolean NOT NULL DEFAULT true; -- whether the quality suffices to found a person
+CREATE INDEX enrolments_of_libraries ON enrolments (collection_id, created_at) WHERE subject_id IS NULL;
 COMMENT ON COLUMN enrolments.image_id IS
     'The image of the stored face, also after face_id is NULL. Faces of one image that is not stored share an id of their own.';
 
@@ -43,6 +44,16 @@ CREATE TABLE memberships (
 );
 CREATE INDEX memberships_by_person ON memberships (person_id, row_id);
 
+CREATE FUNCTION delete_people_without_faces() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM people p USING (SELECT DISTINCT person_id FROM removed) r
+    WHERE p.id = r.person_id AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER memberships_removed AFTER DELETE ON memberships
+    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION delete_people_without_faces();
+
 -- Jobs that group the faces of a library.
 CREATE TABLE clusterings (
     id            uuid             PRIMARY KEY,
@@ -64,3 +75,6 @@ CREATE TABLE clusterings (
 CREATE INDEX clusterings_by_collection ON clusterings (collection_id, id);
 CREATE INDEX clusterings_unfinished ON clusterings (id) WHERE state IN ('queued', 'running');
 CREATE UNIQUE INDEX clusterings_one_at_a_time ON clusterings (collection_id) WHERE state IN ('queued', 'running');
+
+-- The newest searches of a key, which a limit counts.
+CREATE INDEX audit_searches_by_key ON audit_entries (tenant, coalesce(key_id, ''), at) WHERE action = 'search';

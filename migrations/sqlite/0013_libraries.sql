@@ -93,6 +93,7 @@ CREATE INDEX enrolments_by_collection ON enrolments (collection_id, row_id);
 CREATE INDEX enrolments_by_subject ON enrolments (subject_id, row_id);
 CREATE INDEX enrolments_by_face ON enrolments (face_id) WHERE face_id IS NOT NULL;
 CREATE INDEX enrolments_by_image ON enrolments (image_id) WHERE image_id IS NOT NULL;
+CREATE INDEX enrolments_of_libraries ON enrolments (collection_id, created_at) WHERE subject_id IS NULL;
 
 CREATE TRIGGER enrolments_added AFTER INSERT ON enrolments BEGIN
     UPDATE collections SET position = position + 1, enrolled = enrolled + 1 WHERE id = NEW.collection_id;
@@ -120,6 +121,11 @@ CREATE TABLE memberships (
 ) STRICT;
 CREATE INDEX memberships_by_person ON memberships (person_id, row_id);
 
+CREATE TRIGGER memberships_removed AFTER DELETE ON memberships BEGIN
+    DELETE FROM people
+    WHERE id = OLD.person_id AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = OLD.person_id);
+END;
+
 CREATE TABLE clusterings (
     id            BLOB    NOT NULL PRIMARY KEY,
     collection_id BLOB    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
@@ -140,3 +146,6 @@ CREATE TABLE clusterings (
 CREATE INDEX clusterings_by_collection ON clusterings (collection_id, id);
 CREATE INDEX clusterings_unfinished ON clusterings (id) WHERE state IN ('queued', 'running');
 CREATE UNIQUE INDEX clusterings_one_at_a_time ON clusterings (collection_id) WHERE state IN ('queued', 'running');
+
+-- The newest searches of a key, which a limit counts.
+CREATE INDEX audit_searches_by_key ON audit_entries (tenant, coalesce(key_id, ''), at) WHERE action = 'search';

@@ -43,7 +43,12 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
-    recognition::{calibration::Calibrations, collections::Collections, index::exact::ExactIndex},
+    recognition::{
+        calibration::Calibrations,
+        collections::{Collections, quota::SearchQuota},
+        index::exact::ExactIndex,
+        libraries::Libraries,
+    },
     telemetry::metrics::{Metrics, labels::Limit},
 };
 
@@ -89,10 +94,7 @@ impl AppBuilder {
     /// # Errors
     /// Returns an error if a model is missing or does not match its registry entry, or if the database cannot be used.
     pub async fn build(self) -> anyhow::Result<App> {
-        let fetcher = match self.fetcher.clone() {
-            Some(fetcher) => Some(fetcher),
-            None => open_fetcher(&self.config)?,
-        };
+        let fetcher = self.open_fetcher()?;
         let registry = Registry::load(
             self.config.models.registry.as_deref(),
             &self.config.preprocess.resize_defaults(),
@@ -123,8 +125,10 @@ impl AppBuilder {
         let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
         let keys = Arc::clone(&stores.keys);
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
+        let collections = collections(&config, &stores, &pipeline, (&calibrations, &audit));
         Ok(App {
-            collections: collections(&config, &stores, &pipeline, (&calibrations, &audit)),
+            libraries: libraries(&stores, &collections),
+            collections,
             calibrations,
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
@@ -147,6 +151,16 @@ impl AppBuilder {
             lifecycle: Lifecycle::default(),
             store_fault: OnceLock::new(),
         })
+    }
+
+    /// Creates the client for outbound HTTP. Returns `None` if the settings disable it.
+    fn open_fetcher(&self) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
+        if self.fetcher.is_some() || !self.config.urls.enabled {
+            return Ok(self.fetcher.clone());
+        }
+        let fetcher = WebFetcher::new(&self.config.urls, Arc::new(SystemLookup))
+            .context("setting up the client for urls")?;
+        Ok(Some(Arc::new(fetcher)))
     }
 
     /// Loads the models and starts the threads that run them.
@@ -222,7 +236,18 @@ fn collections(
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
+        quota: SearchQuota {
+            audit: Arc::clone(&stores.audit),
+            per_day: config.recognition.max_searches_per_day,
+        },
         clock: Arc::clone(&pipeline.clock),
+    }
+}
+
+fn libraries(stores: &Stores, collections: &Collections) -> Libraries {
+    Libraries {
+        store: Arc::clone(&stores.libraries),
+        collections: collections.clone(),
     }
 }
 
@@ -398,14 +423,4 @@ pub async fn open_stores(config: &Config, observer: Observer) -> anyhow::Result<
     facescan_store::open(&settings, observer)
         .await
         .context("opening the database")
-}
-
-/// Creates the client for outbound HTTP. Returns `None` if the settings disable it.
-fn open_fetcher(config: &Config) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
-    if !config.urls.enabled {
-        return Ok(None);
-    }
-    let fetcher = WebFetcher::new(&config.urls, Arc::new(SystemLookup))
-        .context("setting up the client for urls")?;
-    Ok(Some(Arc::new(fetcher)))
 }

@@ -79,6 +79,11 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
         let metrics = app.metrics.clone();
         async move { collections.sweep_until(&metrics, stop).await }
     }));
+    tasks.push(tokio::spawn({
+        let (libraries, stop) = (app.libraries.clone(), stop.clone());
+        let metrics = app.metrics.clone();
+        async move { libraries.work_until(&metrics, stop).await }
+    }));
     if chunks > 0 {
         let worker = Worker::new(
             app.batches.clone(),

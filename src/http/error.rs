@@ -191,7 +191,10 @@ impl ApiError {
     /// Returns when the request can succeed, for an error that passes.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Access(AccessError::RateLimited { retry_after, .. }) => Some(*retry_after),
+            Self::Access(AccessError::RateLimited { retry_after, .. })
+            | Self::Recognition(RecognitionError::TooManySearches { retry_after, .. }) => {
+                Some(*retry_after)
+            }
             Self::Batch(BatchError::TooManyWaiting { .. }) => Some(BATCH_RETRY),
             // Requests take fractions of a second, so the server usually has capacity after one second.
             error if error.kind() == table::OVERLOADED => Some(Duration::from_secs(1)),
@@ -258,20 +261,28 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         RecognitionError::NotFound(_)
         | RecognitionError::NoCollection(_)
         | RecognitionError::NoSubject(_)
-        | RecognitionError::NoEnrolment(_) => table::NOT_FOUND,
+        | RecognitionError::NoEnrolment(_)
+        | RecognitionError::NoPerson(_)
+        | RecognitionError::NoClustering(_) => table::NOT_FOUND,
         RecognitionError::NameTaken(_)
         | RecognitionError::ExternalIdTaken
         | RecognitionError::NotSearchable(_)
         | RecognitionError::NotLive(_)
         | RecognitionError::FaceErased
+        | RecognitionError::NoLibrary(_)
+        | RecognitionError::IsLibrary(_)
+        | RecognitionError::ClusteringUnfinished
         | RecognitionError::Uncalibrated(_) => table::CONFLICT,
+        RecognitionError::TooManySearches { .. } => table::RATE_LIMITED,
         RecognitionError::PurposeNotAllowed(_) | RecognitionError::OtherPurpose(_) => {
             table::PURPOSE_NOT_ALLOWED
         }
         RecognitionError::Store(error) | RecognitionError::Index(IndexError::Store(error)) => {
             kind_of_store(error)
         }
-        RecognitionError::Index(IndexError::Vector(_) | IndexError::Pool(_)) => table::INTERNAL,
+        RecognitionError::Index(IndexError::Vector(_) | IndexError::Pool(_))
+        | RecognitionError::Interrupted
+        | RecognitionError::Clustering(_) => table::INTERNAL,
         RecognitionError::Audit(_) => table::AUDIT_UNAVAILABLE,
         RecognitionError::NoVector(_) => table::NO_VECTOR,
         RecognitionError::ContractMismatch { .. } | RecognitionError::CollectionContract { .. } => {

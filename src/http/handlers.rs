@@ -2,6 +2,7 @@
 
 pub mod batches;
 pub mod calibration;
+pub mod clusterings;
 pub mod collections;
 pub mod devices;
 pub mod docs;
@@ -13,9 +14,11 @@ pub mod faces;
 pub mod health;
 pub mod images;
 pub mod keys;
+pub mod library_faces;
 pub mod metrics;
 pub mod models;
 mod named_faces;
+pub mod people;
 pub mod preprocess;
 pub mod process;
 mod run;

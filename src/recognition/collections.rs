@@ -4,6 +4,7 @@
 //! [`terms`] checks what a caller wants to write. Erasing is in [`crate::erasure`].
 
 pub mod enrol;
+pub mod quota;
 pub mod search;
 pub mod similar;
 pub mod sweep;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use facescan_clock::Clock;
 use facescan_store::{Collection, CollectionKey, CollectionStore};
 use uuid::Uuid;
+
+use quota::SearchQuota;
 
 use super::{calibration::Calibrations, error::RecognitionError, index::FaceIndex};
 use crate::{audit::AuditLog, context::RequestContext};
@@ -31,6 +34,8 @@ pub struct Collections {
     pub audit: AuditLog,
     /// The purposes that the settings allow.
     pub purposes: Arc<[String]>,
+    /// Limits the searches of a caller.
+    pub quota: SearchQuota,
     /// The clock that decides whose time is over.
     pub clock: Arc<dyn Clock>,
 }
@@ -54,7 +59,10 @@ impl Collections {
     }
 
     /// Checks that the settings still allow the purpose of a collection.
-    fn check_purpose(&self, collection: &Collection) -> Result<(), RecognitionError> {
+    ///
+    /// # Errors
+    /// [`RecognitionError::PurposeNotAllowed`] if they do not.
+    pub fn check_purpose(&self, collection: &Collection) -> Result<(), RecognitionError> {
         let purpose = &collection.terms.purpose;
         match self.purposes.contains(purpose) {
             true => Ok(()),

@@ -1,5 +1,8 @@
 //! Why faces cannot be compared, enrolled or searched for.
 
+use std::time::Duration;
+
+use facescan_clustering::ClusteringError;
 use facescan_store::StoreError;
 use thiserror::Error;
 use uuid::Uuid;
@@ -63,6 +66,27 @@ pub enum RecognitionError {
     /// There is no such enrolled face in the collection.
     #[error("the collection has no enrolled face {0}, or it was erased")]
     NoEnrolment(Uuid),
+    /// There is no such person in the library.
+    #[error("the library has no person {0}; a person without faces is deleted")]
+    NoPerson(Uuid),
+    /// There is no such clustering of the library.
+    #[error("the library has no clustering {0}")]
+    NoClustering(Uuid),
+    /// A collection is not a library.
+    #[error("the collection {0} is not a library, so its faces are not grouped into people")]
+    NoLibrary(Uuid),
+    /// A collection is a library.
+    #[error("the collection {0} is a library, which has people instead of subjects")]
+    IsLibrary(Uuid),
+    /// Another clustering of the library is not finished.
+    #[error("another clustering of the library is not finished; wait until it is done")]
+    ClusteringUnfinished,
+    /// The task that groups faces ended early.
+    #[error("the grouping of the faces was interrupted; request it again")]
+    Interrupted,
+    /// The faces cannot be grouped.
+    #[error("the faces could not be grouped")]
+    Clustering(#[from] ClusteringError),
     /// Another collection of the tenant has the name.
     #[error("another collection has the name `{0}`; choose another name")]
     NameTaken(String),
@@ -79,6 +103,16 @@ pub enum RecognitionError {
         "the collection {0} has another purpose; search only for the purpose that its subjects were enrolled for"
     )]
     OtherPurpose(Uuid),
+    /// The caller has made as many searches as the settings allow in a day.
+    #[error(
+        "the key has made {limit} searches within a day, as many as recognition.max_searches_per_day allows; try again after the time in retry-after"
+    )]
+    TooManySearches {
+        /// The limit.
+        limit: u32,
+        /// When the caller may search again.
+        retry_after: Duration,
+    },
     /// A suppression collection is not searched.
     #[error("the collection {0} is a suppression collection, which cannot be searched")]
     NotSearchable(Uuid),
@@ -90,10 +124,8 @@ pub enum RecognitionError {
     /// A stored face was erased while it was enrolled.
     #[error("a stored face was erased meanwhile; send the faces again without it")]
     FaceErased,
-    /// A suppression collection cannot be compared with, because its error rates are not known.
-    #[error(
-        "the contract {0} of a suppression collection has no calibration; add one to recognition.calibrations"
-    )]
+    /// A suppression collection or a library cannot be compared with, because its error rates are not known.
+    #[error("the contract {0} has no calibration; add one to recognition.calibrations")]
     Uncalibrated(String),
     /// The database failed.
     #[error(transparent)]

@@ -2,6 +2,7 @@
 
 mod guards;
 mod index;
+mod libraries;
 
 use axum::{
     body::Body,

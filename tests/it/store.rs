@@ -5,6 +5,7 @@ mod batches;
 mod collections;
 mod erasing;
 mod fixtures;
+mod libraries;
 mod outage;
 mod retention;
 mod upgrade;
@@ -63,6 +64,7 @@ async fn scenario(database: Database) {
     audit::scenario(&stores).await;
     retention::scenario(&stores).await;
     collections::scenario(&stores).await;
+    libraries::scenario(&stores).await;
     store.close().await;
     assert!(store.ping().await.unwrap_err().is_unavailable());
 }

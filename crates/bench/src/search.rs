@@ -17,6 +17,7 @@ use facescan::{
         calibration::Calibrations,
         collections::{
             Collections, key,
+            quota::SearchQuota,
             similar::{SimilarFaces, Wanted},
         },
         index::{FaceIndex, exact::ExactIndex},
@@ -148,6 +149,10 @@ fn collections(
             Arc::clone(&clock),
         ),
         purposes: Arc::new([]),
+        quota: SearchQuota {
+            audit: Arc::clone(&stores.audit),
+            per_day: 0,
+        },
         clock,
     })
 }
@@ -207,10 +212,12 @@ async fn enrol(
             .map(|face| NewEnrolment {
                 id: clock.new_id(),
                 face_id: None,
+                image_id: None,
+                is_acceptable: true,
                 vector: vectors.of(face).to_vec(),
             })
             .collect();
-        let of = (key(collection), subject.id);
+        let of = (key(collection), Some(subject.id));
         let enrolled = store.enrol(of, &faces, clock.now(), None).await?;
         ensure!(enrolled == Enrolled::Done, "{enrolled:?}");
     }

@@ -22,11 +22,13 @@ use crate::{
 };
 
 pub(super) use enrol::detach_scans;
+pub(super) use manage::{by_id, lock};
 pub use records::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent,
     Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment, Subject,
     SubjectChange, SubjectDetails, TermsChange, Written,
 };
+pub(super) use rows::EnrolmentRow;
 
 /// A condition that is true for subjects that may be in an answer at the time in a parameter. In the query, `s` is the
 /// subject and `c` is the collection.
@@ -47,6 +49,20 @@ macro_rules! is_live {
 }
 
 use is_live;
+
+/// The same for the faces of a library, which have no subject. In the query, `e` is the enrolment.
+macro_rules! is_live_face {
+    ($now:literal) => {
+        concat!(
+            "(e.subject_id IS NULL AND NOT c.is_erased AND \
+             e.created_at + c.retention_days * 86400000000 > ",
+            $now,
+            ")"
+        )
+    };
+}
+
+use is_live_face;
 
 /// The collections of one database.
 ///
@@ -131,15 +147,15 @@ pub trait CollectionStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Enrolled, StoreError>;
 
-    /// Enrols faces of a subject, or none of them. This is an interaction, from which the retention counts, unless there is no
-    /// face. The audit entry is written also without a face.
+    /// Enrols faces of a subject, or faces of a library without a subject, or none of them. This is an interaction with the
+    /// subject, from which the retention counts, unless there is no face. The audit entry is written also without a face.
     ///
     /// # Errors
     ///
     /// [`StoreError::Invalid`] when the length of a vector is not 1.
     async fn enrol(
         &self,
-        (key, subject): (CollectionKey<'_>, Uuid),
+        (key, subject): (CollectionKey<'_>, Option<Uuid>),
         faces: &[NewEnrolment],
         now: OffsetDateTime,
         audit: Option<NewAuditEntry>,
@@ -201,6 +217,15 @@ pub trait CollectionStore: Send + Sync {
     ///
     /// `audit` is the entry of a deletion without its tenant and its details, which this adds.
     async fn expire_subjects(
+        &self,
+        now: OffsetDateTime,
+        limit: u32,
+        audit: Option<&NewAuditEntry>,
+    ) -> Result<u64, StoreError>;
+
+    /// Deletes at most `limit` faces of libraries whose time is over. Returns their number. `audit` is as for
+    /// [`expire_subjects`](Self::expire_subjects).
+    async fn expire_library_faces(
         &self,
         now: OffsetDateTime,
         limit: u32,
@@ -329,7 +354,7 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
 
     async fn enrol(
         &self,
-        subject: (CollectionKey<'_>, Uuid),
+        subject: (CollectionKey<'_>, Option<Uuid>),
         faces: &[NewEnrolment],
         now: OffsetDateTime,
         audit: Option<NewAuditEntry>,
@@ -440,5 +465,22 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
             ))?;
         }
         Ok(expired)
+    }
+
+    async fn expire_library_faces(
+        &self,
+        now: OffsetDateTime,
+        limit: u32,
+        audit: Option<&NewAuditEntry>,
+    ) -> Result<u64, StoreError> {
+        let library = query!(self, "find_expired_faces", |connection| expire::library(
+            connection, now
+        ))?;
+        let Some(library) = library else {
+            return Ok(0);
+        };
+        change!(self, "expire_library_faces", |connection| {
+            expire::delete_faces(connection, library, (now, limit), audit)
+        })
     }
 }

@@ -14,6 +14,7 @@ mod delete;
 mod dialect;
 mod erasures;
 mod error;
+mod libraries;
 mod migrations;
 mod notifications;
 mod observer;
@@ -41,7 +42,7 @@ use dialect::Dialect;
 use sql_store::SqlStore;
 
 pub use api_keys::{ApiKey, ApiKeyStore};
-pub use audit::{AuditChain, AuditEntry, AuditStore, FIRST_HASH, NewAuditEntry};
+pub use audit::{AuditChain, AuditEntry, AuditStore, CountedSearches, FIRST_HASH, NewAuditEntry};
 pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
@@ -58,6 +59,11 @@ pub use erasures::{
     NewErasure,
 };
 pub use error::StoreError;
+pub use libraries::{
+    Assignment, Clustering, ClusteringEnd, ClusteringProgress, ClusteringState, Decided, Decision,
+    FaceFilter, FaceRow, LeasedClustering, LibraryFace, LibraryStore, Membership, NewClustering,
+    Person,
+};
 pub use notifications::ChunkNotifications;
 pub use observer::{Observer, StoreMetrics};
 pub use records::{
@@ -225,6 +231,8 @@ pub struct Stores {
     pub batches: Arc<dyn BatchStore>,
     /// Collections of enrolled faces.
     pub collections: Arc<dyn CollectionStore>,
+    /// People of libraries, and clusterings.
+    pub libraries: Arc<dyn LibraryStore>,
     /// Keys of the API.
     pub keys: Arc<dyn ApiKeyStore>,
     /// The audit trail.
@@ -246,6 +254,7 @@ impl Stores {
             scans: Arc::clone(&store) as Arc<dyn Store>,
             batches: Arc::clone(&store) as Arc<dyn BatchStore>,
             collections: Arc::clone(&store) as Arc<dyn CollectionStore>,
+            libraries: Arc::clone(&store) as Arc<dyn LibraryStore>,
             keys: Arc::clone(&store) as Arc<dyn ApiKeyStore>,
             audit: Arc::clone(&store) as Arc<dyn AuditStore>,
             erasures: Arc::clone(&store) as Arc<dyn ErasureStore>,

@@ -55,7 +55,7 @@ impl Dialect for Postgres {
 
 /// The tables whose rows are erased.
 const VACUUM: &str = "VACUUM (INDEX_CLEANUP ON) images, image_sources, scans, faces, embeddings, \
-     image_embeddings, batch_items, batches, webhooks, collections, subjects, enrolments";
+     image_embeddings, batch_items, batches, webhooks, collections, subjects, enrolments, memberships";
 
 impl Statements for PgConnection {
     async fn execute<S: SqlSafeStr + Send>(

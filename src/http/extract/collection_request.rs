@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The names of ids in the path that follow the id of the collection.
-const MEMBERS: [&str; 2] = ["subject", "enrolment"];
+const MEMBERS: [&str; 4] = ["subject", "enrolment", "person", "clustering"];
 
 /// A request for a collection of the caller's tenant.
 pub struct CollectionRequest {
@@ -26,7 +26,7 @@ pub struct CollectionRequest {
     pub context: RequestContext,
     /// The id of the collection.
     pub id: Uuid,
-    /// The id of a subject or of an enrolment, if the path has one.
+    /// The id of a subject, an enrolment, a person or a clustering, if the path has one.
     pub member: Option<Uuid>,
     /// The format that the caller accepts.
     pub accepted: Accepted,
@@ -41,7 +41,15 @@ impl CollectionRequest {
         self.state.collections.of(&self.context, self.id).await
     }
 
-    /// Returns the id of the subject or of the enrolment.
+    /// Reads the collection, which is a library.
+    ///
+    /// # Errors
+    /// As [`collection`](Self::collection), or [`RecognitionError::NoLibrary`].
+    pub async fn library(&self) -> Result<Collection, RecognitionError> {
+        self.state.libraries.of(&self.context, self.id).await
+    }
+
+    /// Returns the id of the subject, the enrolment, the person or the clustering.
     ///
     /// # Errors
     /// [`ApiError::Internal`] if the route has none.

@@ -266,9 +266,10 @@ fn new_collection(
         far: body.far.unwrap_or(settings.search_far),
     };
     let calibration = state.calibrations.of(&embedder.contract);
-    if kind == CollectionKind::Suppression && calibration.is_none() {
+    if kind != CollectionKind::Gallery && calibration.is_none() {
         return Err(RecognitionError::Uncalibrated(embedder.contract.to_string()).into());
     }
+    check_consent(kind, Some(body.consent_required))?;
     check_terms(&terms, settings, calibration)?;
     let clock = &state.collections.clock;
     Ok(Collection {
@@ -282,6 +283,17 @@ fn new_collection(
         enrolled: 0,
         terms,
     })
+}
+
+/// Checks that no library requires consent: its faces have no subjects who could give it.
+fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), ApiError> {
+    match (kind, is_required) {
+        (CollectionKind::Library, Some(true)) => Err(ApiError::invalid_option(
+            "consent_required",
+            "must be false in a library, whose faces have no subjects",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Lists the collections of the tenant.
@@ -385,6 +397,7 @@ pub async fn change(
         far: body.far,
     };
     let state = &request.state;
+    check_consent(collection.kind, change.consent_required)?;
     let calibration = state.calibrations.of(&collection.contract);
     check_change(&change, &state.config.recognition, calibration)?;
     let details = json!({

@@ -74,8 +74,12 @@ pub struct SearchAnswer {
 pub struct CandidateAnswer {
     /// The place among the candidates, from 1.
     rank: usize,
-    /// The subject.
-    subject_id: Uuid,
+    /// The subject. Absent in libraries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject_id: Option<Uuid>,
+    /// The person of a library, if a clustering or a user has assigned the face to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    person_id: Option<Uuid>,
     /// The caller's id of the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
@@ -139,6 +143,7 @@ impl CandidateAnswer {
         Self {
             rank,
             subject_id: row.enrolment.subject_id,
+            person_id: row.person_id,
             external_id: row.external_id,
             enrolment_id: row.enrolment.id,
             face_id: row.enrolment.face_id,

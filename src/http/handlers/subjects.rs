@@ -6,7 +6,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use facescan_store::{
-    Changed, Consent, ErasureTarget, Subject, SubjectChange, SubjectDetails, Written,
+    Changed, CollectionKind, Consent, ErasureTarget, Subject, SubjectChange, SubjectDetails,
+    Written,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -208,6 +209,9 @@ pub async fn create(
     body: Result<JsonObject<SubjectBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
+    if collection.kind == CollectionKind::Library {
+        return Err(RecognitionError::IsLibrary(collection.id).into());
+    }
     let JsonObject(body) = body?;
     let clock = &request.state.collections.clock;
     let now = clock.now();

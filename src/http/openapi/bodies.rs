@@ -16,7 +16,7 @@ use crate::pipeline::{
 use crate::{
     admission::Priority,
     batches::operation::BatchOperation,
-    http::handlers::enrolments::EnrolRequest,
+    http::handlers::{enrolments::EnrolRequest, library_faces::LibraryRequest},
     recognition::{collections::search::SearchRequest, verify::VerifyRequest},
 };
 
@@ -146,6 +146,17 @@ pub struct EnrolBody {
     faces: Vec<FaceSource>,
     /// The options.
     options: Option<EnrolRequest>,
+}
+
+/// Images, stored faces or vectors, and the options of an enrolment in a library.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryBody {
+    /// The images, stored faces and vectors. `server.max_images_per_request` limits their number.
+    #[schema(min_items = 1)]
+    faces: Vec<FaceSource>,
+    /// The options.
+    options: Option<LibraryRequest>,
 }
 
 /// A face, and the options of a search.

@@ -5,7 +5,11 @@ use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrolment};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{Collections, key, search::check_vector, similar::Wanted};
+use super::{
+    Collections, key,
+    search::check_vector,
+    similar::{SimilarFace, Wanted},
+};
 use crate::{
     audit::AuditEvent,
     config::AuditLevel,
@@ -128,6 +132,8 @@ impl Collections {
                     accepted.push(NewEnrolment {
                         id,
                         face_id: face.face_id,
+                        image_id: None,
+                        is_acceptable: true,
                         vector: face.vector.values,
                     });
                     EnrolOutcome::Enrolled(id)
@@ -136,7 +142,7 @@ impl Collections {
             });
         }
         let event = self.audit.entry(context, enrol_event(target, &outcomes));
-        let subject = (key(target.collection), target.subject);
+        let subject = (key(target.collection), Some(target.subject));
         let now = self.clock.now();
         let enrolled = self.store.enrol(subject, &accepted, now, event).await?;
         done(enrolled, target.subject)?;
@@ -192,14 +198,14 @@ impl Collections {
             by_subject: true,
         };
         let found = self.similar(collection, &vector.values, wanted).await?;
-        let other = found
-            .faces
-            .into_iter()
-            .find(|face| face.row.enrolment.subject_id != target.subject);
-        Ok(other.map(|face| Rejection::Conflict {
-            subject_id: face.row.enrolment.subject_id,
-            similarity: face.similarity,
-        }))
+        let conflict = |face: &SimilarFace| {
+            let subject_id = face.row.enrolment.subject_id?;
+            (subject_id != target.subject).then_some(Rejection::Conflict {
+                subject_id,
+                similarity: face.similarity,
+            })
+        };
+        Ok(found.faces.iter().find_map(conflict))
     }
 }
 

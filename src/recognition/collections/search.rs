@@ -220,6 +220,7 @@ impl Collections {
         plan.check(collection)?;
         self.check_purpose(collection)?;
         check_vector(collection, vector)?;
+        self.quota.check(context, self.clock.now()).await?;
         let calibration = self.calibrations.of(&collection.contract);
         let criterion = plan
             .criterion
@@ -284,7 +285,7 @@ impl Collections {
     }
 
     /// Returns the suppression collections that protect people from a collection.
-    pub(super) async fn suppressions(
+    pub(in crate::recognition) async fn suppressions(
         &self,
         collection: &Collection,
     ) -> Result<Vec<Collection>, RecognitionError> {
@@ -293,7 +294,7 @@ impl Collections {
     }
 
     /// Returns for each vector whether it is that of a person in a suppression collection, at the rate of that collection.
-    pub(super) async fn suppressed(
+    pub(in crate::recognition) async fn suppressed(
         &self,
         suppressions: &[Collection],
         vectors: &[&[f32]],
@@ -321,7 +322,7 @@ impl Collections {
 }
 
 /// Checks that a vector can be compared with those of a collection.
-pub(super) fn check_vector(
+pub(in crate::recognition) fn check_vector(
     collection: &Collection,
     vector: &FaceVector,
 ) -> Result<(), RecognitionError> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use facescan_store::{Collection, LiveRow};
+use uuid::Uuid;
 
 use super::{Collections, key};
 use crate::{
@@ -129,7 +130,14 @@ fn select(faces: Vec<SimilarFace>, wanted: Wanted) -> Vec<SimilarFace> {
     faces
         .into_iter()
         .take_while(|face| face.similarity >= wanted.threshold)
-        .filter(|face| !wanted.by_subject || subjects.insert(face.row.enrolment.subject_id))
+        .filter(|face| !wanted.by_subject || subjects.insert(shown_by(&face.row)))
         .take(wanted.limit)
         .collect()
+}
+
+/// Returns the id of the subject or of the person that a face shows. A face of nobody stands for itself.
+fn shown_by(row: &LiveRow) -> Uuid {
+    let enrolment = &row.enrolment;
+    let known = enrolment.subject_id.or(row.person_id);
+    known.unwrap_or(enrolment.id)
 }

@@ -18,6 +18,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// The subjects that one transaction deletes, so that other writers do not wait long.
 const SUBJECTS: u32 = 100;
 
+/// The faces of libraries that one transaction deletes.
+const FACES: u32 = 1000;
+
 /// The newest changes of a collection that are kept. An index that is further behind is loaded again.
 const KEPT_CHANGES: u64 = 1_000_000;
 
@@ -47,7 +50,7 @@ impl Collections {
         self.trim(trimmed).await
     }
 
-    /// Deletes the subjects whose time is over. Returns their number.
+    /// Deletes the subjects, and the faces of libraries, whose time is over. Returns their number.
     ///
     /// # Errors
     /// Returns an error of the database. The next sweep does the rest.
@@ -72,6 +75,29 @@ impl Collections {
         }
         if expired > 0 {
             tracing::info!(subjects = expired, "erased subjects whose time is over");
+        }
+        Ok(expired + self.expire_library_faces(&entry).await?)
+    }
+
+    async fn expire_library_faces(&self, entry: &NewAuditEntry) -> Result<u64, StoreError> {
+        let entry = NewAuditEntry {
+            action: "expire_faces".to_owned(),
+            ..entry.clone()
+        };
+        let entry = self.audit.records(AuditLevel::Changes).then_some(&entry);
+        let (now, mut expired) = (self.clock.now(), 0);
+        loop {
+            let deleted = self.store.expire_library_faces(now, FACES, entry).await?;
+            if deleted == 0 {
+                break;
+            }
+            expired += deleted;
+        }
+        if expired > 0 {
+            tracing::info!(
+                faces = expired,
+                "erased faces of libraries whose time is over"
+            );
         }
         Ok(expired)
     }

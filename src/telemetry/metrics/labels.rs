@@ -42,6 +42,8 @@ label! {
     Sweep {
         /// Deletes what finished batches leave.
         Batches = "batches",
+        /// Groups the faces of libraries.
+        Clusterings = "clusterings",
         /// Deletes subjects whose time is over, and old changes of collections.
         Collections = "collections",
         /// Continues erasures.

@@ -71,6 +71,9 @@ impl Owned {
         path.replace("{id}", id)
             .replace("{subject}", &self.subject)
             .replace("{enrolment}", &self.enrolment)
+            // Nobody of the stranger's tenant gets as far as these.
+            .replace("{person}", &self.subject)
+            .replace("{clustering}", &self.subject)
     }
 }
 
@@ -113,6 +116,7 @@ async fn the_ids_of_another_tenant_are_not_found() {
         let uri = owned.uri(&route.path);
         let body = match route.method.as_str() {
             "POST" if route.path.starts_with("/collections") => body_of_faces(),
+            "PUT" => json!({"person_id": null}).to_string(),
             "POST" => json!({"items": []}).to_string(),
             "PATCH" => json!({}).to_string(),
             _ => String::new(),

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use super::{
     ALLOWED, call, create, enrol, found, gallery, id, image, ok, search, search_body, subject, text,
 };
-use crate::support::app::{TestApp, image_file};
+use crate::support::{
+    app::{TestApp, image_file},
+    database::{Database, on_sqlite},
+};
 
 /// Returns a photograph at a width of 100 pixels.
 fn small(name: &str) -> Value {
@@ -319,4 +322,41 @@ async fn stored_faces_need_the_scope_read() {
         let own = crate::access::key(&app, "default", &[scope, Scope::Read]).await;
         assert_eq!(send(&own, uri, body).await.status, StatusCode::OK, "{uri}");
     }
+}
+
+/// The audit trail counts the searches, so the limit also holds after a restart and for other servers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_can_search_only_so_often_in_a_day() {
+    on_sqlite(|database: Database| async move {
+        let url = database.url();
+        let settings = [
+            ("DATABASE_URL", url.as_str()),
+            ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "2"),
+            ALLOWED,
+        ];
+        let app = TestApp::with(&settings).await;
+        let staff = create(&app, gallery("staff")).await;
+        let uri = format!("{staff}/search");
+        let body = || search_body(image("biden.jpg"), json!({}));
+        ok(&app, "POST", &uri, body()).await;
+        let wrong = search_body(image("biden.jpg"), json!({"purpose": "another"}));
+        let refused = call(&app, "POST", &uri, wrong).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "this is no search");
+        ok(&app, "POST", &uri, body()).await;
+        let restarted = TestApp::with(&settings).await;
+        for app in [&app, &restarted] {
+            let refused = call(app, "POST", &uri, body()).await;
+            assert_eq!(
+                (refused.status, refused.code()),
+                (StatusCode::TOO_MANY_REQUESTS, "rate_limited".to_owned())
+            );
+            let wait: u32 = refused.headers["retry-after"]
+                .to_str()
+                .unwrap()
+                .parse()
+                .unwrap();
+            assert!((86_000..=86_400).contains(&wait), "{wait}");
+        }
+    })
+    .await;
 }

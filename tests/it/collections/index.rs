@@ -55,10 +55,12 @@ async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize>) -> Vec<U
         let face = NewEnrolment {
             id: Uuid::now_v7(),
             face_id: None,
+            image_id: None,
+            is_acceptable: true,
             vector: vector(number, of.dim as usize),
         };
         let faces = [face];
-        let enrolled = store.enrol((key, subject.id), &faces, now, None);
+        let enrolled = store.enrol((key, Some(subject.id)), &faces, now, None);
         enrolled.await.unwrap();
         subjects.push(subject.id);
     }
@@ -78,7 +80,7 @@ async fn nearest(app: &TestApp, uri: &str, number: usize) -> (Option<Uuid>, u64)
     let similar = similar.unwrap();
     let first = similar.faces.first();
     (
-        first.map(|face| face.row.enrolment.subject_id),
+        first.and_then(|face| face.row.enrolment.subject_id),
         similar.searched,
     )
 }

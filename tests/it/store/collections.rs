@@ -26,7 +26,7 @@ pub async fn scenario(stores: &Stores) {
     expiry::time_ends_subjects(stores).await;
 }
 
-fn collection(tenant: &str, name: &str) -> Collection {
+pub fn collection(tenant: &str, name: &str) -> Collection {
     Collection {
         id: Uuid::now_v7(),
         tenant: tenant.to_owned(),
@@ -57,7 +57,7 @@ fn subject(collection: &Collection) -> Subject {
     }
 }
 
-fn key(collection: &Collection) -> CollectionKey<'_> {
+pub fn key(collection: &Collection) -> CollectionKey<'_> {
     CollectionKey {
         tenant: &collection.tenant,
         id: collection.id,
@@ -70,11 +70,13 @@ fn face(direction: [f32; 2]) -> NewEnrolment {
     NewEnrolment {
         id: Uuid::now_v7(),
         face_id: None,
+        image_id: None,
+        is_acceptable: true,
         vector: direction.iter().map(|value| value / norm).collect(),
     }
 }
 
-async fn created(store: &dyn CollectionStore, collection: &Collection) {
+pub async fn created(store: &dyn CollectionStore, collection: &Collection) {
     let written = store.create_collection(collection, None).await.unwrap();
     assert_eq!(written, Written::Done);
 }
@@ -92,7 +94,7 @@ async fn enrol(
     subject: &Subject,
     faces: &[NewEnrolment],
 ) -> Enrolled {
-    let subject = (key(collection), subject.id);
+    let subject = (key(collection), Some(subject.id));
     store.enrol(subject, faces, noon(), None).await.unwrap()
 }
 
@@ -375,6 +377,8 @@ async fn erasing_removes_enrolments(stores: &Stores) {
     }
     let of = |scan: usize, position: usize| NewEnrolment {
         face_id: Some(scans[scan].faces[position].id),
+        image_id: None,
+        is_acceptable: true,
         ..face([1.0, 0.0])
     };
     let faces = [of(0, 0), of(0, 1), of(1, 0), face([0.0, 1.0])];
@@ -437,6 +441,8 @@ async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
     stores.scans.save_scan(scan.clone()).await.unwrap();
     let enrolled = NewEnrolment {
         face_id: Some(scan.faces[0].id),
+        image_id: None,
+        is_acceptable: true,
         ..face([1.0, 0.0])
     };
     enrol(store, &gallery, &person, &[enrolled]).await;
@@ -466,6 +472,8 @@ async fn an_erased_image_takes_enrolments_of_older_scans(stores: &Stores) {
     stores.scans.save_scan(scan.clone()).await.unwrap();
     let enrolled = NewEnrolment {
         face_id: Some(scan.faces[0].id),
+        image_id: None,
+        is_acceptable: true,
         ..face([1.0, 0.0])
     };
     enrol(store, &gallery, &person, &[enrolled]).await;

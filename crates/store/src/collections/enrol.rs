@@ -35,8 +35,8 @@ const LIVE: &str = concat!(
 
 const SEEN: &str = "UPDATE subjects SET last_seen_at = $2 WHERE id = $1";
 
-const INTO: &str =
-    "enrolments (id, collection_id, subject_id, face_id, image_id, created_at, vector)";
+const INTO: &str = "enrolments (id, collection_id, subject_id, face_id, image_id, created_at, \
+     is_acceptable, vector)";
 
 const ONE: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrolments e \
      JOIN collections c ON c.id = e.collection_id \
@@ -68,16 +68,18 @@ pub(super) fn check(faces: &[NewEnrolment]) -> Result<(), StoreError> {
 /// An erasure locks the collections before the stored faces, so this does too.
 pub(super) async fn enrol(
     connection: &mut impl Statements,
-    (key, subject): (CollectionKey<'_>, Uuid),
+    (key, subject): (CollectionKey<'_>, Option<Uuid>),
     faces: &[NewEnrolment],
     (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
 ) -> Result<Enrolled, StoreError> {
     if !manage::lock(connection, key).await? {
         return Ok(Enrolled::NotFound);
     }
-    match check_subject(connection, (key, subject), now).await? {
-        Enrolled::Done => {}
-        refused => return Ok(refused),
+    if let Some(subject) = subject {
+        match check_subject(connection, (key, subject), now).await? {
+            Enrolled::Done => {}
+            refused => return Ok(refused),
+        }
     }
     let Some(images) = lock_faces(connection, key.tenant, faces).await? else {
         return Ok(Enrolled::NoFace);
@@ -85,10 +87,10 @@ pub(super) async fn enrol(
     let now = micros(now);
     let vectors = faces.iter().map(|face| Floats(face.vector.clone()));
     let vectors: Vec<Floats> = vectors.collect();
-    let rows: Vec<[&dyn Value; 7]> = faces
+    let rows: Vec<[&dyn Value; 8]> = faces
         .iter()
         .zip(images.iter().zip(&vectors))
-        .map(|(face, (image, vector))| -> [&dyn Value; 7] {
+        .map(|(face, (image, vector))| -> [&dyn Value; 8] {
             [
                 &face.id,
                 &key.id,
@@ -96,12 +98,13 @@ pub(super) async fn enrol(
                 &face.face_id,
                 image,
                 &now,
+                &face.is_acceptable,
                 vector,
             ]
         })
         .collect();
     insert_rows(connection, INTO, &rows).await?;
-    if !faces.is_empty() {
+    if let Some(subject) = subject.filter(|_| !faces.is_empty()) {
         connection.execute(SEEN, &[&subject, &now]).await?;
     }
     audit::append(connection, audit.as_slice()).await?;
@@ -126,7 +129,10 @@ async fn lock_faces(
         };
         images.insert(id, image.id);
     }
-    let image = |face: &NewEnrolment| images.get(&face.face_id?).copied();
+    let image = |face: &NewEnrolment| match face.face_id {
+        Some(id) => images.get(&id).copied(),
+        None => face.image_id,
+    };
     Ok(Some(faces.iter().map(image).collect()))
 }
 

@@ -1,4 +1,4 @@
-//! Deleting subjects whose time is over.
+//! Deleting subjects, and faces of libraries, whose time is over.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, record::record,
-    values::Value,
+    rows::IdRow, values::Value,
 };
 
 /// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
@@ -28,6 +28,16 @@ const DELETE: &str = "DELETE FROM subjects WHERE id = $1 AND (expires_at <= $2 O
      (SELECT 1 FROM collections c WHERE c.id = subjects.collection_id AND \
      (subjects.last_seen_at + c.retention_days * 86400000000 <= $2 \
      OR (c.consent_required AND subjects.consent_expires_at <= $2))))";
+
+/// A library with a face whose time is over.
+const LIBRARY: &str = "SELECT c.id FROM collections c WHERE c.kind = 'library' AND EXISTS \
+     (SELECT 1 FROM enrolments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
+     AND e.created_at <= $1 - c.retention_days * 86400000000) LIMIT 1";
+
+const DELETE_FACES: &str = "DELETE FROM enrolments WHERE row_id IN \
+     (SELECT e.row_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
+     WHERE c.id = $1 AND e.subject_id IS NULL \
+     AND e.created_at <= $2 - c.retention_days * 86400000000 LIMIT $3)";
 
 record! {
     struct OverRow {
@@ -73,10 +83,7 @@ pub(super) async fn delete(
     expiry: &Expiry,
     audit: Option<&NewAuditEntry>,
 ) -> Result<u64, StoreError> {
-    let owner: Option<TenantRow> = connection
-        .fetch_optional(LOCK, &[&expiry.collection])
-        .await?;
-    let Some(owner) = owner else {
+    let Some(tenant) = lock(connection, expiry.collection).await? else {
         return Ok(0);
     };
     let now = micros(expiry.now);
@@ -86,12 +93,52 @@ pub(super) async fn delete(
     }
     if deleted > 0 {
         let entry = audit.map(|entry| NewAuditEntry {
-            tenant: owner.tenant,
+            tenant,
             target: Some(expiry.collection.to_string()),
             details: json!({"subjects": deleted}).to_string(),
             ..entry.clone()
         });
         audit::append(connection, entry.as_slice()).await?;
     }
+    Ok(deleted)
+}
+
+/// Locks a collection, and returns its tenant. Returns `None` if it was erased.
+async fn lock(
+    connection: &mut impl Statements,
+    collection: Uuid,
+) -> Result<Option<String>, StoreError> {
+    let owner: Option<TenantRow> = connection.fetch_optional(LOCK, &[&collection]).await?;
+    Ok(owner.map(|owner| owner.tenant))
+}
+
+/// Returns a library with a face whose time is over.
+pub(super) async fn library(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+) -> Result<Option<Uuid>, StoreError> {
+    let library: Option<IdRow> = connection.fetch_optional(LIBRARY, &[&micros(now)]).await?;
+    Ok(library.map(|library| library.id))
+}
+
+/// Deletes faces of a library; see [`super::CollectionStore::expire_library_faces`]. Run it in a transaction.
+pub(super) async fn delete_faces(
+    connection: &mut impl Statements,
+    library: Uuid,
+    (now, limit): (OffsetDateTime, u32),
+    audit: Option<&NewAuditEntry>,
+) -> Result<u64, StoreError> {
+    let Some(tenant) = lock(connection, library).await? else {
+        return Ok(0);
+    };
+    let values: [&dyn Value; 3] = [&library, &micros(now), &i64::from(limit)];
+    let deleted = connection.execute(DELETE_FACES, &values).await?;
+    let entry = audit.map(|entry| NewAuditEntry {
+        tenant,
+        target: Some(library.to_string()),
+        details: json!({"faces": deleted}).to_string(),
+        ..entry.clone()
+    });
+    audit::append(connection, entry.as_slice()).await?;
     Ok(deleted)
 }

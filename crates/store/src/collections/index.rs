@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    is_live,
+    is_live, is_live_face,
     records::{CollectionKey, IndexChange, IndexPosition, IndexRow, LiveRow},
     rows::{ChangeRow, LiveVectorRow, VectorRow},
 };
@@ -46,12 +46,15 @@ pub(super) async fn live(
     now: OffsetDateTime,
 ) -> Result<Vec<LiveRow>, StoreError> {
     const SELECT: &str = concat!(
-        "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id \
-         FROM enrolments e JOIN subjects s ON s.id = e.subject_id \
-         JOIN collections c ON c.id = e.collection_id \
-         WHERE c.tenant = $1 AND c.id = $2 AND ",
+        "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
+         m.person_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
+         LEFT JOIN subjects s ON s.id = e.subject_id \
+         LEFT JOIN memberships m ON m.row_id = e.row_id \
+         WHERE c.tenant = $1 AND c.id = $2 AND (",
+        is_live_face!("$3"),
+        " OR ",
         is_live!("$3"),
-        " AND e.row_id IN "
+        ") AND e.row_id IN "
     );
     let now = micros(now);
     let mut live = Vec::with_capacity(rows.len());

@@ -30,6 +30,8 @@ macro_rules! select {
 
 const ONE: &str = select!("WHERE tenant = $1 AND id = $2 AND NOT is_erased");
 
+const BY_ID: &str = select!("WHERE id = $1 AND NOT is_erased");
+
 const LIST: &str = select!("WHERE tenant = $1 AND id > $2 AND NOT is_erased ORDER BY id LIMIT $3");
 
 const SUPPRESSION: &str =
@@ -89,6 +91,15 @@ pub(super) async fn one(
     let row: Option<CollectionRow> = connection
         .fetch_optional(ONE, &[&key.tenant, &key.id])
         .await?;
+    row.map(Collection::try_from).transpose()
+}
+
+/// Returns a collection of any tenant.
+pub(crate) async fn by_id(
+    connection: &mut impl Statements,
+    id: Uuid,
+) -> Result<Option<Collection>, StoreError> {
+    let row: Option<CollectionRow> = connection.fetch_optional(BY_ID, &[&id]).await?;
     row.map(Collection::try_from).transpose()
 }
 
@@ -181,7 +192,7 @@ pub(super) async fn delete_without_consent(
 }
 
 /// Locks a collection until the transaction ends. Returns false if the tenant has no such collection.
-pub(super) async fn lock(
+pub(crate) async fn lock(
     connection: &mut impl Statements,
     key: CollectionKey<'_>,
 ) -> Result<bool, StoreError> {

@@ -223,6 +223,10 @@ pub struct NewEnrolment {
     pub id: Uuid,
     /// The stored face that the vector came from. The enrolment is erased with it.
     pub face_id: Option<Uuid>,
+    /// An id that the faces of one image share, if the image is not stored.
+    pub image_id: Option<Uuid>,
+    /// Whether the quality suffices to found a person of a library.
+    pub is_acceptable: bool,
     /// The vector, of length 1.
     pub vector: Vec<f32>,
 }
@@ -245,8 +249,8 @@ pub enum Enrolled {
 pub struct Enrolment {
     /// The id.
     pub id: Uuid,
-    /// The subject.
-    pub subject_id: Uuid,
+    /// The subject. `None` in a library.
+    pub subject_id: Option<Uuid>,
     /// The stored face that the vector came from.
     pub face_id: Option<Uuid>,
     /// When it was enrolled.
@@ -295,6 +299,8 @@ pub struct LiveRow {
     pub enrolment: Enrolment,
     /// The caller's id of the subject.
     pub external_id: Option<String>,
+    /// The person of a library that the face shows.
+    pub person_id: Option<Uuid>,
     /// The vector, of length 1.
     pub vector: Vec<f32>,
 }

@@ -118,9 +118,9 @@ impl TryFrom<SubjectRow> for Subject {
 }
 
 record! {
-    pub(super) struct EnrolmentRow {
+    pub(crate) struct EnrolmentRow {
         id: Uuid,
-        subject_id: Uuid,
+        subject_id: Option<Uuid>,
         face_id: Option<Uuid>,
         created_at: i64,
     }
@@ -179,6 +179,7 @@ record! {
     pub(super) struct LiveVectorRow {
         row_id: i64,
         external_id: Option<String>,
+        person_id: Option<Uuid>,
         vector: Floats,
     } with enrolment: EnrolmentRow
 }
@@ -190,6 +191,7 @@ impl TryFrom<LiveVectorRow> for LiveRow {
         Ok(Self {
             row: row.row_id.cast_unsigned(),
             external_id: row.external_id,
+            person_id: row.person_id,
             vector: row.vector.0,
             enrolment: row.enrolment.try_into()?,
         })

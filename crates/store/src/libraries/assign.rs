@@ -1,0 +1,162 @@
+//! The statements that store what a clustering found.
+
+use std::collections::HashSet;
+
+use sqlx::AssertSqlSafe;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::records::Assignment;
+use crate::{
+    CollectionKey, StoreError,
+    batches::micros,
+    collections::lock,
+    dialect::{Statements, insert_rows, placeholders},
+    record::record,
+    rows::IdRow,
+    values::Value,
+};
+
+/// The rows of one statement.
+const PAGE: usize = 300;
+
+const DELETE_EMPTY: &str = "DELETE FROM people WHERE collection_id = $1 \
+     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = people.id)";
+
+record! {
+    struct FaceId {
+        row_id: i64,
+    }
+}
+
+/// Adds people without faces; see [`super::LibraryStore::add_people`]. Run it in a transaction.
+pub(super) async fn add_people(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    people: &[Uuid],
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    if !lock(connection, key).await? {
+        return Ok(());
+    }
+    let now = micros(now);
+    let rows = people.iter();
+    let rows: Vec<[&dyn Value; 3]> = rows
+        .map(|id| -> [&dyn Value; 3] { [id, &key.id, &now] })
+        .collect();
+    insert_rows(connection, "people (id, collection_id, created_at)", &rows).await?;
+    Ok(())
+}
+
+/// Assigns faces to people; see [`super::LibraryStore::assign_people`]. Run it in a transaction.
+pub(super) async fn assign(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    assignments: &[Assignment],
+) -> Result<(), StoreError> {
+    // Users and erasures wait for this lock, so what is found below does not change until the commit.
+    if !lock(connection, key).await? {
+        return Ok(());
+    }
+    for page in assignments.chunks(PAGE) {
+        let faces = existing_faces(connection, key.id, page).await?;
+        let people = existing_people(connection, key.id, page).await?;
+        let page = page
+            .iter()
+            .filter(|it| faces.contains(&it.row.cast_signed()));
+        let (mut members, mut nobody) = (Vec::new(), Vec::new());
+        for assignment in page {
+            let row = assignment.row.cast_signed();
+            match assignment.person {
+                Some(person) if people.contains(&person) => members.push((row, person)),
+                // A user has merged the person into another one meanwhile.
+                Some(_) => {}
+                None => nobody.push(row),
+            }
+        }
+        put(connection, &members).await?;
+        forget(connection, &nobody).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the people of a collection who have no faces.
+pub(super) async fn delete_empty(
+    connection: &mut impl Statements,
+    collection: Uuid,
+) -> Result<(), StoreError> {
+    connection.execute(DELETE_EMPTY, &[&collection]).await?;
+    Ok(())
+}
+
+async fn existing_faces(
+    connection: &mut impl Statements,
+    collection: Uuid,
+    page: &[Assignment],
+) -> Result<HashSet<i64>, StoreError> {
+    let rows: Vec<i64> = page.iter().map(|it| it.row.cast_signed()).collect();
+    let mut values: Vec<&dyn Value> = vec![&collection];
+    values.extend(rows.iter().map(|row| row as &dyn Value));
+    let query = format!(
+        "SELECT row_id FROM enrolments WHERE collection_id = $1 AND row_id IN {}",
+        placeholders(2, 1, rows.len())
+    );
+    let found: Vec<FaceId> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    Ok(found.into_iter().map(|face| face.row_id).collect())
+}
+
+async fn existing_people(
+    connection: &mut impl Statements,
+    collection: Uuid,
+    page: &[Assignment],
+) -> Result<HashSet<Uuid>, StoreError> {
+    let wanted: HashSet<Uuid> = page.iter().filter_map(|it| it.person).collect();
+    if wanted.is_empty() {
+        return Ok(wanted);
+    }
+    let mut values: Vec<&dyn Value> = vec![&collection];
+    values.extend(wanted.iter().map(|person| person as &dyn Value));
+    let query = format!(
+        "SELECT id FROM people WHERE collection_id = $1 AND id IN {}",
+        placeholders(2, 1, wanted.len())
+    );
+    let found: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    Ok(found.into_iter().map(|person| person.id).collect())
+}
+
+/// Assigns faces, except those that a user has pinned.
+async fn put(connection: &mut impl Statements, members: &[(i64, Uuid)]) -> Result<(), StoreError> {
+    if members.is_empty() {
+        return Ok(());
+    }
+    let mut values: Vec<&dyn Value> = Vec::with_capacity(3 * members.len());
+    for (row, person) in members {
+        values.extend([row as &dyn Value, person, &false]);
+    }
+    let statement = format!(
+        "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES {} \
+         ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id \
+         WHERE NOT memberships.is_pinned",
+        placeholders(1, members.len(), 3)
+    );
+    connection
+        .execute(AssertSqlSafe(statement), &values)
+        .await?;
+    Ok(())
+}
+
+/// Removes faces from their people, except those that a user has pinned.
+async fn forget(connection: &mut impl Statements, rows: &[i64]) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let values: Vec<&dyn Value> = rows.iter().map(|row| row as &dyn Value).collect();
+    let statement = format!(
+        "DELETE FROM memberships WHERE NOT is_pinned AND row_id IN {}",
+        placeholders(1, 1, rows.len())
+    );
+    connection
+        .execute(AssertSqlSafe(statement), &values)
+        .await?;
+    Ok(())
+}

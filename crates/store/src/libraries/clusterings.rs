@@ -1,0 +1,184 @@
+//! The statements about clusterings.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    assign,
+    records::{Clustering, ClusteringEnd, ClusteringProgress, LeasedClustering, NewClustering},
+    rows::ClusteringRow,
+};
+use crate::{
+    CollectionKey, NewAuditEntry, StoreError, Written, audit,
+    batches::micros,
+    collections::{by_id, lock},
+    dialect::Statements,
+    rows::{IdRow, to_the_microsecond},
+    values::Value,
+};
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT r.id, r.collection_id, r.state, r.is_full, r.min_faces, r.far, r.created_at, \
+             r.finished_at, r.compared, r.faces, r.people, r.unassigned, r.moved, r.error \
+             FROM clusterings r ",
+            $rest
+        )
+    };
+}
+
+const ONE: &str = select!(
+    "JOIN collections c ON c.id = r.collection_id \
+     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND r.id = $3"
+);
+
+const LIST: &str = select!(
+    "JOIN collections c ON c.id = r.collection_id \
+     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND r.id < $3 ORDER BY r.id DESC LIMIT $4"
+);
+
+const UNFINISHED: &str = "SELECT id FROM clusterings WHERE collection_id = $1 \
+     AND state IN ('queued', 'running')";
+
+const INSERT: &str = "INSERT INTO clusterings (id, collection_id, state, is_full, min_faces, far, \
+     created_at) VALUES ($1, $2, 'queued', $3, $4, $5, $6)";
+
+/// The oldest clustering that no server works on.
+const NEXT: &str = select!(
+    "JOIN collections c ON c.id = r.collection_id \
+     WHERE r.state IN ('queued', 'running') AND (r.leased_until IS NULL OR r.leased_until <= $1) \
+     AND NOT c.is_erased ORDER BY r.id LIMIT 1"
+);
+
+const LEASE: &str = "UPDATE clusterings SET state = 'running', leased_until = $3 \
+     WHERE id = $1 AND state IN ('queued', 'running') AND (leased_until IS NULL OR leased_until <= $2)";
+
+const RENEW: &str = "UPDATE clusterings SET leased_until = $3, compared = $4, faces = $5 \
+     WHERE id = $1 AND leased_until = $2 AND state = 'running'";
+
+const END: &str = "UPDATE clusterings SET state = $3, finished_at = $4, leased_until = NULL, \
+     compared = $5, faces = $6, people = $7, unassigned = $8, moved = $9, error = $10 \
+     WHERE id = $1 AND leased_until = $2 AND state = 'running'";
+
+/// Adds a clustering; see [`super::LibraryStore::create_clustering`]. Run it in a transaction.
+pub(super) async fn create(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    new: &NewClustering,
+    audit: Option<NewAuditEntry>,
+) -> Result<Written, StoreError> {
+    if !lock(connection, key).await? {
+        return Ok(Written::NotFound);
+    }
+    let unfinished: Option<IdRow> = connection.fetch_optional(UNFINISHED, &[&key.id]).await?;
+    if unfinished.is_some() {
+        return Ok(Written::Taken);
+    }
+    let values: [&dyn Value; 6] = [
+        &new.id,
+        &key.id,
+        &new.is_full,
+        &new.min_faces.cast_signed(),
+        &new.far,
+        &micros(new.created_at),
+    ];
+    connection.execute(INSERT, &values).await?;
+    audit::append(connection, audit.as_slice()).await?;
+    Ok(Written::Done)
+}
+
+pub(super) async fn one(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    id: Uuid,
+) -> Result<Option<Clustering>, StoreError> {
+    let values: [&dyn Value; 3] = [&key.tenant, &key.id, &id];
+    let row: Option<ClusteringRow> = connection.fetch_optional(ONE, &values).await?;
+    row.map(Clustering::try_from).transpose()
+}
+
+pub(super) async fn list(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    (before, limit): (Option<Uuid>, u32),
+) -> Result<Vec<Clustering>, StoreError> {
+    let (before, limit) = (before.unwrap_or(Uuid::max()), i64::from(limit));
+    let values: [&dyn Value; 4] = [&key.tenant, &key.id, &before, &limit];
+    let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, &values).await?;
+    rows.into_iter().map(Clustering::try_from).collect()
+}
+
+/// Leases the oldest clustering; see [`super::LibraryStore::lease_clustering`]. Run it in a transaction.
+pub(super) async fn lease(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+    until: OffsetDateTime,
+) -> Result<Option<LeasedClustering>, StoreError> {
+    let next: Option<ClusteringRow> = connection.fetch_optional(NEXT, &[&micros(now)]).await?;
+    let Some(row) = next else {
+        return Ok(None);
+    };
+    let Some(collection) = by_id(connection, row.collection_id).await? else {
+        return Ok(None);
+    };
+    let values: [&dyn Value; 3] = [&row.id, &micros(now), &micros(until)];
+    // Another server can lease it at the same moment. Then this one does nothing until its next try.
+    if connection.execute(LEASE, &values).await? == 0 {
+        return Ok(None);
+    }
+    let clustering = Clustering::try_from(row)?;
+    Ok(Some(LeasedClustering {
+        request: clustering.request,
+        collection,
+        leased_until: to_the_microsecond(until),
+    }))
+}
+
+/// Extends a lease; see [`super::LibraryStore::renew_clustering`].
+pub(super) async fn renew(
+    connection: &mut impl Statements,
+    leased: &LeasedClustering,
+    until: OffsetDateTime,
+    progress: ClusteringProgress,
+) -> Result<Option<OffsetDateTime>, StoreError> {
+    let values: [&dyn Value; 5] = [
+        &leased.request.id,
+        &micros(leased.leased_until),
+        &micros(until),
+        &progress.compared.cast_signed(),
+        &progress.faces.cast_signed(),
+    ];
+    let renewed = connection.execute(RENEW, &values).await?;
+    Ok((renewed > 0).then(|| to_the_microsecond(until)))
+}
+
+/// Ends a clustering; see [`super::LibraryStore::end_clustering`]. Run it in a transaction.
+pub(super) async fn end(
+    connection: &mut impl Statements,
+    leased: &LeasedClustering,
+    end: &ClusteringEnd,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let (state, progress, error) = match end {
+        ClusteringEnd::Done(progress) => ("done", *progress, None),
+        ClusteringEnd::Failed(error) => {
+            ("failed", ClusteringProgress::default(), Some(error.clone()))
+        }
+    };
+    let values: [&dyn Value; 10] = [
+        &leased.request.id,
+        &micros(leased.leased_until),
+        &state,
+        &micros(now),
+        &progress.compared.cast_signed(),
+        &progress.faces.cast_signed(),
+        &progress.people.cast_signed(),
+        &progress.unassigned.cast_signed(),
+        &progress.moved.cast_signed(),
+        &error,
+    ];
+    let ended = connection.execute(END, &values).await?;
+    assign::delete_empty(connection, leased.collection.id).await?;
+    Ok(ended > 0)
+}

@@ -1,0 +1,102 @@
+//! The queries about people and about the faces of libraries.
+
+use uuid::Uuid;
+
+use super::{
+    records::{FaceFilter, FaceRow, LibraryFace, Person},
+    rows::{LibraryFaceRow, PersonRow, RowOfFace},
+};
+use crate::{CollectionKey, StoreError, dialect::Statements, values::Value};
+
+macro_rules! people {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.id, p.name, p.created_at, \
+             (SELECT count(*) FROM memberships m WHERE m.person_id = p.id) AS faces \
+             FROM people p JOIN collections c ON c.id = p.collection_id \
+             WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND ",
+            $rest
+        )
+    };
+}
+
+const PEOPLE: &str = people!("p.id > $3 ORDER BY p.id LIMIT $4");
+
+const PERSON: &str = people!("p.id = $3");
+
+macro_rules! faces {
+    ($rest:literal) => {
+        concat!(
+            "SELECT e.id, e.subject_id, e.face_id, e.created_at, e.image_id, e.is_acceptable, \
+             m.person_id, m.is_pinned FROM enrolments e \
+             JOIN collections c ON c.id = e.collection_id \
+             LEFT JOIN memberships m ON m.row_id = e.row_id \
+             WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased \
+             AND e.row_id > coalesce((SELECT a.row_id FROM enrolments a WHERE a.id = $3), 0) ",
+            $rest,
+            " ORDER BY e.row_id LIMIT $4"
+        )
+    };
+}
+
+const ALL: &str = faces!("");
+
+const UNASSIGNED: &str = faces!("AND m.person_id IS NULL");
+
+const OF_PERSON: &str = faces!("AND m.person_id = $5");
+
+const ROWS: &str = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m.is_pinned \
+     FROM enrolments e LEFT JOIN memberships m ON m.row_id = e.row_id \
+     WHERE e.collection_id = $1 AND e.row_id > $2 ORDER BY e.row_id LIMIT $3";
+
+pub(super) async fn people(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    (after, limit): (Option<Uuid>, u32),
+) -> Result<Vec<Person>, StoreError> {
+    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+    let values: [&dyn Value; 4] = [&key.tenant, &key.id, &after, &limit];
+    let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, &values).await?;
+    rows.into_iter().map(Person::try_from).collect()
+}
+
+pub(super) async fn person(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    id: Uuid,
+) -> Result<Option<Person>, StoreError> {
+    let values: [&dyn Value; 3] = [&key.tenant, &key.id, &id];
+    let row: Option<PersonRow> = connection.fetch_optional(PERSON, &values).await?;
+    row.map(Person::try_from).transpose()
+}
+
+pub(super) async fn faces(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    filter: FaceFilter,
+    (after, limit): (Option<Uuid>, u32),
+) -> Result<Vec<LibraryFace>, StoreError> {
+    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+    let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
+    let query = match &filter {
+        FaceFilter::All => ALL,
+        FaceFilter::Unassigned => UNASSIGNED,
+        FaceFilter::Of(person) => {
+            values.push(person);
+            OF_PERSON
+        }
+    };
+    let rows: Vec<LibraryFaceRow> = connection.fetch_all(query, &values).await?;
+    rows.into_iter().map(LibraryFace::try_from).collect()
+}
+
+pub(super) async fn rows(
+    connection: &mut impl Statements,
+    collection: Uuid,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<FaceRow>, StoreError> {
+    let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
+    let rows: Vec<RowOfFace> = connection.fetch_all(ROWS, &values).await?;
+    Ok(rows.into_iter().map(FaceRow::from).collect())
+}

@@ -1,0 +1,287 @@
+//! `facescan cluster`: groups the faces in the images of a folder into people.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    pin::pin,
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::Args;
+use facescan_clustering::{
+    Assignment, Face, Faces, Neighbour, Scope, group,
+    metrics::{bcubed, pairwise},
+};
+use facescan_imaging::quality::acceptance::Preset;
+use futures::StreamExt;
+use serde::Serialize;
+
+use super::{
+    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    scan::{files, in_work, progress_bar},
+    verify::scan,
+};
+use crate::{
+    app::App,
+    config::{Config, DetSize, Provenance},
+    pipeline::scan::Scan,
+    recognition::{
+        libraries::{clustering::settings, neighbours::all_neighbours},
+        verify::{FaceChoice, VerifyPlan, VerifyRequest},
+    },
+};
+
+/// The images, and how their faces are grouped.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// A folder with images.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Write the people to this file [default: the standard output].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The fewest faces of a person.
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    min_faces: u32,
+    /// The false accept rate at which two faces are linked without further evidence [default: the number of faces decides].
+    #[arg(long, value_name = "RATE")]
+    far: Option<f64>,
+    /// Group only the `largest` or the `central` face of each image [default: all faces].
+    #[arg(long, value_name = "FACE")]
+    face: Option<FaceChoice>,
+    /// Print how well the people agree with the folders: each folder has the images of one person.
+    #[arg(long)]
+    evaluate: bool,
+    /// The lowest detection score of a face, 0 to 1.
+    #[arg(long, value_name = "SCORE")]
+    min_score: Option<f32>,
+    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
+    #[arg(long, value_name = "PIXELS")]
+    det_size: Option<DetSize>,
+    /// The images are aligned crops of 112×112 pixels.
+    #[arg(long)]
+    aligned: bool,
+    /// The seed of the order in which faces are visited.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The number of images that are processed at a time [default: enough to keep the processor busy].
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    jobs: usize,
+}
+
+/// Groups the faces, and writes one line for each person.
+///
+/// # Errors
+/// Returns an error if the start fails, the embedder has no calibration, or the people cannot be written.
+pub fn run(
+    mut config: Config,
+    provenance: &Provenance,
+    args: &ClusterArgs,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(&config, provenance)?;
+    // Nothing is stored, so no database file may be created.
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+    files::check(std::slice::from_ref(&args.dir))?;
+    let (found, people) = tokio_runtime()?.block_on(async {
+        let app = start_app(config.without_encoder()).await?;
+        let found = FoundFaces::of(&app, args).await?;
+        let people = found.group(&app, args)?;
+        app.store.close().await;
+        anyhow::Ok((found, people))
+    })?;
+    match &args.out {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
+            found.write(&people, BufWriter::new(file))?;
+        }
+        None => found.write(&people, std::io::stdout().lock())?,
+    }
+    if args.evaluate {
+        eprintln!("{}", found.agreement(&people));
+    }
+    Ok(match found.failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// The faces of a folder.
+#[derive(Default)]
+struct FoundFaces {
+    faces: Vec<FoundFace>,
+    vectors: Vec<Vec<f32>>,
+    images: u32,
+    /// The images that could not be read.
+    failed: u32,
+}
+
+struct FoundFace {
+    path: PathBuf,
+    image: u32,
+    bbox: [f32; 4],
+    is_acceptable: bool,
+}
+
+/// A line of the output: a person, or all faces of nobody.
+#[derive(Serialize)]
+struct PersonLine<'a> {
+    /// The number of the person, from 1. Null for the faces of nobody.
+    person: Option<u32>,
+    faces: Vec<FaceLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct FaceLine<'a> {
+    file: &'a Path,
+    bbox: [f32; 4],
+}
+
+impl FoundFaces {
+    /// Embeds the faces of every image, in the order of the names.
+    async fn of(app: &App, args: &ClusterArgs) -> anyhow::Result<Self> {
+        let request = VerifyRequest {
+            min_score: args.min_score,
+            det_size: args.det_size,
+            aligned: Some(args.aligned),
+            // The quality that a search asks for suffices to found a person.
+            preset: Some(Preset::Search),
+            ..VerifyRequest::default()
+        };
+        let plan: &VerifyPlan =
+            &request.resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
+        let context = &app.run_context();
+        let paths = std::slice::from_ref(&args.dir);
+        let progress = progress_bar(paths);
+        let images = files::images(paths);
+        let scans =
+            app.fan_out
+                .admit_each(context, images, in_work(app, args.jobs), async |found| {
+                    let scan = scan(app, context, plan, &found).await;
+                    (found.relative, scan)
+                });
+        let mut scans = pin!(scans);
+        let mut faces = Self::default();
+        while let Some((path, scan)) = scans.next().await {
+            match scan {
+                Ok(scan) => faces.add(&path, scan, args.face),
+                Err(error) => {
+                    faces.failed += 1;
+                    progress.suspend(|| eprintln!("{}: {error:#}", path.display()));
+                }
+            }
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Ok(faces)
+    }
+
+    fn add(&mut self, path: &Path, scan: Scan, choice: Option<FaceChoice>) {
+        let faces = match choice {
+            Some(choice) => choice.choose(scan).into_iter().collect(),
+            None => scan.faces,
+        };
+        for face in faces {
+            let Some(embedding) = face.embedding else {
+                continue;
+            };
+            let quality = face.results.quality.as_ref();
+            self.faces.push(FoundFace {
+                path: path.to_owned(),
+                image: self.images,
+                bbox: face.bbox.to_array(),
+                is_acceptable: quality.is_none_or(|quality| quality.acceptable),
+            });
+            self.vectors.push(embedding.vector);
+        }
+        self.images += 1;
+    }
+
+    /// Returns the person of each face.
+    fn group(&self, app: &App, args: &ClusterArgs) -> anyhow::Result<Vec<Option<u32>>> {
+        let contract = &app.pipeline.models.embedder.contract;
+        let settings = app.calibrations.of(contract).and_then(|calibration| {
+            settings(calibration, self.faces.len(), (args.far, args.min_faces))
+        });
+        let mut settings = settings.context(
+            "the embedder has no calibration; measure one with `facescan calibrate`, and add it to \
+             recognition.calibrations",
+        )?;
+        settings.seed = args.seed;
+        let neighbours: Vec<Vec<Neighbour>> = all_neighbours(&self.vectors)?;
+        let mut faces = Faces::with_capacity(self.faces.len(), 0);
+        for (face, neighbours) in self.faces.iter().zip(&neighbours) {
+            let face = Face {
+                image: Some(face.image),
+                is_acceptable: face.is_acceptable,
+                ..Face::default()
+            };
+            faces.push(face, neighbours);
+        }
+        let assignments = group(&faces, &settings, Scope::Full)?;
+        let number = |assignment| match assignment {
+            Assignment::Person(person) | Assignment::New(person) => Some(person),
+            Assignment::None => None,
+        };
+        Ok(assignments.into_iter().map(number).collect())
+    }
+
+    /// Writes the people, those with most faces first, and then the faces of nobody.
+    fn write(&self, people: &[Option<u32>], mut out: impl Write) -> anyhow::Result<()> {
+        let mut members: BTreeMap<Option<u32>, Vec<FaceLine<'_>>> = BTreeMap::new();
+        for (face, person) in self.faces.iter().zip(people) {
+            members.entry(*person).or_default().push(FaceLine {
+                file: &face.path,
+                bbox: face.bbox,
+            });
+        }
+        let nobody = members.remove(&None);
+        let mut people: Vec<_> = members.into_values().collect();
+        people.sort_by_key(|faces| std::cmp::Reverse(faces.len()));
+        let numbered = (1..).map(Some).zip(people);
+        for (person, faces) in numbered.chain(nobody.map(|faces| (None, faces))) {
+            serde_json::to_writer(&mut out, &PersonLine { person, faces })?;
+            writeln!(out)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Returns a text that says how well the people agree with the folders of the images.
+    fn agreement(&self, people: &[Option<u32>]) -> String {
+        let mut folders = BTreeMap::new();
+        let faces = self.faces.iter().zip(people).map(|(face, person)| {
+            let next = folders.len() as u32;
+            let folder = face.path.parent().map(Path::to_owned);
+            (*folders.entry(folder).or_insert(next), *person)
+        });
+        let faces: Vec<(u32, Option<u32>)> = faces.collect();
+        let unassigned = people.iter().filter(|person| person.is_none()).count();
+        let mut found: Vec<u32> = people.iter().flatten().copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        let line = |name, agreement: facescan_clustering::metrics::Agreement| {
+            format!(
+                "{name}: precision {:.4}, recall {:.4}, F {:.4}",
+                agreement.precision,
+                agreement.recall,
+                agreement.f()
+            )
+        };
+        format!(
+            "{} faces in {} images of {} folders, {} people, {unassigned} faces of nobody\n{}\n{}",
+            self.faces.len(),
+            self.images,
+            folders.len(),
+            found.len(),
+            line("BCubed", bcubed(&faces)),
+            line("pairs", pairwise(&faces)),
+        )
+    }
+}

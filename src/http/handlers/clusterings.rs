@@ -1,0 +1,300 @@
+//! `/collections/{id}/clusterings` and `/collections/{id}/clusterings/{clustering}`.
+
+use axum::{
+    extract::RawQuery,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use facescan_store::{Clustering, ClusteringProgress, ClusteringState, NewClustering, Written};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of};
+use crate::{
+    audit::AuditEvent,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
+        openapi::failures::CollectionFailures,
+        respond::respond_small,
+    },
+    recognition::{calibration::Calibration, collections::key, error::RecognitionError},
+};
+
+/// The fewest faces of a new person, unless the request says it.
+const DEFAULT_MIN_FACES: u32 = 2;
+
+/// The greatest value of `min_faces`.
+const MAX_MIN_FACES: u32 = 1000;
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(read))
+}
+
+/// How the faces of a library are grouped.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewClustering)]
+pub struct ClusteringBody {
+    /// Whether all faces are grouped again that no user has pinned. By default only faces without a person are grouped.
+    #[serde(default)]
+    full: bool,
+    /// The fewest faces of a new person. By default 2.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 1000)]
+    min_faces: Option<u32>,
+    /// The false accept rate at which two faces are linked without further evidence. By default the number of faces decides.
+    #[serde(default)]
+    #[schema(exclusive_minimum = 0, maximum = 1)]
+    far: Option<f64>,
+}
+
+/// A clustering.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Clustering)]
+pub struct ClusteringAnswer {
+    id: Uuid,
+    /// How far it is.
+    state: ClusteringStateName,
+    /// Whether all faces are grouped again that no user has pinned.
+    full: bool,
+    /// The fewest faces of a new person.
+    min_faces: u32,
+    /// The false accept rate at which two faces are linked. Absent: the number of faces decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    far: Option<f64>,
+    /// When it was requested.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+    /// When it ended.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finished_at: Option<OffsetDateTime>,
+    /// The faces of the library.
+    faces: u64,
+    /// The faces whose most similar ones are known.
+    compared: u64,
+    /// `done`: the people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    people: Option<u64>,
+    /// `done`: the faces of nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unassigned: Option<u64>,
+    /// `done`: the faces that had another person before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved: Option<u64>,
+    /// `failed`: the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// How far a clustering is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = ClusteringState)]
+pub enum ClusteringStateName {
+    /// It waits for a server.
+    Queued,
+    /// A server works on it.
+    Running,
+    /// It is done.
+    Done,
+    /// It could not be done.
+    Failed,
+}
+
+/// A page of clusterings, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClusteringPage {
+    /// The clusterings.
+    clusterings: Vec<ClusteringAnswer>,
+    /// The value of `before` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// The clusterings to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ClusteringQuery {
+    /// The `next` of the previous page.
+    before: Option<Uuid>,
+    /// The number of clusterings on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+impl From<ClusteringState> for ClusteringStateName {
+    fn from(state: ClusteringState) -> Self {
+        match state {
+            ClusteringState::Queued => Self::Queued,
+            ClusteringState::Running => Self::Running,
+            ClusteringState::Done => Self::Done,
+            ClusteringState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<Clustering> for ClusteringAnswer {
+    fn from(clustering: Clustering) -> Self {
+        let (request, progress) = (clustering.request, clustering.progress);
+        let is_done = clustering.state == ClusteringState::Done;
+        Self {
+            id: request.id,
+            state: clustering.state.into(),
+            full: request.is_full,
+            min_faces: request.min_faces,
+            far: request.far,
+            created_at: request.created_at,
+            finished_at: clustering.finished_at,
+            faces: progress.faces,
+            compared: progress.compared,
+            people: is_done.then_some(progress.people),
+            unassigned: is_done.then_some(progress.unassigned),
+            moved: is_done.then_some(progress.moved),
+            error: clustering.error,
+        }
+    }
+}
+
+impl ClusteringBody {
+    /// Checks the ranges. `calibration` is that of the library's contract.
+    fn check(&self, calibration: &Calibration) -> Result<(), ApiError> {
+        if !(self
+            .min_faces
+            .is_none_or(|faces| (1..=MAX_MIN_FACES).contains(&faces)))
+        {
+            let detail = format!("must be from 1 to {MAX_MIN_FACES}");
+            return Err(ApiError::invalid_option("min_faces", detail));
+        }
+        let (low, high) = calibration.fars();
+        if !self.far.is_none_or(|far| (low..=high).contains(&far)) {
+            let detail =
+                format!("must be from {low} to {high}, the rates that the calibration covers");
+            return Err(ApiError::invalid_option("far", detail));
+        }
+        Ok(())
+    }
+}
+
+/// Requests a clustering of a library.
+///
+/// A server groups the faces in the background. One clustering of a library runs at a time.
+#[utoipa::path(
+    post, path = "/collections/{id}/clusterings", operation_id = "create_clustering", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(("id" = Uuid, Path, description = "The id of the library")),
+    request_body = ClusteringBody,
+    responses(
+        (status = 202, description = "Accepted", content(
+            (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn create(
+    request: CollectionRequest,
+    body: Result<JsonObject<ClusteringBody>, ApiError>,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let JsonObject(body) = body?;
+    let state = &request.state;
+    let uncalibrated = || RecognitionError::Uncalibrated(library.contract.clone());
+    let calibration = state.calibrations.of(&library.contract);
+    body.check(calibration.ok_or_else(uncalibrated)?)?;
+    state.collections.check_purpose(&library)?;
+    let clock = &state.collections.clock;
+    let new = NewClustering {
+        id: clock.new_id(),
+        is_full: body.full,
+        min_faces: body.min_faces.unwrap_or(DEFAULT_MIN_FACES),
+        far: body.far,
+        created_at: clock.now(),
+    };
+    let details = json!({"clustering": new.id, "full": new.is_full, "far": new.far});
+    let event = AuditEvent::change("create_clustering", library.id).with(details);
+    let event = state.audit.entry(&request.context, event);
+    let store = &state.libraries.store;
+    match store.create_clustering(key(&library), &new, event).await? {
+        Written::Done => {}
+        Written::Taken => return Err(RecognitionError::ClusteringUnfinished.into()),
+        Written::NotFound => return Err(RecognitionError::NoCollection(library.id).into()),
+    }
+    let answer = ClusteringAnswer::from(Clustering {
+        request: new,
+        state: ClusteringState::Queued,
+        progress: ClusteringProgress::default(),
+        finished_at: None,
+        error: None,
+    });
+    let body = respond_small(request.accepted, &answer)?;
+    Ok((StatusCode::ACCEPTED, body).into_response())
+}
+
+/// Lists the clusterings of a library.
+#[utoipa::path(
+    get, path = "/collections/{id}/clusterings", operation_id = "list_clusterings", tag = "recognition",
+    security(("key" = ["search"])),
+    params(("id" = Uuid, Path, description = "The id of the library"), ClusteringQuery),
+    responses(
+        (status = 200, description = "The clusterings", content(
+            (ClusteringPage = "application/json"), (ClusteringPage = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn list(
+    request: CollectionRequest,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let query: ClusteringQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let store = &request.state.libraries.store;
+    // One more shows whether there is another page.
+    let page = (query.before, limit + 1);
+    let mut listed = store.list_clusterings(key(&library), page).await?;
+    let next = next_of(&mut listed, limit, |clustering| clustering.request.id);
+    let answer = ClusteringPage {
+        clusterings: listed.into_iter().map(ClusteringAnswer::from).collect(),
+        next,
+    };
+    respond_small(request.accepted, &answer)
+}
+
+/// Reads a clustering.
+#[utoipa::path(
+    get, path = "/collections/{id}/clusterings/{clustering}", operation_id = "read_clustering", tag = "recognition",
+    security(("key" = ["search"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("clustering" = Uuid, Path, description = "The id of the clustering"),
+    ),
+    responses(
+        (status = 200, description = "The clustering", content(
+            (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let id = request.member()?;
+    let store = &request.state.libraries.store;
+    let clustering = store.clustering(key(&library), id).await?;
+    let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
+    respond_small(request.accepted, &ClusteringAnswer::from(clustering))
+}

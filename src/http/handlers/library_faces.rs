@@ -1,0 +1,371 @@
+//! `/collections/{id}/faces`: the faces of a library.
+
+use axum::{extract::RawQuery, response::Response};
+use facescan_imaging::quality::acceptance::Preset;
+use facescan_store::{FaceFilter, LibraryFace};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{
+    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of},
+    enrolments::EnrolmentStatus,
+    named_faces::{NamedFace, NamedFaces},
+};
+use crate::{
+    admission::Priority,
+    config::DetSize,
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{
+            collection_request::CollectionRequest, faces::FacesRequest, page_size, read_query,
+        },
+        openapi::{
+            Bytes,
+            bodies::{FacesForm, LibraryBody},
+            failures::{CollectionFailures, FacesFailures},
+        },
+        respond::respond_small,
+    },
+    pipeline::{answer::ErrorEntry, faces::Face, options::RequestOptions},
+    recognition::{
+        collections::key,
+        libraries::enrol::{FaceForLibrary, LibraryOutcome},
+        verify::{FaceVector, VerifyRequest},
+    },
+};
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(enrol, list))
+}
+
+/// Options of an enrolment in a library.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LibraryOptions)]
+#[into_params(parameter_in = Query)]
+pub struct LibraryRequest {
+    /// The preset whose thresholds decide which faces can found a person; by default `search`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    /// The lowest detection score of a face, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub min_score: Option<f32>,
+    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
+    /// images to 640 and does not enlarge smaller ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = crate::pipeline::options::schema::det_size)]
+    pub det_size: Option<DetSize>,
+    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligned: Option<bool>,
+    /// The queue of the images. By default their number decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+impl RequestOptions for LibraryRequest {
+    fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+}
+
+/// What became of the images of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LibraryAnswer {
+    /// The id of the request, as in the `x-request-id` header and in the log.
+    request_id: String,
+    /// One entry for each image, stored face or vector, in the order of the request.
+    entries: Vec<LibraryEntry>,
+}
+
+/// The faces of an image, or its error.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct LibraryEntry {
+    /// The faces. An image without a face has none.
+    faces: Vec<LibraryEntryFace>,
+    /// The error of the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorEntry>,
+}
+
+/// What became of a face.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LibraryEntryFace {
+    /// Whether it is enrolled.
+    status: EnrolmentStatus,
+    /// The id of the enrolled face.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enrolment_id: Option<Uuid>,
+    /// Why it is not enrolled: `contract_mismatch` or `suppressed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// `[x1, y1, x2, y2]` in pixels of the upright image. Absent for stored faces and vectors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 4, max_items = 4)]
+    bbox: Option<[f32; 4]>,
+    /// Whether the quality suffices to found a person. Another face can only be added to a person.
+    acceptable: bool,
+}
+
+/// A page of faces of a library, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LibraryFacePage {
+    /// The faces.
+    faces: Vec<LibraryFaceAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// A face of a library. No answer has its vector.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LibraryFace)]
+pub struct LibraryFaceAnswer {
+    /// The id of the enrolled face.
+    enrolment_id: Uuid,
+    /// The stored face that it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    face_id: Option<Uuid>,
+    /// An id that the faces of one image share. Absent if the image shows one face only and is not stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_id: Option<Uuid>,
+    /// The person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    person_id: Option<Uuid>,
+    /// Whether a user decided who the face shows. No clustering changes it.
+    pinned: bool,
+    /// Whether the quality suffices to found a person.
+    acceptable: bool,
+    /// When it was enrolled.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+}
+
+impl From<LibraryFace> for LibraryFaceAnswer {
+    fn from(face: LibraryFace) -> Self {
+        Self {
+            enrolment_id: face.enrolment.id,
+            face_id: face.enrolment.face_id,
+            image_id: face.image_id,
+            person_id: face.membership.person_id,
+            pinned: face.membership.is_pinned,
+            acceptable: face.is_acceptable,
+            created_at: face.enrolment.created_at,
+        }
+    }
+}
+
+/// The faces to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LibraryFaceQuery {
+    /// Only the faces of this person.
+    person: Option<Uuid>,
+    /// Only faces of nobody. Ignored with `person`.
+    #[serde(default)]
+    #[param(default = false)]
+    unassigned: bool,
+    /// The `next` of the previous page.
+    after: Option<Uuid>,
+    /// The number of faces on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// What the answer has of a face.
+struct ShownFace {
+    bbox: Option<[f32; 4]>,
+    acceptable: bool,
+}
+
+/// Enrols all faces of images in a library.
+///
+/// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
+/// the scope `read`. Images are not stored. A clustering then groups the faces into people.
+#[utoipa::path(
+    post, path = "/collections/{id}/faces", operation_id = "enrol_in_library", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(("id" = Uuid, Path, description = "The id of the library"), LibraryRequest),
+    request_body(content(
+        (LibraryBody = "application/json"), (LibraryBody = "application/msgpack"),
+        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
+    )),
+    responses(
+        (status = 200, description = "What became of each face", content(
+            (LibraryAnswer = "application/json"), (LibraryAnswer = "application/msgpack")
+        )),
+        FacesFailures,
+    )
+)]
+pub async fn enrol(
+    request: CollectionRequest,
+    body: Result<FacesRequest<LibraryRequest>, ApiError>,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let state = &request.state;
+    let FacesRequest {
+        context,
+        faces,
+        options,
+        // Holds the reservations until the answer is written.
+        reservations: _reservations,
+    } = body?;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
+    let plan = options.scan_options().resolve(&state.config, thresholds)?;
+    let named = NamedFaces {
+        state,
+        context: &context,
+        plan: &plan,
+        action: "enrol_in_library",
+    };
+    let contract = &state.pipeline.models.embedder.contract;
+    let (mut images, mut shown) = (Vec::new(), Vec::new());
+    for face in named.read(faces).await? {
+        let (found, error) = match found(contract, face) {
+            Ok(found) => (found, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let (faces, of_image): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        images.push(faces);
+        shown.push((of_image, error));
+    }
+    let outcomes = state.libraries.enrol(&context, &library, images).await?;
+    let entries = outcomes.into_iter().zip(shown);
+    let answer = LibraryAnswer {
+        request_id: context.id.to_string(),
+        entries: entries
+            .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
+            .collect(),
+    };
+    respond_small(request.accepted, &answer)
+}
+
+impl LibraryRequest {
+    /// Returns how images are scanned.
+    fn scan_options(&self) -> VerifyRequest {
+        VerifyRequest {
+            min_score: self.min_score,
+            det_size: self.det_size,
+            aligned: self.aligned,
+            preset: Some(self.preset.unwrap_or(Preset::Search)),
+            priority: self.priority,
+            ..VerifyRequest::default()
+        }
+    }
+}
+
+impl LibraryEntry {
+    fn new(
+        outcomes: Vec<LibraryOutcome>,
+        shown: Vec<ShownFace>,
+        error: Option<ErrorEntry>,
+    ) -> Self {
+        let faces = outcomes.into_iter().zip(shown);
+        Self {
+            faces: faces
+                .map(|(outcome, shown)| LibraryEntryFace::new(outcome, shown))
+                .collect(),
+            error,
+        }
+    }
+}
+
+impl LibraryEntryFace {
+    fn new(outcome: LibraryOutcome, shown: ShownFace) -> Self {
+        let (enrolment_id, reason) = match outcome {
+            LibraryOutcome::Enrolled(id) => (Some(id), None),
+            LibraryOutcome::ContractMismatch => (None, Some("contract_mismatch")),
+            LibraryOutcome::Suppressed => (None, Some("suppressed")),
+        };
+        Self {
+            status: match enrolment_id {
+                Some(_) => EnrolmentStatus::Enrolled,
+                None => EnrolmentStatus::Rejected,
+            },
+            enrolment_id,
+            reason,
+            bbox: shown.bbox,
+            acceptable: shown.acceptable,
+        }
+    }
+}
+
+/// Returns the faces of an entry of the request, or the error of its image.
+fn found(contract: &str, face: NamedFace) -> Result<Vec<(FaceForLibrary, ShownFace)>, ErrorEntry> {
+    let (vector, face_id) = match face {
+        NamedFace::Vector(vector) => (vector, None),
+        NamedFace::Stored(id, vector) => (vector, Some(id)),
+        NamedFace::Scanned(scan) => {
+            let scan = scan.map_err(|error| ErrorEntry::from(&ApiError::from(error)))?;
+            let faces = scan.faces.iter();
+            let faces = faces.filter_map(|face| of_image(contract, face));
+            return Ok(faces.collect());
+        }
+    };
+    let face = FaceForLibrary {
+        vector,
+        face_id,
+        is_acceptable: true,
+    };
+    let shown = ShownFace {
+        bbox: None,
+        acceptable: true,
+    };
+    Ok(vec![(face, shown)])
+}
+
+fn of_image(contract: &str, face: &Face) -> Option<(FaceForLibrary, ShownFace)> {
+    let quality = face.results.quality.as_ref();
+    let acceptable = quality.is_none_or(|quality| quality.acceptable);
+    let for_library = FaceForLibrary {
+        vector: FaceVector::of_found(contract, face)?,
+        face_id: None,
+        is_acceptable: acceptable,
+    };
+    let bbox = Some(face.bbox.to_array());
+    Some((for_library, ShownFace { bbox, acceptable }))
+}
+
+/// Lists the faces of a library.
+#[utoipa::path(
+    get, path = "/collections/{id}/faces", operation_id = "list_library_faces", tag = "recognition",
+    security(("key" = ["search"])),
+    params(("id" = Uuid, Path, description = "The id of the library"), LibraryFaceQuery),
+    responses(
+        (status = 200, description = "The faces", content(
+            (LibraryFacePage = "application/json"), (LibraryFacePage = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn list(
+    request: CollectionRequest,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let query: LibraryFaceQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let filter = match (query.person, query.unassigned) {
+        (Some(person), _) => FaceFilter::Of(person),
+        (None, true) => FaceFilter::Unassigned,
+        (None, false) => FaceFilter::All,
+    };
+    let store = &request.state.libraries.store;
+    // One more shows whether there is another page.
+    let page = (query.after, limit + 1);
+    let mut listed = store.library_faces(key(&library), filter, page).await?;
+    let next = next_of(&mut listed, limit, |face| face.enrolment.id);
+    let answer = LibraryFacePage {
+        faces: listed.into_iter().map(LibraryFaceAnswer::from).collect(),
+        next,
+    };
+    respond_small(request.accepted, &answer)
+}

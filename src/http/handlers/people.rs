@@ -1,0 +1,355 @@
+//! `/collections/{id}/people` and below, and `/collections/{id}/enrolments/{enrolment}/person`.
+
+use axum::{extract::RawQuery, http::StatusCode, response::Response};
+use facescan_store::{Collection, Decision, Person};
+use serde::{Deserialize, Deserializer, Serialize};
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of};
+use crate::{
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
+        openapi::failures::CollectionFailures,
+        respond::respond_small,
+    },
+    recognition::{
+        collections::{key, terms::check_text},
+        error::RecognitionError,
+    },
+};
+
+/// The most people or faces of one decision.
+const MAX_MEMBERS: usize = 500;
+
+/// Returns the routes of this module.
+pub fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(merge))
+        .routes(routes!(read, rename))
+        .routes(routes!(split))
+        .routes(routes!(assign, unpin))
+}
+
+/// A person of a library.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Person)]
+pub struct PersonAnswer {
+    id: Uuid,
+    /// The name that a user gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The number of faces.
+    faces: u64,
+    /// When the person was created.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    created_at: OffsetDateTime,
+}
+
+/// A page of people, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PersonPage {
+    /// The people.
+    people: Vec<PersonAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+}
+
+/// The people to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PersonQuery {
+    /// The `next` of the previous page.
+    after: Option<Uuid>,
+    /// The number of people on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// The name of a person.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PersonName {
+    /// The name, up to 200 bytes. Null removes it.
+    #[serde(deserialize_with = "required")]
+    #[schema(required, min_length = 1, max_length = 200)]
+    name: Option<String>,
+}
+
+/// People who are one person.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PeopleMerge {
+    /// The person who stays, with the name.
+    into: Uuid,
+    /// The people whose faces the person gets. They are deleted.
+    #[schema(min_items = 1, max_items = 500)]
+    people: Vec<Uuid>,
+}
+
+/// Faces of a person that show another one.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PersonSplit {
+    /// The ids of the enrolled faces.
+    #[schema(min_items = 1, max_items = 500)]
+    faces: Vec<Uuid>,
+}
+
+/// Who a face shows.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FacePerson {
+    /// The person. Null: the face shows nobody whom a clustering may find.
+    #[serde(deserialize_with = "required")]
+    #[schema(required)]
+    person_id: Option<Uuid>,
+}
+
+/// Reads a field that can be null but must not be absent.
+fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+impl From<Person> for PersonAnswer {
+    fn from(person: Person) -> Self {
+        Self {
+            id: person.id,
+            name: person.name,
+            faces: person.faces,
+            created_at: person.created_at,
+        }
+    }
+}
+
+/// Lists the people of a library.
+#[utoipa::path(
+    get, path = "/collections/{id}/people", operation_id = "list_people", tag = "recognition",
+    security(("key" = ["search"])),
+    params(("id" = Uuid, Path, description = "The id of the library"), PersonQuery),
+    responses(
+        (status = 200, description = "The people", content(
+            (PersonPage = "application/json"), (PersonPage = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn list(
+    request: CollectionRequest,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let query: PersonQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let store = &request.state.libraries.store;
+    // One more shows whether there is another page.
+    let mut listed = store
+        .people(key(&library), (query.after, limit + 1))
+        .await?;
+    let next = next_of(&mut listed, limit, |person| person.id);
+    let answer = PersonPage {
+        people: listed.into_iter().map(PersonAnswer::from).collect(),
+        next,
+    };
+    respond_small(request.accepted, &answer)
+}
+
+/// Reads a person.
+#[utoipa::path(
+    get, path = "/collections/{id}/people/{person}", operation_id = "read_person", tag = "recognition",
+    security(("key" = ["search"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("person" = Uuid, Path, description = "The id of the person"),
+    ),
+    responses(
+        (status = 200, description = "The person", content(
+            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let id = request.member()?;
+    answer(&request, &library, id).await
+}
+
+async fn answer(
+    request: &CollectionRequest,
+    library: &Collection,
+    id: Uuid,
+) -> Result<Response, ApiError> {
+    let store = &request.state.libraries.store;
+    let person = store.person(key(library), id).await?;
+    let person = person.ok_or(RecognitionError::NoPerson(id))?;
+    respond_small(request.accepted, &PersonAnswer::from(person))
+}
+
+/// Names a person.
+#[utoipa::path(
+    patch, path = "/collections/{id}/people/{person}", operation_id = "rename_person", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("person" = Uuid, Path, description = "The id of the person"),
+    ),
+    request_body = PersonName,
+    responses(
+        (status = 200, description = "The person", content(
+            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn rename(
+    request: CollectionRequest,
+    body: Result<JsonObject<PersonName>, ApiError>,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let person = request.member()?;
+    let JsonObject(PersonName { name }) = body?;
+    if let Some(name) = &name {
+        check_text("name", name)?;
+    }
+    let decision = Decision::Rename { person, name };
+    decide(&request, &library, &decision).await?;
+    answer(&request, &library, person).await
+}
+
+async fn decide(
+    request: &CollectionRequest,
+    library: &Collection,
+    decision: &Decision,
+) -> Result<(), ApiError> {
+    let libraries = &request.state.libraries;
+    Ok(libraries
+        .decide(&request.context, library, decision)
+        .await?)
+}
+
+/// Makes one person of several.
+///
+/// All their faces are pinned: no clustering changes them.
+#[utoipa::path(
+    post, path = "/collections/{id}/people/merge", operation_id = "merge_people", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(("id" = Uuid, Path, description = "The id of the library")),
+    request_body = PeopleMerge,
+    responses(
+        (status = 200, description = "The person who stays", content(
+            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn merge(
+    request: CollectionRequest,
+    body: Result<JsonObject<PeopleMerge>, ApiError>,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let JsonObject(PeopleMerge { into, people }) = body?;
+    check_members("people", &people)?;
+    if people.contains(&into) {
+        let detail = "must not contain `into`, which is the person who stays";
+        return Err(ApiError::invalid_option("people", detail));
+    }
+    decide(&request, &library, &Decision::Merge { into, people }).await?;
+    answer(&request, &library, into).await
+}
+
+/// Makes a new person of some faces of a person.
+///
+/// All faces of both are pinned: no clustering changes them.
+#[utoipa::path(
+    post, path = "/collections/{id}/people/{person}/split", operation_id = "split_person", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("person" = Uuid, Path, description = "The id of the person"),
+    ),
+    request_body = PersonSplit,
+    responses(
+        (status = 200, description = "The new person", content(
+            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn split(
+    request: CollectionRequest,
+    body: Result<JsonObject<PersonSplit>, ApiError>,
+) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let person = request.member()?;
+    let JsonObject(PersonSplit { faces }) = body?;
+    check_members("faces", &faces)?;
+    let new = request.state.collections.clock.new_id();
+    decide(&request, &library, &Decision::Split { person, faces, new }).await?;
+    answer(&request, &library, new).await
+}
+
+fn check_members(name: &str, members: &[Uuid]) -> Result<(), ApiError> {
+    match (1..=MAX_MEMBERS).contains(&members.len()) {
+        true => Ok(()),
+        false => Err(ApiError::invalid_option(
+            name,
+            format!("must have from 1 to {MAX_MEMBERS} ids"),
+        )),
+    }
+}
+
+/// Decides who a face shows.
+///
+/// The face is pinned: no clustering changes it.
+#[utoipa::path(
+    put, path = "/collections/{id}/enrolments/{enrolment}/person", operation_id = "assign_face", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
+    ),
+    request_body = FacePerson,
+    responses((status = 204, description = "Stored"), CollectionFailures)
+)]
+pub async fn assign(
+    request: CollectionRequest,
+    body: Result<JsonObject<FacePerson>, ApiError>,
+) -> Result<StatusCode, ApiError> {
+    let library = request.library().await?;
+    let face = request.member()?;
+    let JsonObject(FacePerson { person_id }) = body?;
+    let decision = Decision::Assign {
+        face,
+        person: person_id,
+    };
+    decide(&request, &library, &decision).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lets clusterings decide again who a face shows.
+#[utoipa::path(
+    delete, path = "/collections/{id}/enrolments/{enrolment}/person", operation_id = "unpin_face", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
+    ),
+    responses((status = 204, description = "Stored"), CollectionFailures)
+)]
+pub async fn unpin(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+    let library = request.library().await?;
+    let face = request.member()?;
+    decide(&request, &library, &Decision::Unpin { face }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

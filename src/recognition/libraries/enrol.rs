@@ -1,0 +1,145 @@
+//! Enrolment in a library: faces of images are added without a subject.
+
+use facescan_store::{Collection, Enrolled, NewEnrolment};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::Libraries;
+use crate::{
+    audit::AuditEvent,
+    config::AuditLevel,
+    context::RequestContext,
+    recognition::{
+        collections::{key, search::check_vector},
+        error::RecognitionError,
+        verify::FaceVector,
+    },
+};
+
+/// A face to be enrolled in a library.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceForLibrary {
+    /// The vector.
+    pub vector: FaceVector,
+    /// The stored face that it belongs to.
+    pub face_id: Option<Uuid>,
+    /// Whether the quality suffices to found a person. Other faces can only be added to people.
+    pub is_acceptable: bool,
+}
+
+/// What becomes of a face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LibraryOutcome {
+    /// It is enrolled, with this id.
+    Enrolled(Uuid),
+    /// The vector has another contract than the library.
+    ContractMismatch,
+    /// The person is in a suppression collection.
+    Suppressed,
+}
+
+impl Libraries {
+    /// Enrols the faces of images. Returns one outcome for each face of each image, in order.
+    ///
+    /// # Errors
+    /// Returns an error, and enrols nothing, if the settings do not allow the purpose, a stored face was erased, or the
+    /// database fails.
+    pub async fn enrol(
+        &self,
+        context: &RequestContext,
+        library: &Collection,
+        images: Vec<Vec<FaceForLibrary>>,
+    ) -> Result<Vec<Vec<LibraryOutcome>>, RecognitionError> {
+        let collections = &self.collections;
+        collections.check_purpose(library)?;
+        let mut outcomes = Vec::with_capacity(images.len());
+        let mut accepted = Vec::new();
+        for faces in images {
+            // Faces of one image never show the same person.
+            let image_id = (faces.len() > 1).then(|| collections.clock.new_id());
+            let suppressed = self.suppressed(library, &faces).await?;
+            let mut of_image = Vec::with_capacity(faces.len());
+            for (face, is_suppressed) in faces.into_iter().zip(suppressed) {
+                let outcome = self.judge(library, (&face, is_suppressed))?;
+                if let LibraryOutcome::Enrolled(id) = outcome {
+                    accepted.push(NewEnrolment {
+                        id,
+                        face_id: face.face_id,
+                        image_id,
+                        is_acceptable: face.is_acceptable,
+                        vector: face.vector.values,
+                    });
+                }
+                of_image.push(outcome);
+            }
+            outcomes.push(of_image);
+        }
+        let event = collections
+            .audit
+            .entry(context, enrol_event(library, &outcomes));
+        let now = collections.clock.now();
+        let enrolled = collections
+            .store
+            .enrol((key(library), None), &accepted, now, event)
+            .await?;
+        match enrolled {
+            Enrolled::Done => Ok(outcomes),
+            Enrolled::NoFace => Err(RecognitionError::FaceErased),
+            Enrolled::NotFound | Enrolled::NotLive => {
+                Err(RecognitionError::NoCollection(library.id))
+            }
+        }
+    }
+
+    /// Returns for each face whether it is that of a person in a suppression collection.
+    async fn suppressed(
+        &self,
+        library: &Collection,
+        faces: &[FaceForLibrary],
+    ) -> Result<Vec<bool>, RecognitionError> {
+        let suppressions = self.collections.suppressions(library).await?;
+        let is_comparable = |face: &FaceForLibrary| check_vector(library, &face.vector).is_ok();
+        let vectors = faces.iter().filter(|face| is_comparable(face));
+        let vectors: Vec<&[f32]> = vectors.map(|face| &face.vector.values[..]).collect();
+        let suppressed = self.collections.suppressed(&suppressions, &vectors).await?;
+        let mut suppressed = suppressed.into_iter();
+        let of_face = |face| is_comparable(face) && suppressed.next().unwrap_or(false);
+        Ok(faces.iter().map(of_face).collect())
+    }
+
+    fn judge(
+        &self,
+        library: &Collection,
+        (face, is_suppressed): (&FaceForLibrary, bool),
+    ) -> Result<LibraryOutcome, RecognitionError> {
+        match check_vector(library, &face.vector) {
+            Ok(()) if is_suppressed => Ok(LibraryOutcome::Suppressed),
+            Ok(()) => Ok(LibraryOutcome::Enrolled(self.collections.clock.new_id())),
+            Err(RecognitionError::CollectionContract { .. }) => {
+                Ok(LibraryOutcome::ContractMismatch)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns the entry of an enrolment. A face that is similar to a person in a suppression collection was searched for, so it
+/// is recorded as searches are: whatever the settings say.
+fn enrol_event(library: &Collection, outcomes: &[Vec<LibraryOutcome>]) -> AuditEvent {
+    let outcomes = || outcomes.iter().flatten();
+    let is_enrolled = |outcome: &&LibraryOutcome| matches!(outcome, LibraryOutcome::Enrolled(_));
+    let suppressed = outcomes().filter(|outcome| **outcome == LibraryOutcome::Suppressed);
+    let suppressed = suppressed.count();
+    let details = json!({
+        "enrolled": outcomes().filter(is_enrolled).count(),
+        "suppressed": suppressed,
+    });
+    let event = AuditEvent::change("enrol_in_library", library.id).with(details);
+    match suppressed {
+        0 => event,
+        _ => AuditEvent {
+            level: AuditLevel::Off,
+            ..event
+        },
+    }
+}

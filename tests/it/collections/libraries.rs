@@ -1,0 +1,416 @@
+//! Libraries over HTTP: faces are grouped into people, and no clustering changes what a user decided.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{ALLOWED, call, create, gallery, id, image, ok, search, text};
+use crate::support::{
+    app::{TestApp, image_file},
+    cli::facescan,
+    database::{Database, on_postgres, on_sqlite},
+};
+
+fn library(name: &str) -> Value {
+    let mut body = gallery(name);
+    body["kind"] = json!("library");
+    body
+}
+
+/// Enrols faces in a library and returns the ids of those that were enrolled.
+async fn add(app: &TestApp, library: &str, faces: &[Value]) -> Vec<String> {
+    let body = json!({ "faces": faces });
+    let answer = ok(app, "POST", &format!("{library}/faces"), body).await;
+    let entries = answer["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), faces.len());
+    let faces = entries
+        .iter()
+        .flat_map(|entry| entry["faces"].as_array().unwrap());
+    faces.map(|face| text(&face["enrolment_id"])).collect()
+}
+
+/// Groups the faces of a library, and returns the clustering.
+async fn cluster(app: &TestApp, library: &str, body: Value) -> Value {
+    let clusterings = format!("{library}/clusterings");
+    let requested = call(app, "POST", &clusterings, body).await;
+    assert_eq!(requested.status, StatusCode::ACCEPTED);
+    let requested = requested.json();
+    assert_eq!(requested["state"], "queued");
+    assert!(app.app.libraries.work_once().await.unwrap());
+    let uri = format!("{clusterings}/{}", text(&requested["id"]));
+    let done = ok(app, "GET", &uri, Value::Null).await;
+    assert_eq!(done["state"], "done", "{done}");
+    assert_eq!(done["compared"], done["faces"]);
+    done
+}
+
+/// Returns the people of a library.
+async fn people(app: &TestApp, library: &str) -> Vec<Value> {
+    let answer = ok(app, "GET", &format!("{library}/people"), Value::Null).await;
+    answer["people"].as_array().unwrap().clone()
+}
+
+/// Returns the person of an enrolled face, and whether the face is pinned.
+async fn person_of(app: &TestApp, library: &str, face: &str) -> (Option<String>, bool) {
+    let answer = ok(app, "GET", &format!("{library}/faces"), Value::Null).await;
+    let faces = answer["faces"].as_array().unwrap();
+    let face = faces.iter().find(|it| it["enrolment_id"] == face).unwrap();
+    let person = face["person_id"].as_str();
+    (person.map(ToOwned::to_owned), face["pinned"] == true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faces_become_people_who_stay_on_sqlite() {
+    on_sqlite(|database: Database| async move {
+        let url = database.url();
+        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faces_become_people_who_stay_on_postgres() {
+    on_postgres(|database: Database| async move {
+        let url = database.url();
+        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+    })
+    .await;
+}
+
+async fn story(app: &TestApp) {
+    let archive = create(app, library("archive")).await;
+    let obamas = [image("obama.jpg"), image("obama2.jpg"), image("obama3.jpg")];
+    let obamas = add(app, &archive, &obamas).await;
+    let biden = add(app, &archive, &[image("biden.jpg")]).await;
+    let group = add(app, &archive, &[image("t1.jpg")]).await;
+    assert_eq!((obamas.len(), biden.len(), group.len()), (3, 1, 6));
+
+    let done = cluster(app, &archive, json!({})).await;
+    assert_eq!(
+        (
+            &done["faces"],
+            &done["people"],
+            &done["unassigned"],
+            &done["moved"]
+        ),
+        (&json!(10), &json!(1), &json!(7), &json!(0))
+    );
+    let found = people(app, &archive).await;
+    assert_eq!((found.len(), &found[0]["faces"]), (1, &json!(3)));
+    let person = text(&found[0]["id"]);
+    for face in &obamas {
+        assert_eq!(
+            person_of(app, &archive, face).await,
+            (Some(person.clone()), false)
+        );
+    }
+    let uri = format!("{archive}/people/{person}");
+    let named = ok(app, "PATCH", &uri, json!({"name": "the president"})).await;
+    assert_eq!(named["name"], "the president");
+    let answer = search(app, &archive, image("obama.jpg"), json!({})).await;
+    assert_eq!(answer["candidates"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["candidates"][0]["person_id"], json!(person));
+    assert!(answer["candidates"][0].get("subject_id").is_none());
+
+    new_faces_join(app, &archive, &person).await;
+    decisions_stay(app, &archive, (&person, &obamas)).await;
+    erased_faces_leave(app, &archive, (&person, &obamas)).await;
+}
+
+/// A new face joins its person, and the person keeps the name.
+async fn new_faces_join(app: &TestApp, archive: &str, person: &str) {
+    let again = add(app, archive, &[image("obama2.jpg")]).await;
+    let before = person_of(app, archive, &again[0]).await;
+    assert_eq!(before, (None, false));
+    let done = cluster(app, archive, json!({})).await;
+    assert_eq!((&done["people"], &done["moved"]), (&json!(1), &json!(0)));
+    let after = person_of(app, archive, &again[0]).await;
+    assert_eq!(after, (Some(person.to_owned()), false));
+    let uri = format!("{archive}/people/{person}");
+    let read = ok(app, "GET", &uri, Value::Null).await;
+    assert_eq!(
+        (&read["name"], &read["faces"]),
+        (&json!("the president"), &json!(4))
+    );
+    let uri = format!("{archive}/faces?person={person}");
+    let of_person = ok(app, "GET", &uri, Value::Null).await;
+    assert_eq!(of_person["faces"].as_array().unwrap().len(), 4);
+    let uri = format!("{archive}/faces/{}", again[0]);
+    ok(app, "DELETE", &uri, Value::Null).await;
+}
+
+/// Splits, merges and single decisions stay when all faces are grouped again.
+async fn decisions_stay(app: &TestApp, archive: &str, (person, faces): (&str, &[String])) {
+    let full = json!({"full": true});
+    let uri = format!("{archive}/people/{person}/split");
+    let other = ok(app, "POST", &uri, json!({"faces": [faces[2]]})).await;
+    let other = text(&other["id"]);
+    cluster(app, archive, full.clone()).await;
+    assert_eq!(
+        person_of(app, archive, &faces[2]).await,
+        (Some(other.clone()), true)
+    );
+    assert_eq!(
+        person_of(app, archive, &faces[0]).await,
+        (Some(person.to_owned()), true)
+    );
+
+    let body = json!({"into": person, "people": [other]});
+    let merged = ok(app, "POST", &format!("{archive}/people/merge"), body).await;
+    assert_eq!(
+        (&merged["name"], &merged["faces"]),
+        (&json!("the president"), &json!(3))
+    );
+    assert_eq!(people(app, archive).await.len(), 1);
+    let uri = format!("{archive}/people/{other}");
+    assert_eq!(
+        call(app, "GET", &uri, Value::Null).await.status,
+        StatusCode::NOT_FOUND
+    );
+
+    let uri = format!("{archive}/enrolments/{}/person", faces[1]);
+    ok(app, "PUT", &uri, json!({"person_id": null})).await;
+    cluster(app, archive, full.clone()).await;
+    assert_eq!(person_of(app, archive, &faces[1]).await, (None, true));
+    ok(app, "DELETE", &uri, Value::Null).await;
+    assert_eq!(person_of(app, archive, &faces[1]).await, (None, false));
+    cluster(app, archive, full).await;
+    let again = person_of(app, archive, &faces[1]).await;
+    assert_eq!(again, (Some(person.to_owned()), false));
+}
+
+/// An erased face is in no person, and a person without faces is deleted.
+async fn erased_faces_leave(app: &TestApp, archive: &str, (person, faces): (&str, &[String])) {
+    let uri = format!("{archive}/people/{person}");
+    for (face, left) in faces.iter().zip([2, 1]) {
+        ok(
+            app,
+            "DELETE",
+            &format!("{archive}/faces/{face}"),
+            Value::Null,
+        )
+        .await;
+        let read = ok(app, "GET", &uri, Value::Null).await;
+        assert_eq!(read["faces"], json!(left));
+    }
+    let last = format!("{archive}/faces/{}", faces[2]);
+    ok(app, "DELETE", &last, Value::Null).await;
+    assert_eq!(
+        call(app, "GET", &uri, Value::Null).await.status,
+        StatusCode::NOT_FOUND
+    );
+    ok(app, "DELETE", archive, Value::Null).await;
+    let gone = call(app, "GET", &format!("{archive}/people"), Value::Null).await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_library_refuses() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let mut with_consent = library("consent");
+    with_consent["consent_required"] = json!(true);
+    let refused = call(&app, "POST", "/collections", with_consent).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (422, "invalid_option".to_owned())
+    );
+
+    let archive = create(&app, library("archive")).await;
+    let staff = create(&app, gallery("staff")).await;
+    let (person, face) = (id(&staff), id(&archive));
+    let merge = json!({"into": person, "people": [face]});
+    for (method, uri, body, status, code) in [
+        (
+            "POST",
+            format!("{archive}/subjects"),
+            json!({}),
+            409,
+            "conflict",
+        ),
+        (
+            "PATCH",
+            archive.clone(),
+            json!({"consent_required": true}),
+            422,
+            "invalid_option",
+        ),
+        (
+            "POST",
+            format!("{staff}/clusterings"),
+            json!({}),
+            409,
+            "conflict",
+        ),
+        (
+            "GET",
+            format!("{staff}/people"),
+            Value::Null,
+            409,
+            "conflict",
+        ),
+        (
+            "GET",
+            format!("{staff}/faces"),
+            Value::Null,
+            409,
+            "conflict",
+        ),
+        (
+            "POST",
+            format!("{archive}/clusterings"),
+            json!({"min_faces": 0}),
+            422,
+            "invalid_option",
+        ),
+        (
+            "POST",
+            format!("{archive}/clusterings"),
+            json!({"far": 0.5}),
+            422,
+            "invalid_option",
+        ),
+        (
+            "GET",
+            format!("{archive}/clusterings/{person}"),
+            Value::Null,
+            404,
+            "not_found",
+        ),
+        (
+            "POST",
+            format!("{archive}/people/merge"),
+            merge,
+            404,
+            "not_found",
+        ),
+        (
+            "POST",
+            format!("{archive}/people/merge"),
+            json!({"into": person, "people": [person]}),
+            422,
+            "invalid_option",
+        ),
+        (
+            "POST",
+            format!("{archive}/people/{person}/split"),
+            json!({"faces": []}),
+            422,
+            "invalid_option",
+        ),
+        (
+            "POST",
+            format!("{archive}/people/{person}/split"),
+            json!({"faces": [face]}),
+            404,
+            "not_found",
+        ),
+        (
+            "PATCH",
+            format!("{archive}/people/{person}"),
+            json!({}),
+            400,
+            "invalid_body",
+        ),
+        (
+            "PATCH",
+            format!("{archive}/people/{person}"),
+            json!({"name": " "}),
+            422,
+            "invalid_option",
+        ),
+        (
+            "PUT",
+            format!("{archive}/enrolments/{face}/person"),
+            json!({"person_id": null}),
+            404,
+            "not_found",
+        ),
+    ] {
+        let refused = call(&app, method, &uri, body).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (status, code),
+            "{method} {uri}"
+        );
+    }
+    ok(&app, "POST", &format!("{archive}/clusterings"), json!({})).await;
+    let second = call(&app, "POST", &format!("{archive}/clusterings"), json!({})).await;
+    assert_eq!(second.status, StatusCode::CONFLICT);
+    // A library without faces has no people.
+    assert!(app.app.libraries.work_once().await.unwrap());
+    assert!(!app.app.libraries.work_once().await.unwrap());
+    let listed = ok(&app, "GET", &format!("{archive}/clusterings"), Value::Null).await;
+    let [only] = &listed["clusterings"].as_array().unwrap()[..] else {
+        panic!("{listed}");
+    };
+    assert_eq!(
+        (&only["state"], &only["people"]),
+        (&json!("done"), &json!(0))
+    );
+}
+
+/// A person in a suppression collection is not enrolled in a library.
+#[tokio::test(flavor = "multi_thread")]
+async fn suppressed_people_are_not_enrolled_in_a_library() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let mut objections = gallery("objections");
+    objections["kind"] = json!("suppression");
+    let objections = create(&app, objections).await;
+    let person = super::subject(&app, &objections, json!({})).await;
+    super::enrol(&app, &person, &[image("obama.jpg")], json!({})).await;
+    let archive = create(&app, library("archive")).await;
+    let body = json!({"faces": [image("obama2.jpg"), image("biden.jpg")]});
+    let answer = ok(&app, "POST", &format!("{archive}/faces"), body).await;
+    let status = |entry: usize| &answer["entries"][entry]["faces"][0]["status"];
+    assert_eq!(
+        (status(0), status(1)),
+        (&json!("rejected"), &json!("enrolled"))
+    );
+    assert_eq!(answer["entries"][0]["faces"][0]["reason"], "suppressed");
+}
+
+/// `facescan cluster` groups a folder. The folder of each image is the person.
+#[test]
+fn a_folder_is_grouped_on_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (person, image) in [
+        ("obama", "obama.jpg"),
+        ("obama", "obama2.jpg"),
+        ("obama", "obama3.jpg"),
+        ("biden", "biden.jpg"),
+    ] {
+        let person = folder.path().join(person);
+        std::fs::create_dir_all(&person).unwrap();
+        std::fs::write(person.join(image), image_file(image)).unwrap();
+    }
+    let out = folder.path().join("people.jsonl");
+    let output = facescan(["cluster", "--evaluate", "--out"])
+        .arg(&out)
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let report = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{report}");
+    assert!(
+        report.contains("4 faces in 4 images of 2 folders, 1 people, 1 faces of nobody"),
+        "{report}"
+    );
+    assert!(
+        report.contains("BCubed: precision 1.0000, recall 1.0000, F 1.0000"),
+        "{report}"
+    );
+    let text = std::fs::read_to_string(&out).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [person, nobody] = &lines[..] else {
+        panic!("{text}");
+    };
+    assert_eq!(
+        (&person["person"], &nobody["person"]),
+        (&json!(1), &Value::Null)
+    );
+    assert_eq!(person["faces"].as_array().unwrap().len(), 3);
+    assert_eq!(person["faces"][0]["bbox"].as_array().unwrap().len(), 4);
+    assert_eq!(nobody["faces"][0]["file"], "biden/biden.jpg");
+}

@@ -1,0 +1,286 @@
+//! Libraries: who leases a clustering, what a clustering may change, and when faces and people end.
+
+use facescan_store::{
+    Assignment, ClusteringEnd, ClusteringProgress, ClusteringState, Collection, CollectionKind,
+    Decided, Decision, Enrolled, FaceFilter, NewClustering, NewEnrolment, Stores, Written,
+};
+use time::Duration;
+use uuid::Uuid;
+
+use super::{
+    collections::{collection, created, key},
+    fixtures::noon,
+};
+
+/// Runs every step.
+pub async fn scenario(stores: &Stores) {
+    one_server_leases_a_clustering(stores).await;
+    a_clustering_changes_no_decision(stores).await;
+    time_ends_faces(stores).await;
+}
+
+async fn library(stores: &Stores, tenant: &str) -> Collection {
+    let mut library = collection(tenant, "library");
+    library.kind = CollectionKind::Library;
+    created(stores.collections.as_ref(), &library).await;
+    library
+}
+
+/// Enrols faces, and returns their rows in order.
+async fn enrolled(stores: &Stores, library: &Collection, count: usize) -> Vec<(u64, Uuid)> {
+    let faces: Vec<NewEnrolment> = (0..count)
+        .map(|_| NewEnrolment {
+            id: Uuid::now_v7(),
+            face_id: None,
+            image_id: None,
+            is_acceptable: true,
+            vector: vec![1.0, 0.0],
+        })
+        .collect();
+    let store = stores.collections.as_ref();
+    let done = store.enrol((key(library), None), &faces, noon(), None);
+    assert_eq!(done.await.unwrap(), Enrolled::Done);
+    let rows = stores.libraries.face_rows(library.id, 0, 99).await.unwrap();
+    let rows = rows.into_iter().map(|face| face.row);
+    rows.zip(faces.into_iter().map(|face| face.id)).collect()
+}
+
+fn request() -> NewClustering {
+    NewClustering {
+        id: Uuid::now_v7(),
+        is_full: true,
+        min_faces: 2,
+        far: None,
+        created_at: noon(),
+    }
+}
+
+async fn one_server_leases_a_clustering(stores: &Stores) {
+    let store = stores.libraries.as_ref();
+    let library = library(stores, "lease").await;
+    let new = request();
+    let create = async |new: NewClustering| {
+        store
+            .create_clustering(key(&library), &new, None)
+            .await
+            .unwrap()
+    };
+    assert_eq!(create(new).await, Written::Done);
+    assert_eq!(create(request()).await, Written::Taken);
+    let minute = Duration::minutes(1);
+    let leased = store
+        .lease_clustering(noon(), noon() + minute)
+        .await
+        .unwrap();
+    let leased = leased.unwrap();
+    assert_eq!((leased.request, &leased.collection.id), (new, &library.id));
+    let second = store
+        .lease_clustering(noon(), noon() + minute)
+        .await
+        .unwrap();
+    assert_eq!(second, None, "it is leased");
+
+    let progress = ClusteringProgress {
+        compared: 3,
+        faces: 9,
+        ..ClusteringProgress::default()
+    };
+    let until = noon() + 2 * minute;
+    let renewed = store
+        .renew_clustering(&leased, until, progress)
+        .await
+        .unwrap();
+    assert_eq!(renewed, Some(until));
+    let read = async || {
+        store
+            .clustering(key(&library), new.id)
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    let running = read().await;
+    assert_eq!(
+        (running.state, running.progress),
+        (ClusteringState::Running, progress)
+    );
+
+    // After its lease another server begins it again, and the first one can neither renew nor end it.
+    let again = store.lease_clustering(until, until + minute).await.unwrap();
+    let again = again.unwrap();
+    assert_eq!(again.request, new);
+    let mut first = leased;
+    first.leased_until = until;
+    let lost = store
+        .renew_clustering(&first, until + minute, progress)
+        .await;
+    assert_eq!(lost.unwrap(), None);
+    let end = ClusteringEnd::Done(ClusteringProgress::default());
+    assert!(!store.end_clustering(&first, &end, until).await.unwrap());
+    assert_eq!(read().await.state, ClusteringState::Running);
+    let end = ClusteringEnd::Failed("no reason".to_owned());
+    assert!(store.end_clustering(&again, &end, until).await.unwrap());
+    let failed = read().await;
+    assert_eq!(
+        (failed.state, failed.error.as_deref()),
+        (ClusteringState::Failed, Some("no reason"))
+    );
+    assert_eq!(failed.finished_at, Some(until));
+    assert_eq!(create(request()).await, Written::Done);
+    let listed = store
+        .list_clusterings(key(&library), (None, 9))
+        .await
+        .unwrap();
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[1].request.id, new.id);
+    let all = store.lease_clustering(until, until + minute).await.unwrap();
+    assert!(all.is_some());
+}
+
+async fn a_clustering_changes_no_decision(stores: &Stores) {
+    let store = stores.libraries.as_ref();
+    let library = library(stores, "decide").await;
+    let faces = enrolled(stores, &library, 4).await;
+    let people = [Uuid::now_v7(), Uuid::now_v7()];
+    store
+        .add_people(key(&library), &people, noon())
+        .await
+        .unwrap();
+    let assign = async |assignments: &[(usize, Option<Uuid>)]| {
+        let assignments = assignments.iter().map(|(face, person)| Assignment {
+            row: faces[*face].0,
+            person: *person,
+        });
+        let assignments: Vec<Assignment> = assignments.collect();
+        store
+            .assign_people(key(&library), &assignments)
+            .await
+            .unwrap();
+    };
+    let now = async || {
+        let rows = store.face_rows(library.id, 0, 99).await.unwrap();
+        rows.into_iter()
+            .map(|face| face.membership.person_id)
+            .collect::<Vec<_>>()
+    };
+    let (a, b) = (Some(people[0]), Some(people[1]));
+    assign(&[(0, a), (1, a), (2, b), (3, b)]).await;
+    assert_eq!(now().await, [a, a, b, b]);
+    let decide = async |decision: Decision| {
+        store
+            .decide(key(&library), &decision, noon(), None)
+            .await
+            .unwrap()
+    };
+    let face = faces[0].1;
+    let moved = Decision::Assign { face, person: b };
+    assert_eq!(decide(moved).await, Decided::Done);
+    // The rows of another library and a person who does not exist are skipped, and the pinned face stays.
+    let foreign = self::library(stores, "foreign").await;
+    let other = enrolled(stores, &foreign, 1).await;
+    let unknown = Assignment {
+        row: other[0].0,
+        person: b,
+    };
+    store
+        .assign_people(key(&library), &[unknown])
+        .await
+        .unwrap();
+    assert_eq!(
+        store.face_rows(foreign.id, 0, 9).await.unwrap()[0]
+            .membership
+            .person_id,
+        None
+    );
+    assign(&[(0, a), (1, Some(Uuid::now_v7())), (2, None), (3, a)]).await;
+    assert_eq!(now().await, [b, a, None, a]);
+
+    let of_b = store
+        .library_faces(key(&library), FaceFilter::Of(people[1]), (None, 9))
+        .await;
+    assert_eq!(of_b.unwrap().len(), 1);
+    let nobody = store
+        .library_faces(key(&library), FaceFilter::Unassigned, (None, 9))
+        .await;
+    let nobody: Vec<Uuid> = nobody
+        .unwrap()
+        .iter()
+        .map(|face| face.enrolment.id)
+        .collect();
+    assert_eq!(nobody, [faces[2].1]);
+    let page = store
+        .library_faces(key(&library), FaceFilter::All, (Some(faces[1].1), 1))
+        .await;
+    assert_eq!(page.unwrap()[0].enrolment.id, faces[2].1);
+
+    // A decision about a person of another tenant is refused.
+    let decision = Decision::Merge {
+        into: people[0],
+        people: vec![people[1]],
+    };
+    let refused = store
+        .decide(key(&foreign), &decision, noon(), None)
+        .await
+        .unwrap();
+    assert_eq!(refused, Decided::NoPerson(people[1]));
+    let wrong = Decision::Split {
+        person: people[0],
+        faces: vec![face],
+        new: Uuid::now_v7(),
+    };
+    assert_eq!(decide(wrong).await, Decided::NoFace(face));
+    assert_eq!(decide(decision).await, Decided::Done);
+    assert_eq!(now().await, [a, a, None, a]);
+    let left = store.people(key(&library), (None, 9)).await.unwrap();
+    assert_eq!((left.len(), left[0].id, left[0].faces), (1, people[0], 3));
+}
+
+/// Faces of a library end with the retention, and their people with them.
+async fn time_ends_faces(stores: &Stores) {
+    let library = library(stores, "ends").await;
+    let faces = enrolled(stores, &library, 3).await;
+    let person = Uuid::now_v7();
+    let store = stores.libraries.as_ref();
+    store
+        .add_people(key(&library), &[person], noon())
+        .await
+        .unwrap();
+    let assignments = faces.iter().map(|(row, _)| Assignment {
+        row: *row,
+        person: Some(person),
+    });
+    let assignments: Vec<Assignment> = assignments.collect();
+    store
+        .assign_people(key(&library), &assignments)
+        .await
+        .unwrap();
+    let left = async |days| {
+        let now = noon() + Duration::days(days);
+        while stores
+            .collections
+            .expire_library_faces(now, 2, None)
+            .await
+            .unwrap()
+            > 0
+        {}
+        store
+            .person(key(&library), person)
+            .await
+            .unwrap()
+            .map(|person| person.faces)
+    };
+    let rows: Vec<u64> = faces.iter().map(|(row, _)| *row).collect();
+    let live = async |days| {
+        let now = noon() + Duration::days(days);
+        let live = stores
+            .collections
+            .live_rows(key(&library), &rows, now)
+            .await
+            .unwrap();
+        live.iter()
+            .filter(|row| row.person_id == Some(person))
+            .count()
+    };
+    assert_eq!((live(29).await, live(30).await), (3, 0));
+    assert_eq!(left(29).await, Some(3));
+    assert_eq!(left(30).await, None, "a person without faces is deleted");
+}
