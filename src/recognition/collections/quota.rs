@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use facescan_store::AuditStore;
 use time::OffsetDateTime;
 
-use crate::{context::RequestContext, recognition::error::RecognitionError};
+use crate::{audit::AuditError, context::RequestContext, recognition::error::RecognitionError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -24,7 +24,8 @@ impl SearchQuota {
     /// Checks that the caller may search again. Searches at the same moment can exceed the limit by their number.
     ///
     /// # Errors
-    /// [`RecognitionError::TooManySearches`] with the time until the caller may search again, or an error of the database.
+    /// [`RecognitionError::TooManySearches`] with the time until the caller may search again, or
+    /// [`RecognitionError::Audit`] if the trail cannot be read.
     pub async fn check(
         &self,
         context: &RequestContext,
@@ -40,7 +41,8 @@ impl SearchQuota {
         let searches = self
             .audit
             .count_searches((&caller.tenant, key), since, limit);
-        let searches = searches.await?;
+        // A search that cannot be counted cannot be recorded either.
+        let searches = searches.await.map_err(|error| AuditError(Some(error)))?;
         match searches.oldest {
             Some(oldest) if searches.count >= u64::from(limit) => {
                 let wait = (oldest + DAY - now).max(time::Duration::SECOND);

@@ -17,6 +17,9 @@ struct Owned {
     key: String,
     erasure: String,
     collection: String,
+    library: String,
+    clustering: String,
+    person: String,
     subject: String,
     enrolment: String,
 }
@@ -40,7 +43,23 @@ impl Owned {
         let subject = created(&of_collection, json!({})).await;
         let faces = format!("{of_collection}/{subject}/faces?face=largest&allow_low_quality=true");
         let enrolled = send(app, owner, ("POST", &faces), body_of_faces()).await;
+        let library = json!({
+            "name": "archive", "kind": "library", "purpose": "entry control", "legal_basis": "consent",
+            "retention_days": 9
+        });
+        let library = created("/collections", library).await;
+        let of_library = |path| format!("/collections/{library}/{path}");
+        for _ in 0..2 {
+            let enrolled = send(app, owner, ("POST", &of_library("faces")), body_of_faces()).await;
+            assert_eq!(enrolled.status, StatusCode::OK);
+        }
+        let clustering = created(&of_library("clusterings"), json!({})).await;
+        assert!(app.app.libraries.work_once().await.unwrap());
+        let people = send(app, owner, ("GET", &of_library("people")), "").await;
         Self {
+            person: text(&people.json()["people"][0]["id"]),
+            clustering,
+            library,
             enrolment: text(&enrolled.json()["faces"][0]["enrolment_id"]),
             collection,
             subject,
@@ -68,12 +87,15 @@ impl Owned {
             .iter()
             .find(|(prefix, _)| path.starts_with(prefix))
             .unwrap_or_else(|| panic!("add an id for {path} to this test"));
+        let of_libraries = ["/clusterings", "/people", "/enrolments", "{id}/faces"];
+        let is_of_library =
+            of_libraries.iter().any(|part| path.contains(part)) && !path.contains("{id}/faces/");
+        let id = if is_of_library { &self.library } else { id };
         path.replace("{id}", id)
             .replace("{subject}", &self.subject)
             .replace("{enrolment}", &self.enrolment)
-            // Nobody of the stranger's tenant gets as far as these.
-            .replace("{person}", &self.subject)
-            .replace("{clustering}", &self.subject)
+            .replace("{person}", &self.person)
+            .replace("{clustering}", &self.clustering)
     }
 }
 
