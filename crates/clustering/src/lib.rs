@@ -23,6 +23,7 @@ mod marks;
 pub mod metrics;
 mod people;
 mod settings;
+mod votes;
 mod whispers;
 
 #[cfg(test)]

@@ -16,15 +16,18 @@ pub struct Settings {
     ///
     /// With the value of `threshold`, there are no weak edges.
     pub weak_threshold: f32,
-    /// BRIDGE
+    /// The cosine similarity that connects two faces although no third face is connected with both.
+    ///
+    /// Below it, such an edge only connects faces that are the most similar ones to each other. A single wrong edge then
+    /// joins two faces, but not two people with many faces.
     pub bridge_threshold: f32,
     /// The number of neighbours that the lists of two faces have in common at least, if their edge is weak.
     pub shared: u32,
-    /// The number of edges from which a face passes its label on to faces with more edges.
+    /// The number of edges to acceptable faces that make a core face. A face next to a core face hears only core faces.
     pub core: u32,
     /// The smallest number of acceptable faces that found a new person.
     pub min_faces: u32,
-    /// The largest number of passes over all faces. The passes end earlier if nothing changes.
+    /// The largest number of passes over all faces after the first one. They end earlier if nothing changes.
     pub passes: u32,
     /// Selects the order in which faces are visited.
     pub seed: u64,
