@@ -39,8 +39,8 @@ impl Settings {
         Self {
             threshold,
             weak_threshold,
-            bridge_threshold: threshold + 0.1,
-            shared: 4,
+            bridge_threshold: threshold + 0.05,
+            shared: 16,
             core: 2,
             min_faces: 2,
             passes: 20,

@@ -131,14 +131,17 @@ impl<'a> Whispers<'a> {
         heard.into_iter().map(take).collect()
     }
 
-    /// Returns whether a face may have a label. If another face of its image has it with less weight, that face loses it.
+    /// Returns whether a face may have a label. If another face of its image has it with less weight, this face takes it from
+    /// the other.
     fn win(&mut self, face: u32, label: u32, weight: u64) -> bool {
         let Some(rival) = self.holders.rival(face, label) else {
             return true;
         };
         let is_stronger = self.labels.is_free(rival) && weight > self.weight(rival, label);
         if is_stronger {
+            // The rival may have begun with this label, so it must not get its label back before the face has it.
             self.set(rival, None);
+            self.set(face, Some(label));
             self.found(rival);
         }
         is_stronger
