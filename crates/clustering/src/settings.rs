@@ -34,7 +34,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the default settings with these thresholds.
+    /// Returns the default settings with these thresholds. A bridge needs 0.05 more than `threshold`.
     pub fn new(threshold: f32, weak_threshold: f32) -> Self {
         Self {
             threshold,
@@ -50,11 +50,19 @@ impl Settings {
 
     /// Checks the thresholds.
     pub(crate) fn check(&self) -> Result<(), ClusteringError> {
-        let (weak, strong) = (self.weak_threshold, self.threshold);
-        if weak.is_finite() && strong.is_finite() && weak <= strong {
+        let (weak, strong, bridge) = (self.weak_threshold, self.threshold, self.bridge_threshold);
+        if [weak, strong, bridge]
+            .iter()
+            .all(|threshold| threshold.is_finite())
+            && weak <= strong
+        {
             return Ok(());
         }
-        Err(ClusteringError::Thresholds { weak, strong })
+        Err(ClusteringError::Thresholds {
+            weak,
+            strong,
+            bridge,
+        })
     }
 }
 
