@@ -49,6 +49,11 @@ impl<'a> Edges<'a> {
             .map(|(_, &neighbour)| neighbour)
     }
 
+    /// Returns whether the list of a face has an edge to another face.
+    fn lists(&self, face: u32, other: u32) -> bool {
+        self.listed(face).any(|edge| edge.face == other)
+    }
+
     /// Returns the weight of an edge: how far its similarity exceeds the weak threshold, at least 1.
     pub(crate) fn weight(&self, edge: Neighbour) -> u64 {
         let excess = (edge.similarity - self.weak_threshold).clamp(0.0, 2.0);
@@ -202,7 +207,7 @@ impl Unlisted {
         let is_full: Vec<bool> = faces.iter().map(|(face, _)| is_full(face)).collect();
         for (face, _) in faces.iter() {
             for edge in edges.listed(face) {
-                if !is_full[edge.face as usize] && !is_mutual(faces, face, edge.face) {
+                if !is_full[edge.face as usize] && !edges.lists(edge.face, face) {
                     let similarity = edge.similarity;
                     found.push((edge.face, Neighbour { face, similarity }));
                 }

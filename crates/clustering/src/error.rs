@@ -37,12 +37,14 @@ pub enum ClusteringError {
     NotSorted(u32),
     /// A threshold is not finite, or the weak one is the higher one.
     #[error(
-        "the thresholds {weak} and {strong} cannot be used: use finite ones, and a weak one that is not higher"
+        "the thresholds {weak}, {strong} and {bridge} cannot be used: use finite ones, and a weak one that is not higher"
     )]
     Thresholds {
         /// The lower threshold.
         weak: f32,
         /// The upper threshold.
         strong: f32,
+        /// The threshold for bridges.
+        bridge: f32,
     },
 }

@@ -9,7 +9,7 @@ use crate::{
     labels::Labels,
     people,
     settings::{Scope, Settings},
-    whispers,
+    votes, whispers,
 };
 
 /// The person of a face after the grouping.
@@ -49,8 +49,9 @@ pub fn group(
     let mut labels = Labels::new(&edges, settings, scope);
     whispers::spread(&edges, settings, &mut labels);
     let groups = groups::find(&edges, &labels);
+    let votes = votes::count(&edges, &labels, &groups);
     drop(labels);
-    let mut assignments = people::assign(faces, &groups, settings.min_faces);
+    let mut assignments = people::assign(faces, &groups, &votes, settings.min_faces);
     attachment::attach(&edges, scope, &mut assignments);
     Ok(assignments)
 }

@@ -75,6 +75,11 @@ impl Labels {
         self.roles[face as usize].is_free
     }
 
+    /// Returns whether other faces hear a face.
+    pub(crate) fn spreads(&self, face: u32) -> bool {
+        self.roles[face as usize].spreads
+    }
+
     /// Returns the label of `other` if `face`, its neighbour, hears it.
     pub(crate) fn heard(&self, face: u32, other: u32) -> Option<u32> {
         let (role, other_role) = (self.roles[face as usize], self.roles[other as usize]);

@@ -16,28 +16,31 @@ pub struct Settings {
     ///
     /// With the value of `threshold`, there are no weak edges.
     pub weak_threshold: f32,
-    /// BRIDGE
+    /// The cosine similarity that connects two faces although no third face is connected with both.
+    ///
+    /// Below it, such an edge only connects faces that are the most similar ones to each other. A single wrong edge then
+    /// joins two faces, but not two people with many faces.
     pub bridge_threshold: f32,
     /// The number of neighbours that the lists of two faces have in common at least, if their edge is weak.
     pub shared: u32,
-    /// The number of edges from which a face passes its label on to faces with more edges.
+    /// The number of edges to acceptable faces that make a core face. A face next to a core face hears only core faces.
     pub core: u32,
     /// The smallest number of acceptable faces that found a new person.
     pub min_faces: u32,
-    /// The largest number of passes over all faces. The passes end earlier if nothing changes.
+    /// The largest number of passes over all faces after the first one. They end earlier if nothing changes.
     pub passes: u32,
     /// Selects the order in which faces are visited.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Returns the default settings with these thresholds.
+    /// Returns the default settings with these thresholds. A bridge needs 0.05 more than `threshold`.
     pub fn new(threshold: f32, weak_threshold: f32) -> Self {
         Self {
             threshold,
             weak_threshold,
-            bridge_threshold: threshold + 0.1,
-            shared: 4,
+            bridge_threshold: threshold + 0.05,
+            shared: 16,
             core: 2,
             min_faces: 2,
             passes: 20,
@@ -47,11 +50,19 @@ impl Settings {
 
     /// Checks the thresholds.
     pub(crate) fn check(&self) -> Result<(), ClusteringError> {
-        let (weak, strong) = (self.weak_threshold, self.threshold);
-        if weak.is_finite() && strong.is_finite() && weak <= strong {
+        let (weak, strong, bridge) = (self.weak_threshold, self.threshold, self.bridge_threshold);
+        if [weak, strong, bridge]
+            .iter()
+            .all(|threshold| threshold.is_finite())
+            && weak <= strong
+        {
             return Ok(());
         }
-        Err(ClusteringError::Thresholds { weak, strong })
+        Err(ClusteringError::Thresholds {
+            weak,
+            strong,
+            bridge,
+        })
     }
 }
 

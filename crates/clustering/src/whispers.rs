@@ -8,12 +8,16 @@ use crate::{edges::Edges, face::Neighbour, images::Holders, labels::Labels, sett
 ///
 /// Free faces are visited in an order that depends on the similarities of their edges and on the seed. It depends on the
 /// numbers of the faces only if two faces have equal similarities.
+///
+/// In a first pass, faces hear only free faces. Otherwise the label of a kept face spreads through a group before the group
+/// has a label of its own.
 pub(crate) fn spread(edges: &Edges, settings: &Settings, labels: &mut Labels) {
     let order = order(edges, labels, settings.seed);
     let mut whispers = Whispers::new(edges, labels, &order);
-    for _ in 0..settings.passes {
-        let changes = order.iter().filter(|&&face| whispers.visit(face));
-        if changes.count() == 0 {
+    for pass in 0..=settings.passes {
+        whispers.hears_kept = pass > 0;
+        let changes = order.iter().filter(|&&face| whispers.visit(face)).count();
+        if changes == 0 && pass > 0 {
             break;
         }
     }
@@ -46,6 +50,8 @@ struct Whispers<'a> {
     edges: &'a Edges<'a>,
     labels: &'a mut Labels,
     holders: Holders<u32>,
+    /// Whether faces hear those that keep their labels.
+    hears_kept: bool,
     /// The rank of each label, which decides between labels of equal weight: people first, then faces by their order.
     ranks: Vec<u32>,
     /// The weight of each label during a visit, otherwise 0.
@@ -72,6 +78,7 @@ impl<'a> Whispers<'a> {
         Self {
             edges,
             holders,
+            hears_kept: true,
             ranks,
             totals: vec![0; labels.count()],
             labels,
@@ -102,11 +109,17 @@ impl<'a> Whispers<'a> {
         false
     }
 
+    /// Returns the label of `other` if `face` hears it in this pass.
+    fn heard(&self, face: u32, other: u32) -> Option<u32> {
+        let is_loud = self.hears_kept || self.labels.is_free(other);
+        is_loud.then(|| self.labels.heard(face, other)).flatten()
+    }
+
     /// Returns the labels that a face hears, with their weights.
     fn candidates(&mut self, face: u32) -> Vec<(u32, u64)> {
         let mut heard = Vec::new();
         for edge in self.edges.of(face) {
-            if let Some(label) = self.labels.heard(face, edge.face) {
+            if let Some(label) = self.heard(face, edge.face) {
                 let total = &mut self.totals[label as usize];
                 if *total == 0 {
                     heard.push(label);
@@ -118,14 +131,17 @@ impl<'a> Whispers<'a> {
         heard.into_iter().map(take).collect()
     }
 
-    /// Returns whether a face may have a label. If another face of its image has it with less weight, that face loses it.
+    /// Returns whether a face may have a label. If another face of its image has it with less weight, this face takes it from
+    /// the other.
     fn win(&mut self, face: u32, label: u32, weight: u64) -> bool {
         let Some(rival) = self.holders.rival(face, label) else {
             return true;
         };
         let is_stronger = self.labels.is_free(rival) && weight > self.weight(rival, label);
         if is_stronger {
+            // The rival may have begun with this label, so it must not get its label back before the face has it.
             self.set(rival, None);
+            self.set(face, Some(label));
             self.found(rival);
         }
         is_stronger
@@ -133,7 +149,7 @@ impl<'a> Whispers<'a> {
 
     /// Returns the weight of a label among the neighbours of a face.
     fn weight(&self, face: u32, label: u32) -> u64 {
-        let has_label = |edge: &Neighbour| self.labels.heard(face, edge.face) == Some(label);
+        let has_label = |edge: &Neighbour| self.heard(face, edge.face) == Some(label);
         let edges = self.edges.of(face).filter(has_label);
         edges.map(|edge| self.edges.weight(edge)).sum()
     }

@@ -87,6 +87,28 @@ fn pinned_faces_keep_their_person_and_pass_it_on() {
 }
 
 #[test]
+fn one_pinned_face_names_its_whole_group() {
+    let mut library = Library::new(8);
+    library.link_all(&[0, 1, 2, 3, 4, 5, 6, 7], 0.8);
+    for pinned in 0..8 {
+        let mut library = library.clone();
+        library.pin(&[pinned], Some(7));
+        assert_eq!(library.full(), [Person(7); 8]);
+        assert_eq!(library.group(&settings(), Scope::New), [Person(7); 8]);
+    }
+}
+
+#[test]
+fn a_pinned_face_does_not_name_a_group_of_another_person() {
+    let mut library = Library::new(6);
+    library.link_all(&[0, 1, 2, 3, 4, 5], 0.8);
+    library.give(&[0, 1, 2], 1);
+    library.pin(&[5], Some(7));
+    let expected = [1, 1, 1, 1, 1, 7].map(Person);
+    assert_eq!(library.full(), expected);
+}
+
+#[test]
 fn pinned_faces_of_one_image_may_be_one_person() {
     let mut library = Library::new(3);
     library.pin(&[0, 1], Some(7));

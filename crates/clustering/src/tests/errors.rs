@@ -50,4 +50,10 @@ fn thresholds_that_contradict_each_other_are_refused() {
             "{error}"
         );
     }
+    let settings = Settings {
+        bridge_threshold: f32::NAN,
+        ..settings()
+    };
+    let error = group(&Faces::default(), &settings, Scope::Full).unwrap_err();
+    assert!(matches!(error, ClusteringError::Thresholds { bridge, .. } if bridge.is_nan()));
 }

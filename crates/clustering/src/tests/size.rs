@@ -29,9 +29,16 @@ fn acceptable() -> Face {
 #[test]
 fn many_faces_are_grouped() {
     let found = group(&people(), &settings(), Scope::Full).unwrap();
-    for (face, found) in (0..).zip(found) {
-        assert_eq!(found, Assignment::New(face / 100));
-    }
+    let pairs: Vec<_> = (0..)
+        .zip(&found)
+        .map(|(face, found)| (*found, face / 100))
+        .collect();
+    let pairs: std::collections::BTreeSet<(Assignment, u32)> = pairs.into_iter().collect();
+    let people: std::collections::BTreeSet<Assignment> = found.into_iter().collect();
+    // No group has faces of two people. Chinese whispers leaves some people in two groups, because all faces of a person here
+    // have about the same number of equally similar neighbours.
+    assert_eq!(pairs.len(), people.len());
+    assert!((200..=220).contains(&people.len()), "{}", people.len());
 }
 
 #[test]
