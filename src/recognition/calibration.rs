@@ -165,6 +165,22 @@ impl Calibration {
         })
     }
 
+    /// Returns a threshold whose FAR is at most `far`, also if `far` is below the table. Returns `None` above the table.
+    ///
+    /// Below the table, the line through its last two rows goes on. The logarithm of the FAR falls faster and faster with the
+    /// cosine, so the FAR there is lower than that of the line. Nobody has measured it.
+    pub fn extrapolated_threshold(&self, far: f64) -> Option<f32> {
+        let [.., upper, lower] = &self.points[..] else {
+            return None;
+        };
+        if far >= lower.far {
+            return self.threshold(far);
+        }
+        let decades = (lower.far / far).log10() / (upper.far / lower.far).log10();
+        let beyond = decades as f32 * (lower.threshold - upper.threshold);
+        Some((lower.threshold + beyond).min(1.0))
+    }
+
     /// Returns the FAR at a cosine.
     pub fn far(&self, cosine: f32) -> Option<FarEstimate> {
         let (first, last) = (self.points.first()?, self.points.last()?);

@@ -26,10 +26,10 @@ const PAGE: u32 = 4096;
 const ASSIGNMENTS: usize = 2000;
 
 /// The expected number of wrong links among all faces, if each face is linked by its most similar one.
-const WRONG_LINKS: f64 = 0.02;
+const WRONG_LINKS: f64 = 0.01;
 
-/// The false accept rate at which two faces are linked that share neighbours.
-const WEAK_FAR: f64 = 1e-3;
+/// The highest false accept rate at which two faces are linked. Small libraries would have a higher one.
+const MAX_FAR: f64 = 1e-4;
 
 /// How far a clustering is. The task that renews the lease reads it.
 #[derive(Debug, Default)]
@@ -49,20 +49,20 @@ impl Compared {
 }
 
 /// Returns the settings for `faces` faces. `far` is the false accept rate at which two faces are linked. Without it, the rate is
-/// so low that few links are wrong among all faces, but not below the lowest rate of the calibration.
+/// so low that few links are wrong among all faces.
+///
+/// Faces below the threshold that have neighbours in common are not linked: on photographs of known people that cost precision.
 pub fn settings(
     calibration: &Calibration,
     faces: usize,
     (far, min_faces): (Option<f64>, u32),
 ) -> Option<Settings> {
-    let (lowest, highest) = calibration.fars();
+    let (_, highest) = calibration.fars();
     let far = far.unwrap_or(WRONG_LINKS / faces.max(1) as f64);
-    let far = far.clamp(lowest, WEAK_FAR.min(highest));
-    let weak = WEAK_FAR.min(highest);
-    let (threshold, weak) = (calibration.threshold(far)?, calibration.threshold(weak)?);
+    let threshold = calibration.extrapolated_threshold(far.min(highest).min(MAX_FAR))?;
     Some(Settings {
         min_faces,
-        ..Settings::new(threshold, weak)
+        ..Settings::new(threshold, threshold)
     })
 }
 
