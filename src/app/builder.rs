@@ -16,7 +16,7 @@ use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
 use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
-    App,
+    App, face_index,
     model_set::ModelSet,
     models::{Loader, connect},
 };
@@ -43,7 +43,7 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
-    recognition::{calibration::Calibrations, collections::Collections, index::exact::ExactIndex},
+    recognition::{calibration::Calibrations, collections::Collections},
     telemetry::metrics::{Metrics, labels::Limit},
 };
 
@@ -124,7 +124,7 @@ impl AppBuilder {
         let keys = Arc::clone(&stores.keys);
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
         Ok(App {
-            collections: collections(&config, &stores, &pipeline, (&calibrations, &audit)),
+            collections: collections(&config, &stores, &pipeline, (&calibrations, &audit)).await?,
             calibrations,
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
@@ -206,24 +206,20 @@ fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Open
     ))
 }
 
-fn collections(
+async fn collections(
     config: &Config,
     stores: &Stores,
     pipeline: &Pipeline,
     (calibrations, audit): (&Arc<Calibrations>, &AuditLog),
-) -> Collections {
-    let store = &stores.collections;
-    Collections {
-        store: Arc::clone(store),
-        index: Arc::new(ExactIndex::new(
-            Arc::clone(store),
-            Arc::clone(&pipeline.pool),
-        )),
+) -> anyhow::Result<Collections> {
+    Ok(Collections {
+        store: Arc::clone(&stores.collections),
+        index: face_index::open(config, stores, &pipeline.pool).await?,
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
         clock: Arc::clone(&pipeline.clock),
-    }
+    })
 }
 
 fn retention(
