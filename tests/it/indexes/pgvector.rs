@@ -1,9 +1,8 @@
 //! When indexes in Postgres are built and dropped, and when a server uses them.
 
-use std::sync::Arc;
-
 use facescan::recognition::index::{FaceIndex, IndexKind};
 use facescan_store::{ErasureTarget, VectorIndex};
+use uuid::Uuid;
 
 use super::{
     MIN_FACES, pgvector,
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::support::{
     app::TestApp,
-    database::{Database, on_postgres, on_sqlite},
+    database::{Database, execute, on_postgres, on_sqlite},
 };
 
 async fn indexes(under_test: &UnderTest) -> Vec<VectorIndex> {
@@ -20,7 +19,7 @@ async fn indexes(under_test: &UnderTest) -> Vec<VectorIndex> {
 }
 
 /// Returns the collections with an index, and whether each index is complete.
-async fn built(under_test: &UnderTest) -> Vec<(uuid::Uuid, bool)> {
+async fn built(under_test: &UnderTest) -> Vec<(Uuid, bool)> {
     let indexes = indexes(under_test).await;
     indexes.iter().map(|it| (it.collection, it.is_built)).collect()
 }
@@ -49,16 +48,14 @@ async fn large_collections_have_an_index() {
         assert!(!gallery.search(&query, 10).await.is_exact);
 
         // Below the limit, faces are compared one by one, and the index stays until half of them are gone.
-        let erase_some = async |gallery: &mut Gallery<'_>, subjects: usize| {
-            for _ in 0..subjects {
-                gallery.erase(gallery.faces[0].subject).await;
-            }
-            index.maintain().await.unwrap();
-        };
-        erase_some(&mut gallery, 20).await;
+        for _ in 0..20 {
+            gallery.erase(gallery.faces[0].subject).await;
+        }
+        index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, [(gallery.id, true)]);
         assert!(gallery.search(&query, 10).await.is_exact);
-        erase_some(&mut gallery, 1).await;
+        gallery.erase(gallery.faces[0].subject).await;
+        index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, []);
         assert!(gallery.search(&query, 10).await.is_exact);
     })
@@ -89,13 +86,13 @@ async fn one_process_builds_indexes() {
         gallery.enrol(4).await;
         let mut other = database.connect().await;
         let lock = "SELECT pg_advisory_lock(7180369124405)";
-        crate::support::database::execute(&mut other, lock).await;
+        execute(&mut other, lock).await;
         index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, []);
         let query = gallery.mate();
         assert!(gallery.search(&query, 10).await.is_exact);
         let unlock = "SELECT pg_advisory_unlock(7180369124405)";
-        crate::support::database::execute(&mut other, unlock).await;
+        execute(&mut other, unlock).await;
         index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, [(gallery.id, true)]);
     })
@@ -129,7 +126,7 @@ async fn kind(database: &Database, choice: &str) -> Result<IndexKind, String> {
     ];
     let (_data, config) = TestApp::configured(&settings);
     match TestApp::try_start(config).await {
-        Ok(app) => Ok(Arc::clone(&app.collections.index).kind()),
+        Ok(app) => Ok(app.collections.index.kind()),
         Err(error) => Err(format!("{error:#}")),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use facescan_store::ErasureStore;
 use sqlx::{AssertSqlSafe, Row};
 use walkdir::WalkDir;
 
@@ -37,7 +36,7 @@ async fn is_in_files(database: &Database, bytes: &[u8]) -> bool {
 async fn half_bytes(database: &Database, vector: &[f32]) -> Vec<u8> {
     let mut connection = database.connect().await;
     let query = format!("SELECT halfvec_send($1::halfvec({DIM}))");
-    let row = sqlx::query(AssertSqlSafe(query)).bind(vector);
+    let row = sqlx::query(AssertSqlSafe(query)).bind(vector.to_vec());
     let sent: Vec<u8> = row.fetch_one(&mut connection).await.unwrap().get(0);
     let (values, _) = sent[4..].as_chunks::<2>();
     values.iter().flat_map(|[high, low]| [*low, *high]).collect()
@@ -81,7 +80,7 @@ async fn erased_vectors_leave_the_files() {
 async fn a_purge_does_not_wait_for_the_building_of_an_index() {
     on_postgres(|database: Database| async move {
         let stores = database.open_all().await;
-        let erasures: &dyn ErasureStore = stores.erasures.as_ref();
+        let erasures = &stores.erasures;
         let now = time::OffsetDateTime::now_utc();
         let mut builder = database.connect().await;
         execute(&mut builder, "BEGIN").await;

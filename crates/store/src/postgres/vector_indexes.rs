@@ -90,10 +90,7 @@ record! {
 #[async_trait]
 impl VectorIndexStore for SqlStore<Postgres> {
     async fn vector_extension(&self) -> Result<Option<String>, StoreError> {
-        query!(self, "vector_extension", |connection| async {
-            let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, &[]).await?;
-            Ok(row.map(|row| row.version))
-        })
+        query!(self, "vector_extension", |connection| extension(connection))
     }
 
     async fn nearest_rows(&self, search: NearestRows<'_>) -> Result<NearRows, StoreError> {
@@ -107,50 +104,74 @@ impl VectorIndexStore for SqlStore<Postgres> {
     }
 
     async fn build_vector_index(&self, collection: IndexPosition) -> Result<IndexWork, StoreError> {
-        let build = self.work(async |connection: &mut PgConnection| {
-            let id = collection.collection_id;
-            let all = indexes(connection).await?;
-            match all.iter().find(|index| index.collection == id) {
-                Some(index) if index.is_built => return Ok(()),
-                Some(_) => run(connection, drop_statement(id)).await?,
-                None => {}
-            }
-            run(connection, build_statement(id, collection.dim)).await
-        });
-        self.observe_without_limit("build_vector_index", build).await
+        let work = async {
+            let Some(mut connection) = self.locked().await? else {
+                return Ok(IndexWork::Busy);
+            };
+            build(&mut connection, collection).await?;
+            connection.close().await?;
+            Ok(IndexWork::Done)
+        };
+        self.observe_without_limit("build_vector_index", work).await
     }
 
     async fn drop_vector_index(&self, collection: Uuid) -> Result<IndexWork, StoreError> {
-        let drop = self.work(async |connection: &mut PgConnection| {
-            run(connection, drop_statement(collection)).await
-        });
-        self.observe_without_limit("drop_vector_index", drop).await
+        let work = async {
+            let Some(mut connection) = self.locked().await? else {
+                return Ok(IndexWork::Busy);
+            };
+            run(&mut connection, drop_statement(collection)).await?;
+            connection.close().await?;
+            Ok(IndexWork::Done)
+        };
+        self.observe_without_limit("drop_vector_index", work).await
     }
 
     async fn enrolment_bytes(&self) -> Result<u64, StoreError> {
-        query!(self, "enrolment_bytes", |connection| async {
-            let row: Option<BytesRow> = connection.fetch_optional(HEAP, &[]).await?;
-            Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
-        })
+        query!(self, "enrolment_bytes", |connection| table_bytes(
+            connection
+        ))
     }
 }
 
 impl SqlStore<Postgres> {
-    /// Runs `work` under the lock. Its connection does not belong to the pool, because a pool that closes waits for all of
-    /// its connections, and the work can take hours. The end of the connection releases the lock.
-    async fn work(
-        &self,
-        work: impl AsyncFnOnce(&mut PgConnection) -> Result<(), StoreError>,
-    ) -> Result<IndexWork, StoreError> {
+    /// Returns a connection with the lock for building and dropping. `None` if another process has the lock.
+    ///
+    /// The connection does not belong to the pool, because a pool that closes waits for all of its connections, and the work
+    /// can take hours. The end of the connection releases the lock.
+    async fn locked(&self) -> Result<Option<PgConnection>, StoreError> {
         let mut connection = self.detached().await?;
         let lock: Option<LockRow> = connection.fetch_optional(LOCK, &[]).await?;
-        let result = match lock {
-            Some(LockRow { is_locked: true }) => work(&mut connection).await.map(|()| IndexWork::Done),
-            _ => Ok(IndexWork::Busy),
-        };
+        if lock.is_some_and(|lock| lock.is_locked) {
+            return Ok(Some(connection));
+        }
         connection.close().await?;
-        result
+        Ok(None)
     }
+}
+
+async fn extension(connection: &mut PgConnection) -> Result<Option<String>, StoreError> {
+    let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, &[]).await?;
+    Ok(row.map(|row| row.version))
+}
+
+async fn table_bytes(connection: &mut PgConnection) -> Result<u64, StoreError> {
+    let row: Option<BytesRow> = connection.fetch_optional(HEAP, &[]).await?;
+    Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
+}
+
+async fn build(
+    connection: &mut PgConnection,
+    collection: IndexPosition,
+) -> Result<(), StoreError> {
+    let id = collection.collection_id;
+    let all = indexes(connection).await?;
+    match all.iter().find(|index| index.collection == id) {
+        Some(index) if index.is_built => return Ok(()),
+        Some(_) => run(connection, drop_statement(id)).await?,
+        None => {}
+    }
+    run(connection, build_statement(id, collection.dim)).await
 }
 
 async fn run(connection: &mut PgConnection, statement: String) -> Result<(), StoreError> {
@@ -234,14 +255,9 @@ async fn indexes(connection: &mut PgConnection) -> Result<Vec<VectorIndex>, Stor
 
 impl From<NearRecord> for NearRow {
     fn from(row: NearRecord) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the database computes products in 32 bits"
-        )]
-        let similarity = -row.distance as f32;
         Self {
             row: row.row_id.cast_unsigned(),
-            similarity,
+            similarity: -row.distance as f32,
         }
     }
 }

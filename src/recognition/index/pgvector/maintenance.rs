@@ -47,14 +47,17 @@ impl Maintenance {
         match work {
             Work::Build(collection) => {
                 let id = collection.collection_id;
-                tracing::info!(collection = %id, faces = collection.enrolled, "building an index");
                 let done = self.vectors.build_vector_index(collection).await?;
-                tracing::info!(collection = %id, ?done, "an index has been built");
+                if done == IndexWork::Done {
+                    tracing::info!(collection = %id, faces = collection.enrolled, "built an index");
+                }
                 Ok(done)
             }
             Work::Drop(id) => {
                 let done = self.vectors.drop_vector_index(id).await?;
-                tracing::info!(collection = %id, ?done, "an index is not needed any more");
+                if done == IndexWork::Done {
+                    tracing::info!(collection = %id, "dropped an index that is not needed any more");
+                }
                 Ok(done)
             }
         }
@@ -74,8 +77,8 @@ impl Maintenance {
             .map(|it| (it.collection_id, it.enrolled))
             .collect();
         // An index stays until the collection is much smaller, so that a few erasures and enrolments do not rebuild it.
-        let is_needed = |id| sizes.get(id).is_some_and(|faces| *faces >= self.min_faces.div_ceil(2));
-        let is_built = |id| indexes.iter().any(|it| it.collection == id && it.is_built);
+        let is_needed = |id: &Uuid| sizes.get(id).is_some_and(|faces| *faces >= self.min_faces.div_ceil(2));
+        let is_built = |id: Uuid| indexes.iter().any(|it| it.collection == id && it.is_built);
         let unneeded = indexes.iter().filter(|index| !is_needed(&index.collection));
         let unbuilt = collections
             .iter()
