@@ -33,7 +33,11 @@ pub(super) async fn open(
         return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
     };
     let min_faces = config.recognition.hnsw_min_faces;
-    Ok(Arc::new(PgvectorIndex::new(collections, vectors, min_faces)))
+    Ok(Arc::new(PgvectorIndex::new(
+        collections,
+        vectors,
+        min_faces,
+    )))
 }
 
 /// Returns the part of the store that searches by pgvector. `None` if the database cannot do it now.

@@ -7,7 +7,7 @@ mod pgvector;
 mod purge;
 mod under_test;
 
-use std::sync::Arc;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use facescan::recognition::index::{FaceIndex, exact::ExactIndex, pgvector::PgvectorIndex};
 use facescan_inference::pool::CpuPool;
@@ -18,16 +18,21 @@ use under_test::UnderTest;
 /// The number of faces from which a collection of a test has an HNSW index.
 const MIN_FACES: u64 = 200;
 
+/// The threads that compare vectors in memory.
+const THREADS: NonZeroUsize = NonZeroUsize::MIN;
+
 async fn exact(database: &Database) -> UnderTest {
     let stores = database.open_all().await;
-    let pool = Arc::new(CpuPool::new(2).unwrap());
+    let pool = Arc::new(CpuPool::new(THREADS).unwrap());
     let index = ExactIndex::new(Arc::clone(&stores.collections), pool);
     UnderTest::new(stores, Arc::new(index))
 }
 
 /// Returns the index in Postgres without its task in the background, and the same index for its own methods.
 async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<PgvectorIndex>) {
-    database.execute("CREATE EXTENSION IF NOT EXISTS vector").await;
+    database
+        .execute("CREATE EXTENSION IF NOT EXISTS vector")
+        .await;
     let stores = database.open_all().await;
     let vectors = stores.vector_indexes.clone().unwrap();
     let collections = Arc::clone(&stores.collections);

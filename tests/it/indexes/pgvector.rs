@@ -21,7 +21,10 @@ async fn indexes(under_test: &UnderTest) -> Vec<VectorIndex> {
 /// Returns the collections with an index, and whether each index is complete.
 async fn built(under_test: &UnderTest) -> Vec<(Uuid, bool)> {
     let indexes = indexes(under_test).await;
-    indexes.iter().map(|it| (it.collection, it.is_built)).collect()
+    indexes
+        .iter()
+        .map(|it| (it.collection, it.is_built))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +113,9 @@ async fn indexes_are_built_in_the_background() {
         while built(&under_test).await != [(gallery.id, true)] {
             index.refresh().await.unwrap();
         }
-        database.execute("ALTER TABLE enrolments RENAME TO moved").await;
+        database
+            .execute("ALTER TABLE enrolments RENAME TO moved")
+            .await;
         while index.refresh().await.is_ok() {
             tokio::task::yield_now().await;
         }

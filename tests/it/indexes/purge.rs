@@ -23,7 +23,8 @@ fn data_folder() -> Option<PathBuf> {
 /// Returns whether a file of a database has these bytes. The write-ahead log does not count: Postgres recycles it.
 async fn is_in_files(database: &Database, bytes: &[u8]) -> bool {
     database.execute("CHECKPOINT").await;
-    let id = database.count("SELECT oid::bigint FROM pg_database WHERE datname = current_database()");
+    let id =
+        database.count("SELECT oid::bigint FROM pg_database WHERE datname = current_database()");
     let folder = data_folder().unwrap().join(format!("base/{}", id.await));
     let files = WalkDir::new(folder).into_iter().filter_map(Result::ok);
     let mut files = files.filter(|entry| entry.file_type().is_file());
@@ -39,7 +40,10 @@ async fn half_bytes(database: &Database, vector: &[f32]) -> Vec<u8> {
     let row = sqlx::query(AssertSqlSafe(query)).bind(vector.to_vec());
     let sent: Vec<u8> = row.fetch_one(&mut connection).await.unwrap().get(0);
     let (values, _) = sent[4..].as_chunks::<2>();
-    values.iter().flat_map(|[high, low]| [*low, *high]).collect()
+    values
+        .iter()
+        .flat_map(|[high, low]| [*low, *high])
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +59,10 @@ async fn erased_vectors_leave_the_files() {
         let erased = gallery.faces[200].clone();
         let kept = gallery.faces[300].clone();
         let floats = |vector: &[f32]| -> Vec<u8> {
-            vector.iter().flat_map(|value| value.to_le_bytes()).collect()
+            vector
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
         };
         let halves = half_bytes(&database, &erased.vector).await;
         let kept_halves = half_bytes(&database, &kept.vector).await;
@@ -69,7 +76,10 @@ async fn erased_vectors_leave_the_files() {
         assert!(is_in_files(&database, &kept_halves).await);
         // VACUUM frees the place of a row without writing to it. Only later rows, or a new file, remove the bytes.
         database.execute("VACUUM FULL enrolments").await;
-        assert!(!is_in_files(&database, &floats(&erased.vector)).await, "the table");
+        assert!(
+            !is_in_files(&database, &floats(&erased.vector)).await,
+            "the table"
+        );
         assert!(is_in_files(&database, &floats(&kept.vector)).await);
     })
     .await;
@@ -84,7 +94,11 @@ async fn a_purge_does_not_wait_for_the_building_of_an_index() {
         let now = time::OffsetDateTime::now_utc();
         let mut builder = database.connect().await;
         execute(&mut builder, "BEGIN").await;
-        execute(&mut builder, "LOCK TABLE enrolments IN SHARE UPDATE EXCLUSIVE MODE").await;
+        execute(
+            &mut builder,
+            "LOCK TABLE enrolments IN SHARE UPDATE EXCLUSIVE MODE",
+        )
+        .await;
         assert!(!erasures.purge_erased(now).await.unwrap());
         execute(&mut builder, "COMMIT").await;
         assert!(erasures.purge_erased(now).await.unwrap());

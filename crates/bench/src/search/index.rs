@@ -58,7 +58,12 @@ async fn build(stores: &Stores, faces: usize) -> anyhow::Result<ReadyIndex> {
     let started = Instant::now();
     index.maintain().await?;
     let built_after = started.elapsed().as_secs_f64();
-    let bytes: u64 = vectors.vector_indexes().await?.iter().map(|it| it.bytes).sum();
+    let bytes: u64 = vectors
+        .vector_indexes()
+        .await?
+        .iter()
+        .map(|it| it.bytes)
+        .sum();
     let report = json!({
         "kind": index.kind(),
         "built_after_seconds": built_after,

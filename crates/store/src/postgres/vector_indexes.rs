@@ -14,9 +14,7 @@ use crate::{
     record::record,
     sql_store::SqlStore,
     values::{Floats, Value},
-    vector_indexes::{
-        IndexWork, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore,
-    },
+    vector_indexes::{IndexWork, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore},
 };
 
 /// The dialect of the macros of `call`.
@@ -160,10 +158,7 @@ async fn table_bytes(connection: &mut PgConnection) -> Result<u64, StoreError> {
     Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
 }
 
-async fn build(
-    connection: &mut PgConnection,
-    collection: IndexPosition,
-) -> Result<(), StoreError> {
+async fn build(connection: &mut PgConnection, collection: IndexPosition) -> Result<(), StoreError> {
     let id = collection.collection_id;
     let all = indexes(connection).await?;
     match all.iter().find(|index| index.collection == id) {

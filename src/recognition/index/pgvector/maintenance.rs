@@ -77,7 +77,11 @@ impl Maintenance {
             .map(|it| (it.collection_id, it.enrolled))
             .collect();
         // An index stays until the collection is much smaller, so that a few erasures and enrolments do not rebuild it.
-        let is_needed = |id: &Uuid| sizes.get(id).is_some_and(|faces| *faces >= self.min_faces.div_ceil(2));
+        let is_needed = |id: &Uuid| {
+            sizes
+                .get(id)
+                .is_some_and(|faces| *faces >= self.min_faces.div_ceil(2))
+        };
         let is_built = |id: Uuid| indexes.iter().any(|it| it.collection == id && it.is_built);
         let unneeded = indexes.iter().filter(|index| !is_needed(&index.collection));
         let unbuilt = collections
