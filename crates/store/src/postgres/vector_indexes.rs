@@ -26,6 +26,8 @@ const PREFIX: &str = "enrolments_hnsw_";
 /// The lock of the process that builds or drops an index. The number has no meaning.
 const LOCK: &str = "SELECT pg_try_advisory_lock(7180369124405) AS is_locked";
 
+const UNLOCK: &str = "SELECT pg_advisory_unlock(7180369124405)";
+
 const EXTENSION: &str = "SELECT extversion AS version FROM pg_extension WHERE extname = 'vector'";
 
 const INDEXES: &str = "SELECT c.relname::text AS name, i.indisvalid AS is_built, \
@@ -106,8 +108,9 @@ impl VectorIndexStore for SqlStore<Postgres> {
             let Some(mut connection) = self.locked().await? else {
                 return Ok(IndexWork::Busy);
             };
-            build(&mut connection, collection).await?;
-            connection.close().await?;
+            let done = build(&mut connection, collection).await;
+            let released = release(connection).await;
+            done.and(released)?;
             Ok(IndexWork::Done)
         };
         self.observe_without_limit("build_vector_index", work).await
@@ -118,8 +121,9 @@ impl VectorIndexStore for SqlStore<Postgres> {
             let Some(mut connection) = self.locked().await? else {
                 return Ok(IndexWork::Busy);
             };
-            run(&mut connection, drop_statement(collection)).await?;
-            connection.close().await?;
+            let done = run(&mut connection, drop_statement(collection)).await;
+            let released = release(connection).await;
+            done.and(released)?;
             Ok(IndexWork::Done)
         };
         self.observe_without_limit("drop_vector_index", work).await
@@ -136,7 +140,7 @@ impl SqlStore<Postgres> {
     /// Returns a connection with the lock for building and dropping. `None` if another process has the lock.
     ///
     /// The connection does not belong to the pool, because a pool that closes waits for all of its connections, and the work
-    /// can take hours. The end of the connection releases the lock.
+    /// can take hours. The end of the connection releases the lock, also if this process is killed.
     async fn locked(&self) -> Result<Option<PgConnection>, StoreError> {
         let mut connection = self.detached().await?;
         let lock: Option<LockRow> = connection.fetch_optional(LOCK, &[]).await?;
@@ -146,6 +150,13 @@ impl SqlStore<Postgres> {
         connection.close().await?;
         Ok(None)
     }
+}
+
+/// Releases the lock. The server notices the end of a connection later than the next call may come.
+async fn release(mut connection: PgConnection) -> Result<(), StoreError> {
+    connection.execute(UNLOCK, &[]).await?;
+    connection.close().await?;
+    Ok(())
 }
 
 async fn extension(connection: &mut PgConnection) -> Result<Option<String>, StoreError> {
