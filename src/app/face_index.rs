@@ -8,7 +8,11 @@ use facescan_store::{Stores, VectorIndexStore};
 
 use crate::{
     config::{Config, IndexChoice},
-    recognition::index::{FaceIndex, exact::ExactIndex, pgvector::PgvectorIndex},
+    recognition::index::{
+        FaceIndex,
+        exact::ExactIndex,
+        pgvector::{HnswSettings, PgvectorIndex},
+    },
 };
 
 /// The oldest version of pgvector whose indexes survive VACUUM, on which erasures depend.
@@ -32,12 +36,11 @@ pub(super) async fn open(
     let Some(vectors) = pgvector else {
         return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
     };
-    let min_faces = config.recognition.hnsw_min_faces;
-    Ok(Arc::new(PgvectorIndex::new(
-        collections,
-        vectors,
-        min_faces,
-    )))
+    let settings = HnswSettings {
+        min_faces: config.recognition.hnsw_min_faces,
+        candidates: config.recognition.hnsw_candidates,
+    };
+    Ok(Arc::new(PgvectorIndex::new(collections, vectors, settings)))
 }
 
 /// Returns the part of the store that searches by pgvector. `None` if the database cannot do it now.

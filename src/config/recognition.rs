@@ -24,6 +24,8 @@ pub struct Recognition {
     pub index: IndexChoice,
     #[garde(range(min = 1, max = 1_000_000_000))]
     pub hnsw_min_faces: u64,
+    #[garde(range(min = 10, max = 1000))]
+    pub hnsw_candidates: u32,
     #[garde(inner(custom(must(is_path))))]
     pub calibrations: Vec<PathBuf>,
 }

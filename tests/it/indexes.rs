@@ -9,7 +9,7 @@ mod under_test;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use facescan::recognition::index::{FaceIndex, exact::ExactIndex, pgvector::PgvectorIndex};
+use facescan::recognition::index::{FaceIndex, exact::ExactIndex, pgvector::{HnswSettings, PgvectorIndex}};
 use facescan_inference::pool::CpuPool;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
@@ -36,7 +36,11 @@ async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<Pgvect
     let stores = database.open_all().await;
     let vectors = stores.vector_indexes.clone().unwrap();
     let collections = Arc::clone(&stores.collections);
-    let index = Arc::new(PgvectorIndex::new(collections, vectors, min_faces));
+    let settings = HnswSettings {
+        min_faces,
+        candidates: 100,
+    };
+    let index = Arc::new(PgvectorIndex::new(collections, vectors, settings));
     let mut under_test = UnderTest::new(stores, Arc::clone(&index) as Arc<dyn FaceIndex>);
     let built = Arc::clone(&index);
     under_test.settle = Box::new(move || {

@@ -31,12 +31,12 @@ use facescan_store::{
     Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, StoreSettings,
     Stores, Subject, SubjectDetails, Written,
 };
-use futures::future::{join_all, try_join_all};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::Settings;
-use index::{IndexName, ReadyIndex};
+use index::IndexName;
 use vectors::Vectors;
 
 /// The faces of one subject, and of one transaction.
@@ -45,11 +45,11 @@ const FACES_OF_SUBJECT: usize = 500;
 /// The cosine from which a face is a candidate: that of a false accept rate of 0.0001 with the default embedder.
 const THRESHOLD: f32 = 0.435;
 
-/// The most candidates of a search whose time is measured.
+/// The most similar faces that a search asks for.
 const LIMIT: usize = 10;
 
-/// The most candidates of a search that is compared with all faces.
-const MAX_LIMIT: usize = 100;
+/// The searches at the same time whose answers are compared with all faces.
+const RECALL_CLIENTS: usize = 8;
 
 /// The tenant of the faces.
 const TENANT: &str = "default";
@@ -75,6 +75,12 @@ pub struct SearchArgs {
     /// The index that is searched. pgvector needs --database, and its extension in that database
     #[arg(long, value_enum, default_value_t = IndexName::Exact)]
     index: IndexName,
+    /// The numbers of candidates of a search in an HNSW index, each measured alone
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 400, 800])]
+    candidates: Vec<u32>,
+    /// The faces of each person, with a cosine of about 0.6 to each other
+    #[arg(long, default_value_t = 1)]
+    faces_of_person: usize,
     /// An empty database [default: a SQLite file that is deleted afterwards]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
@@ -103,7 +109,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     });
     let stores = open(&url, &clock).await?;
     let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
-    let vectors = Arc::new(Vectors::random(args.faces, args.dim));
+    let vectors = Arc::new(Vectors::random(args.faces, args.dim, args.faces_of_person));
     let collection = collection(&clock, args);
     let written = stores.collections.create_collection(&collection, None);
     ensure!(
@@ -115,25 +121,25 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     enrol(&stores, &clock, &collection, &vectors).await?;
     let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
 
-    let ReadyIndex { index, report } = index::open(args.index, &stores, pool, args.faces).await?;
-    let collections = collections(&stores, index, clock)?;
-    let collection = collections.store.collection(key(&collection)).await?;
-    let run = SearchRun {
-        collection: collection.context("the collection is gone")?,
-        collections,
-        vectors,
-    };
-    let mut searches = Vec::new();
-    for &clients in &args.clients {
-        searches.push(run.load(clients, args.seconds).await?);
+    let ready = index::open(args, &stores, pool).await?;
+    let collection = stores.collections.collection(key(&collection)).await?;
+    let collection = collection.context("the collection is gone")?;
+    let mut runs = Vec::new();
+    for variant in ready.variants {
+        let run = SearchRun {
+            collections: collections(&stores, variant.index, Arc::clone(&clock))?,
+            collection: collection.clone(),
+            vectors: Arc::clone(&vectors),
+        };
+        runs.push(run.measure(args, variant.candidates).await?);
     }
     let report = json!({
         "faces": args.faces,
+        "faces_of_person": args.faces_of_person,
         "dim": args.dim,
         "enrolled_per_second": enrolled_per_second.round(),
-        "index": report,
-        "searches": searches,
-        "recall": run.recall(args.recall).await?,
+        "index": ready.report,
+        "runs": runs,
     });
     println!("{report:#}");
     Ok(ExitCode::SUCCESS)
@@ -231,10 +237,22 @@ struct SearchRun {
 }
 
 impl SearchRun {
-    async fn search(&self, query: &[f32], limit: usize) -> anyhow::Result<SimilarFaces> {
+    async fn measure(&self, args: &SearchArgs, candidates: Option<u32>) -> anyhow::Result<Value> {
+        let mut searches = Vec::new();
+        for &clients in &args.clients {
+            searches.push(self.load(clients, args.seconds).await?);
+        }
+        Ok(json!({
+            "candidates": candidates,
+            "searches": searches,
+            "recall": self.recall(args.recall).await?,
+        }))
+    }
+
+    async fn search(&self, query: &[f32]) -> anyhow::Result<SimilarFaces> {
         let wanted = Wanted {
             threshold: THRESHOLD,
-            limit,
+            limit: LIMIT,
             by_subject: false,
         };
         let similar = self.collections.similar(&self.collection, query, wanted);
@@ -268,7 +286,7 @@ impl SearchRun {
             let face = random.usize(..self.vectors.len());
             let query = self.vectors.mate(face, random.u64(..));
             let started = Instant::now();
-            self.search(&query, LIMIT).await?;
+            self.search(&query).await?;
             latencies.push(started.elapsed());
         }
         Ok(latencies)
@@ -282,11 +300,11 @@ impl SearchRun {
             self.vectors.mate(face, random.u64(..))
         });
         let queries: Vec<Vec<f32>> = queries.collect();
-        let answers = join_all(queries.iter().map(|query| self.search(query, MAX_LIMIT))).await;
+        let answers = stream::iter(&queries).map(|query| self.search(query));
+        let answers: Vec<SimilarFaces> = answers.buffered(RECALL_CLIENTS).try_collect().await?;
         let (mut searches, mut best_found) = (0, 0);
         let (mut matches, mut matches_found) = (0, 0);
         for (query, answer) in queries.iter().zip(answers) {
-            let answer = answer?;
             let expected = self.vectors.matches(query, THRESHOLD);
             let Some(&best) = expected.first() else {
                 continue;

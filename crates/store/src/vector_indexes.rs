@@ -13,14 +13,15 @@ pub const MAX_INDEXED_DIM: u32 = 4000;
 pub struct NearestRows<'a> {
     /// The collection.
     pub collection: Uuid,
-    /// The length of its vectors, at most [`MAX_INDEXED_DIM`] with `is_approximate`.
+    /// The length of its vectors, at most [`MAX_INDEXED_DIM`] with `candidates`.
     pub dim: u32,
     /// The vectors, each of this length.
     pub vectors: &'a [Vec<f32>],
     /// The most rows for each vector.
     pub rows: u32,
-    /// Whether the index of the collection may be used. Without an index, every row is compared.
-    pub is_approximate: bool,
+    /// The candidates that a search in the index of the collection keeps, or more if more rows are looked for. With more
+    /// candidates, fewer similar rows are missing. `None` if every row is compared, as it also is without an index.
+    pub candidates: Option<u32>,
 }
 
 /// A row, and its similarity to a vector.

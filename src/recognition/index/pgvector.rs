@@ -15,6 +15,15 @@ use tokio::task::JoinHandle;
 use super::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposal, Proposals};
 use maintenance::Maintenance;
 
+/// When a collection has an HNSW index, and how it is searched.
+#[derive(Clone, Copy, Debug)]
+pub struct HnswSettings {
+    /// The fewest faces of a collection that gets an index.
+    pub min_faces: u64,
+    /// The candidates that a search keeps, at most 1000. With more, a search misses fewer faces and takes longer.
+    pub candidates: u32,
+}
+
 /// The index of all collections in Postgres.
 pub struct PgvectorIndex {
     maintenance: Arc<Maintenance>,
@@ -23,17 +32,17 @@ pub struct PgvectorIndex {
 }
 
 impl PgvectorIndex {
-    /// Creates an index. Collections of at least `min_faces` faces get an HNSW index.
+    /// Creates an index.
     pub fn new(
         collections: Arc<dyn CollectionStore>,
         vectors: Arc<dyn VectorIndexStore>,
-        min_faces: u64,
+        settings: HnswSettings,
     ) -> Self {
         Self {
             maintenance: Arc::new(Maintenance {
                 collections,
                 vectors,
-                min_faces,
+                settings,
             }),
             task: Mutex::default(),
         }
@@ -70,12 +79,13 @@ impl FaceIndex for PgvectorIndex {
 
     async fn propose(&self, query: IndexQuery<'_>) -> Result<Proposals, IndexError> {
         let collection = query.collection;
+        let is_large = self.maintenance.is_large(collection);
         let near = self.maintenance.vectors.nearest_rows(NearestRows {
             collection: collection.collection_id,
             dim: collection.dim,
             vectors: query.vectors,
             rows: u32::try_from(query.rows).unwrap_or(u32::MAX),
-            is_approximate: self.maintenance.is_large(collection),
+            candidates: is_large.then_some(self.maintenance.settings.candidates),
         });
         let near = near.await?;
         let proposals = near.rows.into_iter().map(|rows| {

@@ -3,20 +3,38 @@
 /// The cosine of a query and its mate. Two photographs of one person have such a cosine with the default embedder.
 const MATE: f32 = 0.6;
 
-/// Random vectors of length 1.
+/// Random vectors of length 1, some for each person.
 pub(super) struct Vectors {
     dim: usize,
+    faces_of_person: usize,
     values: Vec<f32>,
 }
 
 impl Vectors {
-    pub(super) fn random(count: usize, dim: usize) -> Self {
+    pub(super) fn random(count: usize, dim: usize, faces_of_person: usize) -> Self {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut values = Vec::with_capacity(count * dim);
-        for _ in 0..count {
-            values.extend(direction(&mut random, dim));
+        let mut vectors = Self {
+            dim,
+            faces_of_person: faces_of_person.max(1),
+            values: Vec::with_capacity(count * dim),
+        };
+        for face in 0..count {
+            let vector = vectors.another(face, &mut random);
+            vectors.values.extend(vector);
         }
-        Self { dim, values }
+        vectors
+    }
+
+    /// Returns a new vector of the person of a face. Two vectors of a person have a cosine of about [`MATE`], because each has
+    /// the root of it to the same direction.
+    fn another(&self, face: usize, random: &mut fastrand::Rng) -> Vec<f32> {
+        let person = face / self.faces_of_person;
+        let mut of_person = fastrand::Rng::with_seed(u64::MAX - person as u64);
+        let common = direction(&mut of_person, self.dim);
+        let own = direction(random, self.dim);
+        let (a, b) = (MATE.sqrt(), (1.0 - MATE).sqrt());
+        let mixed = common.iter().zip(own);
+        unit(mixed.map(|(common, own)| common * a + own * b).collect())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -27,17 +45,9 @@ impl Vectors {
         &self.values[face * self.dim..][..self.dim]
     }
 
-    /// Returns another vector of the person of a face, at about the cosine [`MATE`].
+    /// Returns a vector of the person of a face that is not enrolled.
     pub(super) fn mate(&self, face: usize, seed: u64) -> Vec<f32> {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let other = direction(&mut random, self.dim);
-        let rest = (1.0 - MATE * MATE).sqrt();
-        let mixed = self.of(face).iter().zip(other);
-        unit(
-            mixed
-                .map(|(own, other)| own * MATE + other * rest)
-                .collect(),
-        )
+        self.another(face, &mut fastrand::Rng::with_seed(seed))
     }
 
     /// Returns the faces whose cosine is at least `threshold`, the most similar one first.

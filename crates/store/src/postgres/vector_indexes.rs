@@ -45,8 +45,8 @@ const PREPARE: &str = "SELECT set_config('hnsw.ef_search', $2, true) AS ef_searc
      set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_sort', 'off', true) \
      FROM pg_index WHERE indexrelid = to_regclass($1) AND indisvalid";
 
-/// The fewest and the most candidates that a search in an index keeps. pgvector allows no more.
-const CANDIDATES: (u32, u32) = (100, 1000);
+/// The most candidates that pgvector allows.
+const MAX_CANDIDATES: u32 = 1000;
 
 record! {
     struct VersionRow {
@@ -219,7 +219,13 @@ async fn nearest(
     connection: &mut PgConnection,
     search: NearestRows<'_>,
 ) -> Result<NearRows, StoreError> {
-    let is_exact = !(search.is_approximate && prepare(connection, &search).await?);
+    let is_exact = match search.candidates {
+        Some(candidates) => {
+            let candidates = candidates.max(search.rows).min(MAX_CANDIDATES);
+            !prepare(connection, search.collection, candidates).await?
+        }
+        None => true,
+    };
     let query = nearest_query(&search, is_exact);
     let mut rows = Vec::with_capacity(search.vectors.len());
     for vector in search.vectors {
@@ -238,10 +244,10 @@ async fn nearest(
 /// Prepares the transaction for searches in the index. Returns false if the index is not complete.
 async fn prepare(
     connection: &mut PgConnection,
-    search: &NearestRows<'_>,
+    collection: Uuid,
+    candidates: u32,
 ) -> Result<bool, StoreError> {
-    let name = index_name(search.collection);
-    let candidates = search.rows.clamp(CANDIDATES.0, CANDIDATES.1).to_string();
+    let (name, candidates) = (index_name(collection), candidates.to_string());
     let values: [&dyn Value; 2] = [&name, &candidates];
     let prepared: Option<PreparedRow> = connection.fetch_optional(PREPARE, &values).await?;
     Ok(prepared.is_some_and(|row| row.ef_search == candidates))

@@ -8,12 +8,13 @@ use facescan_store::{
 };
 use uuid::Uuid;
 
+use super::HnswSettings;
+
 /// Builds and drops HNSW indexes.
 pub(super) struct Maintenance {
     pub(super) collections: Arc<dyn CollectionStore>,
     pub(super) vectors: Arc<dyn VectorIndexStore>,
-    /// The fewest faces of a collection that gets an index.
-    pub(super) min_faces: u64,
+    pub(super) settings: HnswSettings,
 }
 
 /// What is done to the index of a collection.
@@ -26,7 +27,7 @@ enum Work {
 impl Maintenance {
     /// Returns whether an index is used for a collection as soon as it is built.
     pub(super) fn is_large(&self, collection: IndexPosition) -> bool {
-        collection.enrolled >= self.min_faces && collection.dim <= MAX_INDEXED_DIM
+        collection.enrolled >= self.settings.min_faces && collection.dim <= MAX_INDEXED_DIM
     }
 
     /// Builds what is missing and drops what is not needed, one index at a time. An index that fails does not hold up the
@@ -80,7 +81,7 @@ impl Maintenance {
         let is_needed = |id: &Uuid| {
             sizes
                 .get(id)
-                .is_some_and(|faces| *faces >= self.min_faces.div_ceil(2))
+                .is_some_and(|faces| *faces >= self.settings.min_faces.div_ceil(2))
         };
         let is_built = |id: Uuid| indexes.iter().any(|it| it.collection == id && it.is_built);
         let unneeded = indexes.iter().filter(|index| !is_needed(&index.collection));
