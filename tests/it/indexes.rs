@@ -9,7 +9,11 @@ mod under_test;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use facescan::recognition::index::{FaceIndex, exact::ExactIndex, pgvector::{HnswSettings, PgvectorIndex}};
+use facescan::recognition::index::{
+    FaceIndex,
+    exact::ExactIndex,
+    pgvector::{HnswSettings, PgvectorIndex},
+};
 use facescan_inference::pool::CpuPool;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
