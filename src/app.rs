@@ -26,6 +26,7 @@ use crate::{
 pub use builder::{AppBuilder, open_stores};
 
 mod builder;
+mod face_index;
 mod model_set;
 mod models;
 

@@ -16,7 +16,7 @@ use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
 use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
-    App,
+    App, face_index,
     model_set::ModelSet,
     models::{Loader, connect},
 };
@@ -46,7 +46,6 @@ use crate::{
     recognition::{
         calibration::Calibrations,
         collections::{Collections, quota::SearchQuota},
-        index::exact::ExactIndex,
         libraries::Libraries,
     },
     telemetry::metrics::{Metrics, labels::Limit},
@@ -125,7 +124,7 @@ impl AppBuilder {
         let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
         let keys = Arc::clone(&stores.keys);
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
-        let collections = collections(&config, &stores, &pipeline, (&calibrations, &audit));
+        let collections = collections(&config, &stores, &pipeline, (&calibrations, &audit)).await?;
         Ok(App {
             libraries: libraries(&stores, &collections),
             collections,
@@ -220,19 +219,15 @@ fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Open
     ))
 }
 
-fn collections(
+async fn collections(
     config: &Config,
     stores: &Stores,
     pipeline: &Pipeline,
     (calibrations, audit): (&Arc<Calibrations>, &AuditLog),
-) -> Collections {
-    let store = &stores.collections;
-    Collections {
-        store: Arc::clone(store),
-        index: Arc::new(ExactIndex::new(
-            Arc::clone(store),
-            Arc::clone(&pipeline.pool),
-        )),
+) -> anyhow::Result<Collections> {
+    Ok(Collections {
+        store: Arc::clone(&stores.collections),
+        index: face_index::open(config, stores, &pipeline.pool).await?,
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
@@ -241,7 +236,7 @@ fn collections(
             per_day: config.recognition.max_searches_per_day,
         },
         clock: Arc::clone(&pipeline.clock),
-    }
+    })
 }
 
 fn libraries(stores: &Stores, collections: &Collections) -> Libraries {

@@ -22,6 +22,24 @@ pub struct Recognition {
     pub search_far: f64,
     #[garde(skip)]
     pub max_searches_per_day: u32,
+    #[garde(skip)]
+    pub index: IndexChoice,
+    #[garde(range(min = 1, max = 1_000_000_000))]
+    pub hnsw_min_faces: u64,
+    #[garde(range(min = 10, max = 1000))]
+    pub hnsw_candidates: u32,
     #[garde(inner(custom(must(is_path))))]
     pub calibrations: Vec<PathBuf>,
+}
+
+/// The index that searches of collections use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexChoice {
+    /// [`IndexChoice::Pgvector`] if the database can be it, otherwise [`IndexChoice::Exact`].
+    Auto,
+    /// A scan of all vectors in memory.
+    Exact,
+    /// The extension pgvector of Postgres.
+    Pgvector,
 }

@@ -4,6 +4,7 @@
 //! is out of date can propose too few rows, but it cannot put an erased face or the face of another tenant into an answer.
 
 pub mod exact;
+pub mod pgvector;
 
 use async_trait::async_trait;
 pub use facescan_index::Proposal;
@@ -43,6 +44,8 @@ pub struct IndexQuery<'a> {
 pub struct Proposals {
     /// The rows for each vector, the most similar ones first by approximate similarity.
     pub rows: Vec<Vec<Proposal>>,
+    /// Whether every row was compared. Otherwise similar rows can be missing.
+    pub is_exact: bool,
     /// The number of rows that were searched.
     pub searched: u64,
     /// The position of the collection that the index had.
@@ -55,6 +58,8 @@ pub struct Proposals {
 pub enum IndexKind {
     /// A scan of all rows in memory.
     Exact,
+    /// The extension pgvector of the database: a scan of all rows, or an HNSW index of a large collection.
+    Pgvector,
 }
 
 /// An index of all collections.
@@ -75,7 +80,8 @@ pub trait FaceIndex: Send + Sync {
     /// Returns an error if the rows cannot be read. A search loads the rest.
     async fn load(&self) -> Result<(), IndexError>;
 
-    /// Applies the changes of every loaded collection, so that the vectors of erased faces leave the memory.
+    /// Brings the index up to date: it applies the changes of every loaded collection, so that the vectors of erased faces leave
+    /// the memory, or it starts to build what is missing.
     ///
     /// # Errors
     /// Returns an error if the rows cannot be read. The next call tries again.

@@ -27,6 +27,7 @@ mod forms;
 mod golden;
 mod hostile;
 mod imaging;
+mod indexes;
 mod kserve;
 mod models;
 mod orientation;

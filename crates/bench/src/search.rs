@@ -1,5 +1,8 @@
 //! Measures searches in a collection of synthetic faces: enrolment, loading, latency, throughput, recall and memory.
 
+mod index;
+mod vectors;
+
 use std::{
     path::PathBuf,
     process::ExitCode,
@@ -20,7 +23,7 @@ use facescan::{
             quota::SearchQuota,
             similar::{SimilarFaces, Wanted},
         },
-        index::{FaceIndex, exact::ExactIndex},
+        index::FaceIndex,
     },
 };
 use facescan_clock::{Clock, SystemClock};
@@ -29,20 +32,25 @@ use facescan_store::{
     Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, StoreSettings,
     Stores, Subject, SubjectDetails, Written,
 };
-use futures::future::{join_all, try_join_all};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::Settings;
+use index::IndexName;
+use vectors::Vectors;
 
 /// The faces of one subject, and of one transaction.
 const FACES_OF_SUBJECT: usize = 500;
 
-/// The cosine of a query and its mate. Two photographs of one person have such a cosine with the default embedder.
-const MATE: f32 = 0.6;
-
 /// The cosine from which a face is a candidate: that of a false accept rate of 0.0001 with the default embedder.
 const THRESHOLD: f32 = 0.435;
+
+/// The most similar faces that a search asks for.
+const LIMIT: usize = 10;
+
+/// The searches at the same time whose answers are compared with all faces.
+const RECALL_CLIENTS: usize = 8;
 
 /// The tenant of the faces.
 const TENANT: &str = "default";
@@ -65,6 +73,15 @@ pub struct SearchArgs {
     /// The searches whose best face is compared with that of 32-bit vectors
     #[arg(long, default_value_t = 200)]
     recall: usize,
+    /// The index that is searched. pgvector needs --database, and its extension in that database
+    #[arg(long, value_enum, default_value_t = IndexName::Exact)]
+    index: IndexName,
+    /// The numbers of candidates of a search in an HNSW index, each measured alone
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 400, 800])]
+    candidates: Vec<u32>,
+    /// The faces of each person, with a cosine of about 0.6 to each other
+    #[arg(long, default_value_t = 1)]
+    faces_of_person: usize,
     /// An empty database [default: a SQLite file that is deleted afterwards]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
@@ -93,7 +110,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     });
     let stores = open(&url, &clock).await?;
     let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
-    let vectors = Arc::new(Vectors::random(args.faces, args.dim));
+    let vectors = Arc::new(Vectors::random(args.faces, args.dim, args.faces_of_person));
     let collection = collection(&clock, args);
     let written = stores.collections.create_collection(&collection, None);
     ensure!(
@@ -105,30 +122,25 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     enrol(&stores, &clock, &collection, &vectors).await?;
     let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
 
-    let index = Arc::new(ExactIndex::new(Arc::clone(&stores.collections), pool));
-    let started = Instant::now();
-    index.load().await?;
-    let ready_after = started.elapsed().as_secs_f64();
-    let bytes_a_face = index.memory().await as f64 / args.faces as f64;
-    let collections = collections(&stores, index, clock)?;
-    let collection = collections.store.collection(key(&collection)).await?;
-    let run = SearchRun {
-        collection: collection.context("the collection is gone")?,
-        collections,
-        vectors,
-    };
-    let mut searches = Vec::new();
-    for &clients in &args.clients {
-        searches.push(run.load(clients, args.seconds).await?);
+    let ready = index::open(args, &stores, pool).await?;
+    let collection = stores.collections.collection(key(&collection)).await?;
+    let collection = collection.context("the collection is gone")?;
+    let mut runs = Vec::new();
+    for variant in ready.variants {
+        let run = SearchRun {
+            collections: collections(&stores, variant.index, Arc::clone(&clock))?,
+            collection: collection.clone(),
+            vectors: Arc::clone(&vectors),
+        };
+        runs.push(run.measure(args, variant.candidates).await?);
     }
     let report = json!({
         "faces": args.faces,
+        "faces_of_person": args.faces_of_person,
         "dim": args.dim,
         "enrolled_per_second": enrolled_per_second.round(),
-        "ready_after_seconds": ready_after,
-        "memory_bytes_a_face": bytes_a_face,
-        "searches": searches,
-        "recall": run.recall(args.recall).await?,
+        "index": ready.report,
+        "runs": runs,
     });
     println!("{report:#}");
     Ok(ExitCode::SUCCESS)
@@ -136,7 +148,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
 
 fn collections(
     stores: &Stores,
-    index: Arc<ExactIndex>,
+    index: Arc<dyn FaceIndex>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Collections> {
     Ok(Collections {
@@ -224,89 +236,6 @@ async fn enrol(
     Ok(())
 }
 
-/// Random vectors of length 1.
-struct Vectors {
-    dim: usize,
-    values: Vec<f32>,
-}
-
-impl Vectors {
-    fn random(count: usize, dim: usize) -> Self {
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut values = Vec::with_capacity(count * dim);
-        for _ in 0..count {
-            values.extend(direction(&mut random, dim));
-        }
-        Self { dim, values }
-    }
-
-    fn len(&self) -> usize {
-        self.values.len() / self.dim
-    }
-
-    fn of(&self, face: usize) -> &[f32] {
-        &self.values[face * self.dim..][..self.dim]
-    }
-
-    /// Returns another vector of the person of a face, at about the cosine [`MATE`].
-    fn mate(&self, face: usize, seed: u64) -> Vec<f32> {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let other = direction(&mut random, self.dim);
-        let rest = (1.0 - MATE * MATE).sqrt();
-        let mixed = self.of(face).iter().zip(other);
-        unit(
-            mixed
-                .map(|(own, other)| own * MATE + other * rest)
-                .collect(),
-        )
-    }
-
-    /// Returns the face with the highest cosine.
-    fn nearest(&self, query: &[f32]) -> (usize, f32) {
-        let rows = self
-            .values
-            .chunks_exact(self.dim)
-            .map(|row| dot(row, query));
-        rows.enumerate()
-            .fold((0, f32::NEG_INFINITY), |best, (face, cosine)| {
-                if cosine > best.1 {
-                    (face, cosine)
-                } else {
-                    best
-                }
-            })
-    }
-}
-
-/// Returns a random direction: each value is a sum of uniform ones, which is nearly normal.
-fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
-    let mut value = || (0..4).map(|_| random.f32() - 0.5).sum();
-    unit((0..dim).map(|_| value()).collect())
-}
-
-fn unit(mut vector: Vec<f32>) -> Vec<f32> {
-    let norm = dot(&vector, &vector).sqrt();
-    vector.iter_mut().for_each(|value| *value /= norm);
-    vector
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f32 = a
-        .remainder()
-        .iter()
-        .zip(b.remainder())
-        .map(|(a, b)| a * b)
-        .sum();
-    let mut sums = [0.0; 8];
-    for (a, b) in a.zip(b) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum::<f32>() + rest
-}
-
 /// A collection that is searched.
 struct SearchRun {
     collections: Collections,
@@ -315,10 +244,22 @@ struct SearchRun {
 }
 
 impl SearchRun {
+    async fn measure(&self, args: &SearchArgs, candidates: Option<u32>) -> anyhow::Result<Value> {
+        let mut searches = Vec::new();
+        for &clients in &args.clients {
+            searches.push(self.load(clients, args.seconds).await?);
+        }
+        Ok(json!({
+            "candidates": candidates,
+            "searches": searches,
+            "recall": self.recall(args.recall).await?,
+        }))
+    }
+
     async fn search(&self, query: &[f32]) -> anyhow::Result<SimilarFaces> {
         let wanted = Wanted {
             threshold: THRESHOLD,
-            limit: 10,
+            limit: LIMIT,
             by_subject: false,
         };
         let similar = self.collections.similar(&self.collection, query, wanted);
@@ -358,29 +299,39 @@ impl SearchRun {
         Ok(latencies)
     }
 
-    /// Compares the best face of searches with the best one of all 32-bit vectors. Searches whose best face does not reach the
-    /// threshold do not count.
+    /// Compares the answers with all faces that reach the threshold. Searches that no face matches do not count.
     async fn recall(&self, searches: usize) -> anyhow::Result<Value> {
         let mut random = fastrand::Rng::with_seed(11);
-        let queries: Vec<Vec<f32>> = (0..searches)
-            .map(|_| {
-                let face = random.usize(..self.vectors.len());
-                self.vectors.mate(face, random.u64(..))
-            })
-            .collect();
-        let answers = join_all(queries.iter().map(|query| self.search(query))).await;
-        let (mut searches, mut found) = (0, 0);
+        let queries = (0..searches).map(|_| {
+            let face = random.usize(..self.vectors.len());
+            self.vectors.mate(face, random.u64(..))
+        });
+        let queries: Vec<Vec<f32>> = queries.collect();
+        let answers = stream::iter(&queries).map(|query| self.search(query));
+        let answers: Vec<SimilarFaces> = answers.buffered(RECALL_CLIENTS).try_collect().await?;
+        let (mut searches, mut best_found) = (0, 0);
+        let (mut matches, mut matches_found) = (0, 0);
         for (query, answer) in queries.iter().zip(answers) {
-            let answer = answer?;
-            let (nearest, cosine) = self.vectors.nearest(query);
-            if cosine < THRESHOLD {
+            let expected = self.vectors.matches(query, THRESHOLD);
+            let Some(&best) = expected.first() else {
                 continue;
-            }
+            };
+            let found = |face: &&usize| {
+                let vector = self.vectors.of(**face);
+                answer.faces.iter().any(|it| it.row.vector == vector)
+            };
+            let first = answer.faces.first();
+            let is_best = first.is_some_and(|face| face.row.vector == self.vectors.of(best));
             searches += 1;
-            let best = answer.faces.first();
-            let is_best = best.is_some_and(|face| face.row.vector == self.vectors.of(nearest));
-            found += usize::from(is_best);
+            best_found += usize::from(is_best);
+            matches += expected.len();
+            matches_found += expected.iter().filter(found).count();
         }
-        Ok(json!({"searches": searches, "best_face_found": found}))
+        Ok(json!({
+            "searches": searches,
+            "best_face_found": best_found,
+            "matches": matches,
+            "matches_found": matches_found,
+        }))
     }
 }

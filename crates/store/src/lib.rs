@@ -28,6 +28,7 @@ mod save;
 mod sql_store;
 mod sqlite;
 mod values;
+mod vector_indexes;
 mod webhooks;
 
 use std::sync::Arc;
@@ -73,6 +74,9 @@ pub use records::{
 };
 pub use retention::{ExpiredResults, RetentionStore};
 pub use save::check_scan;
+pub use vector_indexes::{
+    IndexWork, MAX_INDEXED_DIM, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore,
+};
 pub use webhooks::{DeliveryEnd, DueDelivery, Webhook, WebhookEvent, WebhookStore};
 
 /// The settings of the database connection.
@@ -245,11 +249,12 @@ pub struct Stores {
     pub webhooks: Arc<dyn WebhookStore>,
     /// Wakes the workers of other processes. `None` if one process has the database for itself.
     pub notifications: Option<Arc<dyn ChunkNotifications>>,
+    /// Searches for similar vectors inside the database. `None` if the database cannot compare vectors.
+    pub vector_indexes: Option<Arc<dyn VectorIndexStore>>,
 }
 
 impl Stores {
-    fn of<DB: Dialect>(store: SqlStore<DB>) -> Self {
-        let store = Arc::new(store);
+    fn of<DB: Dialect>(store: Arc<SqlStore<DB>>) -> Self {
         Self {
             scans: Arc::clone(&store) as Arc<dyn Store>,
             batches: Arc::clone(&store) as Arc<dyn BatchStore>,
@@ -261,6 +266,7 @@ impl Stores {
             retention: Arc::clone(&store) as Arc<dyn RetentionStore>,
             webhooks: store,
             notifications: None,
+            vector_indexes: None,
         }
     }
 }
@@ -279,12 +285,17 @@ pub async fn open(settings: &StoreSettings, observer: Observer) -> Result<Stores
     match scheme {
         "postgres" | "postgresql" => {
             let (store, notifications) = postgres::open(url, settings, observer)?;
+            let store = Arc::new(store);
             Ok(Stores {
                 notifications: Some(Arc::new(notifications)),
+                vector_indexes: Some(Arc::clone(&store) as Arc<dyn VectorIndexStore>),
                 ..Stores::of(store)
             })
         }
-        "sqlite" => Ok(Stores::of(sqlite::open(url, settings, observer).await?)),
+        "sqlite" => {
+            let store = sqlite::open(url, settings, observer).await?;
+            Ok(Stores::of(Arc::new(store)))
+        }
         _ => Err(StoreError::Invalid(
             "the database URL must start with `postgres://`, `postgresql://` or `sqlite:`".into(),
         )),

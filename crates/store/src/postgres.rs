@@ -1,6 +1,7 @@
 //! Postgres.
 
 mod notifications;
+mod vector_indexes;
 
 use std::str::FromStr;
 
@@ -48,14 +49,28 @@ impl Dialect for Postgres {
     }
 
     async fn purge_files(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-        connection.execute(VACUUM, &[]).await?;
-        Ok(true)
+        connection.execute(LIMIT_WAITS, &[]).await?;
+        let vacuumed = connection.execute(VACUUM, &[]).await;
+        connection.execute("RESET lock_timeout", &[]).await?;
+        match vacuumed {
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_TIMEOUT) => {
+                Ok(false)
+            }
+            done => done.map(|_| true),
+        }
     }
 }
 
-/// The tables whose rows are erased.
-const VACUUM: &str = "VACUUM (INDEX_CLEANUP ON) images, image_sources, scans, faces, embeddings, \
-     image_embeddings, batch_items, batches, webhooks, collections, subjects, enrolments, memberships";
+/// Limits the time that VACUUM waits for a table. Building an index keeps it from the table for minutes or hours.
+const LIMIT_WAITS: &str = "SET lock_timeout = '4s'";
+
+/// The code of the error of a statement that has waited too long.
+const LOCK_TIMEOUT: &str = "55P03";
+
+/// The tables whose rows are erased, with their indexes. `enrolments` is the first, because indexes of vectors are built there.
+/// If VACUUM cannot have it, the other tables are not read.
+const VACUUM: &str = "VACUUM (INDEX_CLEANUP ON) enrolments, images, image_sources, scans, faces, \
+     embeddings, image_embeddings, batch_items, batches, webhooks, collections, subjects, memberships, people";
 
 impl Statements for PgConnection {
     async fn execute<S: SqlSafeStr + Send>(

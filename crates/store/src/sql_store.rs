@@ -48,6 +48,11 @@ impl<DB: Dialect> SqlStore<DB> {
         CallConnection::acquire(self.write_pool()).await
     }
 
+    /// Returns a connection that no longer belongs to the pool, for work that takes hours.
+    pub(super) async fn detached(&self) -> Result<DB::Connection, StoreError> {
+        Ok(self.write_pool().acquire().await?.detach())
+    }
+
     fn write_pool(&self) -> &Pool<DB> {
         self.pools.write.as_ref().unwrap_or(&self.pools.read)
     }

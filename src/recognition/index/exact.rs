@@ -84,6 +84,7 @@ impl FaceIndex for ExactIndex {
             .map(|one| scan::search(&collection, &self.pool, one, query.rows));
         Ok(Proposals {
             rows: try_join_all(answers).await?,
+            is_exact: true,
             searched: size.rows,
             position: size.position,
         })

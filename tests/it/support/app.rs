@@ -151,7 +151,7 @@ impl TestApp {
         Self::over(data, app.build().await.unwrap()).await
     }
 
-    fn configured(settings: &[(&str, &str)]) -> (TempDir, Config) {
+    pub fn configured(settings: &[(&str, &str)]) -> (TempDir, Config) {
         let data = tempfile::tempdir().unwrap();
         let sources = Sources {
             environment: settings_for(data.path(), settings),

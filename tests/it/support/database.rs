@@ -64,6 +64,19 @@ impl Database {
         stores
     }
 
+    /// Connects to the database on Postgres.
+    pub async fn connect(&self) -> PgConnection {
+        match self {
+            Self::Sqlite { .. } => panic!("the test needs Postgres"),
+            Self::Postgres { options } => options.connect().await.unwrap(),
+        }
+    }
+
+    /// Executes a statement on Postgres.
+    pub async fn execute(&self, statement: &str) {
+        execute(&mut self.connect().await, statement).await;
+    }
+
     /// Returns the result of a `SELECT count(*)`.
     pub async fn count(&self, query: &str) -> i64 {
         let query = AssertSqlSafe(query);

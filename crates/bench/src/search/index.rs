@@ -1,0 +1,108 @@
+//! The index that is measured.
+
+use std::{sync::Arc, time::Instant};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use facescan::recognition::index::{
+    FaceIndex,
+    exact::ExactIndex,
+    pgvector::{HnswSettings, PgvectorIndex},
+};
+use facescan_inference::pool::CpuPool;
+use facescan_store::Stores;
+use serde_json::{Value, json};
+
+use super::SearchArgs;
+
+/// The kind of the index.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum IndexName {
+    /// A scan of all vectors in memory
+    Exact,
+    /// An HNSW index of the Postgres database
+    Pgvector,
+}
+
+/// An index that has the faces, and what that took.
+pub(super) struct ReadyIndex {
+    /// The index, once for each number of candidates.
+    pub(super) variants: Vec<Variant>,
+    /// The time until the index was ready, and its bytes for each face.
+    pub(super) report: Value,
+}
+
+/// An index with a setting.
+pub(super) struct Variant {
+    pub(super) index: Arc<dyn FaceIndex>,
+    /// The candidates of a search in an HNSW index.
+    pub(super) candidates: Option<u32>,
+}
+
+/// Loads or builds an index of all faces.
+pub(super) async fn open(
+    args: &SearchArgs,
+    stores: &Stores,
+    pool: Arc<CpuPool>,
+) -> anyhow::Result<ReadyIndex> {
+    match args.index {
+        IndexName::Exact => load(args, stores, pool).await,
+        IndexName::Pgvector => build(args, stores).await,
+    }
+}
+
+async fn load(
+    args: &SearchArgs,
+    stores: &Stores,
+    pool: Arc<CpuPool>,
+) -> anyhow::Result<ReadyIndex> {
+    let index = Arc::new(ExactIndex::new(Arc::clone(&stores.collections), pool));
+    let started = Instant::now();
+    index.load().await?;
+    let report = json!({
+        "kind": index.kind(),
+        "ready_after_seconds": started.elapsed().as_secs_f64(),
+        "memory_bytes_a_face": index.memory().await as f64 / args.faces as f64,
+    });
+    let variant = Variant {
+        index,
+        candidates: None,
+    };
+    Ok(ReadyIndex {
+        variants: vec![variant],
+        report,
+    })
+}
+
+async fn build(args: &SearchArgs, stores: &Stores) -> anyhow::Result<ReadyIndex> {
+    let vectors = stores.vector_indexes.as_ref();
+    let vectors = vectors.context("--index pgvector needs --database with a Postgres URL")?;
+    let index = |candidates: u32| {
+        let settings = HnswSettings {
+            min_faces: 1,
+            candidates,
+        };
+        let collections = Arc::clone(&stores.collections);
+        PgvectorIndex::new(collections, Arc::clone(vectors), settings)
+    };
+    let builder = index(1);
+    let started = Instant::now();
+    builder.maintain().await?;
+    let built_after = started.elapsed().as_secs_f64();
+    let indexes = vectors.vector_indexes().await?;
+    let bytes: u64 = indexes.iter().map(|it| it.bytes).sum();
+    let report = json!({
+        "kind": builder.kind(),
+        "built_after_seconds": built_after,
+        "table_bytes_a_face": vectors.enrolment_bytes().await? as f64 / args.faces as f64,
+        "index_bytes_a_face": bytes as f64 / args.faces as f64,
+    });
+    let variants = args.candidates.iter().map(|candidates| Variant {
+        index: Arc::new(index(*candidates)),
+        candidates: Some(*candidates),
+    });
+    Ok(ReadyIndex {
+        variants: variants.collect(),
+        report,
+    })
+}

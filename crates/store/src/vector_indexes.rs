@@ -1,0 +1,91 @@
+//! Searches for similar vectors inside the database, and the indexes that make them fast.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{IndexPosition, StoreError};
+
+/// The greatest dimension of vectors that can have an index.
+pub const MAX_INDEXED_DIM: u32 = 4000;
+
+/// The nearest rows that are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct NearestRows<'a> {
+    /// The collection.
+    pub collection: Uuid,
+    /// The length of its vectors, at most [`MAX_INDEXED_DIM`] with `candidates`.
+    pub dim: u32,
+    /// The vectors, each of this length.
+    pub vectors: &'a [Vec<f32>],
+    /// The most rows for each vector.
+    pub rows: u32,
+    /// The candidates that a search in the index of the collection keeps, or more if more rows are looked for. With more
+    /// candidates, fewer similar rows are missing. `None` if every row is compared, as it also is without an index.
+    pub candidates: Option<u32>,
+}
+
+/// A row, and its similarity to a vector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NearRow {
+    /// The row.
+    pub row: u64,
+    /// The product of the two vectors. If an index found the row, it is computed from 16-bit values.
+    pub similarity: f32,
+}
+
+/// The rows that are near some vectors.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NearRows {
+    /// The rows for each vector, the most similar ones first.
+    pub rows: Vec<Vec<NearRow>>,
+    /// Whether every row of the collection was compared.
+    pub is_exact: bool,
+}
+
+/// The index of a collection in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorIndex {
+    /// The collection, which may no longer exist.
+    pub collection: Uuid,
+    /// Whether it is complete. An index that is being built is not, and neither is one whose building was interrupted.
+    pub is_built: bool,
+    /// The size in bytes.
+    pub bytes: u64,
+}
+
+/// The result of a call that builds or drops an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexWork {
+    /// The index is built, or dropped.
+    Done,
+    /// Another process builds or drops an index of this database. Nothing was done.
+    Busy,
+}
+
+/// Vectors of collections that the database itself compares.
+///
+/// # Errors
+///
+/// As for [`Store`](super::Store).
+#[async_trait]
+pub trait VectorIndexStore: Send + Sync {
+    /// Returns the version of the database's extension for vectors. `None` if the database has not created it.
+    async fn vector_extension(&self) -> Result<Option<String>, StoreError>;
+
+    /// Returns the rows of a collection that are most similar to vectors, whether or not they may be in an answer.
+    async fn nearest_rows(&self, search: NearestRows<'_>) -> Result<NearRows, StoreError>;
+
+    /// Returns the indexes of all collections, also of those that no longer exist.
+    async fn vector_indexes(&self) -> Result<Vec<VectorIndex>, StoreError>;
+
+    /// Builds the index of a collection. An incomplete one is dropped first, and a complete one stays.
+    ///
+    /// Enrolments, erasures and searches go on meanwhile. This can take hours.
+    async fn build_vector_index(&self, collection: IndexPosition) -> Result<IndexWork, StoreError>;
+
+    /// Drops the index of a collection, if there is one.
+    async fn drop_vector_index(&self, collection: Uuid) -> Result<IndexWork, StoreError>;
+
+    /// Returns the size in bytes of the rows of all collections, without their indexes.
+    async fn enrolment_bytes(&self) -> Result<u64, StoreError>;
+}

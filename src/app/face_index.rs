@@ -1,0 +1,117 @@
+//! Chooses the index of enrolled faces.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use facescan_inference::pool::CpuPool;
+use facescan_store::{Stores, VectorIndexStore};
+
+use crate::{
+    config::{Config, IndexChoice},
+    recognition::index::{
+        FaceIndex,
+        exact::ExactIndex,
+        pgvector::{HnswSettings, PgvectorIndex},
+    },
+};
+
+/// The oldest version of pgvector whose indexes survive VACUUM, on which erasures depend.
+const MIN_VERSION: [u32; 3] = [0, 8, 4];
+
+/// Opens the index that the settings name.
+///
+/// # Errors
+/// Returns an error if the settings name pgvector and the database does not have it.
+pub(super) async fn open(
+    config: &Config,
+    stores: &Stores,
+    pool: &Arc<CpuPool>,
+) -> anyhow::Result<Arc<dyn FaceIndex>> {
+    let pgvector = match config.recognition.index {
+        IndexChoice::Exact => None,
+        IndexChoice::Auto => available(stores).await,
+        IndexChoice::Pgvector => Some(required(stores).await?),
+    };
+    let collections = Arc::clone(&stores.collections);
+    let Some(vectors) = pgvector else {
+        return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
+    };
+    let settings = HnswSettings {
+        min_faces: config.recognition.hnsw_min_faces,
+        candidates: config.recognition.hnsw_candidates,
+    };
+    Ok(Arc::new(PgvectorIndex::new(collections, vectors, settings)))
+}
+
+/// Returns the part of the store that searches by pgvector. `None` if the database cannot do it now.
+async fn available(stores: &Stores) -> Option<Arc<dyn VectorIndexStore>> {
+    let vectors = stores.vector_indexes.as_ref()?;
+    match vectors.vector_extension().await {
+        Ok(None) => None,
+        Ok(Some(version)) if is_supported(&version) => Some(Arc::clone(vectors)),
+        Ok(Some(version)) => {
+            let advice = too_old(&version);
+            tracing::warn!("{advice}; until then all enrolled faces are in memory");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                "it is not known whether the database has pgvector, so all enrolled faces are in memory; set \
+                 recognition.index to use it in any case"
+            );
+            None
+        }
+    }
+}
+
+/// Returns the part of the store that searches by pgvector.
+async fn required(stores: &Stores) -> anyhow::Result<Arc<dyn VectorIndexStore>> {
+    let Some(vectors) = &stores.vector_indexes else {
+        bail!(
+            "recognition.index is pgvector, but the database is SQLite; set database.url to a Postgres server, or \
+             recognition.index to exact"
+        );
+    };
+    match vectors.vector_extension().await {
+        Ok(Some(version)) if is_supported(&version) => {}
+        Ok(Some(version)) => bail!("recognition.index is pgvector, but {}", too_old(&version)),
+        Ok(None) => bail!(
+            "recognition.index is pgvector, but the database has no extension `vector`; install pgvector 0.8.4 or newer, and \
+             run `CREATE EXTENSION vector` in the database as a user who may, or set recognition.index to exact"
+        ),
+        Err(error) if error.is_unavailable() => {
+            tracing::warn!(%error, "it is not known whether the database has pgvector");
+        }
+        Err(error) => return Err(error).context("looking for pgvector in the database"),
+    }
+    Ok(Arc::clone(vectors))
+}
+
+fn too_old(version: &str) -> String {
+    format!(
+        "the extension `vector` of the database has version {version}, which can lose rows; install pgvector 0.8.4 or newer, \
+         and run `ALTER EXTENSION vector UPDATE` in the database"
+    )
+}
+
+fn is_supported(version: &str) -> bool {
+    let parts = version.split('.').map(str::parse);
+    let parts: Result<Vec<u32>, _> = parts.collect();
+    parts.is_ok_and(|parts| parts.as_slice() >= MIN_VERSION.as_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_supported;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        for version in ["0.8.4", "0.8.10", "0.9", "1.0.0"] {
+            assert!(is_supported(version), "{version}");
+        }
+        for version in ["0.8.3", "0.7.10", "0.8", "", "next"] {
+            assert!(!is_supported(version), "{version}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Indexes: one contract that every implementation keeps, and what only pgvector does.
+//!
+//! Another implementation joins with an [`UnderTest`] and a test that runs [`contract::run`] on it.
+
+mod contract;
+mod pgvector;
+mod purge;
+mod under_test;
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use facescan::recognition::index::{
+    FaceIndex,
+    exact::ExactIndex,
+    pgvector::{HnswSettings, PgvectorIndex},
+};
+use facescan_inference::pool::CpuPool;
+
+use crate::support::database::{Database, on_postgres, on_sqlite};
+use under_test::UnderTest;
+
+/// The number of faces from which a collection of a test has an HNSW index.
+const MIN_FACES: u64 = 200;
+
+/// The threads that compare vectors in memory.
+const THREADS: NonZeroUsize = NonZeroUsize::MIN;
+
+async fn exact(database: &Database) -> UnderTest {
+    let stores = database.open_all().await;
+    let pool = Arc::new(CpuPool::new(THREADS).unwrap());
+    let index = ExactIndex::new(Arc::clone(&stores.collections), pool);
+    UnderTest::new(stores, Arc::new(index))
+}
+
+/// Returns the index in Postgres without its task in the background, and the same index for its own methods.
+async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<PgvectorIndex>) {
+    database
+        .execute("CREATE EXTENSION IF NOT EXISTS vector")
+        .await;
+    let stores = database.open_all().await;
+    let vectors = stores.vector_indexes.clone().unwrap();
+    let collections = Arc::clone(&stores.collections);
+    let settings = HnswSettings {
+        min_faces,
+        candidates: 100,
+    };
+    let index = Arc::new(PgvectorIndex::new(collections, vectors, settings));
+    let mut under_test = UnderTest::new(stores, Arc::clone(&index) as Arc<dyn FaceIndex>);
+    let built = Arc::clone(&index);
+    under_test.settle = Box::new(move || {
+        let index = Arc::clone(&built);
+        Box::pin(async move { index.maintain().await.unwrap() })
+    });
+    (under_test, index)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_of_indexes_in_memory_over_sqlite() {
+    on_sqlite(|database: Database| async move {
+        contract::run(&exact(&database).await).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_of_indexes_in_memory_over_postgres() {
+    on_postgres(|database: Database| async move {
+        contract::run(&exact(&database).await).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_of_indexes_in_postgres_without_hnsw() {
+    on_postgres(|database: Database| async move {
+        contract::run(&pgvector(&database, u64::MAX).await.0).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_of_indexes_in_postgres_with_hnsw() {
+    on_postgres(|database: Database| async move {
+        let (mut under_test, _) = pgvector(&database, MIN_FACES).await;
+        under_test.exact_below = MIN_FACES;
+        contract::run(&under_test).await;
+    })
+    .await;
+}

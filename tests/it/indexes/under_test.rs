@@ -1,0 +1,277 @@
+//! An index, and galleries of random faces in it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use facescan::{
+    audit::AuditLog,
+    config::AuditLevel,
+    recognition::{
+        calibration::Calibrations,
+        collections::{
+            Collections,
+            similar::{SimilarFaces, Wanted},
+        },
+        index::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposals},
+    },
+};
+use facescan_clock::{Clock, SystemClock};
+use facescan_store::{
+    Collection, CollectionKey, CollectionKind, CollectionTerms, Enrolled, ErasureTarget,
+    NewEnrolment, NewErasure, Stores, Subject, SubjectDetails, Written,
+};
+use futures::future::BoxFuture;
+use uuid::Uuid;
+
+/// The length of the vectors.
+pub const DIM: usize = 32;
+
+/// The faces of each subject.
+pub const FACES_OF_SUBJECT: usize = 5;
+
+const TENANT: &str = "indexes";
+
+/// An implementation of an index, over one database.
+pub struct UnderTest {
+    pub stores: Stores,
+    pub collections: Collections,
+    /// The number of rows that the index has proposed so far.
+    pub proposed: Arc<AtomicUsize>,
+    /// Returns when searches use everything that the implementation builds in the background.
+    pub settle: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
+    /// The number of faces of a collection from which the index may leave out similar ones.
+    pub exact_below: u64,
+}
+
+impl UnderTest {
+    /// Combines an index that compares all faces and builds nothing in the background with its database.
+    pub fn new(stores: Stores, index: Arc<dyn FaceIndex>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let audit = Arc::clone(&stores.audit);
+        let proposed = Arc::new(AtomicUsize::new(0));
+        let counted = CountedIndex {
+            index,
+            proposed: Arc::clone(&proposed),
+        };
+        let collections = Collections {
+            store: Arc::clone(&stores.collections),
+            index: Arc::new(counted),
+            calibrations: Arc::new(Calibrations::load(&[]).unwrap()),
+            audit: AuditLog::start(AuditLevel::Off, audit, Arc::clone(&clock)),
+            purposes: Arc::new([]),
+            clock,
+        };
+        Self {
+            stores,
+            collections,
+            proposed,
+            settle: Box::new(|| Box::pin(async {})),
+            exact_below: u64::MAX,
+        }
+    }
+}
+
+/// Counts the rows that an index proposes.
+struct CountedIndex {
+    index: Arc<dyn FaceIndex>,
+    proposed: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl FaceIndex for CountedIndex {
+    fn kind(&self) -> IndexKind {
+        self.index.kind()
+    }
+
+    async fn propose(&self, query: IndexQuery<'_>) -> Result<Proposals, IndexError> {
+        let proposals = self.index.propose(query).await?;
+        let rows = proposals.rows.iter().map(Vec::len).sum();
+        self.proposed.fetch_add(rows, Ordering::Relaxed);
+        Ok(proposals)
+    }
+
+    async fn load(&self) -> Result<(), IndexError> {
+        self.index.load().await
+    }
+
+    async fn refresh(&self) -> Result<(), IndexError> {
+        self.index.refresh().await
+    }
+}
+
+/// A face of a gallery.
+#[derive(Clone)]
+pub struct Face {
+    pub subject: Uuid,
+    pub vector: Vec<f32>,
+}
+
+/// A collection of random faces, and what the test knows about it.
+pub struct Gallery<'a> {
+    pub under_test: &'a UnderTest,
+    pub id: Uuid,
+    pub faces: Vec<Face>,
+    /// The number of rows that were added and removed.
+    pub changes: u64,
+    random: fastrand::Rng,
+}
+
+impl<'a> Gallery<'a> {
+    /// Creates a collection. Galleries with the same seed have the same vectors.
+    pub async fn create(under_test: &'a UnderTest, name: &str, seed: u64) -> Self {
+        let collection = Collection {
+            id: Uuid::now_v7(),
+            tenant: TENANT.to_owned(),
+            kind: CollectionKind::Gallery,
+            contract: "c1".to_owned(),
+            dim: u32::try_from(DIM).unwrap(),
+            created_at: under_test.collections.clock.now(),
+            position: 0,
+            enrolled: 0,
+            terms: CollectionTerms {
+                name: name.to_owned(),
+                purpose: "entry control".to_owned(),
+                legal_basis: "consent".to_owned(),
+                consent_required: false,
+                retention_days: 30,
+                far: 0.0001,
+            },
+        };
+        let store = &under_test.stores.collections;
+        let written = store.create_collection(&collection, None).await.unwrap();
+        assert_eq!(written, Written::Done);
+        Self {
+            under_test,
+            id: collection.id,
+            faces: Vec::new(),
+            changes: 0,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    fn key(&self) -> CollectionKey<'static> {
+        CollectionKey {
+            tenant: TENANT,
+            id: self.id,
+        }
+    }
+
+    /// Reads the collection from the database.
+    pub async fn collection(&self) -> Collection {
+        let store = &self.under_test.stores.collections;
+        store.collection(self.key()).await.unwrap().unwrap()
+    }
+
+    /// Enrols faces of new subjects.
+    pub async fn enrol(&mut self, subjects: usize) {
+        for _ in 0..subjects {
+            let now = self.under_test.collections.clock.now();
+            let subject = Subject {
+                id: Uuid::now_v7(),
+                collection_id: self.id,
+                created_at: now,
+                last_seen_at: now,
+                details: SubjectDetails::default(),
+            };
+            let store = &self.under_test.stores.collections;
+            let written = store.create_subject(TENANT, &subject, None).await.unwrap();
+            assert_eq!(written, Written::Done);
+            let faces: Vec<NewEnrolment> = (0..FACES_OF_SUBJECT)
+                .map(|_| NewEnrolment {
+                    id: Uuid::now_v7(),
+                    face_id: None,
+                    image_id: None,
+                    is_acceptable: true,
+                    vector: direction(&mut self.random),
+                })
+                .collect();
+            let enrolled = store.enrol((self.key(), Some(subject.id)), &faces, now, None);
+            assert_eq!(enrolled.await.unwrap(), Enrolled::Done);
+            self.changes += faces.len() as u64;
+            self.faces.extend(faces.into_iter().map(|face| Face {
+                subject: subject.id,
+                vector: face.vector,
+            }));
+        }
+    }
+
+    /// Erases a subject with its faces.
+    pub async fn erase(&mut self, subject: Uuid) {
+        erase(self.under_test, ErasureTarget::Subject(subject)).await;
+        let before = self.faces.len();
+        self.faces.retain(|face| face.subject != subject);
+        self.changes += (before - self.faces.len()) as u64;
+    }
+
+    /// Returns a vector at a cosine of about 0.8 to a random face.
+    pub fn mate(&mut self) -> Vec<f32> {
+        let face = self.random.usize(..self.faces.len());
+        let other = direction(&mut self.random);
+        let own = self.faces[face].vector.iter();
+        unit(own.zip(other).map(|(a, b)| 0.8 * a + 0.6 * b).collect())
+    }
+
+    /// Returns the faces that are most similar to a vector, by a comparison with each.
+    pub fn nearest(&self, query: &[f32], count: usize) -> Vec<(f32, &Face)> {
+        let faces = self.faces.iter();
+        let mut all: Vec<_> = faces.map(|face| (dot(&face.vector, query), face)).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all.truncate(count);
+        all
+    }
+
+    /// Searches for a vector, without limits to the similarity.
+    pub async fn search(&self, query: &[f32], limit: usize) -> SimilarFaces {
+        self.search_from(-1.0, query, limit).await
+    }
+
+    /// Searches for faces whose cosine is at least `threshold`.
+    pub async fn search_from(&self, threshold: f32, query: &[f32], limit: usize) -> SimilarFaces {
+        let wanted = Wanted {
+            threshold,
+            limit,
+            by_subject: false,
+        };
+        let collection = self.collection().await;
+        let collections = &self.under_test.collections;
+        let found = collections.similar(&collection, query, wanted).await;
+        found.unwrap()
+    }
+}
+
+/// Erases something from the collections.
+pub async fn erase(under_test: &UnderTest, target: ErasureTarget) {
+    let erasures = &under_test.stores.erasures;
+    let new = NewErasure {
+        id: Uuid::now_v7(),
+        tenant: TENANT.to_owned(),
+        target: target.clone(),
+        requested_at: under_test.collections.clock.now(),
+        audit: None,
+    };
+    assert!(erasures.begin_erasure(&new).await.unwrap());
+    let erase = || erasures.erase_from_collections(new.id, TENANT, &target);
+    while !erase().await.unwrap() {}
+    let now = under_test.collections.clock.now();
+    erasures.end_erasure(new.id, now).await.unwrap();
+}
+
+/// Returns a random vector of length 1.
+pub fn direction(random: &mut fastrand::Rng) -> Vec<f32> {
+    let mut value = || (0..4).map(|_| random.f32() - 0.5).sum();
+    unit((0..DIM).map(|_| value()).collect())
+}
+
+fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let norm = dot(&vector, &vector).sqrt();
+    vector.iter_mut().for_each(|value| *value /= norm);
+    vector
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+    products.sum::<f64>() as f32
+}
