@@ -13,6 +13,7 @@ use facescan::{
         calibration::Calibrations,
         collections::{
             Collections,
+            quota::SearchQuota,
             similar::{SimilarFaces, Wanted},
         },
         index::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposals},
@@ -60,6 +61,10 @@ impl UnderTest {
             store: Arc::clone(&stores.collections),
             index: Arc::new(counted),
             calibrations: Arc::new(Calibrations::load(&[]).unwrap()),
+            quota: SearchQuota {
+                audit: Arc::clone(&audit),
+                per_day: 0,
+            },
             audit: AuditLog::start(AuditLevel::Off, audit, Arc::clone(&clock)),
             purposes: Arc::new([]),
             clock,
