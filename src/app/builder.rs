@@ -34,7 +34,7 @@ use crate::{
         payloads::Payloads,
         queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
     },
-    config::{AuditLevel, Config, DecodeMode},
+    config::{AuditLevel, Config, DecodeMode, IndexChoice},
     erasure::{Erasures, retention::RetentionSweeper},
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
@@ -43,9 +43,16 @@ use crate::{
     },
     lifecycle::Lifecycle,
     pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
-    recognition::{calibration::Calibrations, collections::Collections, index::exact::ExactIndex},
+    recognition::{
+        calibration::Calibrations,
+        collections::Collections,
+        index::{FaceIndex, exact::ExactIndex},
+    },
     telemetry::metrics::{Metrics, labels::Limit},
 };
+
+#[cfg(feature = "qdrant")]
+use crate::recognition::index::qdrant::QdrantIndex;
 
 /// The bytes of decoded images that are kept for reuse, per thread of the pool. They fit an image of 12 megapixels.
 const PIXEL_BYTES_PER_THREAD: usize = 36 << 20;
@@ -124,7 +131,7 @@ impl AppBuilder {
         let keys = Arc::clone(&stores.keys);
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
         Ok(App {
-            collections: collections(&config, &stores, &pipeline, (&calibrations, &audit)),
+            collections: collections(&config, &stores, &pipeline, (&calibrations, &audit))?,
             calibrations,
             access: authenticator(&config, Arc::clone(&keys), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
@@ -211,18 +218,39 @@ fn collections(
     stores: &Stores,
     pipeline: &Pipeline,
     (calibrations, audit): (&Arc<Calibrations>, &AuditLog),
-) -> Collections {
-    let store = &stores.collections;
-    Collections {
-        store: Arc::clone(store),
-        index: Arc::new(ExactIndex::new(
-            Arc::clone(store),
-            Arc::clone(&pipeline.pool),
-        )),
+) -> anyhow::Result<Collections> {
+    Ok(Collections {
+        store: Arc::clone(&stores.collections),
+        index: index(config, stores, pipeline)?,
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
         clock: Arc::clone(&pipeline.clock),
+    })
+}
+
+/// Opens the index that the settings name.
+fn index(
+    config: &Config,
+    stores: &Stores,
+    pipeline: &Pipeline,
+) -> anyhow::Result<Arc<dyn FaceIndex>> {
+    let store = Arc::clone(&stores.collections);
+    match config.recognition.index {
+        IndexChoice::Auto | IndexChoice::Exact => {
+            let pool = Arc::clone(&pipeline.pool);
+            Ok(Arc::new(ExactIndex::new(store, pool)))
+        }
+        #[cfg(feature = "qdrant")]
+        IndexChoice::Qdrant => {
+            let settings = &config.recognition.qdrant;
+            let index = QdrantIndex::new(store, settings);
+            Ok(Arc::new(index.context("setting up the index on Qdrant")?))
+        }
+        #[cfg(not(feature = "qdrant"))]
+        IndexChoice::Qdrant => bail!(
+            "recognition.index is qdrant, but this binary was built without the feature qdrant; build with --features qdrant"
+        ),
     }
 }
 

@@ -2,12 +2,18 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use garde::Validate;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-use super::{is_path, must};
+use super::{
+    is_path, must,
+    traces::{hidden, is_header},
+    urls::is_http,
+};
 
 /// Section `recognition`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -22,4 +28,46 @@ pub struct Recognition {
     pub search_far: f64,
     #[garde(inner(custom(must(is_path))))]
     pub calibrations: Vec<PathBuf>,
+    #[garde(skip)]
+    pub index: IndexChoice,
+    #[garde(dive)]
+    pub qdrant: QdrantServer,
+}
+
+/// Where searches in collections find similar faces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexChoice {
+    /// The index that suits the database.
+    Auto,
+    /// The memory of the server.
+    Exact,
+    /// A Qdrant server.
+    Qdrant,
+}
+
+/// Section `recognition.qdrant`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct QdrantServer {
+    #[garde(inner(custom(must(is_http))))]
+    pub url: Option<Url>,
+    #[garde(inner(custom(must(is_header))))]
+    #[serde(serialize_with = "hidden")]
+    pub api_key: Option<SecretString>,
+    #[garde(custom(must(is_prefix)))]
+    pub prefix: String,
+    #[garde(range(min = 1, max = 600_000))]
+    pub timeout_ms: u64,
+}
+
+impl QdrantServer {
+    /// Returns the time limit of a request.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+fn is_prefix(text: &String) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=64).contains(&text.len()) && text.bytes().all(is_allowed)
 }

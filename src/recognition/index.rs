@@ -4,6 +4,10 @@
 //! is out of date can propose too few rows, but it cannot put an erased face or the face of another tenant into an answer.
 
 pub mod exact;
+#[cfg(feature = "qdrant")]
+pub mod qdrant;
+
+use std::error::Error;
 
 use async_trait::async_trait;
 pub use facescan_index::Proposal;
@@ -25,10 +29,13 @@ pub enum IndexError {
     /// A scan of the rows failed.
     #[error("the index could not be searched")]
     Pool(#[from] PoolError),
+    /// The server of the index does not answer, or refuses a request.
+    #[error("the server of the index cannot be used now")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
 
 /// What is searched, and for what.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct IndexQuery<'a> {
     /// The collection. The index first applies the changes up to its position.
     pub collection: IndexPosition,
@@ -47,6 +54,8 @@ pub struct Proposals {
     pub searched: u64,
     /// The position of the collection that the index had.
     pub position: u64,
+    /// Whether every row was compared. Otherwise a similar row may be missing.
+    pub is_exact: bool,
 }
 
 /// The kind of an index.
@@ -55,6 +64,8 @@ pub struct Proposals {
 pub enum IndexKind {
     /// A scan of all rows in memory.
     Exact,
+    /// An approximate search on a Qdrant server.
+    Qdrant,
 }
 
 /// An index of all collections.

@@ -200,7 +200,8 @@ pub struct Candidate {
 pub struct IndexUsed {
     /// The kind.
     pub kind: IndexKind,
-    /// Whether no face was left out that is more similar than a candidate. False if a few subjects have thousands of faces.
+    /// Whether no face was left out that is more similar than a candidate. False if a few subjects have thousands of faces,
+    /// and with an index that searches approximately.
     pub exact: bool,
     /// The number of changes of the collection that it contained.
     pub position: u64,

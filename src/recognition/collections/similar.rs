@@ -44,7 +44,7 @@ pub struct Wanted {
 pub struct SimilarFaces {
     /// The faces, the most similar one first.
     pub faces: Vec<SimilarFace>,
-    /// Whether no more similar face was left out.
+    /// Whether no more similar face was left out. False if the index searched approximately.
     pub is_exact: bool,
     /// The number of faces that were compared.
     pub searched: u64,
@@ -87,7 +87,7 @@ impl Collections {
             let is_complete = faces.len() >= wanted.limit || proposed < rows || reaches_below;
             if is_complete || rows >= MAX_ROWS {
                 return Ok(SimilarFaces {
-                    is_exact: is_complete,
+                    is_exact: is_complete && proposals.is_exact,
                     faces,
                     searched: proposals.searched,
                     position: proposals.position,

@@ -86,6 +86,7 @@ impl FaceIndex for ExactIndex {
             rows: try_join_all(answers).await?,
             searched: size.rows,
             position: size.position,
+            is_exact: true,
         })
     }
 
