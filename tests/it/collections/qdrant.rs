@@ -7,7 +7,7 @@ use facescan::recognition::{
     index::{IndexKind, IndexQuery},
 };
 use facescan_store::{Collection, IndexRow};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
@@ -265,7 +265,12 @@ async fn erased_faces_and_collections_leave_the_server() {
         refresh(&app).await;
         assert_eq!(server.rows(id).await.len(), 8);
         assert_same(&app, &server, &staff).await;
-        ok(&app, "DELETE", &staff, Value::Null).await;
+        let report = ok(&app, "POST", "/erasures", json!({"collection": id})).await;
+        let copies = report["copies"].as_array().unwrap();
+        assert!(
+            copies.iter().any(|copy| copy["place"] == "index"),
+            "{report}"
+        );
         refresh(&app).await;
         assert_eq!(
             (server.rows(id).await, server.position(id).await),

@@ -120,6 +120,13 @@ service! {
             let Some(vectors_config::Config::Params(vectors)) = vectors else {
                 return Err(Status::unimplemented("named vectors"));
             };
+            if vectors.distance() != Distance::Dot || request.quantization_config.is_none() {
+                return Err(Status::invalid_argument("the vectors are compared in another way"));
+            }
+            let vacuum = request.optimizers_config.and_then(|config| config.deleted_threshold);
+            if vacuum.is_none_or(|threshold| threshold > 0.01) {
+                return Err(Status::invalid_argument("deleted points are kept for long"));
+            }
             let mut collections = self.collections.lock().unwrap();
             if collections.contains_key(&request.collection_name) {
                 return Err(Status::already_exists("the collection exists"));
@@ -152,6 +159,13 @@ service! {
     Points {
         async fn create_field_index(&self, request: Request<CreateFieldIndexCollection>) -> Answer<PointsOperationResponse> {
             let request = request.into_inner();
+            let params = request.field_index_params.and_then(|params| params.index_params);
+            let Some(payload_index_params::IndexParams::KeywordIndexParams(params)) = params else {
+                return Err(Status::unimplemented("an index of another kind"));
+            };
+            if params.is_tenant != Some(true) {
+                return Err(Status::invalid_argument("the rows of collections are mixed on the disk"));
+            }
             self.change((&request.collection_name, request.wait), |collection| {
                 collection.indexed.push(request.field_name);
                 Ok(())
