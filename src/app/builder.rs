@@ -243,7 +243,7 @@ fn index(
         }
         #[cfg(feature = "qdrant")]
         IndexChoice::Qdrant => {
-            let settings = &config.recognition.qdrant;
+            let settings = &config.qdrant;
             let index = QdrantIndex::new(store, settings);
             Ok(Arc::new(index.context("setting up the index on Qdrant")?))
         }

@@ -30,8 +30,6 @@ pub struct Recognition {
     pub calibrations: Vec<PathBuf>,
     #[garde(skip)]
     pub index: IndexChoice,
-    #[garde(dive)]
-    pub qdrant: QdrantServer,
 }
 
 /// Where searches in collections find similar faces.
@@ -46,7 +44,7 @@ pub enum IndexChoice {
     Qdrant,
 }
 
-/// Section `recognition.qdrant`.
+/// Section `qdrant`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct QdrantServer {
     #[garde(inner(custom(must(is_http))))]

@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     step!(10, "erasures", "0010_erasures.sql"),
     step!(11, "batch_traces", "0011_batch_traces.sql"),
     step!(12, "collections", "0012_collections.sql"),
+    step!(13, "libraries", "0013_libraries.sql"),
 ];
 
 /// Returns the migrations of Postgres.

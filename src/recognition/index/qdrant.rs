@@ -50,7 +50,7 @@ impl QdrantIndex {
     pub fn new(store: Arc<dyn CollectionStore>, settings: &QdrantServer) -> anyhow::Result<Self> {
         let Some(url) = &settings.url else {
             anyhow::bail!(
-                "recognition.index is qdrant, which needs recognition.qdrant.url; set it to the gRPC address of the server"
+                "recognition.index is qdrant, which needs qdrant.url; set it to the gRPC address of the server"
             );
         };
         let key = settings.api_key.as_ref().map(SecretString::expose_secret);

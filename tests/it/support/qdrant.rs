@@ -65,9 +65,9 @@ impl QdrantServer {
     pub fn settings_at<'a>(&'a self, url: &'a str) -> Vec<(&'a str, &'a str)> {
         vec![
             ("FACESCAN__RECOGNITION__INDEX", "qdrant"),
-            ("FACESCAN__RECOGNITION__QDRANT__URL", url),
-            ("FACESCAN__RECOGNITION__QDRANT__API_KEY", &self.key),
-            ("FACESCAN__RECOGNITION__QDRANT__PREFIX", &self.prefix),
+            ("FACESCAN__QDRANT__URL", url),
+            ("FACESCAN__QDRANT__API_KEY", &self.key),
+            ("FACESCAN__QDRANT__PREFIX", &self.prefix),
         ]
     }
 

@@ -30,7 +30,7 @@ async fn searches_are_refused_while_the_server_is_away() {
         let mut settings = server.settings_at(&address);
         settings.extend([
             ("DATABASE_URL", url.as_str()),
-            ("FACESCAN__RECOGNITION__QDRANT__TIMEOUT_MS", "500"),
+            ("FACESCAN__QDRANT__TIMEOUT_MS", "500"),
             ALLOWED,
         ]);
         let app = TestApp::with(&settings).await;
@@ -127,5 +127,5 @@ async fn an_index_without_an_address_does_not_start() {
     let (config, _) = Config::load(&sources).unwrap();
     let error = TestApp::try_start(config).await.err().unwrap();
     let error = format!("{error:#}");
-    assert!(error.contains("recognition.qdrant.url"), "{error}");
+    assert!(error.contains("qdrant.url"), "{error}");
 }

@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use async_trait::async_trait;
-use qdrant_client::qdrant::{
+use ::qdrant_client::qdrant::{
     collections_server::{Collections, CollectionsServer},
     points_server::{Points, PointsServer},
     vectors_config, *,
 };
+use async_trait::async_trait;
 use tokio::net::TcpListener;
 use tonic::{
     Request, Response, Status,
