@@ -6,6 +6,9 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 # The linker reads LIBTORCH. The loader reads the other two variables.
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
+# What is tested and checked beside the default features.
+FEATURES = --features facescan/qdrant
+
 .DEFAULT_GOAL := help
 .PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench bench-search drill containers
 
@@ -29,7 +32,7 @@ models: ## fetch what is missing, build, and prepare the shipped models in .runt
 test: ## run all tests, with a temporary Postgres server
 	scripts/setup --tests
 	scripts/s3-server --install
-	scripts/postgres run cargo test --locked --workspace --tests
+	scripts/postgres run cargo test --locked --workspace --tests $(FEATURES)
 
 test-torch: ## build with libtorch and run its tests; run `make test` first
 	scripts/setup --tests --torch
@@ -47,7 +50,7 @@ lint-torch: ## run clippy on the build with libtorch
 lint: ## check the formatting, clippy, the layers, the crates, the pins, the scripts, the container files, and the alert rules
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets $(FEATURES) -- -D warnings
 	cargo clippy --locked -p facescan --lib --no-default-features -- -D warnings
 	scripts/check-layers
 	scripts/check-crates
@@ -82,7 +85,7 @@ fuzz: ## fuzz what reads bytes from outside; SECONDS_EACH is the time for each t
 	scripts/fuzz --seconds $(SECONDS_EACH) $(TARGETS)
 
 doc: ## build the Rust documentation; a warning is an error
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items $(FEATURES)
 
 docs-check: models ## run every command of the README and docs/, and compare the answers
 	scripts/check-docs $(FACESCAN)

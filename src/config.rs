@@ -109,6 +109,8 @@ pub struct Config {
     #[garde(dive)]
     pub recognition: Recognition,
     #[garde(dive)]
+    pub qdrant: QdrantServer,
+    #[garde(dive)]
     pub enhancement: Enhancement,
     #[garde(dive)]
     pub preprocess: Preprocess,

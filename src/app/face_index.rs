@@ -15,13 +15,17 @@ use crate::{
     },
 };
 
+#[cfg(feature = "qdrant")]
+use crate::recognition::index::qdrant::QdrantIndex;
+
 /// The oldest version of pgvector whose indexes survive VACUUM, on which erasures depend.
 const MIN_VERSION: [u32; 3] = [0, 8, 4];
 
 /// Opens the index that the settings name.
 ///
 /// # Errors
-/// Returns an error if the settings name pgvector and the database does not have it.
+/// Returns an error if the settings name pgvector and the database does not have it, or Qdrant and the binary does not have its
+/// client.
 pub(super) async fn open(
     config: &Config,
     stores: &Stores,
@@ -31,6 +35,7 @@ pub(super) async fn open(
         IndexChoice::Exact => None,
         IndexChoice::Auto => available(stores).await,
         IndexChoice::Pgvector => Some(required(stores).await?),
+        IndexChoice::Qdrant => return qdrant(config, stores),
     };
     let collections = Arc::clone(&stores.collections);
     let Some(vectors) = pgvector else {
@@ -41,6 +46,19 @@ pub(super) async fn open(
         candidates: config.recognition.hnsw_candidates,
     };
     Ok(Arc::new(PgvectorIndex::new(collections, vectors, settings)))
+}
+
+#[cfg(feature = "qdrant")]
+fn qdrant(config: &Config, stores: &Stores) -> anyhow::Result<Arc<dyn FaceIndex>> {
+    let index = QdrantIndex::new(Arc::clone(&stores.collections), &config.qdrant);
+    Ok(Arc::new(index.context("setting up the index on Qdrant")?))
+}
+
+#[cfg(not(feature = "qdrant"))]
+fn qdrant(_: &Config, _: &Stores) -> anyhow::Result<Arc<dyn FaceIndex>> {
+    bail!(
+        "recognition.index is qdrant, but this binary was built without the feature qdrant; build with --features qdrant"
+    )
 }
 
 /// Returns the part of the store that searches by pgvector. `None` if the database cannot do it now.

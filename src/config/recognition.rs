@@ -2,12 +2,18 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use garde::Validate;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-use super::{is_path, must};
+use super::{
+    is_path, must,
+    traces::{hidden, is_header},
+    urls::is_http,
+};
 
 /// Section `recognition`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -32,6 +38,32 @@ pub struct Recognition {
     pub calibrations: Vec<PathBuf>,
 }
 
+/// Section `qdrant`.
+#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+pub struct QdrantServer {
+    #[garde(inner(custom(must(is_http))))]
+    pub url: Option<Url>,
+    #[garde(inner(custom(must(is_header))))]
+    #[serde(serialize_with = "hidden")]
+    pub api_key: Option<SecretString>,
+    #[garde(custom(must(|text: &String| is_prefix(text))))]
+    pub prefix: String,
+    #[garde(range(min = 1, max = 600_000))]
+    pub timeout_ms: u64,
+}
+
+impl QdrantServer {
+    /// Returns the time limit of a request.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+fn is_prefix(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=64).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
 /// The index that searches of collections use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,4 +74,6 @@ pub enum IndexChoice {
     Exact,
     /// The extension pgvector of Postgres.
     Pgvector,
+    /// A Qdrant server.
+    Qdrant,
 }

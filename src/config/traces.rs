@@ -26,11 +26,14 @@ pub struct Traces {
     pub accept_traceparent: bool,
 }
 
-fn is_header(text: &SecretString) -> bool {
+pub(super) fn is_header(text: &SecretString) -> bool {
     !text.expose_secret().is_empty() && is_printable(text.expose_secret())
 }
 
 /// Shows only that there is a secret.
-fn hidden<S: Serializer>(secret: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn hidden<S: Serializer>(
+    secret: &Option<SecretString>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     secret.as_ref().map(|_| "***").serialize(serializer)
 }

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::config::Config;
+use crate::config::{Config, IndexChoice};
 
 /// An erasure: what was asked for, what was erased, and where copies can be.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -165,6 +165,13 @@ fn copies(erasure: &Erasure, config: &Config) -> Vec<Copies> {
             place: "write-ahead log",
             until: None,
             detail: "Postgres recycles its log after checkpoints; an archive of the log is a backup",
+        });
+    }
+    if config.recognition.index == IndexChoice::Qdrant {
+        copies.push(Copies {
+            place: "index",
+            until: None,
+            detail: "Qdrant keeps the vectors of enrolled faces in its files until it writes their segment again, and in its log until it truncates it",
         });
     }
     copies.push(Copies {

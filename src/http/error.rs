@@ -148,6 +148,7 @@ pub(super) mod table {
     pub const ANONYMIZATION_FAILED: ErrorKind =
         kind(422, "anonymization_failed", "faces are still found");
     pub const STORE_UNAVAILABLE: ErrorKind = kind(503, "store_unavailable", "database unavailable");
+    pub const INDEX_UNAVAILABLE: ErrorKind = kind(503, "index_unavailable", "index unavailable");
     pub const AUDIT_UNAVAILABLE: ErrorKind =
         kind(503, "audit_unavailable", "audit trail unavailable");
     pub const ISSUER_UNAVAILABLE: ErrorKind =
@@ -212,6 +213,9 @@ impl ApiError {
             table::PAYLOADS_UNAVAILABLE => {
                 "the images cannot be stored now; try again later with the same idempotency key"
                     .to_owned()
+            }
+            table::INDEX_UNAVAILABLE => {
+                "faces cannot be searched for now; try again later".to_owned()
             }
             table::AUDIT_UNAVAILABLE => {
                 "the request cannot be recorded now, so it is refused; try again later".to_owned()
@@ -280,6 +284,7 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         RecognitionError::Store(error) | RecognitionError::Index(IndexError::Store(error)) => {
             kind_of_store(error)
         }
+        RecognitionError::Index(IndexError::Unavailable(_)) => table::INDEX_UNAVAILABLE,
         RecognitionError::Index(IndexError::Vector(_) | IndexError::Pool(_))
         | RecognitionError::Interrupted
         | RecognitionError::Clustering(_) => table::INTERNAL,

@@ -5,6 +5,10 @@
 
 pub mod exact;
 pub mod pgvector;
+#[cfg(feature = "qdrant")]
+pub mod qdrant;
+
+use std::error::Error;
 
 use async_trait::async_trait;
 pub use facescan_index::Proposal;
@@ -26,10 +30,13 @@ pub enum IndexError {
     /// A scan of the rows failed.
     #[error("the index could not be searched")]
     Pool(#[from] PoolError),
+    /// The server of the index does not answer, or refuses a request.
+    #[error("the server of the index cannot be used now")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
 
 /// What is searched, and for what.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct IndexQuery<'a> {
     /// The collection. The index first applies the changes up to its position.
     pub collection: IndexPosition,
@@ -60,6 +67,8 @@ pub enum IndexKind {
     Exact,
     /// The extension pgvector of the database: a scan of all rows, or an HNSW index of a large collection.
     Pgvector,
+    /// An approximate search on a Qdrant server.
+    Qdrant,
 }
 
 /// An index of all collections.

@@ -3,6 +3,8 @@
 mod guards;
 mod index;
 mod libraries;
+#[cfg(feature = "qdrant")]
+mod qdrant;
 
 use axum::{
     body::Body,
@@ -106,7 +108,8 @@ fn id(uri: &str) -> String {
 async fn a_person_is_enrolled_found_and_erased_on_sqlite() {
     on_sqlite(|database: Database| async move {
         let url = database.url();
-        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
+        story(&app, "exact").await;
     })
     .await;
 }
@@ -115,12 +118,14 @@ async fn a_person_is_enrolled_found_and_erased_on_sqlite() {
 async fn a_person_is_enrolled_found_and_erased_on_postgres() {
     on_postgres(|database: Database| async move {
         let url = database.url();
-        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
+        story(&app, "exact").await;
     })
     .await;
 }
 
-async fn story(app: &TestApp) {
+/// `kind` is that of the index.
+async fn story(app: &TestApp, kind: &str) {
     let staff = create(app, gallery("staff")).await;
     let obama = subject(
         app,
@@ -148,8 +153,9 @@ async fn story(app: &TestApp) {
     assert_eq!(answer["decision"], "candidates_only");
     assert_eq!(
         (&answer["n_searched"], &answer["index"]["kind"]),
-        (&json!(3), &json!("exact"))
+        (&json!(3), &json!(kind))
     );
+    assert_eq!(answer["index"]["exact"], json!(kind == "exact"));
     let candidate = &answer["candidates"][0];
     assert_eq!(
         (&candidate["rank"], &candidate["external_id"]),

@@ -5,4 +5,6 @@ pub mod chaos_proxy;
 pub mod cli;
 pub mod database;
 pub mod nats;
+#[cfg(feature = "qdrant")]
+pub mod qdrant;
 pub mod wire;

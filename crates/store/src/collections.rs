@@ -187,6 +187,9 @@ pub trait CollectionStore: Send + Sync {
     /// Returns the number of changes of each collection so far.
     async fn index_positions(&self) -> Result<Vec<IndexPosition>, StoreError>;
 
+    /// Returns the number of changes of a collection so far. `None` if it does not exist or is being erased.
+    async fn index_position(&self, collection: Uuid) -> Result<Option<IndexPosition>, StoreError>;
+
     /// Returns rows of a collection after the row `after`, in order, whether or not they may be in an answer.
     async fn index_rows(
         &self,
@@ -402,6 +405,12 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
     async fn index_positions(&self) -> Result<Vec<IndexPosition>, StoreError> {
         query!(self, "index_positions", |connection| index::positions(
             connection
+        ))
+    }
+
+    async fn index_position(&self, collection: Uuid) -> Result<Option<IndexPosition>, StoreError> {
+        query!(self, "index_position", |connection| index::position(
+            connection, collection
         ))
     }
 

@@ -289,7 +289,7 @@ const OF_ONE_COLLECTION: [Example; 1] = [(
 )];
 
 /// The errors of the routes that enrol faces or search for one.
-const OF_FACES: [Example; 5] = [
+const OF_FACES: [Example; 6] = [
     (
         table::NO_FACE,
         "no face was found in the image; send an image that shows a face, or a lower min_score",
@@ -309,6 +309,10 @@ const OF_FACES: [Example; 5] = [
     (
         table::PURPOSE_NOT_ALLOWED,
         "the collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has another purpose; search only for the purpose that its subjects were enrolled for",
+    ),
+    (
+        table::INDEX_UNAVAILABLE,
+        "faces cannot be searched for now; try again later",
     ),
 ];
 

@@ -79,7 +79,7 @@ impl FaceIndex for PgvectorIndex {
 
     async fn propose(&self, query: IndexQuery<'_>) -> Result<Proposals, IndexError> {
         let collection = query.collection;
-        let is_large = self.maintenance.is_large(collection);
+        let is_large = self.maintenance.is_large(&collection);
         let near = self.maintenance.vectors.nearest_rows(NearestRows {
             collection: collection.collection_id,
             dim: collection.dim,

@@ -38,7 +38,7 @@ impl NeighbourSearch<'_> {
         }
         for (numbers, vectors) in numbers.chunks(TOGETHER).zip(vectors.chunks(TOGETHER)) {
             let query = IndexQuery {
-                collection: self.library,
+                collection: self.library.clone(),
                 vectors,
                 // The most similar row is the face itself.
                 rows: NEIGHBOURS + 1,

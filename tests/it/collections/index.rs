@@ -14,14 +14,14 @@ use crate::support::{
 };
 
 /// Returns a vector of length 1 that depends on a number.
-fn vector(number: usize, dim: usize) -> Vec<f32> {
+pub(super) fn vector(number: usize, dim: usize) -> Vec<f32> {
     let mut random = fastrand::Rng::with_seed(number as u64);
     let values: Vec<f32> = (0..dim).map(|_| random.f32() - 0.5).collect();
     let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
     values.into_iter().map(|value| value / norm).collect()
 }
 
-async fn collection(app: &TestApp, uri: &str) -> Collection {
+pub(super) async fn collection(app: &TestApp, uri: &str) -> Collection {
     let key = CollectionKey {
         tenant: "default",
         id: id(uri).parse().unwrap(),
@@ -31,7 +31,7 @@ async fn collection(app: &TestApp, uri: &str) -> Collection {
 }
 
 /// Enrols a vector for each number, each for a subject of its own. Returns the subjects.
-async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize>) -> Vec<Uuid> {
+pub(super) async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize>) -> Vec<Uuid> {
     let of = collection(app, uri).await;
     let store = &app.app.collections.store;
     let key = CollectionKey {
@@ -68,7 +68,7 @@ async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize>) -> Vec<U
 }
 
 /// Returns the subject that is most similar to the vector of a number, and the number of faces that were compared.
-async fn nearest(app: &TestApp, uri: &str, number: usize) -> (Option<Uuid>, u64) {
+pub(super) async fn nearest(app: &TestApp, uri: &str, number: usize) -> (Option<Uuid>, u64) {
     let of = collection(app, uri).await;
     let wanted = Wanted {
         threshold: 0.99,

@@ -322,11 +322,14 @@ async fn an_index_can_follow(stores: &Stores) {
     let positions = store.index_positions().await.unwrap();
     let expected = IndexPosition {
         collection_id: gallery.id,
+        contract: gallery.contract.clone(),
         dim: 2,
         position,
         enrolled: 2,
     };
     assert!(positions.contains(&expected));
+    let one = store.index_position(gallery.id).await.unwrap();
+    assert_eq!(one, Some(expected));
     let mut index = BTreeMap::new();
     let mut after = 0;
     loop {

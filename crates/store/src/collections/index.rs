@@ -20,7 +20,11 @@ use crate::{
 /// The rows of one statement.
 const MAX_ROWS: usize = 500;
 
-const POSITIONS: &str = "SELECT id, dim, position, enrolled FROM collections WHERE NOT is_erased";
+const POSITIONS: &str =
+    "SELECT id, contract, dim, position, enrolled FROM collections WHERE NOT is_erased";
+
+const POSITION: &str = "SELECT id, contract, dim, position, enrolled FROM collections \
+     WHERE id = $1 AND NOT is_erased";
 
 const ROWS: &str = "SELECT row_id, vector FROM enrolments \
      WHERE collection_id = $1 AND row_id > $2 ORDER BY row_id LIMIT $3";
@@ -33,6 +37,7 @@ const TRIM: &str = "DELETE FROM index_changes WHERE collection_id = $1 AND posit
 record! {
     struct PositionRow {
         id: Uuid,
+        contract: String,
         dim: i32,
         position: i64,
         enrolled: i64,
@@ -75,15 +80,27 @@ pub(super) async fn positions(
     connection: &mut impl Statements,
 ) -> Result<Vec<IndexPosition>, StoreError> {
     let rows: Vec<PositionRow> = connection.fetch_all(POSITIONS, &[]).await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| IndexPosition {
+    Ok(rows.into_iter().map(IndexPosition::from).collect())
+}
+
+pub(super) async fn position(
+    connection: &mut impl Statements,
+    collection: Uuid,
+) -> Result<Option<IndexPosition>, StoreError> {
+    let row: Option<PositionRow> = connection.fetch_optional(POSITION, &[&collection]).await?;
+    Ok(row.map(IndexPosition::from))
+}
+
+impl From<PositionRow> for IndexPosition {
+    fn from(row: PositionRow) -> Self {
+        Self {
             collection_id: row.id,
+            contract: row.contract,
             dim: row.dim.cast_unsigned(),
             position: row.position.cast_unsigned(),
             enrolled: row.enrolled.cast_unsigned(),
-        })
-        .collect())
+        }
+    }
 }
 
 pub(super) async fn rows(

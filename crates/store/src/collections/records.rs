@@ -57,6 +57,7 @@ impl Collection {
     pub fn index_position(&self) -> IndexPosition {
         IndexPosition {
             collection_id: self.id,
+            contract: self.contract.clone(),
             dim: self.dim,
             position: self.position,
             enrolled: self.enrolled,
@@ -258,10 +259,12 @@ pub struct Enrolment {
 }
 
 /// How many changes a collection has had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexPosition {
     /// The collection.
     pub collection_id: Uuid,
+    /// The contract of its vectors.
+    pub contract: String,
     /// The length of its vectors.
     pub dim: u32,
     /// The number of changes so far.

@@ -70,21 +70,19 @@ impl LoadedCollection {
         pool: &Arc<CpuPool>,
         wanted: IndexPosition,
     ) -> Result<LoadedSize, IndexError> {
-        if let Some(size) = self.size_at(wanted).await {
+        if let Some(size) = self.size_at(wanted.position).await {
             return Ok(size);
         }
         let (collection, store, pool) = (Arc::clone(self), Arc::clone(store), Arc::clone(pool));
-        let task = async move { collection.follow(store.as_ref(), &pool, wanted).await };
+        let task = async move { collection.follow(store.as_ref(), &pool, &wanted).await };
         let followed = tokio::spawn(task).await;
         followed.unwrap_or(Err(IndexError::Pool(PoolError::Panicked)))
     }
 
     /// Returns the size if the changes up to a position are applied.
-    async fn size_at(&self, wanted: IndexPosition) -> Option<LoadedSize> {
+    async fn size_at(&self, position: u64) -> Option<LoadedSize> {
         let rows = self.rows.lock().await;
-        let rows = rows
-            .as_ref()
-            .filter(|rows| rows.position >= wanted.position)?;
+        let rows = rows.as_ref().filter(|rows| rows.position >= position)?;
         Some(rows.size())
     }
 
@@ -92,7 +90,7 @@ impl LoadedCollection {
         &self,
         store: &dyn CollectionStore,
         pool: &CpuPool,
-        wanted: IndexPosition,
+        wanted: &IndexPosition,
     ) -> Result<LoadedSize, IndexError> {
         let mut loaded = self.rows.lock().await;
         loop {
@@ -161,7 +159,7 @@ impl Changes {
 async fn load(
     store: &dyn CollectionStore,
     pool: &CpuPool,
-    collection: IndexPosition,
+    collection: &IndexPosition,
 ) -> Result<Rows, IndexError> {
     let mut slab = Slab::new(collection.dim as usize).map_err(IndexError::Vector)?;
     let mut after = 0;

@@ -18,7 +18,7 @@ pub(super) struct Maintenance {
 }
 
 /// What is done to the index of a collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Work {
     Build(IndexPosition),
     Drop(Uuid),
@@ -26,7 +26,7 @@ enum Work {
 
 impl Maintenance {
     /// Returns whether an index is used for a collection as soon as it is built.
-    pub(super) fn is_large(&self, collection: IndexPosition) -> bool {
+    pub(super) fn is_large(&self, collection: &IndexPosition) -> bool {
         collection.enrolled >= self.settings.min_faces && collection.dim <= MAX_INDEXED_DIM
     }
 
@@ -47,10 +47,10 @@ impl Maintenance {
     async fn work(&self, work: Work) -> Result<IndexWork, StoreError> {
         match work {
             Work::Build(collection) => {
-                let id = collection.collection_id;
+                let (id, faces) = (collection.collection_id, collection.enrolled);
                 let done = self.vectors.build_vector_index(collection).await?;
                 if done == IndexWork::Done {
-                    tracing::info!(collection = %id, faces = collection.enrolled, "built an index");
+                    tracing::info!(collection = %id, faces, "built an index");
                 }
                 Ok(done)
             }
@@ -87,8 +87,8 @@ impl Maintenance {
         let unneeded = indexes.iter().filter(|index| !is_needed(&index.collection));
         let unbuilt = collections
             .iter()
-            .filter(|it| self.is_large(**it) && !is_built(it.collection_id));
+            .filter(|it| self.is_large(it) && !is_built(it.collection_id));
         let drops = unneeded.map(|index| Work::Drop(index.collection));
-        drops.chain(unbuilt.map(|it| Work::Build(*it))).collect()
+        drops.chain(unbuilt.map(|it| Work::Build(it.clone()))).collect()
     }
 }

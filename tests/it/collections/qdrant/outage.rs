@@ -1,0 +1,131 @@
+//! A Qdrant server that is away, does not answer, or refuses.
+
+use axum::http::StatusCode;
+use facescan::config::{Config, Sources};
+use serde_json::json;
+use url::Url;
+
+use super::{
+    super::{
+        ALLOWED, call, create, enrol, found, gallery, id, image, search, search_body, subject,
+    },
+    on_both, start,
+};
+use crate::support::{
+    app::{TestApp, settings_for},
+    chaos_proxy::ChaosProxy,
+    qdrant::is_external,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_are_refused_while_the_server_is_away() {
+    on_both(|url, server| async move {
+        let upstream = Url::parse(&server.url).unwrap();
+        let upstream = (
+            upstream.host_str().unwrap(),
+            upstream.port().unwrap_or(6334),
+        );
+        let mut proxy = ChaosProxy::start(upstream).await;
+        let address = format!("http://{}", proxy.address());
+        let mut settings = server.settings_at(&address);
+        settings.extend([
+            ("DATABASE_URL", url.as_str()),
+            ("FACESCAN__QDRANT__TIMEOUT_MS", "500"),
+            ALLOWED,
+        ]);
+        let app = TestApp::with(&settings).await;
+        let staff = create(&app, gallery("staff")).await;
+        let obama = subject(&app, &staff, json!({})).await;
+        enrol(&app, &obama, &[image("obama.jpg")], json!({})).await;
+        let uri = format!("{staff}/search");
+        let faces = format!("{obama}/faces");
+        let body = || search_body(image("obama2.jpg"), json!({}));
+        for is_frozen in [false, true] {
+            match is_frozen {
+                true => proxy.freeze(),
+                false => proxy.cut().await,
+            }
+            let refused = call(&app, "POST", &uri, body()).await;
+            let answer = (refused.status, refused.code());
+            let expected = (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "index_unavailable".to_owned(),
+            );
+            assert_eq!(answer, expected, "{is_frozen}");
+            let detail = refused.json()["detail"].to_string();
+            assert!(!detail.contains("127.0.0.1"), "{detail}");
+            let new = json!({"faces": [image("obama3.jpg")], "options": {}});
+            let refused = call(&app, "POST", &faces, new).await;
+            assert_eq!((refused.status, refused.code()), expected, "{is_frozen}");
+            app.app.collections.index.refresh().await.unwrap_err();
+            // What needs no search still works.
+            subject(&app, &staff, json!({})).await;
+            proxy.restore();
+            let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+            assert_eq!(found(&answer), [id(&obama)], "{is_frozen}");
+            app.app.collections.index.refresh().await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_without_the_index_and_uses_it_later() {
+    on_both(|url, server| async move {
+        let staff;
+        {
+            let app = start(&url, &server).await;
+            staff = create(&app, gallery("staff")).await;
+            let obama = subject(&app, &staff, json!({})).await;
+            enrol(&app, &obama, &[image("obama.jpg")], json!({})).await;
+        }
+        let upstream = Url::parse(&server.url).unwrap();
+        let upstream = (
+            upstream.host_str().unwrap(),
+            upstream.port().unwrap_or(6334),
+        );
+        let mut proxy = ChaosProxy::start(upstream).await;
+        proxy.cut().await;
+        let address = format!("http://{}", proxy.address());
+        let mut settings = server.settings_at(&address);
+        settings.extend([("DATABASE_URL", url.as_str()), ALLOWED]);
+        let app = TestApp::with(&settings).await;
+        app.app.collections.index.load().await.unwrap_err();
+        proxy.restore();
+        let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+        assert_eq!(answer["candidates"].as_array().unwrap().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_key_is_an_outage() {
+    if is_external() {
+        println!("skipped: the server of QDRANT_URL may have no key");
+        return;
+    }
+    on_both(|url, mut server| async move {
+        "another key".clone_into(&mut server.key);
+        let app = start(&url, &server).await;
+        let staff = create(&app, gallery("staff")).await;
+        let body = search_body(image("obama.jpg"), json!({}));
+        let refused = call(&app, "POST", &format!("{staff}/search"), body).await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.code(), "index_unavailable");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_index_without_an_address_does_not_start() {
+    let data = tempfile::tempdir().unwrap();
+    let settings = [("FACESCAN__RECOGNITION__INDEX", "qdrant")];
+    let sources = Sources {
+        environment: settings_for(data.path(), &settings),
+        ..Sources::default()
+    };
+    let (config, _) = Config::load(&sources).unwrap();
+    let error = TestApp::try_start(config).await.err().unwrap();
+    let error = format!("{error:#}");
+    assert!(error.contains("qdrant.url"), "{error}");
+}
