@@ -31,15 +31,13 @@ pub(super) async fn open(
     stores: &Stores,
     pool: &Arc<CpuPool>,
 ) -> anyhow::Result<Arc<dyn FaceIndex>> {
-    let pgvector = match config.recognition.index {
-        IndexChoice::Exact => None,
-        IndexChoice::Auto => available(stores).await,
-        IndexChoice::Pgvector => Some(required(stores).await?),
-        IndexChoice::Qdrant => return qdrant(config, stores),
-    };
     let collections = Arc::clone(&stores.collections);
-    let Some(vectors) = pgvector else {
-        return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
+    let vectors = match config.recognition.index {
+        IndexChoice::Exact => {
+            return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
+        }
+        IndexChoice::Qdrant => return qdrant(config, stores),
+        IndexChoice::Pgvector => required(stores).await?,
     };
     let settings = HnswSettings {
         min_faces: config.recognition.hnsw_min_faces,
@@ -59,28 +57,6 @@ fn qdrant(_: &Config, _: &Stores) -> anyhow::Result<Arc<dyn FaceIndex>> {
     bail!(
         "recognition.index is qdrant, but this binary was built without the feature qdrant; build with --features qdrant"
     )
-}
-
-/// Returns the part of the store that searches by pgvector. `None` if the database cannot do it now.
-async fn available(stores: &Stores) -> Option<Arc<dyn VectorIndexStore>> {
-    let vectors = stores.vector_indexes.as_ref()?;
-    match vectors.vector_extension().await {
-        Ok(None) => None,
-        Ok(Some(version)) if is_supported(&version) => Some(Arc::clone(vectors)),
-        Ok(Some(version)) => {
-            let advice = too_old(&version);
-            tracing::warn!("{advice}; until then all enrolled faces are in memory");
-            None
-        }
-        Err(error) => {
-            tracing::warn!(
-                %error,
-                "it is not known whether the database has pgvector, so all enrolled faces are in memory; set \
-                 recognition.index to use it in any case"
-            );
-            None
-        }
-    }
 }
 
 /// Returns the part of the store that searches by pgvector.

@@ -68,8 +68,6 @@ fn is_prefix(text: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexChoice {
-    /// [`IndexChoice::Pgvector`] if the database can be it, otherwise [`IndexChoice::Exact`].
-    Auto,
     /// A scan of all vectors in memory.
     Exact,
     /// The extension pgvector of Postgres.

@@ -89,6 +89,8 @@ impl Maintenance {
             .iter()
             .filter(|it| self.is_large(it) && !is_built(it.collection_id));
         let drops = unneeded.map(|index| Work::Drop(index.collection));
-        drops.chain(unbuilt.map(|it| Work::Build(it.clone()))).collect()
+        drops
+            .chain(unbuilt.map(|it| Work::Build(it.clone())))
+            .collect()
     }
 }
