@@ -63,6 +63,7 @@ CREATE TABLE clusterings (
     min_faces     integer          NOT NULL,
     far           double precision,          -- NULL: chosen from the number of faces
     created_at    bigint           NOT NULL,
+    attempt       bigint           NOT NULL DEFAULT 0, -- the number of leases; a server whose lease is not the last one writes nothing
     leased_until  bigint,
     finished_at   bigint,
     compared      bigint           NOT NULL DEFAULT 0, -- faces whose nearest ones are known

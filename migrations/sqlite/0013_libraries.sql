@@ -134,6 +134,7 @@ CREATE TABLE clusterings (
     min_faces     INTEGER NOT NULL,
     far           REAL,
     created_at    INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL DEFAULT 0,
     leased_until  INTEGER,
     finished_at   INTEGER,
     compared      INTEGER NOT NULL DEFAULT 0,

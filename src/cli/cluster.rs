@@ -29,7 +29,10 @@ use crate::{
     config::{Config, DetSize, Provenance},
     pipeline::scan::Scan,
     recognition::{
-        libraries::{clustering::settings, neighbours::all_neighbours},
+        libraries::{
+            clustering::{check, settings},
+            neighbours::all_neighbours,
+        },
         verify::{FaceChoice, VerifyPlan, VerifyRequest},
     },
 };
@@ -46,7 +49,7 @@ pub struct ClusterArgs {
     /// The fewest faces of a person.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     min_faces: u32,
-    /// The false accept rate at which two faces are linked without further evidence [default: the number of faces decides].
+    /// The false accept rate at which two faces are linked [default: the number of faces decides].
     #[arg(long, value_name = "RATE")]
     far: Option<f64>,
     /// Group only the `largest` or the `central` face of each image [default: all faces].
@@ -90,20 +93,26 @@ pub fn run(
     // Nothing is stored, so no database file may be created.
     config.database.url = Some("sqlite::memory:".to_owned().into());
     files::check(std::slice::from_ref(&args.dir))?;
+    // Before the images are read, so that a wrong path costs no time.
+    let out: Box<dyn Write> = match &args.out {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        }
+        None => Box::new(std::io::stdout()),
+    };
     let (found, people) = tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
+        let calibration = app.calibrations.of(&app.pipeline.models.embedder.contract);
+        if let Some(calibration) = calibration {
+            check(calibration, (args.far, Some(args.min_faces)))?;
+        }
         let found = FoundFaces::of(&app, args).await?;
         let people = found.group(&app, args)?;
         app.store.close().await;
         anyhow::Ok((found, people))
     })?;
-    match &args.out {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-            found.write(&people, BufWriter::new(file))?;
-        }
-        None => found.write(&people, std::io::stdout().lock())?,
-    }
+    found.write(&people, out)?;
     if args.evaluate {
         eprintln!("{}", found.agreement(&people));
     }

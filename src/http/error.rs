@@ -287,6 +287,7 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         RecognitionError::Index(IndexError::Unavailable(_)) => table::INDEX_UNAVAILABLE,
         RecognitionError::Index(IndexError::Vector(_) | IndexError::Pool(_))
         | RecognitionError::Interrupted
+        | RecognitionError::LeaseLost
         | RecognitionError::Clustering(_) => table::INTERNAL,
         RecognitionError::Audit(_) => table::AUDIT_UNAVAILABLE,
         RecognitionError::NoVector(_) => table::NO_VECTOR,

@@ -346,10 +346,12 @@ fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
 }
 
 /// Options that stay text even if they look like a number.
-const TEXT_OPTIONS: [&str; 6] = [
+const TEXT_OPTIONS: [&str; 8] = [
+    "after",
     "case",
     "external_id",
     "name",
+    "person",
     "purpose",
     "source",
     "source_url",
@@ -457,8 +459,6 @@ mod tests {
             .flatten()
             .filter(|parameter| parameter["in"] == "query")
             .filter(|parameter| is_text(&parameter["schema"]))
-            // A UUID never looks like a number.
-            .filter(|parameter| parameter["schema"]["format"] != "uuid")
             // A choice of words has no word that looks like a number.
             .filter(|parameter| parameter["schema"].get("enum").is_none())
             .map(|parameter| parameter["name"].as_str().unwrap())

@@ -67,25 +67,30 @@ pub enum RecognitionError {
     #[error("the collection has no enrolled face {0}, or it was erased")]
     NoEnrolment(Uuid),
     /// There is no such person in the library.
-    #[error("the library has no person {0}; a person without faces is deleted")]
+    #[error("the library has no person {0}; list its people, because one without faces is deleted")]
     NoPerson(Uuid),
     /// There is no such clustering of the library.
-    #[error("the library has no clustering {0}")]
+    #[error("the library has no clustering {0}; list its clusterings")]
     NoClustering(Uuid),
     /// A collection is not a library.
-    #[error("the collection {0} is not a library, so its faces are not grouped into people")]
+    #[error(
+        "the collection {0} is not a library, so it has no people; create a collection of the kind `library`"
+    )]
     NoLibrary(Uuid),
     /// A collection is a library.
-    #[error("the collection {0} is a library, which has people instead of subjects")]
+    #[error("the collection {0} is a library, which has no subjects; enrol faces without one")]
     IsLibrary(Uuid),
     /// Another clustering of the library is not finished.
     #[error("another clustering of the library is not finished; wait until it is done")]
     ClusteringUnfinished,
+    /// Another server has leased the clustering.
+    #[error("the lease of the clustering is lost; another server does it")]
+    LeaseLost,
     /// The task that groups faces ended early.
     #[error("the grouping of the faces was interrupted; request it again")]
     Interrupted,
     /// The faces cannot be grouped.
-    #[error("the faces could not be grouped")]
+    #[error("the faces could not be grouped; see the log")]
     Clustering(#[from] ClusteringError),
     /// Another collection of the tenant has the name.
     #[error("another collection has the name `{0}`; choose another name")]

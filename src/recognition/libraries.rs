@@ -20,7 +20,7 @@ use super::{
     collections::{Collections, key},
     error::RecognitionError,
 };
-use crate::{audit::AuditEvent, context::RequestContext};
+use crate::{audit::AuditEvent, context::RequestContext, pipeline::error::InvalidOption};
 
 /// The libraries of all tenants. Cheap to clone.
 #[derive(Clone)]
@@ -74,6 +74,10 @@ impl Libraries {
             Decided::Done => Ok(()),
             Decided::NoCollection => Err(RecognitionError::NoCollection(library.id)),
             Decided::NoPerson(id) => Err(RecognitionError::NoPerson(id)),
+            Decided::NobodyLeft => {
+                let detail = "must leave the person a face; rename the person instead";
+                Err(InvalidOption::new("faces", detail).into())
+            }
             Decided::NoFace(id) => Err(RecognitionError::NoEnrolment(id)),
         }
     }

@@ -89,15 +89,15 @@ pub trait LibraryStore: Send + Sync {
         until: OffsetDateTime,
     ) -> Result<Option<LeasedClustering>, StoreError>;
 
-    /// Extends a lease, and stores how far the clustering is. Returns the new end, or `None` if the lease is lost.
+    /// Extends a lease, and stores how far the clustering is. Returns false if the lease is lost.
     async fn renew_clustering(
         &self,
         leased: &LeasedClustering,
         until: OffsetDateTime,
         progress: ClusteringProgress,
-    ) -> Result<Option<OffsetDateTime>, StoreError>;
+    ) -> Result<bool, StoreError>;
 
-    /// Ends a clustering, and deletes the people without faces. Returns false if the lease is lost.
+    /// Ends a clustering. Returns false if the lease is lost.
     async fn end_clustering(
         &self,
         leased: &LeasedClustering,
@@ -113,20 +113,28 @@ pub trait LibraryStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<FaceRow>, StoreError>;
 
-    /// Adds people who have no faces yet. Does nothing if the library was erased.
+    /// Adds people who have no faces yet. Returns false, and adds nobody, if the lease is lost.
     async fn add_people(
         &self,
-        key: CollectionKey<'_>,
+        leased: &LeasedClustering,
         people: &[Uuid],
         now: OffsetDateTime,
-    ) -> Result<(), StoreError>;
+    ) -> Result<bool, StoreError>;
 
     /// Assigns faces to people, except faces that a user has pinned. Skips faces and people that do not exist any more.
+    /// Returns false, and assigns nothing, if the lease is lost.
     async fn assign_people(
         &self,
-        key: CollectionKey<'_>,
+        leased: &LeasedClustering,
         assignments: &[Assignment],
-    ) -> Result<(), StoreError>;
+    ) -> Result<bool, StoreError>;
+
+    /// Deletes at most `limit` people of the library who have no faces. Returns their number, which is 0 if the lease is lost.
+    async fn delete_empty_people(
+        &self,
+        leased: &LeasedClustering,
+        limit: u32,
+    ) -> Result<u64, StoreError>;
 }
 
 #[async_trait]
@@ -219,7 +227,7 @@ impl<DB: Dialect> LibraryStore for SqlStore<DB> {
         leased: &LeasedClustering,
         until: OffsetDateTime,
         progress: ClusteringProgress,
-    ) -> Result<Option<OffsetDateTime>, StoreError> {
+    ) -> Result<bool, StoreError> {
         change!(self, "renew_clustering", |connection| clusterings::renew(
             connection, leased, until, progress
         ))
@@ -249,24 +257,34 @@ impl<DB: Dialect> LibraryStore for SqlStore<DB> {
 
     async fn add_people(
         &self,
-        key: CollectionKey<'_>,
+        leased: &LeasedClustering,
         people: &[Uuid],
         now: OffsetDateTime,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         change!(self, "add_people", |connection| assign::add_people(
-            connection, key, people, now
+            connection, leased, people, now
         ))
     }
 
     async fn assign_people(
         &self,
-        key: CollectionKey<'_>,
+        leased: &LeasedClustering,
         assignments: &[Assignment],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         change!(self, "assign_people", |connection| assign::assign(
             connection,
-            key,
+            leased,
             assignments
         ))
+    }
+
+    async fn delete_empty_people(
+        &self,
+        leased: &LeasedClustering,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        change!(self, "delete_empty_people", |connection| {
+            assign::delete_empty(connection, leased, limit)
+        })
     }
 }

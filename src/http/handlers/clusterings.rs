@@ -23,14 +23,11 @@ use crate::{
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },
-    recognition::{calibration::Calibration, collections::key, error::RecognitionError},
+    recognition::{collections::key, error::RecognitionError, libraries::clustering::check},
 };
 
 /// The fewest faces of a new person, unless the request says it.
 const DEFAULT_MIN_FACES: u32 = 2;
-
-/// The greatest value of `min_faces`.
-const MAX_MIN_FACES: u32 = 1000;
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -51,7 +48,7 @@ pub struct ClusteringBody {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000)]
     min_faces: Option<u32>,
-    /// The false accept rate at which two faces are linked without further evidence. By default the number of faces decides.
+    /// The false accept rate at which two faces are linked. By default the number of faces decides.
     #[serde(default)]
     #[schema(exclusive_minimum = 0, maximum = 1)]
     far: Option<f64>,
@@ -120,7 +117,7 @@ pub enum ClusteringStateName {
 pub struct ClusteringPage {
     /// The clusterings.
     clusterings: Vec<ClusteringAnswer>,
-    /// The value of `before` for the next page. Absent on the last page.
+    /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Uuid>,
 }
@@ -131,7 +128,7 @@ pub struct ClusteringPage {
 #[into_params(parameter_in = Query)]
 pub struct ClusteringQuery {
     /// The `next` of the previous page.
-    before: Option<Uuid>,
+    after: Option<Uuid>,
     /// The number of clusterings on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
@@ -170,26 +167,6 @@ impl From<Clustering> for ClusteringAnswer {
     }
 }
 
-impl ClusteringBody {
-    /// Checks the ranges. `calibration` is that of the library's contract.
-    fn check(&self, calibration: &Calibration) -> Result<(), ApiError> {
-        if !(self
-            .min_faces
-            .is_none_or(|faces| (1..=MAX_MIN_FACES).contains(&faces)))
-        {
-            let detail = format!("must be from 1 to {MAX_MIN_FACES}");
-            return Err(ApiError::invalid_option("min_faces", detail));
-        }
-        let (low, high) = calibration.fars();
-        if !self.far.is_none_or(|far| (low..=high).contains(&far)) {
-            let detail =
-                format!("must be from {low} to {high}, the rates that the calibration covers");
-            return Err(ApiError::invalid_option("far", detail));
-        }
-        Ok(())
-    }
-}
-
 /// Requests a clustering of a library.
 ///
 /// A server groups the faces in the background. One clustering of a library runs at a time.
@@ -214,7 +191,10 @@ pub async fn create(
     let state = &request.state;
     let uncalibrated = || RecognitionError::Uncalibrated(library.contract.clone());
     let calibration = state.calibrations.of(&library.contract);
-    body.check(calibration.ok_or_else(uncalibrated)?)?;
+    check(
+        calibration.ok_or_else(uncalibrated)?,
+        (body.far, body.min_faces),
+    )?;
     state.collections.check_purpose(&library)?;
     let clock = &state.collections.clock;
     let new = NewClustering {
@@ -265,7 +245,7 @@ pub async fn list(
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let store = &request.state.libraries.store;
     // One more shows whether there is another page.
-    let page = (query.before, limit + 1);
+    let page = (query.after, limit + 1);
     let mut listed = store.list_clusterings(key(&library), page).await?;
     let next = next_of(&mut listed, limit, |clustering| clustering.request.id);
     let answer = ClusteringPage {

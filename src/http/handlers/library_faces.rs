@@ -33,6 +33,7 @@ use crate::{
     pipeline::{answer::ErrorEntry, faces::Face, options::RequestOptions},
     recognition::{
         collections::key,
+        error::RecognitionError,
         libraries::enrol::{FaceForLibrary, LibraryOutcome},
         verify::{FaceVector, VerifyRequest},
     },
@@ -173,7 +174,7 @@ pub struct LibraryFaceQuery {
     #[serde(default)]
     #[param(default = false)]
     unassigned: bool,
-    /// The `next` of the previous page.
+    /// The `next` of the previous page. If that face was erased meanwhile, the answer is 404.
     after: Option<Uuid>,
     /// The number of faces on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -189,7 +190,7 @@ struct ShownFace {
 /// Enrols all faces of images in a library.
 ///
 /// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
-/// the scope `read`. Images are not stored. A clustering then groups the faces into people.
+/// the scope `read`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
 #[utoipa::path(
     post, path = "/collections/{id}/faces", operation_id = "enrol_in_library", tag = "recognition",
     security(("key" = ["enrol"])),
@@ -358,6 +359,16 @@ pub async fn list(
         (None, true) => FaceFilter::Unassigned,
         (None, false) => FaceFilter::All,
     };
+    if let Some(after) = query.after {
+        // Without its place, the list would begin again.
+        let found = request
+            .state
+            .collections
+            .store
+            .enrolment(key(&library), after);
+        let found = found.await?;
+        found.ok_or(RecognitionError::NoEnrolment(after))?;
+    }
     let store = &request.state.libraries.store;
     // One more shows whether there is another page.
     let page = (query.after, limit + 1);

@@ -21,6 +21,9 @@ const SUBJECTS: u32 = 100;
 /// The faces of libraries that one transaction deletes.
 const FACES: u32 = 1000;
 
+/// The transactions of one sweep that delete faces of libraries.
+const FACE_PAGES: u32 = 20;
+
 /// The newest changes of a collection that are kept. An index that is further behind is loaded again.
 const KEPT_CHANGES: u64 = 1_000_000;
 
@@ -86,7 +89,8 @@ impl Collections {
         };
         let entry = self.audit.records(AuditLevel::Changes).then_some(&entry);
         let (now, mut expired) = (self.clock.now(), 0);
-        loop {
+        // The index is brought up to date between sweeps, so a sweep must not take minutes.
+        for _ in 0..FACE_PAGES {
             let deleted = self.store.expire_library_faces(now, FACES, entry).await?;
             if deleted == 0 {
                 break;

@@ -7,7 +7,7 @@ use std::{
 
 use facescan_clustering::{Assignment as Group, Face, Faces, Neighbour, Scope, Settings, group};
 use facescan_store::{
-    Assignment, ClusteringProgress, Collection, FaceRow, IndexRow, NewClustering,
+    Assignment, ClusteringProgress, Collection, FaceRow, IndexRow, LeasedClustering,
 };
 use uuid::Uuid;
 
@@ -15,9 +15,8 @@ use super::{
     Libraries,
     neighbours::{NEIGHBOURS, NeighbourSearch},
 };
-use crate::recognition::{
-    calibration::Calibration, collections::key, error::RecognitionError, index::IndexError,
-};
+use crate::pipeline::error::InvalidOption;
+use crate::recognition::{calibration::Calibration, error::RecognitionError, index::IndexError};
 
 /// The faces that are read at a time.
 const PAGE: u32 = 4096;
@@ -30,6 +29,32 @@ const WRONG_LINKS: f64 = 0.01;
 
 /// The highest false accept rate at which two faces are linked. Small libraries would have a higher one.
 const MAX_FAR: f64 = 1e-4;
+
+/// The greatest value of `min_faces`.
+const MAX_MIN_FACES: u32 = 1000;
+
+/// The people without faces that one transaction deletes.
+const EMPTY_PEOPLE: u32 = 1000;
+
+/// Checks the options of a clustering.
+///
+/// # Errors
+/// [`InvalidOption`] with the option that is out of range.
+pub fn check(
+    calibration: &Calibration,
+    (far, min_faces): (Option<f64>, Option<u32>),
+) -> Result<(), InvalidOption> {
+    if !min_faces.is_none_or(|faces| (1..=MAX_MIN_FACES).contains(&faces)) {
+        let detail = format!("must be from 1 to {MAX_MIN_FACES}");
+        return Err(InvalidOption::new("min_faces", detail));
+    }
+    let (low, high) = calibration.fars();
+    if !far.is_none_or(|far| (low..=high).contains(&far)) {
+        let detail = format!("must be from {low} to {high}, the rates that the calibration covers");
+        return Err(InvalidOption::new("far", detail));
+    }
+    Ok(())
+}
 
 /// How far a clustering is. The task that renews the lease reads it.
 #[derive(Debug, Default)]
@@ -57,9 +82,8 @@ pub fn settings(
     faces: usize,
     (far, min_faces): (Option<f64>, u32),
 ) -> Option<Settings> {
-    let (_, highest) = calibration.fars();
-    let far = far.unwrap_or(WRONG_LINKS / faces.max(1) as f64);
-    let threshold = calibration.extrapolated_threshold(far.min(highest).min(MAX_FAR))?;
+    let chosen = || (WRONG_LINKS / faces.max(1) as f64).min(MAX_FAR);
+    let threshold = calibration.extrapolated_threshold(far.unwrap_or_else(chosen))?;
     Some(Settings {
         min_faces,
         ..Settings::new(threshold, threshold)
@@ -126,9 +150,10 @@ impl Libraries {
     /// Groups the faces of a library, and stores the result.
     pub(super) async fn cluster(
         &self,
-        (library, request): (&Collection, &NewClustering),
+        leased: &LeasedClustering,
         compared: &Compared,
     ) -> Result<ClusteringProgress, RecognitionError> {
+        let (library, request) = (&leased.collection, &leased.request);
         let uncalibrated = || RecognitionError::Uncalibrated(library.contract.clone());
         let calibration = self.collections.calibrations.of(&library.contract);
         let calibration = calibration.ok_or_else(uncalibrated)?;
@@ -147,8 +172,11 @@ impl Libraries {
         let groups = tokio::task::spawn_blocking(move || group(&grouped, &settings, scope));
         let groups = groups.await.map_err(|_| RecognitionError::Interrupted)??;
         let outcome = self.outcome(&faces, &groups);
-        self.store_outcome(library, &outcome).await?;
-        Ok(outcome.progress)
+        self.store_outcome(leased, &outcome).await?;
+        Ok(ClusteringProgress {
+            compared: compared.progress().compared,
+            ..outcome.progress
+        })
     }
 
     async fn rows(&self, library: &Collection) -> Result<Vec<FaceRow>, RecognitionError> {
@@ -226,7 +254,6 @@ impl Libraries {
         let mut people = HashSet::new();
         let mut changes = Vec::new();
         let mut progress = ClusteringProgress {
-            compared: faces.rows.len() as u64,
             faces: faces.rows.len() as u64,
             ..ClusteringProgress::default()
         };
@@ -264,17 +291,21 @@ impl Libraries {
 
     async fn store_outcome(
         &self,
-        library: &Collection,
+        leased: &LeasedClustering,
         outcome: &Outcome,
     ) -> Result<(), RecognitionError> {
-        let key = key(library);
         let now = self.collections.clock.now();
         for people in outcome.new_people.chunks(ASSIGNMENTS) {
-            self.store.add_people(key, people, now).await?;
+            if !self.store.add_people(leased, people, now).await? {
+                return Err(RecognitionError::LeaseLost);
+            }
         }
         for changes in outcome.changes.chunks(ASSIGNMENTS) {
-            self.store.assign_people(key, changes).await?;
+            if !self.store.assign_people(leased, changes).await? {
+                return Err(RecognitionError::LeaseLost);
+            }
         }
+        while self.store.delete_empty_people(leased, EMPTY_PEOPLE).await? > 0 {}
         Ok(())
     }
 }
@@ -284,10 +315,9 @@ async fn add_lists(
     page: Vec<IndexRow>,
     (lists, compared): (&mut [Vec<Neighbour>], &Compared),
 ) -> Result<(), IndexError> {
-    let faces = page.len() as u64;
     for (face, neighbours) in search.of(page).await? {
         lists[face as usize] = neighbours;
+        compared.compared.fetch_add(1, Ordering::Relaxed);
     }
-    compared.compared.fetch_add(faces, Ordering::Relaxed);
     Ok(())
 }

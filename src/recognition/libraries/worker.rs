@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use facescan_store::{ClusteringEnd, LeasedClustering};
+use facescan_store::{ClusteringEnd, ClusteringProgress, LeasedClustering};
 use tokio_util::sync::CancellationToken;
 
 use super::{Libraries, clustering::Compared};
 use crate::{
-    recognition::error::RecognitionError,
+    recognition::{error::RecognitionError, index::IndexError},
     telemetry::{
         causes::with_causes,
         metrics::{Metrics, labels::Sweep},
@@ -38,7 +38,7 @@ impl Libraries {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(error = %with_causes(&error), "a clustering was interrupted; it begins again");
+                    tracing::warn!(error = %with_causes(&error), "no clustering could be done; it is tried again");
                     metrics.sweep_failed(Sweep::Clusterings);
                 }
             }
@@ -52,46 +52,60 @@ impl Libraries {
     /// Runs the oldest clustering that waits. Returns false if none waits.
     ///
     /// # Errors
-    /// Returns an error if the database fails. The clustering begins again after its lease.
+    /// Returns an error if the database or the index is unavailable. The clustering begins again after its lease.
     pub async fn work_once(&self) -> Result<bool, RecognitionError> {
         let now = self.collections.clock.now();
-        let Some(mut leased) = self.store.lease_clustering(now, now + LEASE).await? else {
+        let Some(leased) = self.store.lease_clustering(now, now + LEASE).await? else {
             return Ok(false);
         };
-        let (library, request) = (leased.collection.clone(), leased.request);
         let compared = Compared::default();
         let result = tokio::select! {
-            result = self.cluster((&library, &request), &compared) => result,
-            lost = self.keep_lease(&mut leased, &compared) => return lost.map(|()| true),
+            result = self.cluster(&leased, &compared) => result,
+            lost = self.keep_lease(&leased, &compared) => lost.map(|()| ClusteringProgress::default()),
         };
         let end = match result {
             Ok(progress) => ClusteringEnd::Done(progress),
-            Err(error @ (RecognitionError::Store(_) | RecognitionError::Index(_))) => {
-                return Err(error);
-            }
-            Err(error) => ClusteringEnd::Failed(with_causes(&error).to_string()),
+            Err(error) if begins_again(&error) => return Err(error),
+            Err(error) => ClusteringEnd::Failed(with_causes(&error)),
         };
         let now = self.collections.clock.now();
-        self.store.end_clustering(&leased, &end, now).await?;
-        Ok(true)
+        match self.store.end_clustering(&leased, &end, now).await? {
+            true => Ok(true),
+            false => Err(RecognitionError::LeaseLost),
+        }
     }
 
-    /// Renews a lease until it is lost, because the server was suspended or the library was erased.
+    /// Renews a lease until another server has it, because this one was suspended, or until the library is erased.
     async fn keep_lease(
         &self,
-        leased: &mut LeasedClustering,
+        leased: &LeasedClustering,
         compared: &Compared,
     ) -> Result<(), RecognitionError> {
         loop {
             tokio::time::sleep(RENEWAL).await;
             let until = self.collections.clock.now() + LEASE;
-            let progress = compared.progress();
-            let renewed = self.store.renew_clustering(leased, until, progress).await?;
-            let Some(until) = renewed else {
-                tracing::warn!(clustering = %leased.request.id, "the lease of a clustering is lost");
-                return Ok(());
-            };
-            leased.leased_until = until;
+            match self
+                .store
+                .renew_clustering(leased, until, compared.progress())
+                .await
+            {
+                Ok(true) => {}
+                Ok(false) => return Err(RecognitionError::LeaseLost),
+                // The next renewal can succeed before the lease ends. If it does not, nothing is written after it.
+                Err(error) => tracing::warn!(%error, "the lease of a clustering was not renewed"),
+            }
         }
+    }
+}
+
+/// Returns whether a clustering that failed can succeed later.
+fn begins_again(error: &RecognitionError) -> bool {
+    match error {
+        RecognitionError::LeaseLost => true,
+        RecognitionError::Store(error) | RecognitionError::Index(IndexError::Store(error)) => {
+            error.is_unavailable()
+        }
+        RecognitionError::Index(error) => !matches!(error, IndexError::Vector(_)),
+        _ => false,
     }
 }

@@ -2,9 +2,10 @@
 
 use facescan_store::{
     Assignment, ClusteringEnd, ClusteringProgress, ClusteringState, Collection, CollectionKind,
-    Decided, Decision, Enrolled, FaceFilter, NewClustering, NewEnrolment, Stores, Written,
+    Decided, Decision, Enrolled, FaceFilter, LeasedClustering, NewClustering, NewEnrolment, Stores,
+    Written,
 };
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
@@ -60,62 +61,35 @@ async fn one_server_leases_a_clustering(stores: &Stores) {
     let library = library(stores, "lease").await;
     let new = request();
     let create = async |new: NewClustering| {
-        store
-            .create_clustering(key(&library), &new, None)
-            .await
-            .unwrap()
+        let created = store.create_clustering(key(&library), &new, None);
+        created.await.unwrap()
     };
     assert_eq!(create(new).await, Written::Done);
     assert_eq!(create(request()).await, Written::Taken);
-    let minute = Duration::minutes(1);
-    let leased = store
-        .lease_clustering(noon(), noon() + minute)
-        .await
-        .unwrap();
-    let leased = leased.unwrap();
-    assert_eq!((leased.request, &leased.collection.id), (new, &library.id));
-    let second = store
-        .lease_clustering(noon(), noon() + minute)
-        .await
-        .unwrap();
-    assert_eq!(second, None, "it is leased");
+    let leased = lease(stores, noon()).await.unwrap();
+    assert_eq!((leased.request, leased.collection.id), (new, library.id));
+    assert_eq!(lease(stores, noon()).await, None, "it is leased");
 
     let progress = ClusteringProgress {
         compared: 3,
         faces: 9,
         ..ClusteringProgress::default()
     };
-    let until = noon() + 2 * minute;
-    let renewed = store
-        .renew_clustering(&leased, until, progress)
-        .await
-        .unwrap();
-    assert_eq!(renewed, Some(until));
+    let until = noon() + Duration::minutes(2);
+    let renewed = store.renew_clustering(&leased, until, progress);
+    assert!(renewed.await.unwrap());
     let read = async || {
-        store
-            .clustering(key(&library), new.id)
-            .await
-            .unwrap()
-            .unwrap()
+        let clustering = store.clustering(key(&library), new.id).await;
+        clustering.unwrap().unwrap()
     };
     let running = read().await;
     assert_eq!(
         (running.state, running.progress),
         (ClusteringState::Running, progress)
     );
-
-    // After its lease another server begins it again, and the first one can neither renew nor end it.
-    let again = store.lease_clustering(until, until + minute).await.unwrap();
-    let again = again.unwrap();
+    let again = lease(stores, until).await.unwrap();
     assert_eq!(again.request, new);
-    let mut first = leased;
-    first.leased_until = until;
-    let lost = store
-        .renew_clustering(&first, until + minute, progress)
-        .await;
-    assert_eq!(lost.unwrap(), None);
-    let end = ClusteringEnd::Done(ClusteringProgress::default());
-    assert!(!store.end_clustering(&first, &end, until).await.unwrap());
+    a_lost_lease_writes_nothing(stores, &leased, until).await;
     assert_eq!(read().await.state, ClusteringState::Running);
     let end = ClusteringEnd::Failed("no reason".to_owned());
     assert!(store.end_clustering(&again, &end, until).await.unwrap());
@@ -126,14 +100,52 @@ async fn one_server_leases_a_clustering(stores: &Stores) {
     );
     assert_eq!(failed.finished_at, Some(until));
     assert_eq!(create(request()).await, Written::Done);
-    let listed = store
-        .list_clusterings(key(&library), (None, 9))
-        .await
-        .unwrap();
-    assert_eq!(listed.len(), 2);
-    assert_eq!(listed[1].request.id, new.id);
-    let all = store.lease_clustering(until, until + minute).await.unwrap();
-    assert!(all.is_some());
+    let listed = store.list_clusterings(key(&library), (None, 9)).await;
+    let listed = listed.unwrap();
+    assert_eq!((listed.len(), listed[1].request.id), (2, new.id));
+    assert!(lease(stores, until).await.is_some());
+}
+
+/// Leases the clustering that waits, for a minute.
+async fn lease(stores: &Stores, now: OffsetDateTime) -> Option<LeasedClustering> {
+    let until = now + Duration::minutes(1);
+    stores.libraries.lease_clustering(now, until).await.unwrap()
+}
+
+/// The server that had the lease before can neither renew it, nor write people, nor end the clustering.
+async fn a_lost_lease_writes_nothing(
+    stores: &Stores,
+    lost: &LeasedClustering,
+    now: OffsetDateTime,
+) {
+    let store = stores.libraries.as_ref();
+    let faces = enrolled(stores, &lost.collection, 1).await;
+    let progress = ClusteringProgress::default();
+    let renewed = store.renew_clustering(lost, now + Duration::DAY, progress);
+    assert!(!renewed.await.unwrap());
+    let person = Uuid::now_v7();
+    assert!(!store.add_people(lost, &[person], now).await.unwrap());
+    let assignment = Assignment {
+        row: faces[0].0,
+        person: Some(person),
+    };
+    assert!(!store.assign_people(lost, &[assignment]).await.unwrap());
+    assert_eq!(store.delete_empty_people(lost, 9).await.unwrap(), 0);
+    let end = ClusteringEnd::Done(progress);
+    assert!(!store.end_clustering(lost, &end, now).await.unwrap());
+    let people = store.people(key(&lost.collection), (None, 9)).await;
+    assert_eq!(people.unwrap(), []);
+}
+
+/// Requests a clustering and leases it.
+async fn clustering(stores: &Stores, library: &Collection) -> LeasedClustering {
+    let store = stores.libraries.as_ref();
+    let new = request();
+    let created = store.create_clustering(key(library), &new, None);
+    assert_eq!(created.await.unwrap(), Written::Done);
+    let leased = lease(stores, noon()).await.unwrap();
+    assert_eq!(leased.collection.id, library.id);
+    leased
 }
 
 async fn a_clustering_changes_no_decision(stores: &Stores) {
@@ -141,20 +153,15 @@ async fn a_clustering_changes_no_decision(stores: &Stores) {
     let library = library(stores, "decide").await;
     let faces = enrolled(stores, &library, 4).await;
     let people = [Uuid::now_v7(), Uuid::now_v7()];
-    store
-        .add_people(key(&library), &people, noon())
-        .await
-        .unwrap();
+    let leased = clustering(stores, &library).await;
+    assert!(store.add_people(&leased, &people, noon()).await.unwrap());
     let assign = async |assignments: &[(usize, Option<Uuid>)]| {
         let assignments = assignments.iter().map(|(face, person)| Assignment {
             row: faces[*face].0,
             person: *person,
         });
         let assignments: Vec<Assignment> = assignments.collect();
-        store
-            .assign_people(key(&library), &assignments)
-            .await
-            .unwrap();
+        assert!(store.assign_people(&leased, &assignments).await.unwrap());
     };
     let now = async || {
         let rows = store.face_rows(library.id, 0, 99).await.unwrap();
@@ -181,10 +188,7 @@ async fn a_clustering_changes_no_decision(stores: &Stores) {
         row: other[0].0,
         person: b,
     };
-    store
-        .assign_people(key(&library), &[unknown])
-        .await
-        .unwrap();
+    assert!(store.assign_people(&leased, &[unknown]).await.unwrap());
     assert_eq!(
         store.face_rows(foreign.id, 0, 9).await.unwrap()[0]
             .membership
@@ -232,6 +236,22 @@ async fn a_clustering_changes_no_decision(stores: &Stores) {
     assert_eq!(now().await, [a, a, None, a]);
     let left = store.people(key(&library), (None, 9)).await.unwrap();
     assert_eq!((left.len(), left[0].id, left[0].faces), (1, people[0], 3));
+    let everyone = Decision::Split {
+        person: people[0],
+        faces: vec![faces[0].1, faces[1].1, faces[3].1],
+        new: Uuid::now_v7(),
+    };
+    assert_eq!(decide(everyone).await, Decided::NobodyLeft);
+    // Only a person without faces is deleted.
+    assert!(
+        store
+            .add_people(&leased, &[Uuid::now_v7()], noon())
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.delete_empty_people(&leased, 9).await.unwrap(), 1);
+    let left = store.people(key(&library), (None, 9)).await.unwrap();
+    assert_eq!((left.len(), left[0].id), (1, people[0]));
 }
 
 /// Faces of a library end with the retention, and their people with them.
@@ -240,19 +260,14 @@ async fn time_ends_faces(stores: &Stores) {
     let faces = enrolled(stores, &library, 3).await;
     let person = Uuid::now_v7();
     let store = stores.libraries.as_ref();
-    store
-        .add_people(key(&library), &[person], noon())
-        .await
-        .unwrap();
+    let leased = clustering(stores, &library).await;
+    assert!(store.add_people(&leased, &[person], noon()).await.unwrap());
     let assignments = faces.iter().map(|(row, _)| Assignment {
         row: *row,
         person: Some(person),
     });
     let assignments: Vec<Assignment> = assignments.collect();
-    store
-        .assign_people(key(&library), &assignments)
-        .await
-        .unwrap();
+    assert!(store.assign_people(&leased, &assignments).await.unwrap());
     let left = async |days| {
         let now = noon() + Duration::days(days);
         while stores

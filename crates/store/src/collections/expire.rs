@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -91,16 +92,31 @@ pub(super) async fn delete(
     for subject in &expiry.subjects {
         deleted += connection.execute(DELETE, &[subject, &now]).await?;
     }
-    if deleted > 0 {
-        let entry = audit.map(|entry| NewAuditEntry {
-            tenant,
-            target: Some(expiry.collection.to_string()),
-            details: json!({"subjects": deleted}).to_string(),
-            ..entry.clone()
-        });
-        audit::append(connection, entry.as_slice()).await?;
-    }
+    let details = json!({"subjects": deleted});
+    record_deleted(
+        connection,
+        (tenant, expiry.collection),
+        details,
+        audit.filter(|_| deleted > 0),
+    )
+    .await?;
     Ok(deleted)
+}
+
+/// Adds the entry of a deletion to the audit trail.
+async fn record_deleted(
+    connection: &mut impl Statements,
+    (tenant, collection): (String, Uuid),
+    details: JsonValue,
+    audit: Option<&NewAuditEntry>,
+) -> Result<(), StoreError> {
+    let entry = audit.map(|entry| NewAuditEntry {
+        tenant,
+        target: Some(collection.to_string()),
+        details: details.to_string(),
+        ..entry.clone()
+    });
+    audit::append(connection, entry.as_slice()).await
 }
 
 /// Locks a collection, and returns its tenant. Returns `None` if it was erased.
@@ -133,12 +149,13 @@ pub(super) async fn delete_faces(
     };
     let values: [&dyn Value; 3] = [&library, &micros(now), &i64::from(limit)];
     let deleted = connection.execute(DELETE_FACES, &values).await?;
-    let entry = audit.map(|entry| NewAuditEntry {
-        tenant,
-        target: Some(library.to_string()),
-        details: json!({"faces": deleted}).to_string(),
-        ..entry.clone()
-    });
-    audit::append(connection, entry.as_slice()).await?;
+    let details = json!({"faces": deleted});
+    record_deleted(
+        connection,
+        (tenant, library),
+        details,
+        audit.filter(|_| deleted > 0),
+    )
+    .await?;
     Ok(deleted)
 }

@@ -6,11 +6,13 @@ use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::records::Assignment;
+use super::{
+    clusterings,
+    records::{Assignment, LeasedClustering},
+};
 use crate::{
-    CollectionKey, StoreError,
+    StoreError,
     batches::micros,
-    collections::lock,
     dialect::{Statements, insert_rows, placeholders},
     record::record,
     rows::IdRow,
@@ -20,8 +22,9 @@ use crate::{
 /// The rows of one statement.
 const PAGE: usize = 300;
 
-const DELETE_EMPTY: &str = "DELETE FROM people WHERE collection_id = $1 \
-     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = people.id)";
+const DELETE_EMPTY: &str = "DELETE FROM people WHERE id IN \
+     (SELECT p.id FROM people p WHERE p.collection_id = $1 \
+     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT $2)";
 
 record! {
     struct FaceId {
@@ -32,35 +35,36 @@ record! {
 /// Adds people without faces; see [`super::LibraryStore::add_people`]. Run it in a transaction.
 pub(super) async fn add_people(
     connection: &mut impl Statements,
-    key: CollectionKey<'_>,
+    leased: &LeasedClustering,
     people: &[Uuid],
     now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    if !lock(connection, key).await? {
-        return Ok(());
+) -> Result<bool, StoreError> {
+    if !clusterings::hold(connection, leased).await? {
+        return Ok(false);
     }
-    let now = micros(now);
+    let (library, now) = (leased.collection.id, micros(now));
     let rows = people.iter();
     let rows: Vec<[&dyn Value; 3]> = rows
-        .map(|id| -> [&dyn Value; 3] { [id, &key.id, &now] })
+        .map(|id| -> [&dyn Value; 3] { [id, &library, &now] })
         .collect();
     insert_rows(connection, "people (id, collection_id, created_at)", &rows).await?;
-    Ok(())
+    Ok(true)
 }
 
 /// Assigns faces to people; see [`super::LibraryStore::assign_people`]. Run it in a transaction.
 pub(super) async fn assign(
     connection: &mut impl Statements,
-    key: CollectionKey<'_>,
+    leased: &LeasedClustering,
     assignments: &[Assignment],
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     // Users and erasures wait for this lock, so what is found below does not change until the commit.
-    if !lock(connection, key).await? {
-        return Ok(());
+    if !clusterings::hold(connection, leased).await? {
+        return Ok(false);
     }
+    let library = leased.collection.id;
     for page in assignments.chunks(PAGE) {
-        let faces = existing_faces(connection, key.id, page).await?;
-        let people = existing_people(connection, key.id, page).await?;
+        let faces = existing_faces(connection, library, page).await?;
+        let people = existing_people(connection, library, page).await?;
         let page = page
             .iter()
             .filter(|it| faces.contains(&it.row.cast_signed()));
@@ -77,16 +81,20 @@ pub(super) async fn assign(
         put(connection, &members).await?;
         forget(connection, &nobody).await?;
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Deletes the people of a collection who have no faces.
+/// Deletes people without faces; see [`super::LibraryStore::delete_empty_people`]. Run it in a transaction.
 pub(super) async fn delete_empty(
     connection: &mut impl Statements,
-    collection: Uuid,
-) -> Result<(), StoreError> {
-    connection.execute(DELETE_EMPTY, &[&collection]).await?;
-    Ok(())
+    leased: &LeasedClustering,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    if !clusterings::hold(connection, leased).await? {
+        return Ok(0);
+    }
+    let values: [&dyn Value; 2] = [&leased.collection.id, &i64::from(limit)];
+    Ok(connection.execute(DELETE_EMPTY, &values).await?)
 }
 
 async fn existing_faces(

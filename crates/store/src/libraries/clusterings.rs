@@ -4,7 +4,6 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    assign,
     records::{Clustering, ClusteringEnd, ClusteringProgress, LeasedClustering, NewClustering},
     rows::ClusteringRow,
 };
@@ -13,14 +12,14 @@ use crate::{
     batches::micros,
     collections::{by_id, lock},
     dialect::Statements,
-    rows::{IdRow, to_the_microsecond},
+    rows::IdRow,
     values::Value,
 };
 
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT r.id, r.collection_id, r.state, r.is_full, r.min_faces, r.far, r.created_at, \
+            "SELECT r.id, r.collection_id, r.state, r.is_full, r.min_faces, r.far, r.created_at, r.attempt, \
              r.finished_at, r.compared, r.faces, r.people, r.unassigned, r.moved, r.error \
              FROM clusterings r ",
             $rest
@@ -51,15 +50,19 @@ const NEXT: &str = select!(
      AND NOT c.is_erased ORDER BY r.id LIMIT 1"
 );
 
-const LEASE: &str = "UPDATE clusterings SET state = 'running', leased_until = $3 \
+const LEASE: &str = "UPDATE clusterings SET state = 'running', leased_until = $3, attempt = $4 \
      WHERE id = $1 AND state IN ('queued', 'running') AND (leased_until IS NULL OR leased_until <= $2)";
 
 const RENEW: &str = "UPDATE clusterings SET leased_until = $3, compared = $4, faces = $5 \
-     WHERE id = $1 AND leased_until = $2 AND state = 'running'";
+     WHERE id = $1 AND attempt = $2 AND state = 'running'";
+
+/// Locks the clustering, so that nobody leases it before the transaction ends.
+const HOLD: &str = "UPDATE clusterings SET attempt = attempt \
+     WHERE id = $1 AND attempt = $2 AND state = 'running'";
 
 const END: &str = "UPDATE clusterings SET state = $3, finished_at = $4, leased_until = NULL, \
      compared = $5, faces = $6, people = $7, unassigned = $8, moved = $9, error = $10 \
-     WHERE id = $1 AND leased_until = $2 AND state = 'running'";
+     WHERE id = $1 AND attempt = $2 AND state = 'running'";
 
 /// Adds a clustering; see [`super::LibraryStore::create_clustering`]. Run it in a transaction.
 pub(super) async fn create(
@@ -122,7 +125,8 @@ pub(super) async fn lease(
     let Some(collection) = by_id(connection, row.collection_id).await? else {
         return Ok(None);
     };
-    let values: [&dyn Value; 3] = [&row.id, &micros(now), &micros(until)];
+    let attempt = row.attempt + 1;
+    let values: [&dyn Value; 4] = [&row.id, &micros(now), &micros(until), &attempt];
     // Another server can lease it at the same moment. Then this one does nothing until its next try.
     if connection.execute(LEASE, &values).await? == 0 {
         return Ok(None);
@@ -131,7 +135,7 @@ pub(super) async fn lease(
     Ok(Some(LeasedClustering {
         request: clustering.request,
         collection,
-        leased_until: to_the_microsecond(until),
+        attempt: attempt.cast_unsigned(),
     }))
 }
 
@@ -141,16 +145,31 @@ pub(super) async fn renew(
     leased: &LeasedClustering,
     until: OffsetDateTime,
     progress: ClusteringProgress,
-) -> Result<Option<OffsetDateTime>, StoreError> {
+) -> Result<bool, StoreError> {
     let values: [&dyn Value; 5] = [
         &leased.request.id,
-        &micros(leased.leased_until),
+        &leased.attempt.cast_signed(),
         &micros(until),
         &progress.compared.cast_signed(),
         &progress.faces.cast_signed(),
     ];
-    let renewed = connection.execute(RENEW, &values).await?;
-    Ok((renewed > 0).then(|| to_the_microsecond(until)))
+    Ok(connection.execute(RENEW, &values).await? > 0)
+}
+
+/// Locks the library, and returns whether the lease is still the last one.
+pub(super) async fn hold(
+    connection: &mut impl Statements,
+    leased: &LeasedClustering,
+) -> Result<bool, StoreError> {
+    let key = CollectionKey {
+        tenant: &leased.collection.tenant,
+        id: leased.collection.id,
+    };
+    if !lock(connection, key).await? {
+        return Ok(false);
+    }
+    let values: [&dyn Value; 2] = [&leased.request.id, &leased.attempt.cast_signed()];
+    Ok(connection.execute(HOLD, &values).await? > 0)
 }
 
 /// Ends a clustering; see [`super::LibraryStore::end_clustering`]. Run it in a transaction.
@@ -166,9 +185,12 @@ pub(super) async fn end(
             ("failed", ClusteringProgress::default(), Some(error.clone()))
         }
     };
+    if !hold(connection, leased).await? {
+        return Ok(false);
+    }
     let values: [&dyn Value; 10] = [
         &leased.request.id,
-        &micros(leased.leased_until),
+        &leased.attempt.cast_signed(),
         &state,
         &micros(now),
         &progress.compared.cast_signed(),
@@ -178,7 +200,5 @@ pub(super) async fn end(
         &progress.moved.cast_signed(),
         &error,
     ];
-    let ended = connection.execute(END, &values).await?;
-    assign::delete_empty(connection, leased.collection.id).await?;
-    Ok(ended > 0)
+    Ok(connection.execute(END, &values).await? > 0)
 }

@@ -157,6 +157,16 @@ impl Split {
                 _ => return Ok(Decided::NoFace(*face)),
             }
         }
+        let mut values: Vec<&dyn Value> = vec![&self.person];
+        values.extend(rows.iter().map(|row| row as &dyn Value));
+        let others = format!(
+            "SELECT row_id, person_id FROM memberships WHERE person_id = $1 AND row_id NOT IN {} LIMIT 1",
+            placeholders(2, 1, rows.len())
+        );
+        let others: Vec<FoundFace> = connection.fetch_all(AssertSqlSafe(others), &values).await?;
+        if others.is_empty() {
+            return Ok(Decided::NobodyLeft);
+        }
         let values: [&dyn Value; 3] = [&self.new, &self.collection, &micros(now)];
         connection.execute(ADD, &values).await?;
         let values: [&dyn Value; 3] = [&self.person, &self.person, &true];
@@ -166,7 +176,6 @@ impl Split {
         let list = placeholders(2, 1, rows.len());
         let update = format!("UPDATE memberships SET person_id = $1 WHERE row_id IN {list}");
         connection.execute(AssertSqlSafe(update), &values).await?;
-        connection.execute(DELETE_EMPTY, &[&self.person]).await?;
         Ok(Decided::Done)
     }
 }

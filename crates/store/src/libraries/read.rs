@@ -32,7 +32,8 @@ macro_rules! faces {
              JOIN collections c ON c.id = e.collection_id \
              LEFT JOIN memberships m ON m.row_id = e.row_id \
              WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased \
-             AND e.row_id > coalesce((SELECT a.row_id FROM enrolments a WHERE a.id = $3), 0) ",
+             AND e.row_id > coalesce((SELECT a.row_id FROM enrolments a WHERE a.id = $3 \
+             AND a.collection_id = $2), 0) ",
             $rest,
             " ORDER BY e.row_id LIMIT $4"
         )

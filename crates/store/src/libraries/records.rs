@@ -116,6 +116,8 @@ pub enum Decided {
     NoPerson(Uuid),
     /// A face does not exist, or is not one of the person. Nothing was written.
     NoFace(Uuid),
+    /// A split would leave the person without faces. Nothing was written.
+    NobodyLeft,
 }
 
 /// A clustering to be done.
@@ -198,8 +200,8 @@ pub struct LeasedClustering {
     pub request: NewClustering,
     /// The library.
     pub collection: Collection,
-    /// The end of the lease.
-    pub leased_until: OffsetDateTime,
+    /// The number of the lease. A server whose lease is not the last one writes nothing.
+    pub attempt: u64,
 }
 
 /// How a clustering ends.

@@ -90,6 +90,7 @@ record! {
         min_faces: i32,
         far: Option<f64>,
         created_at: i64,
+        pub(super) attempt: i64,
         finished_at: Option<i64>,
         compared: i64,
         faces: i64,
