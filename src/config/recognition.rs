@@ -52,7 +52,7 @@ pub struct QdrantServer {
     #[garde(inner(custom(must(is_header))))]
     #[serde(serialize_with = "hidden")]
     pub api_key: Option<SecretString>,
-    #[garde(custom(must(is_prefix)))]
+    #[garde(custom(must(|text: &String| is_prefix(text))))]
     pub prefix: String,
     #[garde(range(min = 1, max = 600_000))]
     pub timeout_ms: u64,
@@ -65,7 +65,7 @@ impl QdrantServer {
     }
 }
 
-fn is_prefix(text: &String) -> bool {
+fn is_prefix(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     (1..=64).contains(&text.len()) && text.bytes().all(is_allowed)
 }
