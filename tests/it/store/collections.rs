@@ -5,9 +5,9 @@ mod expiry;
 use std::collections::BTreeMap;
 
 use facescan_store::{
-    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore,
-    CollectionTerms, Consent, Enrolled, ErasedCounts, ErasureTarget, IndexPosition, IndexRow,
-    NewEnrolment, Stores, Subject, SubjectChange, SubjectDetails, TermsChange, Written,
+    Changed, Collection, CollectionKey, CollectionKind, CollectionStore, CollectionTerms, Consent,
+    Enrolled, ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrolment, Stores, Subject,
+    SubjectChange, SubjectDetails, TermsChange, Written,
 };
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -21,7 +21,7 @@ pub async fn scenario(stores: &Stores) {
     only_live_subjects_are_in_answers(stores).await;
     an_index_can_follow(stores).await;
     erasing_removes_enrolments(stores).await;
-    deleting_old_scans_keeps_enrolments(stores).await;
+    expiry::deleting_old_scans_keeps_enrolments(stores).await;
     an_erased_image_takes_enrolments_of_older_scans(stores).await;
     expiry::time_ends_subjects(stores).await;
 }
@@ -432,36 +432,6 @@ async fn erasing_removes_enrolments(stores: &Stores) {
         ..ErasedCounts::default()
     };
     assert_eq!(counts, expected);
-}
-
-async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
-    let store = stores.collections.as_ref();
-    let gallery = collection("keep", "gallery");
-    created(store, &gallery).await;
-    let person = added(store, &gallery).await;
-    let mut scan = new_scan("keep", 1);
-    scan.faces = vec![face_at(10.0)];
-    stores.scans.save_scan(scan.clone()).await.unwrap();
-    let enrolled = NewEnrolment {
-        face_id: Some(scan.faces[0].id),
-        image_id: None,
-        is_acceptable: true,
-        ..face([1.0, 0.0])
-    };
-    enrol(store, &gallery, &person, &[enrolled]).await;
-    let later = OffsetDateTime::now_utc() + Duration::days(1);
-    let expired = stores.retention.expire_results("keep", later, 9).await;
-    assert_eq!(expired.unwrap().images, 1);
-    let left = store
-        .list_enrolments(key(&gallery), person.id)
-        .await
-        .unwrap();
-    assert_eq!((left.len(), left[0].face_id), (1, None));
-    let size = CollectionSize {
-        subjects: 1,
-        enrolments: 1,
-    };
-    assert_eq!(store.collection_size(gallery.id).await.unwrap(), size);
 }
 
 /// A scan is replaced, so its faces are deleted. The image is erased later.

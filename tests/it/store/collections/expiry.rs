@@ -1,9 +1,12 @@
-//! Subjects whose time is over.
+//! Subjects whose time is over, and enrolments that outlive the scans they came from.
 
-use facescan_store::{Consent, Stores};
-use time::Duration;
+use facescan_store::{CollectionSize, Consent, NewEnrolment, Stores};
+use time::{Duration, OffsetDateTime};
 
-use super::{super::fixtures::noon, collection, created, key, subject};
+use super::{
+    super::fixtures::{face_at, new_scan, noon},
+    added, collection, created, enrol, face, key, subject,
+};
 
 pub async fn time_ends_subjects(stores: &Stores) {
     let store = stores.collections.as_ref();
@@ -43,4 +46,34 @@ pub async fn time_ends_subjects(stores: &Stores) {
     assert_eq!(left(10).await, [people[0].id, people[3].id]);
     assert_eq!(left(29).await.len(), 2);
     assert_eq!(left(30).await.len(), 0);
+}
+
+pub async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
+    let store = stores.collections.as_ref();
+    let gallery = collection("keep", "gallery");
+    created(store, &gallery).await;
+    let person = added(store, &gallery).await;
+    let mut scan = new_scan("keep", 1);
+    scan.faces = vec![face_at(10.0)];
+    stores.scans.save_scan(scan.clone()).await.unwrap();
+    let enrolled = NewEnrolment {
+        face_id: Some(scan.faces[0].id),
+        image_id: None,
+        is_acceptable: true,
+        ..face([1.0, 0.0])
+    };
+    enrol(store, &gallery, &person, &[enrolled]).await;
+    let later = OffsetDateTime::now_utc() + Duration::days(1);
+    let expired = stores.retention.expire_results("keep", later, 9).await;
+    assert_eq!(expired.unwrap().images, 1);
+    let left = store
+        .list_enrolments(key(&gallery), person.id)
+        .await
+        .unwrap();
+    assert_eq!((left.len(), left[0].face_id), (1, None));
+    let size = CollectionSize {
+        subjects: 1,
+        enrolments: 1,
+    };
+    assert_eq!(store.collection_size(gallery.id).await.unwrap(), size);
 }
