@@ -9,6 +9,8 @@ mod under_test;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
+#[cfg(feature = "qdrant")]
+use facescan::recognition::index::qdrant::QdrantIndex;
 use facescan::recognition::index::{
     FaceIndex,
     exact::ExactIndex,
@@ -17,6 +19,8 @@ use facescan::recognition::index::{
 use facescan_inference::pool::CpuPool;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
+#[cfg(feature = "qdrant")]
+use crate::support::{app::TestApp, qdrant::on_qdrant};
 use under_test::UnderTest;
 
 /// The number of faces from which a collection of a test has an HNSW index.
@@ -84,6 +88,25 @@ async fn the_contract_of_indexes_in_postgres_with_hnsw() {
         let (mut under_test, _) = pgvector(&database, MIN_FACES).await;
         under_test.exact_below = MIN_FACES;
         contract::run(&under_test).await;
+    })
+    .await;
+}
+
+/// Qdrant's own index may leave out similar faces, so no collection counts as exact.
+#[cfg(feature = "qdrant")]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_of_indexes_on_qdrant() {
+    on_sqlite(|database: Database| async move {
+        on_qdrant(|server| async move {
+            let stores = database.open_all().await;
+            let (_data, config) = TestApp::configured(&server.settings());
+            let index = QdrantIndex::new(Arc::clone(&stores.collections), &config.qdrant);
+            let index = index.unwrap();
+            let mut under_test = UnderTest::new(stores, Arc::new(index));
+            under_test.exact_below = 0;
+            contract::run(&under_test).await;
+        })
+        .await;
     })
     .await;
 }
