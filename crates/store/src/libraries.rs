@@ -217,6 +217,13 @@ impl<DB: Dialect> LibraryStore for SqlStore<DB> {
         now: OffsetDateTime,
         until: OffsetDateTime,
     ) -> Result<Option<LeasedClustering>, StoreError> {
+        // Servers look every second. Without a clustering that waits, no writer waits for them.
+        let next = query!(self, "next_clustering", |connection| clusterings::next(
+            connection, now
+        ))?;
+        if next.is_none() {
+            return Ok(None);
+        }
         change!(self, "lease_clustering", |connection| clusterings::lease(
             connection, now, until
         ))

@@ -52,12 +52,13 @@ impl Libraries {
     ) -> Result<Vec<Vec<LibraryOutcome>>, RecognitionError> {
         let collections = &self.collections;
         collections.check_purpose(library)?;
+        let suppressions = collections.suppressions(library).await?;
         let mut outcomes = Vec::with_capacity(images.len());
         let mut accepted = Vec::new();
         for faces in images {
             // Faces of one image never show the same person.
             let image_id = (faces.len() > 1).then(|| collections.clock.new_id());
-            let suppressed = self.suppressed(library, &faces).await?;
+            let suppressed = self.suppressed(library, &suppressions, &faces).await?;
             let mut of_image = Vec::with_capacity(faces.len());
             for (face, is_suppressed) in faces.into_iter().zip(suppressed) {
                 let outcome = self.judge(library, (&face, is_suppressed))?;
@@ -95,13 +96,13 @@ impl Libraries {
     async fn suppressed(
         &self,
         library: &Collection,
+        suppressions: &[Collection],
         faces: &[FaceForLibrary],
     ) -> Result<Vec<bool>, RecognitionError> {
-        let suppressions = self.collections.suppressions(library).await?;
         let is_comparable = |face: &FaceForLibrary| check_vector(library, &face.vector).is_ok();
         let vectors = faces.iter().filter(|face| is_comparable(face));
         let vectors: Vec<&[f32]> = vectors.map(|face| &face.vector.values[..]).collect();
-        let suppressed = self.collections.suppressed(&suppressions, &vectors).await?;
+        let suppressed = self.collections.suppressed(suppressions, &vectors).await?;
         let mut suppressed = suppressed.into_iter();
         let of_face = |face| is_comparable(face) && suppressed.next().unwrap_or(false);
         Ok(faces.iter().map(of_face).collect())

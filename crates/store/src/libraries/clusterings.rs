@@ -112,14 +112,21 @@ pub(super) async fn list(
     rows.into_iter().map(Clustering::try_from).collect()
 }
 
+/// Returns the oldest clustering that no server works on.
+pub(super) async fn next(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+) -> Result<Option<ClusteringRow>, StoreError> {
+    Ok(connection.fetch_optional(NEXT, &[&micros(now)]).await?)
+}
+
 /// Leases the oldest clustering; see [`super::LibraryStore::lease_clustering`]. Run it in a transaction.
 pub(super) async fn lease(
     connection: &mut impl Statements,
     now: OffsetDateTime,
     until: OffsetDateTime,
 ) -> Result<Option<LeasedClustering>, StoreError> {
-    let next: Option<ClusteringRow> = connection.fetch_optional(NEXT, &[&micros(now)]).await?;
-    let Some(row) = next else {
+    let Some(row) = next(connection, now).await? else {
         return Ok(None);
     };
     let Some(collection) = by_id(connection, row.collection_id).await? else {
