@@ -58,12 +58,12 @@ pub fn check(
 
 /// How far a clustering is. The task that renews the lease reads it.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct ComparisonCounts {
     compared: AtomicU64,
     faces: AtomicU64,
 }
 
-impl Compared {
+impl ComparisonCounts {
     pub fn progress(&self) -> ClusteringProgress {
         ClusteringProgress {
             compared: self.compared.load(Ordering::Relaxed),
@@ -151,7 +151,7 @@ impl Libraries {
     pub(super) async fn cluster(
         &self,
         leased: &LeasedClustering,
-        compared: &Compared,
+        compared: &ComparisonCounts,
     ) -> Result<ClusteringProgress, RecognitionError> {
         let (library, request) = (&leased.collection, &leased.request);
         let uncalibrated = || RecognitionError::Uncalibrated(library.contract.clone());
@@ -199,7 +199,7 @@ impl Libraries {
         &self,
         library: &Collection,
         (faces, scope): (&LibraryFaces, Scope),
-        compared: &Compared,
+        compared: &ComparisonCounts,
     ) -> Result<Vec<Vec<Neighbour>>, RecognitionError> {
         let search = NeighbourSearch {
             index: self.collections.index.as_ref(),
@@ -237,7 +237,7 @@ impl Libraries {
         &self,
         library: &Collection,
         (search, rows): (&NeighbourSearch<'_>, &HashSet<u64>),
-        (lists, compared): (&mut [Vec<Neighbour>], &Compared),
+        (lists, compared): (&mut [Vec<Neighbour>], &ComparisonCounts),
     ) -> Result<(), RecognitionError> {
         let rows: Vec<u64> = rows.iter().copied().collect();
         for rows in rows.chunks(PAGE as usize) {
@@ -313,7 +313,7 @@ impl Libraries {
 async fn add_lists(
     search: &NeighbourSearch<'_>,
     page: Vec<IndexRow>,
-    (lists, compared): (&mut [Vec<Neighbour>], &Compared),
+    (lists, compared): (&mut [Vec<Neighbour>], &ComparisonCounts),
 ) -> Result<(), IndexError> {
     for (face, neighbours) in search.of(page).await? {
         lists[face as usize] = neighbours;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use facescan_store::{ClusteringEnd, ClusteringProgress, LeasedClustering};
 use tokio_util::sync::CancellationToken;
 
-use super::{Libraries, clustering::Compared};
+use super::{Libraries, clustering::ComparisonCounts};
 use crate::{
     recognition::{error::RecognitionError, index::IndexError},
     telemetry::{
@@ -58,7 +58,7 @@ impl Libraries {
         let Some(leased) = self.store.lease_clustering(now, now + LEASE).await? else {
             return Ok(false);
         };
-        let compared = Compared::default();
+        let compared = ComparisonCounts::default();
         let result = tokio::select! {
             result = self.cluster(&leased, &compared) => result,
             lost = self.keep_lease(&leased, &compared) => lost.map(|()| ClusteringProgress::default()),
@@ -79,7 +79,7 @@ impl Libraries {
     async fn keep_lease(
         &self,
         leased: &LeasedClustering,
-        compared: &Compared,
+        compared: &ComparisonCounts,
     ) -> Result<(), RecognitionError> {
         loop {
             tokio::time::sleep(RENEWAL).await;
