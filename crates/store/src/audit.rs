@@ -17,6 +17,7 @@ use crate::{
     call::{change, query},
     dialect::{Dialect, Statements, insert_rows},
     record::record,
+    rows::TenantRow,
     sql_store::SqlStore,
     values::{Digest, Value, hex},
 };
@@ -207,12 +208,6 @@ record! {
     struct CountRow {
         count: i64,
         oldest: Option<i64>,
-    }
-}
-
-record! {
-    struct TenantRow {
-        tenant: String,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     collections::detach_scans,
     dialect::{Dialect, Statements, placeholders},
     record::record,
-    rows::{IdRow, to_the_microsecond},
+    rows::{IdRow, TenantRow, to_the_microsecond},
     sql_store::SqlStore,
     values::Value,
 };
@@ -69,12 +69,6 @@ const OLD_SCANS: &str = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s
 
 const OLD_BATCHES: &str = "SELECT id FROM batches WHERE tenant = $1 AND deletion IS NULL \
      AND created_at < $2 ORDER BY id LIMIT $3";
-
-record! {
-    struct TenantRow {
-        tenant: String,
-    }
-}
 
 record! {
     struct ScanRow {

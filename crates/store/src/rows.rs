@@ -20,6 +20,13 @@ record! {
     }
 }
 
+// The same for a query of tenants.
+record! {
+    pub(super) struct TenantRow {
+        pub(super) tenant: String,
+    }
+}
+
 record! {
     pub(super) struct ImageRow {
         id: Uuid,

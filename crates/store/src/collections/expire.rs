@@ -8,8 +8,12 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::{
-    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, record::record,
-    rows::IdRow, values::Value,
+    NewAuditEntry, StoreError, audit,
+    batches::micros,
+    dialect::Statements,
+    record::record,
+    rows::{IdRow, TenantRow},
+    values::Value,
 };
 
 /// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
@@ -44,12 +48,6 @@ record! {
     struct OverRow {
         id: Uuid,
         collection_id: Uuid,
-    }
-}
-
-record! {
-    struct TenantRow {
-        tenant: String,
     }
 }
 
