@@ -12,6 +12,7 @@ pub mod cli;
 pub mod config;
 pub mod context;
 pub mod erasure;
+pub mod exit;
 pub mod heap;
 pub mod http;
 pub mod ingest;

@@ -1,16 +1,14 @@
 //! The `facescan` binary.
 
-use std::process::ExitCode;
-
 use clap::Parser;
-use facescan::{cli::Cli, heap, telemetry};
+use facescan::{cli::Cli, exit, heap, telemetry};
 
 /// Decoding allocates and frees megabytes per request on many threads. The system's allocator is slow at that.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> ExitCode {
+fn main() {
     heap::return_large_blocks();
     telemetry::opt_out::of_the_runtime();
-    Cli::parse().run()
+    exit::without_handlers(Cli::parse().run())
 }

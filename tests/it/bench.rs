@@ -11,7 +11,7 @@ use crate::{
 
 fn report(output: &Output, folder: &Path) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
+    assert!(output.status.success(), "{}: {stderr}", output.status);
     serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap()
 }
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use facescan::{
     cli::{exit_code, runtime::start_quiet_logs},
     config::{Config, Sources},
-    heap, telemetry,
+    exit, heap, telemetry,
 };
 
 mod compare;
@@ -75,10 +75,10 @@ struct Settings {
     facescan: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
+fn main() {
     heap::return_large_blocks();
     telemetry::opt_out::of_the_runtime();
-    exit_code(run(Cli::parse()))
+    exit::without_handlers(exit_code(run(Cli::parse())))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
