@@ -100,7 +100,8 @@ impl Erasures {
             ErasureTarget::Batch(batch) => self.erase_batch(tenant, *batch).await?,
             ErasureTarget::Collection(_)
             | ErasureTarget::Subject(_)
-            | ErasureTarget::Enrolment(_) => {
+            | ErasureTarget::Enrolment(_)
+            | ErasureTarget::Person(_) => {
                 self.erase_from_collections(id, tenant, target).await?;
             }
             ErasureTarget::Image(_) | ErasureTarget::Source(_) | ErasureTarget::Host(_) => {

@@ -58,7 +58,7 @@ CREATE TRIGGER memberships_removed AFTER DELETE ON memberships
 CREATE TABLE clusterings (
     id            uuid             PRIMARY KEY,
     collection_id uuid             NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
-    state         text             NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed')),
+    state         text             NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
     is_full       boolean          NOT NULL,
     min_faces     integer          NOT NULL,
     far           double precision,          -- NULL: chosen from the number of faces
@@ -79,3 +79,8 @@ CREATE UNIQUE INDEX clusterings_one_at_a_time ON clusterings (collection_id) WHE
 
 -- The newest searches of a key, which a limit counts.
 CREATE INDEX audit_searches_by_key ON audit_entries (tenant, coalesce(key_id, ''), at) WHERE action = 'search';
+
+-- Erasures of people.
+ALTER TABLE erasures DROP CONSTRAINT erasures_kind_check;
+ALTER TABLE erasures ADD CONSTRAINT erasures_kind_check CHECK (kind IN
+    ('image', 'face', 'source', 'host', 'batch', 'tenant', 'collection', 'subject', 'enrolment', 'person'));

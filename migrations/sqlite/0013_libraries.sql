@@ -129,7 +129,7 @@ END;
 CREATE TABLE clusterings (
     id            BLOB    NOT NULL PRIMARY KEY,
     collection_id BLOB    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
-    state         TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed')),
+    state         TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
     is_full       INTEGER NOT NULL CHECK (is_full IN (0, 1)),
     min_faces     INTEGER NOT NULL,
     far           REAL,
@@ -150,3 +150,33 @@ CREATE UNIQUE INDEX clusterings_one_at_a_time ON clusterings (collection_id) WHE
 
 -- The newest searches of a key, which a limit counts.
 CREATE INDEX audit_searches_by_key ON audit_entries (tenant, coalesce(key_id, ''), at) WHERE action = 'search';
+
+-- Erasures of people. SQLite cannot change the CHECK of a column, so the table is made again.
+CREATE TABLE erasures_with_people (
+    id           BLOB    NOT NULL PRIMARY KEY,
+    tenant       TEXT    NOT NULL,
+    kind         TEXT    NOT NULL CHECK (kind IN ('image', 'face', 'source', 'host', 'batch', 'tenant', 'collection',
+                                                  'subject', 'enrolment', 'person')),
+    target       TEXT    NOT NULL,
+    requested_at INTEGER NOT NULL,
+    erased_at    INTEGER,
+    purged_at    INTEGER,
+    images       INTEGER NOT NULL,
+    scans        INTEGER NOT NULL,
+    faces        INTEGER NOT NULL,
+    vectors      INTEGER NOT NULL,
+    batches      INTEGER NOT NULL,
+    items        INTEGER NOT NULL,
+    payloads     INTEGER NOT NULL,
+    subjects     INTEGER NOT NULL DEFAULT 0,
+    enrolments   INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO erasures_with_people (id, tenant, kind, target, requested_at, erased_at, purged_at, images, scans, faces, vectors,
+                                  batches, items, payloads, subjects, enrolments)
+SELECT id, tenant, kind, target, requested_at, erased_at, purged_at, images, scans, faces, vectors, batches, items, payloads,
+       subjects, enrolments
+FROM erasures;
+DROP TABLE erasures;
+ALTER TABLE erasures_with_people RENAME TO erasures;
+CREATE INDEX erasures_by_tenant ON erasures (tenant, id);
+CREATE INDEX erasures_unfinished ON erasures (id) WHERE purged_at IS NULL;

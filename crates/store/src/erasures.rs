@@ -42,6 +42,8 @@ pub enum ErasureTarget {
     Subject(Uuid),
     /// An enrolled face.
     Enrolment(Uuid),
+    /// A person of a library, with the faces that show this person.
+    Person(Uuid),
     /// Everything that the tenant has stored. Keys and the audit trail stay.
     Tenant,
 }
@@ -58,6 +60,7 @@ impl ErasureTarget {
             Self::Collection(_) => "collection",
             Self::Subject(_) => "subject",
             Self::Enrolment(_) => "enrolment",
+            Self::Person(_) => "person",
             Self::Tenant => "tenant",
         }
     }
@@ -70,7 +73,8 @@ impl ErasureTarget {
             | Self::Batch(id)
             | Self::Collection(id)
             | Self::Subject(id)
-            | Self::Enrolment(id) => id.to_string(),
+            | Self::Enrolment(id)
+            | Self::Person(id) => id.to_string(),
             Self::Source(value) | Self::Host(value) => value.clone(),
             Self::Tenant => tenant.to_owned(),
         }
@@ -149,6 +153,7 @@ impl Erasure {
             "collection" => ErasureTarget::Collection(id()?),
             "subject" => ErasureTarget::Subject(id()?),
             "enrolment" => ErasureTarget::Enrolment(id()?),
+            "person" => ErasureTarget::Person(id()?),
             "tenant" => ErasureTarget::Tenant,
             _ => return None,
         })
@@ -230,7 +235,8 @@ pub trait ErasureStore: Send + Sync {
     /// one without a new scan.
     async fn erase_face(&self, erasure: Uuid, tenant: &str, face: Uuid) -> Result<(), StoreError>;
 
-    /// Deletes what a target has in collections: a collection, a subject, an enrolment, or every collection of the tenant.
+    /// Deletes what a target has in collections: a collection, a subject, an enrolment, a person, or every collection of the
+    /// tenant.
     ///
     /// A call deletes only a part of a large collection. Call this again until it returns true.
     async fn erase_from_collections(

@@ -82,6 +82,15 @@ pub trait LibraryStore: Send + Sync {
         page: (Option<Uuid>, u32),
     ) -> Result<Vec<Clustering>, StoreError>;
 
+    /// Cancels a clustering that is not finished. Returns it as it is then, or `None` if the library has none with this id.
+    async fn cancel_clustering(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Clustering>, StoreError>;
+
     /// Leases the oldest clustering that no server works on, until the time `until`.
     async fn lease_clustering(
         &self,
@@ -210,6 +219,18 @@ impl<DB: Dialect> LibraryStore for SqlStore<DB> {
         query!(self, "list_clusterings", |connection| clusterings::list(
             connection, key, page
         ))
+    }
+
+    async fn cancel_clustering(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Clustering>, StoreError> {
+        change!(self, "cancel_clustering", |connection| {
+            clusterings::cancel(connection, key, id, (now, audit))
+        })
     }
 
     async fn lease_clustering(

@@ -1,4 +1,4 @@
-//! `/collections/{id}/clusterings` and `/collections/{id}/clusterings/{clustering}`.
+//! `/collections/{id}/clusterings` and what is below it.
 
 use axum::{
     extract::RawQuery,
@@ -34,6 +34,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(create, list))
         .routes(routes!(read))
+        .routes(routes!(cancel))
 }
 
 /// How the faces of a library are grouped.
@@ -110,6 +111,8 @@ pub enum ClusteringStateName {
     Done,
     /// It could not be done.
     Failed,
+    /// A user has cancelled it.
+    Cancelled,
 }
 
 /// A page of clusterings, newest first.
@@ -141,6 +144,7 @@ impl From<ClusteringState> for ClusteringStateName {
             ClusteringState::Running => Self::Running,
             ClusteringState::Done => Self::Done,
             ClusteringState::Failed => Self::Failed,
+            ClusteringState::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -276,5 +280,38 @@ pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
     let store = &request.state.libraries.store;
     let clustering = store.clustering(key(&library), id).await?;
     let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
+    respond_small(request.accepted, &ClusteringAnswer::from(clustering))
+}
+
+/// Cancels a clustering.
+///
+/// The people stay as they are. A server that works on it stops within ten seconds. A clustering that has ended stays as it
+/// is.
+#[utoipa::path(
+    post, path = "/collections/{id}/clusterings/{clustering}/cancel", operation_id = "cancel_clustering", tag = "recognition",
+    security(("key" = ["enrol"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("clustering" = Uuid, Path, description = "The id of the clustering"),
+    ),
+    responses(
+        (status = 200, description = "The clustering", content(
+            (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
+        )),
+        CollectionFailures,
+    )
+)]
+pub async fn cancel(request: CollectionRequest) -> Result<Response, ApiError> {
+    let library = request.library().await?;
+    let id = request.member()?;
+    let state = &request.state;
+    let event = AuditEvent::change("cancel_clustering", library.id).with(json!({"clustering": id}));
+    let event = state.audit.entry(&request.context, event);
+    let now = state.collections.clock.now();
+    let store = &state.libraries.store;
+    let clustering = store
+        .cancel_clustering(key(&library), id, now, event)
+        .await?
+        .ok_or(RecognitionError::NoClustering(id))?;
     respond_small(request.accepted, &ClusteringAnswer::from(clustering))
 }

@@ -1,14 +1,17 @@
 //! `/collections/{id}/people` and below, and `/collections/{id}/enrolments/{enrolment}/person`.
 
 use axum::{extract::RawQuery, http::StatusCode, response::Response};
-use facescan_store::{Collection, Decision, Person};
+use facescan_store::{Collection, Decision, ErasureTarget, Person};
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of};
+use super::{
+    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of},
+    erasures::erase_from_collection,
+};
 use crate::{
     http::{
         AppState,
@@ -31,7 +34,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(merge))
-        .routes(routes!(read, rename))
+        .routes(routes!(read, rename, erase))
         .routes(routes!(split))
         .routes(routes!(assign, unpin))
 }
@@ -236,6 +239,29 @@ async fn decide(
     Ok(libraries
         .decide(&request.context, library, decision)
         .await?)
+}
+
+/// Erases a person with all faces that are assigned to this person.
+#[utoipa::path(
+    delete, path = "/collections/{id}/people/{person}", operation_id = "erase_person", tag = "recognition",
+    security(("key" = ["erase"])),
+    params(
+        ("id" = Uuid, Path, description = "The id of the library"),
+        ("person" = Uuid, Path, description = "The id of the person"),
+    ),
+    responses(
+        (status = 204, description = "Erased"),
+        (status = 202, description = "The erasure goes on"),
+        CollectionFailures,
+    )
+)]
+pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+    let library = request.library().await?;
+    let id = request.member()?;
+    let store = &request.state.libraries.store;
+    let person = store.person(key(&library), id).await?;
+    person.ok_or(RecognitionError::NoPerson(id))?;
+    erase_from_collection(&request, ErasureTarget::Person(id)).await
 }
 
 /// Makes one person of several.

@@ -37,6 +37,11 @@ impl Libraries {
             match worked {
                 Ok(true) => continue,
                 Ok(false) => {}
+                Err(RecognitionError::LeaseLost) => {
+                    tracing::info!(
+                        "stopped a clustering that was cancelled, or that another server does"
+                    );
+                }
                 Err(error) => {
                     tracing::warn!(error = %with_causes(&error), "no clustering could be done; it is tried again");
                     metrics.sweep_failed(Sweep::Clusterings);
@@ -75,7 +80,8 @@ impl Libraries {
         }
     }
 
-    /// Renews a lease until another server has it, because this one was suspended, or until the library is erased.
+    /// Renews a lease until another server has it, because this one was suspended, or until the clustering is cancelled or
+    /// the library is erased.
     async fn keep_lease(
         &self,
         leased: &LeasedClustering,

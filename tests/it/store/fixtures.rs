@@ -118,7 +118,10 @@ pub async fn erase(stores: &Stores, tenant: &str, target: ErasureTarget) -> Opti
                 .unwrap()
             {}
         }
-        ErasureTarget::Collection(_) | ErasureTarget::Subject(_) | ErasureTarget::Enrolment(_) => {
+        ErasureTarget::Collection(_)
+        | ErasureTarget::Subject(_)
+        | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Person(_) => {
             while !erasures
                 .erase_from_collections(id, tenant, &target)
                 .await

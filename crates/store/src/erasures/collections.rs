@@ -1,4 +1,4 @@
-//! Erasing collections, subjects and enrolled faces.
+//! Erasing collections, subjects, people and enrolled faces.
 //!
 //! A collection can have millions of rows. So the transaction that begins its erasure only marks it, and no call returns its
 //! rows from then on. Its rows are deleted page by page.
@@ -41,6 +41,12 @@ const OF_SUBJECT: &str = "SELECT c.id FROM collections c JOIN subjects s ON s.co
 const OF_ENROLMENT: &str = "SELECT c.id FROM collections c \
      JOIN enrolments e ON e.collection_id = c.id WHERE c.tenant = $1 AND e.id = $2";
 
+const OF_PERSON: &str = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
+     WHERE c.tenant = $1 AND p.id = $2";
+
+const FACES_OF_PERSON: &str = "DELETE FROM enrolments WHERE row_id IN \
+     (SELECT row_id FROM memberships WHERE person_id = $1 ORDER BY row_id LIMIT $2)";
+
 /// Hides the collections of a target from every other call. Run it in the transaction that begins the erasure.
 pub(super) async fn mark(
     connection: &mut impl Statements,
@@ -60,7 +66,8 @@ pub(super) async fn mark(
         | ErasureTarget::Host(_)
         | ErasureTarget::Batch(_)
         | ErasureTarget::Subject(_)
-        | ErasureTarget::Enrolment(_) => {}
+        | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Person(_) => {}
     }
     Ok(())
 }
@@ -78,6 +85,7 @@ pub(super) async fn erase(
         }
         ErasureTarget::Subject(id) => (erase_subject(connection, tenant, *id).await?, true),
         ErasureTarget::Enrolment(id) => (erase_enrolment(connection, tenant, *id).await?, true),
+        ErasureTarget::Person(id) => erase_person(connection, tenant, *id).await?,
         ErasureTarget::Image(_)
         | ErasureTarget::Face(_)
         | ErasureTarget::Source(_)
@@ -139,6 +147,19 @@ async fn erase_enrolment(
         enrolments: connection.execute(enrolment, &[&id]).await?,
         ..ErasedCounts::default()
     })
+}
+
+/// Deletes a page of the faces of a person. A trigger deletes the person with the last one.
+async fn erase_person(
+    connection: &mut impl Statements,
+    tenant: &str,
+    id: Uuid,
+) -> Result<(ErasedCounts, bool), StoreError> {
+    let mut counts = ErasedCounts::default();
+    if lock_collection(connection, OF_PERSON, (tenant, id)).await? {
+        counts.enrolments = connection.execute(FACES_OF_PERSON, &[&id, &PAGE]).await?;
+    }
+    Ok((counts, counts.enrolments == 0))
 }
 
 /// Locks the collection that a query finds. Returns false if there is none.

@@ -64,7 +64,8 @@ pub(super) async fn find(
         | ErasureTarget::Batch(_)
         | ErasureTarget::Collection(_)
         | ErasureTarget::Subject(_)
-        | ErasureTarget::Enrolment(_) => return Ok(Vec::new()),
+        | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Person(_) => return Ok(Vec::new()),
     };
     let rows: Vec<ImageRow> = connection.fetch_all(query, &values).await?;
     Ok(rows

@@ -126,6 +126,7 @@ pub(super) async fn find(
         | ErasureTarget::Collection(_)
         | ErasureTarget::Subject(_)
         | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Person(_)
         | ErasureTarget::Tenant => return Ok(Vec::new()),
     };
     let rows: Vec<ItemRow> = connection.fetch_all(query, &values).await?;

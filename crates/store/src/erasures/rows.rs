@@ -36,6 +36,9 @@ const FIND_SUBJECT: &str = "SELECT s.id FROM subjects s \
 const FIND_ENROLMENT: &str = "SELECT e.id FROM enrolments e \
      JOIN collections c ON c.id = e.collection_id WHERE c.tenant = $1 AND e.id = $2";
 
+const FIND_PERSON: &str = "SELECT p.id FROM people p \
+     JOIN collections c ON c.id = p.collection_id WHERE c.tenant = $1 AND p.id = $2";
+
 macro_rules! columns {
     () => {
         "id, tenant, kind, target, requested_at, erased_at, purged_at, images, scans, faces, \
@@ -159,6 +162,7 @@ pub(super) async fn begin(
         ErasureTarget::Collection(id) => Some((FIND_COLLECTION, id)),
         ErasureTarget::Subject(id) => Some((FIND_SUBJECT, id)),
         ErasureTarget::Enrolment(id) => Some((FIND_ENROLMENT, id)),
+        ErasureTarget::Person(id) => Some((FIND_PERSON, id)),
         ErasureTarget::Image(id) => Some((FIND_IMAGE, id)),
         ErasureTarget::Face(id) => Some((FIND_FACE, id)),
         ErasureTarget::Batch(id) => Some((FIND_BATCH, id)),

@@ -64,6 +64,10 @@ const END: &str = "UPDATE clusterings SET state = $3, finished_at = $4, leased_u
      compared = $5, faces = $6, people = $7, unassigned = $8, moved = $9, error = $10 \
      WHERE id = $1 AND attempt = $2 AND state = 'running'";
 
+/// Servers renew leases and write people only while the state is `running`, so the one that works on it stops.
+const CANCEL: &str = "UPDATE clusterings SET state = 'cancelled', finished_at = $3, leased_until = NULL \
+     WHERE collection_id = $1 AND id = $2 AND state IN ('queued', 'running')";
+
 /// Adds a clustering; see [`super::LibraryStore::create_clustering`]. Run it in a transaction.
 pub(super) async fn create(
     connection: &mut impl Statements,
@@ -89,6 +93,24 @@ pub(super) async fn create(
     connection.execute(INSERT, &values).await?;
     audit::append(connection, audit.as_slice()).await?;
     Ok(Written::Done)
+}
+
+/// Cancels a clustering; see [`super::LibraryStore::cancel_clustering`]. Run it in a transaction.
+pub(super) async fn cancel(
+    connection: &mut impl Statements,
+    key: CollectionKey<'_>,
+    id: Uuid,
+    (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
+) -> Result<Option<Clustering>, StoreError> {
+    // A server that writes what it has found holds this lock.
+    if !lock(connection, key).await? {
+        return Ok(None);
+    }
+    let values: [&dyn Value; 3] = [&key.id, &id, &micros(now)];
+    if connection.execute(CANCEL, &values).await? > 0 {
+        audit::append(connection, audit.as_slice()).await?;
+    }
+    one(connection, key, id).await
 }
 
 pub(super) async fn one(

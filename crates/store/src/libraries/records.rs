@@ -146,11 +146,19 @@ pub enum ClusteringState {
     Done,
     /// It could not be done.
     Failed,
+    /// A user has cancelled it.
+    Cancelled,
 }
 
 impl ClusteringState {
     /// Every state.
-    pub const ALL: [Self; 4] = [Self::Queued, Self::Running, Self::Done, Self::Failed];
+    pub const ALL: [Self; 5] = [
+        Self::Queued,
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Cancelled,
+    ];
 
     /// Returns the name in the database and in answers.
     pub fn name(self) -> &'static str {
@@ -159,6 +167,7 @@ impl ClusteringState {
             Self::Running => "running",
             Self::Done => "done",
             Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
         }
     }
 }
