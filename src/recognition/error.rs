@@ -83,8 +83,8 @@ pub enum RecognitionError {
     /// Another clustering of the library is not finished.
     #[error("another clustering of the library is not finished; wait until it is done")]
     ClusteringUnfinished,
-    /// Another server has leased the clustering.
-    #[error("the lease of the clustering is lost; another server does it")]
+    /// Another server has leased the clustering, or it was cancelled.
+    #[error("the lease of the clustering is lost; another server does it, or it was cancelled")]
     LeaseLost,
     /// The task that groups faces ended early.
     #[error("the grouping of the faces was interrupted; request it again")]
@@ -108,9 +108,9 @@ pub enum RecognitionError {
         "the collection {0} has another purpose; search only for the purpose that its subjects were enrolled for"
     )]
     OtherPurpose(Uuid),
-    /// The caller has made as many searches as the settings allow in a day.
+    /// The caller would make more searches than the settings allow in a day.
     #[error(
-        "the key has made {limit} searches within a day, as many as recognition.max_searches_per_day allows; try again after the time in retry-after"
+        "the key may make {limit} searches within a day (recognition.max_searches_per_day), and this request would exceed it; send fewer faces, or try again after the time in retry-after"
     )]
     TooManySearches {
         /// The limit.

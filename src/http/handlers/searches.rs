@@ -1,7 +1,9 @@
 //! `/collections/{id}/search` and `/collections/{id}/searches`.
 
+use std::{slice, vec};
+
 use axum::{extract::RawQuery, response::Response};
-use facescan_store::AuditEntry;
+use facescan_store::{AuditEntry, Collection};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -14,11 +16,13 @@ use super::{
     named_faces::{NamedFace, NamedFaces},
 };
 use crate::{
+    context::RequestContext,
     http::{
         AppState,
         error::ApiError,
         extract::{
-            collection_request::CollectionRequest, faces::FacesRequest, page_size, read_query,
+            admitted::RequestReservations, collection_request::CollectionRequest,
+            faces::FacesRequest, page_size, read_query,
         },
         openapi::{
             Bytes,
@@ -27,9 +31,10 @@ use crate::{
         },
         respond::respond_small,
     },
+    pipeline::answer::ErrorEntry,
     recognition::{
         calibration::FarEstimate,
-        collections::search::{Candidate, IndexUsed, SearchRequest, SearchResult},
+        collections::search::{Candidate, IndexUsed, SearchPlan, SearchRequest, SearchResult},
         error::RecognitionError,
         verify::{FaceVector, VerifyPlan},
     },
@@ -39,14 +44,56 @@ use crate::{
 pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(search))
-        .routes(routes!(list))
+        .routes(routes!(search_for_several, list))
 }
 
-/// The candidates of a search.
+/// The result of a search.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchAnswer {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
+    /// The candidates.
+    #[serde(flatten)]
+    found: FoundCandidates,
+}
+
+/// The results of several searches.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SearchesAnswer {
+    /// The id of the request, as in the `x-request-id` header and in the log.
+    request_id: String,
+    /// The results in the order of the faces.
+    results: Vec<FaceSearch>,
+}
+
+/// The search for one face of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FaceSearch {
+    /// The index of the face in the request, from 0.
+    index: usize,
+    /// Whether the face was searched for.
+    status: SearchStatus,
+    /// `ok`: the candidates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<FoundCandidates>,
+    /// `error`: why the face was not searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorEntry>,
+}
+
+/// Whether a face was searched for.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchStatus {
+    /// It was.
+    Ok,
+    /// Its image has no face, or cannot be read.
+    Error,
+}
+
+/// The candidates of a search.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FoundCandidates {
     /// The id of the search in the audit trail.
     search_id: Uuid,
     /// Always `candidates_only`: a person must decide whether a candidate is the person in the image.
@@ -153,12 +200,11 @@ impl CandidateAnswer {
     }
 }
 
-impl SearchAnswer {
-    fn new(request_id: String, result: SearchResult) -> Self {
+impl From<SearchResult> for FoundCandidates {
+    fn from(result: SearchResult) -> Self {
         let candidates = (1..).zip(result.candidates);
         let strangers = |far: &FarEstimate| far.value * result.searched as f64;
         Self {
-            request_id,
             search_id: result.id,
             decision: "candidates_only",
             candidates: candidates
@@ -197,38 +243,123 @@ pub async fn search(
     body: Result<FacesRequest<SearchRequest>, ApiError>,
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
-    let state = &request.state;
-    let FacesRequest {
-        context,
-        faces,
-        options,
-        // Holds the reservations until the answer is written.
-        reservations: _reservations,
-    } = body?;
-    if faces.len() > 1 {
+    let body = body?;
+    if body.faces.len() > 1 {
         return Err(ApiError::InvalidBody(
-            "a search is for one face; send one face in each request".to_owned(),
+            "a search is for one face; send several faces to /collections/{id}/searches".to_owned(),
         ));
     }
-    let (plan, image) = options.resolve()?;
-    plan.check(&collection)?;
-    let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let scan = image.resolve(&state.config, thresholds)?;
-    let named = NamedFaces {
-        state,
-        context: &context,
-        plan: &scan,
-        action: "search_image",
-    };
-    let face = named.read(faces).await?.into_iter().next();
-    let face = face.ok_or(RecognitionError::NoFaceToSearch)?;
-    let contract = &state.pipeline.models.embedder.contract;
-    let vector = vector_of(contract, &scan, face)?;
-    let search = state
+    let faces = FacesToSearch::read(&request.state, &collection, body).await?;
+    let vector = faces.vectors.into_iter().next();
+    let vector = vector.ok_or(RecognitionError::NoFaceToSearch)??;
+    let (state, wanted) = (&request.state, (slice::from_ref(&vector), &faces.plan));
+    let results = state
         .collections
-        .search(&context, &collection, (&vector, &plan));
-    let answer = SearchAnswer::new(context.id.to_string(), search.await?);
+        .search(&faces.context, &collection, wanted);
+    let result = results.await?.into_iter().next();
+    let answer = SearchAnswer {
+        request_id: faces.context.id.to_string(),
+        found: result.ok_or(RecognitionError::NoFaceToSearch)?.into(),
+    };
     respond_small(request.accepted, &answer)
+}
+
+/// Searches for several faces in a collection, each by itself.
+///
+/// The options hold for each search, and each has its own entry in the audit trail. A face that cannot be read does not fail
+/// the others.
+#[utoipa::path(
+    post, path = "/collections/{id}/searches", operation_id = "search_collection_for_several", tag = "recognition",
+    security(("key" = ["search"])),
+    params(("id" = Uuid, Path, description = "The id of the collection"), SearchRequest),
+    request_body(content(
+        (SearchBody = "application/json"), (SearchBody = "application/msgpack"),
+        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
+    )),
+    responses(
+        (status = 200, description = "The candidates of each face", content(
+            (SearchesAnswer = "application/json"), (SearchesAnswer = "application/msgpack")
+        )),
+        FacesFailures,
+    )
+)]
+pub async fn search_for_several(
+    request: CollectionRequest,
+    body: Result<FacesRequest<SearchRequest>, ApiError>,
+) -> Result<Response, ApiError> {
+    let collection = request.collection().await?;
+    let faces = FacesToSearch::read(&request.state, &collection, body?).await?;
+    let vectors: Vec<FaceVector> = faces.vectors.iter().flatten().cloned().collect();
+    let (state, wanted) = (&request.state, (&vectors[..], &faces.plan));
+    let results = state
+        .collections
+        .search(&faces.context, &collection, wanted);
+    let mut results = results.await?.into_iter();
+    let faces_and_errors = faces.vectors.into_iter().enumerate();
+    let answer = SearchesAnswer {
+        request_id: faces.context.id.to_string(),
+        results: faces_and_errors
+            .map(|(index, vector)| FaceSearch::new(index, vector, &mut results))
+            .collect(),
+    };
+    respond_small(request.accepted, &answer)
+}
+
+impl FaceSearch {
+    /// Takes the next result if the face has a vector.
+    fn new(
+        index: usize,
+        vector: Result<FaceVector, ApiError>,
+        results: &mut vec::IntoIter<SearchResult>,
+    ) -> Self {
+        let (status, found, error) = match vector {
+            Ok(_) => (SearchStatus::Ok, results.next().map(Into::into), None),
+            Err(error) => (SearchStatus::Error, None, Some(ErrorEntry::from(&error))),
+        };
+        Self {
+            index,
+            status,
+            found,
+            error,
+        }
+    }
+}
+
+/// The faces of a request with their vectors.
+struct FacesToSearch {
+    context: RequestContext,
+    plan: SearchPlan,
+    /// The vector of each face, or why it has none.
+    vectors: Vec<Result<FaceVector, ApiError>>,
+    /// Held until the answer is written.
+    _reservations: RequestReservations,
+}
+
+impl FacesToSearch {
+    async fn read(
+        state: &AppState,
+        collection: &Collection,
+        body: FacesRequest<SearchRequest>,
+    ) -> Result<Self, ApiError> {
+        let (plan, image) = body.options.resolve()?;
+        plan.check(collection)?;
+        let thresholds = &state.pipeline.models.detector.spec.thresholds;
+        let scan = image.resolve(&state.config, thresholds)?;
+        let named = NamedFaces {
+            state,
+            context: &body.context,
+            plan: &scan,
+            action: "search_image",
+        };
+        let contract = &state.pipeline.models.embedder.contract;
+        let faces = named.read(body.faces).await?.into_iter();
+        Ok(Self {
+            vectors: faces.map(|face| vector_of(contract, &scan, face)).collect(),
+            context: body.context,
+            plan,
+            _reservations: body.reservations,
+        })
+    }
 }
 
 fn vector_of(contract: &str, plan: &VerifyPlan, face: NamedFace) -> Result<FaceVector, ApiError> {

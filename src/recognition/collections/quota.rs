@@ -21,15 +21,16 @@ pub struct SearchQuota {
 }
 
 impl SearchQuota {
-    /// Checks that the caller may search again. Searches at the same moment can exceed the limit by their number.
+    /// Checks that the caller may make `wanted` searches now. Requests at the same moment can exceed the limit by their
+    /// searches.
     ///
     /// # Errors
-    /// [`RecognitionError::TooManySearches`] with the time until the caller may search again, or
+    /// [`RecognitionError::TooManySearches`] with the time until the caller may make one more search, or
     /// [`RecognitionError::Audit`] if the trail cannot be read.
     pub async fn check(
         &self,
         context: &RequestContext,
-        now: OffsetDateTime,
+        (wanted, now): (usize, OffsetDateTime),
     ) -> Result<(), RecognitionError> {
         if self.per_day == 0 {
             return Ok(());
@@ -43,15 +44,18 @@ impl SearchQuota {
             .count_searches((&caller.tenant, key), since, limit);
         // A search that cannot be counted cannot be recorded either.
         let searches = searches.await.map_err(|error| AuditError(Some(error)))?;
-        match searches.oldest {
-            Some(oldest) if searches.count >= u64::from(limit) => {
-                let wait = (oldest + DAY - now).max(time::Duration::SECOND);
-                Err(RecognitionError::TooManySearches {
-                    limit,
-                    retry_after: wait.unsigned_abs(),
-                })
-            }
-            _ => Ok(()),
+        if searches.count + wanted as u64 <= u64::from(limit) {
+            return Ok(());
         }
+        let end = match searches.oldest {
+            Some(oldest) if searches.count >= u64::from(limit) => oldest + DAY,
+            // Fewer searches are allowed at once.
+            _ => now,
+        };
+        let wait = (end - now).max(time::Duration::SECOND);
+        Err(RecognitionError::TooManySearches {
+            limit,
+            retry_after: wait.unsigned_abs(),
+        })
     }
 }

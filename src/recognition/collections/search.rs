@@ -208,20 +208,37 @@ pub struct IndexUsed {
 }
 
 impl Collections {
-    /// Searches for a face. The audit trail has the search before this returns.
+    /// Makes a search for each vector, and returns their results in order. The audit trail has every search before this
+    /// returns.
     ///
     /// # Errors
-    /// Returns an error if the search is not allowed, cannot be recorded, or cannot be made.
+    /// Returns an error if a search is not allowed, cannot be recorded, or cannot be made.
     pub async fn search(
+        &self,
+        context: &RequestContext,
+        collection: &Collection,
+        (vectors, plan): (&[FaceVector], &SearchPlan),
+    ) -> Result<Vec<SearchResult>, RecognitionError> {
+        plan.check(collection)?;
+        self.check_purpose(collection)?;
+        for vector in vectors {
+            check_vector(collection, vector)?;
+        }
+        let wanted = (vectors.len(), self.clock.now());
+        self.quota.check(context, wanted).await?;
+        // At the same time, so that they share a pass over the memory.
+        let searches = vectors
+            .iter()
+            .map(|vector| self.search_for(context, collection, (vector, plan)));
+        try_join_all(searches).await
+    }
+
+    async fn search_for(
         &self,
         context: &RequestContext,
         collection: &Collection,
         (vector, plan): (&FaceVector, &SearchPlan),
     ) -> Result<SearchResult, RecognitionError> {
-        plan.check(collection)?;
-        self.check_purpose(collection)?;
-        check_vector(collection, vector)?;
-        self.quota.check(context, self.clock.now()).await?;
         let calibration = self.calibrations.of(&collection.contract);
         let criterion = plan
             .criterion
