@@ -24,6 +24,7 @@ use crate::{
 };
 
 pub use builder::{AppBuilder, open_stores};
+pub use face_index::open as open_face_index;
 
 mod builder;
 mod face_index;

@@ -24,7 +24,9 @@ pub mod cluster;
 pub mod config;
 pub mod devices;
 pub mod embed;
+pub mod enrol;
 pub mod healthcheck;
+pub mod index;
 pub mod keys;
 pub mod models;
 pub mod plot;
@@ -33,6 +35,7 @@ pub mod preprocess;
 pub mod process;
 pub mod runtime;
 pub mod scan;
+pub mod search;
 pub mod serve;
 pub mod submit;
 pub mod verify;
@@ -109,6 +112,23 @@ enum Command {
                             Exit codes: 0 every image was read · 1 at least one image failed"
     )]
     Cluster(cluster::ClusterArgs),
+    /// Enrol the faces in images in a collection of a server, and print one JSON line per image.
+    #[command(
+        after_help = "Examples:\n  facescan enrol people/ --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f\n  \
+                            facescan enrol anna.jpg --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f --subject anna\n\n\
+                            Exit codes: 0 every face was enrolled · 1 at least one image failed, or a face was rejected"
+    )]
+    Enrol(enrol::EnrolArgs),
+    /// Search for the face in each image in a collection of a server.
+    #[command(
+        after_help = "Examples:\n  facescan search visitor.jpg --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f --purpose 'entry control'\n\n\
+                            The candidates are for a person to decide, and no decision.\n\n\
+                            Exit codes: 0 every image was searched for · 1 at least one image failed"
+    )]
+    Search(search::SearchArgs),
+    /// Show, rebuild and purge the index of enrolled faces.
+    #[command(subcommand)]
+    Index(index::IndexCommand),
     /// Crop, resize, blur, rotate or anonymise images by a list of operations; print one JSON line per image.
     #[command(
         after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
@@ -179,6 +199,8 @@ impl Cli {
             }
             Command::Submit(args) => return submit::run(&args),
             Command::Batches(command) => return batches::run(command),
+            Command::Enrol(args) => return enrol::run(&args),
+            Command::Search(args) => return search::run(&args),
             command => command,
         };
         let sources = Sources::from_process(self.config)?;
@@ -191,6 +213,7 @@ impl Cli {
             Command::Verify(args) => verify::run(config, &provenance, &args),
             Command::Calibrate(args) => calibrate::run(config, &provenance, &args),
             Command::Cluster(args) => cluster::run(config, &provenance, &args),
+            Command::Index(command) => index::run(&config, &provenance, &command),
             Command::Process(args) => process::run(config, &provenance, args),
             Command::Anonymize(args) => process::anonymize(config, &provenance, args),
             Command::Preprocess(args) => preprocess::run(config, &provenance, &args),
@@ -203,7 +226,11 @@ impl Cli {
             Command::Config { json } => print_config(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
             Command::Bench(command) => bench::run(&config, &provenance, command),
-            Command::Openapi | Command::Submit(_) | Command::Batches(_) => {
+            Command::Openapi
+            | Command::Submit(_)
+            | Command::Batches(_)
+            | Command::Enrol(_)
+            | Command::Search(_) => {
                 unreachable!("handled above, before the settings are read")
             }
         }

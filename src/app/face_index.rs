@@ -26,7 +26,7 @@ const MIN_VERSION: [u32; 3] = [0, 8, 4];
 /// # Errors
 /// Returns an error if the settings name pgvector and the database does not have it, or Qdrant and the binary does not have its
 /// client.
-pub(super) async fn open(
+pub async fn open(
     config: &Config,
     stores: &Stores,
     pool: &Arc<CpuPool>,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    client::{Client, ServerArgs},
+    client::{Client, ServerArgs, path_with},
     runtime::tokio_runtime,
 };
 
@@ -104,13 +104,6 @@ pub fn run(command: BatchesCommand) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
-}
-
-fn path_with(path: &str, query: &[(&str, String)]) -> String {
-    let pairs = url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(query)
-        .finish();
-    format!("{path}?{pairs}")
 }
 
 /// Prints a table on a terminal, and one JSON line for each batch otherwise.

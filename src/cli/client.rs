@@ -1,14 +1,17 @@
-//! A client of a running server, for the commands about batches.
+//! A client of a running server, for the commands about batches and collections.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use clap::Args;
 use facescan_outbound::tls;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
+
+use super::scan::files::Found;
 
 /// The attempts of a request while the server is busy or cannot be reached.
 const ATTEMPTS: u32 = 6;
@@ -109,6 +112,16 @@ impl Client {
         bail!("the request was not sent")
     }
 
+    /// Sends a JSON body and parses the answer.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send), and an error if the answer is not JSON.
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let request = || Ok(self.request(Method::POST, path)?.json(body));
+        let answer = self.send(request).await?;
+        answer.json().await.context("parsing the answer")
+    }
+
     /// Sends a request without a body and parses the answer.
     ///
     /// # Errors
@@ -121,6 +134,41 @@ impl Client {
             false => serde_json::from_str(&text).context("parsing the answer"),
         }
     }
+}
+
+/// Returns a path with a query.
+pub fn path_with(path: &str, query: &[(&str, String)]) -> String {
+    let pairs = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(query)
+        .finish();
+    format!("{path}?{pairs}")
+}
+
+/// Parses a JSON object of the command line.
+///
+/// # Errors
+/// Returns an error if the text is anything else.
+pub fn json_object(text: &str) -> Result<Value, String> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err("must be a JSON object".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Returns the entry of a file or URL in a JSON body.
+///
+/// # Errors
+/// Returns an error if the file cannot be read.
+pub async fn image_entry(found: &Found) -> anyhow::Result<Value> {
+    if let Some(reason) = &found.unreadable {
+        bail!("{reason}");
+    }
+    if let Some(url) = &found.url {
+        return Ok(json!({"url": url}));
+    }
+    let bytes = tokio::fs::read(&found.path).await?;
+    Ok(json!({"data": BASE64_STANDARD.encode(bytes)}))
 }
 
 fn retry_after(response: &Response) -> Option<Duration> {

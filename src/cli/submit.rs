@@ -13,7 +13,6 @@ use std::{
 };
 
 use anyhow::Context;
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use clap::Args;
 use futures::TryStreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,7 +21,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    client::{Client, ServerArgs},
+    client::{Client, ServerArgs, image_entry, json_object},
     runtime::tokio_runtime,
     scan::files::{self, Found},
 };
@@ -70,14 +69,6 @@ fn operation(text: &str) -> Result<BatchOperation, String> {
         let names = BatchOperation::ALL.map(BatchOperation::name).join(", ");
         format!("must be one of {names}")
     })
-}
-
-fn json_object(text: &str) -> Result<Value, String> {
-    match serde_json::from_str(text) {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("must be a JSON object".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// Sends the items and prints the batch.
@@ -267,15 +258,9 @@ async fn known_ids(client: &Client, id: Uuid) -> anyhow::Result<HashSet<String>>
 
 /// Returns the item of a file or URL.
 async fn line(found: &Found) -> anyhow::Result<Value> {
-    let id = found.path.display().to_string();
-    if let Some(reason) = &found.unreadable {
-        anyhow::bail!("{reason}");
-    }
-    if let Some(url) = &found.url {
-        return Ok(json!({"id": id, "url": url}));
-    }
-    let bytes = tokio::fs::read(&found.path).await?;
-    Ok(json!({"id": id, "data": BASE64_STANDARD.encode(bytes)}))
+    let mut entry = image_entry(found).await?;
+    entry["id"] = found.path.display().to_string().into();
+    Ok(entry)
 }
 
 type Sources = Box<dyn Iterator<Item = anyhow::Result<Found>>>;

@@ -157,7 +157,7 @@ fn copies(erasure: &Erasure, config: &Config) -> Vec<Copies> {
         copies.push(Copies {
             place: "database",
             until: None,
-            detail: "Postgres has freed the space of the rows, and later rows overwrite it; VACUUM FULL removes it at once",
+            detail: "Postgres has freed the space of the rows, and later rows overwrite it; `facescan index purge` writes the tables to new files",
         });
     }
     if !config.uses_sqlite() {
@@ -171,7 +171,7 @@ fn copies(erasure: &Erasure, config: &Config) -> Vec<Copies> {
         copies.push(Copies {
             place: "index",
             until: None,
-            detail: "Qdrant keeps the vectors of enrolled faces in its files until it writes their segment again, and in its log until it truncates it",
+            detail: "Qdrant keeps the vectors of enrolled faces in its files until it writes their segment again, and in its log until it truncates it; `facescan index purge` removes them at once",
         });
     }
     copies.push(Copies {

@@ -284,7 +284,9 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         RecognitionError::Store(error) | RecognitionError::Index(IndexError::Store(error)) => {
             kind_of_store(error)
         }
-        RecognitionError::Index(IndexError::Unavailable(_)) => table::INDEX_UNAVAILABLE,
+        RecognitionError::Index(IndexError::Unavailable(_) | IndexError::Busy) => {
+            table::INDEX_UNAVAILABLE
+        }
         RecognitionError::Index(IndexError::Vector(_) | IndexError::Pool(_))
         | RecognitionError::Interrupted
         | RecognitionError::LeaseLost

@@ -30,6 +30,9 @@ pub enum IndexError {
     /// A scan of the rows failed.
     #[error("the index could not be searched")]
     Pool(#[from] PoolError),
+    /// Another process builds or drops an index of the database.
+    #[error("another process builds or drops an index; try again when it is done")]
+    Busy,
     /// The server of the index does not answer, or refuses a request.
     #[error("the server of the index cannot be used now")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
@@ -71,6 +74,47 @@ pub enum IndexKind {
     Qdrant,
 }
 
+/// What an index has of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct IndexContents {
+    /// How a search uses it.
+    pub state: IndexState,
+    /// The number of its rows. `None` if it has none of its own, or cannot count them.
+    pub rows: Option<u64>,
+    /// The number of changes of the collection that it contains. `None` as for `rows`.
+    pub position: Option<u64>,
+    /// Its size in bytes. `None` as for `rows`.
+    pub bytes: Option<u64>,
+}
+
+impl IndexContents {
+    /// Returns the contents of an index that has no rows of its own.
+    fn without_rows(state: IndexState) -> Self {
+        Self {
+            state,
+            rows: None,
+            position: None,
+            bytes: None,
+        }
+    }
+}
+
+/// How a search uses what an index has of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IndexState {
+    /// Each server has the rows in its memory and compares all of them.
+    Memory,
+    /// The database compares all rows.
+    Scanned,
+    /// The index is being built, or its building was interrupted. The database compares all rows meanwhile.
+    Unfinished,
+    /// The index is built and contains every change.
+    Built,
+    /// The index lacks changes. The next search applies them first.
+    Behind,
+}
+
 /// An index of all collections.
 #[async_trait]
 pub trait FaceIndex: Send + Sync {
@@ -95,4 +139,24 @@ pub trait FaceIndex: Send + Sync {
     /// # Errors
     /// Returns an error if the rows cannot be read. The next call tries again.
     async fn refresh(&self) -> Result<(), IndexError>;
+
+    /// Returns what the index has of a collection.
+    ///
+    /// # Errors
+    /// Returns an error if the database or the server of the index cannot be read.
+    async fn contents(&self, collection: &IndexPosition) -> Result<IndexContents, IndexError>;
+
+    /// Discards what the index has of a collection, and builds it again from the rows of the database.
+    ///
+    /// # Errors
+    /// [`IndexError::Busy`] if another process builds or drops an index, or another error if the rows cannot be read or
+    /// written. A search then builds what is missing, or compares all rows.
+    async fn rebuild(&self, collection: &IndexPosition) -> Result<(), IndexError>;
+
+    /// Removes the vectors of erased faces from the memory and the files of the index, as far as the index has files beside
+    /// those of the database.
+    ///
+    /// # Errors
+    /// Returns an error if the rows cannot be read or written. Call this again then.
+    async fn purge(&self) -> Result<(), IndexError>;
 }

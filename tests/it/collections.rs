@@ -1,5 +1,6 @@
 //! Collections over HTTP: enrolment, search, what keeps people out of answers, and erasure.
 
+mod commands;
 mod guards;
 mod index;
 mod libraries;
@@ -173,6 +174,27 @@ async fn story(app: &TestApp, kind: &str) {
     let answer = search(app, &staff, image("obama3.jpg"), all).await;
     assert_eq!(found(&answer), [id(&obama), id(&biden)]);
 
+    let faces = [
+        image("obama3.jpg"),
+        json!({"data": "AAAA"}),
+        image("biden.jpg"),
+    ];
+    let body = json!({"faces": faces, "options": {"purpose": "entry control", "case": "door 7"}});
+    let several = ok(app, "POST", &format!("{staff}/searches"), body).await;
+    let [first, unreadable, last] = &several["results"].as_array().unwrap()[..] else {
+        panic!("{several}");
+    };
+    assert_eq!(found(&first["found"]), [id(&obama)]);
+    assert_eq!(found(&last["found"]), [id(&biden)]);
+    assert_eq!(
+        (&first["status"], &last["index"]),
+        (&json!("ok"), &json!(2))
+    );
+    assert_eq!(
+        (&unreadable["status"], &unreadable["error"]["code"]),
+        (&json!("error"), &json!("unsupported_media_type"))
+    );
+
     let recorded = ok(
         app,
         "GET",
@@ -181,8 +203,12 @@ async fn story(app: &TestApp, kind: &str) {
     )
     .await;
     assert_eq!(recorded["searches"].as_array().unwrap().len(), 2);
+    let cases = recorded["searches"].as_array().unwrap().iter();
+    let cases: Vec<&Value> = cases.map(|search| &search["details"]["case"]).collect();
+    assert_eq!(cases, [&json!("door 7"), &json!("door 7")]);
     let next = format!("{staff}/searches?before={}", recorded["next"]);
-    let first = &ok(app, "GET", &next, Value::Null).await["searches"][0]["details"];
+    let older = ok(app, "GET", &next, Value::Null).await;
+    let first = &older["searches"][2]["details"];
     assert_eq!(
         (&first["case"], &first["searched"]),
         (&json!("door 7"), &json!(3))

@@ -12,7 +12,7 @@ use std::{num::NonZeroUsize, sync::Arc};
 #[cfg(feature = "qdrant")]
 use facescan::recognition::index::qdrant::QdrantIndex;
 use facescan::recognition::index::{
-    FaceIndex,
+    FaceIndex, IndexState,
     exact::ExactIndex,
     pgvector::{HnswSettings, PgvectorIndex},
 };
@@ -20,7 +20,10 @@ use facescan_inference::pool::CpuPool;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
 #[cfg(feature = "qdrant")]
-use crate::support::{app::TestApp, qdrant::on_qdrant};
+use crate::support::{
+    app::TestApp,
+    qdrant::{QdrantServer, on_qdrant},
+};
 use under_test::UnderTest;
 
 /// The number of faces from which a collection of a test has an HNSW index.
@@ -50,12 +53,27 @@ async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<Pgvect
     };
     let index = Arc::new(PgvectorIndex::new(collections, vectors, settings));
     let mut under_test = UnderTest::new(stores, Arc::clone(&index) as Arc<dyn FaceIndex>);
+    under_test.state = match min_faces {
+        MIN_FACES => IndexState::Built,
+        _ => IndexState::Scanned,
+    };
     let built = Arc::clone(&index);
     under_test.settle = Box::new(move || {
         let index = Arc::clone(&built);
         Box::pin(async move { index.maintain().await.unwrap() })
     });
     (under_test, index)
+}
+
+#[cfg(feature = "qdrant")]
+async fn qdrant(database: &Database, server: &QdrantServer) -> UnderTest {
+    let stores = database.open_all().await;
+    let (_data, config) = TestApp::configured(&server.settings());
+    let index = QdrantIndex::new(Arc::clone(&stores.collections), &config.qdrant);
+    let mut under_test = UnderTest::new(stores, Arc::new(index.unwrap()));
+    under_test.exact_below = 0;
+    under_test.state = IndexState::Built;
+    under_test
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,12 +116,7 @@ async fn the_contract_of_indexes_in_postgres_with_hnsw() {
 async fn the_contract_of_indexes_on_qdrant() {
     on_sqlite(|database: Database| async move {
         on_qdrant(|server| async move {
-            let stores = database.open_all().await;
-            let (_data, config) = TestApp::configured(&server.settings());
-            let index = QdrantIndex::new(Arc::clone(&stores.collections), &config.qdrant);
-            let index = index.unwrap();
-            let mut under_test = UnderTest::new(stores, Arc::new(index));
-            under_test.exact_below = 0;
+            let under_test = qdrant(&database, &server).await;
             contract::run(&under_test).await;
         })
         .await;

@@ -9,6 +9,15 @@ use sqlx::{AssertSqlSafe, Database, FromRow, SqlSafeStr};
 
 use super::values::Value;
 
+/// How the files of a database give up deleted rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FilePurge {
+    /// The space of the rows is free, and later rows overwrite it.
+    Free,
+    /// No byte of the rows is left.
+    Rewrite,
+}
+
 /// A database that the store can use.
 pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
     /// Begins a transaction in which all statements see the same rows.
@@ -28,6 +37,7 @@ pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
     /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
     fn purge_files(
         connection: &mut Self::Connection,
+        purge: FilePurge,
     ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 }
 

@@ -19,7 +19,7 @@ use super::StoreError;
 use crate::{
     NewAuditEntry,
     call::{change, query},
-    dialect::Dialect,
+    dialect::{Dialect, FilePurge},
     sql_store::SqlStore,
 };
 
@@ -308,6 +308,12 @@ pub trait ErasureStore: Send + Sync {
     /// SQLite overwrites deleted rows, so its write-ahead log is written back and emptied. Postgres frees the space of the
     /// rows (VACUUM), and later rows overwrite it.
     async fn purge_erased(&self, now: OffsetDateTime) -> Result<bool, StoreError>;
+
+    /// Does the same as [`purge_erased`](Self::purge_erased), and leaves no byte of an erased row in the files: Postgres writes
+    /// its tables to new files (VACUUM FULL).
+    ///
+    /// Nobody can use a table meanwhile, which takes minutes for millions of rows.
+    async fn rewrite_erased(&self, now: OffsetDateTime) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
@@ -448,7 +454,17 @@ impl<DB: Dialect> ErasureStore for SqlStore<DB> {
     }
 
     async fn purge_erased(&self, now: OffsetDateTime) -> Result<bool, StoreError> {
-        let purge = self.purge_files();
+        self.purge(FilePurge::Free, now).await
+    }
+
+    async fn rewrite_erased(&self, now: OffsetDateTime) -> Result<bool, StoreError> {
+        self.purge(FilePurge::Rewrite, now).await
+    }
+}
+
+impl<DB: Dialect> SqlStore<DB> {
+    async fn purge(&self, purge: FilePurge, now: OffsetDateTime) -> Result<bool, StoreError> {
+        let purge = self.purge_files(purge);
         if !self.observe_without_limit("purge_files", purge).await? {
             return Ok(false);
         }

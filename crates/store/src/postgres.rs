@@ -10,7 +10,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, Postgres, SqlSafeStr};
 
 use super::batches::next_chunk_sql;
-use super::dialect::{Dialect, Record, Statements};
+use super::dialect::{Dialect, FilePurge, Record, Statements};
 use super::sql_store::{Pools, SqlStore};
 use super::values::Value;
 use super::{Observer, StoreError, StoreSettings, migrations};
@@ -37,6 +37,19 @@ pub(super) fn open(
     Ok((store, notifications))
 }
 
+/// The statement for the tables whose rows are erased, with their indexes. `enrolments` is the first, because indexes of vectors
+/// are built there. If VACUUM cannot have it, the other tables are not read.
+macro_rules! vacuum {
+    ($option:literal) => {
+        concat!(
+            "VACUUM (",
+            $option,
+            ") enrolments, images, image_sources, scans, faces, embeddings, image_embeddings, batch_items, batches, \
+             webhooks, collections, subjects, memberships, people"
+        )
+    };
+}
+
 impl Dialect for Postgres {
     const BEGIN_READ: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     // A statement that waited for another writer has to see what that writer committed.
@@ -48,9 +61,15 @@ impl Dialect for Postgres {
         migrations::postgres()
     }
 
-    async fn purge_files(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    async fn purge_files(
+        connection: &mut PgConnection,
+        purge: FilePurge,
+    ) -> Result<bool, sqlx::Error> {
         connection.execute(LIMIT_WAITS, &[]).await?;
-        let vacuumed = connection.execute(VACUUM, &[]).await;
+        let vacuumed = match purge {
+            FilePurge::Free => connection.execute(vacuum!("INDEX_CLEANUP ON"), &[]).await,
+            FilePurge::Rewrite => connection.execute(vacuum!("FULL"), &[]).await,
+        };
         connection.execute("RESET lock_timeout", &[]).await?;
         match vacuumed {
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_TIMEOUT) => {
@@ -66,11 +85,6 @@ const LIMIT_WAITS: &str = "SET lock_timeout = '4s'";
 
 /// The code of the error of a statement that has waited too long.
 const LOCK_TIMEOUT: &str = "55P03";
-
-/// The tables whose rows are erased, with their indexes. `enrolments` is the first, because indexes of vectors are built there.
-/// If VACUUM cannot have it, the other tables are not read.
-const VACUUM: &str = "VACUUM (INDEX_CLEANUP ON) enrolments, images, image_sources, scans, faces, \
-     embeddings, image_embeddings, batch_items, batches, webhooks, collections, subjects, memberships, people";
 
 impl Statements for PgConnection {
     async fn execute<S: SqlSafeStr + Send>(

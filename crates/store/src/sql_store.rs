@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::call::{CallConnection, change, query, snapshot};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, FilePurge};
 use super::records::{
     CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
     StoredFace, StoredImage,
@@ -77,9 +77,9 @@ impl<DB: Dialect> SqlStore<DB> {
     }
 
     /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
-    pub(super) async fn purge_files(&self) -> Result<bool, StoreError> {
+    pub(super) async fn purge_files(&self, purge: FilePurge) -> Result<bool, StoreError> {
         let mut acquired = self.writer().await?;
-        let result = DB::purge_files(&mut acquired).await;
+        let result = DB::purge_files(&mut acquired, purge).await;
         acquired.finish();
         Ok(result?)
     }

@@ -11,7 +11,7 @@ use sqlx::sqlite::{
 use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
 
 use super::batches::next_chunk_sql;
-use super::dialect::{Dialect, Record, Statements};
+use super::dialect::{Dialect, FilePurge, Record, Statements};
 use super::record::record;
 use super::sql_store::{Pools, SqlStore};
 use super::values::Value;
@@ -88,7 +88,10 @@ impl Dialect for Sqlite {
         migrations::sqlite()
     }
 
-    async fn purge_files(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    async fn purge_files(
+        connection: &mut SqliteConnection,
+        _: FilePurge,
+    ) -> Result<bool, sqlx::Error> {
         // Deleted rows are zeros already (`secure_delete`), but the write-ahead log has older pages.
         let row: Option<CheckpointRow> = connection
             .fetch_optional("PRAGMA wal_checkpoint(TRUNCATE)", &[])

@@ -26,7 +26,7 @@ use crate::{
         },
         openapi::{
             Bytes,
-            bodies::{FacesForm, SearchBody},
+            bodies::{FacesForm, SearchBody, SearchesBody},
             failures::{CollectionFailures, FacesFailures},
         },
         respond::respond_small,
@@ -273,7 +273,7 @@ pub async fn search(
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the collection"), SearchRequest),
     request_body(content(
-        (SearchBody = "application/json"), (SearchBody = "application/msgpack"),
+        (SearchesBody = "application/json"), (SearchesBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
     responses(

@@ -170,6 +170,17 @@ pub struct SearchBody {
     options: Option<SearchRequest>,
 }
 
+/// Faces, and the options of their searches.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchesBody {
+    /// The faces. `server.max_images_per_request` limits their number.
+    #[schema(min_items = 1)]
+    faces: Vec<FaceSource>,
+    /// The options. `purpose` is required, here or in the query.
+    options: Option<SearchRequest>,
+}
+
 /// The parts of a form with faces. An option can also be a separate part with the name that it has in the query.
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]

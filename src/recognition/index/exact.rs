@@ -14,11 +14,11 @@ use std::{
 use async_trait::async_trait;
 use facescan_index::Query;
 use facescan_inference::pool::CpuPool;
-use facescan_store::CollectionStore;
+use facescan_store::{CollectionStore, IndexPosition};
 use futures::future::try_join_all;
 use uuid::Uuid;
 
-use super::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposals};
+use super::{FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals};
 use loaded::LoadedCollection;
 
 /// The exact index of all collections.
@@ -114,5 +114,22 @@ impl FaceIndex for ExactIndex {
             result = followed.await.map(drop).and(result);
         }
         result
+    }
+
+    /// Says nothing about rows, because each process has its own.
+    async fn contents(&self, _: &IndexPosition) -> Result<IndexContents, IndexError> {
+        Ok(IndexContents::without_rows(IndexState::Memory))
+    }
+
+    async fn rebuild(&self, collection: &IndexPosition) -> Result<(), IndexError> {
+        self.collections().remove(&collection.collection_id);
+        let loaded = self.collection(collection.collection_id);
+        let position = collection.clone();
+        loaded.catch_up(&self.store, &self.pool, position).await?;
+        Ok(())
+    }
+
+    async fn purge(&self) -> Result<(), IndexError> {
+        self.refresh().await
     }
 }

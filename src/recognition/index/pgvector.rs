@@ -9,10 +9,14 @@ mod maintenance;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use facescan_store::{CollectionStore, NearestRows, StoreError, VectorIndexStore};
+use facescan_store::{
+    CollectionStore, IndexPosition, IndexWork, NearestRows, StoreError, VectorIndexStore,
+};
 use tokio::task::JoinHandle;
 
-use super::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposal, Proposals};
+use super::{
+    FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposal, Proposals,
+};
 use maintenance::Maintenance;
 
 /// When a collection has an HNSW index, and how it is searched.
@@ -121,6 +125,39 @@ impl FaceIndex for PgvectorIndex {
                 Ok(())
             }
         }
+    }
+
+    async fn contents(&self, collection: &IndexPosition) -> Result<IndexContents, IndexError> {
+        let indexes = self.maintenance.vectors.vector_indexes().await?;
+        let id = collection.collection_id;
+        let Some(index) = indexes.iter().find(|index| index.collection == id) else {
+            return Ok(IndexContents::without_rows(IndexState::Scanned));
+        };
+        Ok(IndexContents {
+            bytes: Some(index.bytes),
+            ..IndexContents::without_rows(match index.is_built {
+                true => IndexState::Built,
+                false => IndexState::Unfinished,
+            })
+        })
+    }
+
+    async fn rebuild(&self, collection: &IndexPosition) -> Result<(), IndexError> {
+        let vectors = &self.maintenance.vectors;
+        let done = |work| match work {
+            IndexWork::Done => Ok(()),
+            IndexWork::Busy => Err(IndexError::Busy),
+        };
+        done(vectors.drop_vector_index(collection.collection_id).await?)?;
+        if self.maintenance.is_large(collection) {
+            done(vectors.build_vector_index(collection.clone()).await?)?;
+        }
+        Ok(())
+    }
+
+    /// Does nothing, because the indexes are in the files of the database.
+    async fn purge(&self) -> Result<(), IndexError> {
+        Ok(())
     }
 }
 

@@ -25,7 +25,7 @@ use qdrant_client::{Qdrant, QdrantError};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
 
-use super::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposals};
+use super::{FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals};
 use crate::config::QdrantServer;
 use follow::FollowedCollection;
 use points::{PointCollection, PointCollections};
@@ -199,6 +199,37 @@ impl FaceIndex for QdrantIndex {
             self.is_swept.store(true, Ordering::Relaxed);
         }
         result
+    }
+
+    async fn contents(&self, collection: &IndexPosition) -> Result<IndexContents, IndexError> {
+        let points = self.points.of(collection);
+        let (position, rows) = points.contents(collection.collection_id).await?;
+        let is_whole = position == Some(collection.position) && rows == collection.enrolled;
+        Ok(IndexContents {
+            state: match is_whole {
+                true => IndexState::Built,
+                false => IndexState::Behind,
+            },
+            rows: Some(rows),
+            position,
+            bytes: None,
+        })
+    }
+
+    async fn rebuild(&self, collection: &IndexPosition) -> Result<(), IndexError> {
+        self.collection(collection).rebuild().await
+    }
+
+    /// Deletes the Qdrant collections and writes the rows again. Qdrant keeps deleted points in its segments and in its log for
+    /// a time that nobody states.
+    async fn purge(&self) -> Result<(), IndexError> {
+        for points in self.points.list().await? {
+            points.delete_all().await?;
+        }
+        for position in self.store.index_positions().await? {
+            self.rebuild(&position).await?;
+        }
+        Ok(())
     }
 }
 

@@ -198,9 +198,55 @@ async fn erased_faces_leave(app: &TestApp, archive: &str, (person, faces): (&str
         call(app, "GET", &uri, Value::Null).await.status,
         StatusCode::NOT_FOUND
     );
+    a_person_is_erased_with_all_faces(app, archive).await;
     ok(app, "DELETE", archive, Value::Null).await;
     let gone = call(app, "GET", &format!("{archive}/people"), Value::Null).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
+}
+
+async fn a_person_is_erased_with_all_faces(app: &TestApp, archive: &str) {
+    let obamas = [image("obama.jpg"), image("obama2.jpg")];
+    add(app, archive, &obamas).await;
+    cluster(app, archive, json!({})).await;
+    let person = text(&people(app, archive).await[0]["id"]);
+    let before = search(app, archive, image("obama3.jpg"), json!({})).await;
+    assert_eq!(before["candidates"][0]["person_id"], json!(person));
+    let uri = format!("{archive}/people/{person}");
+    let erased = call(app, "DELETE", &uri, Value::Null).await;
+    assert_eq!(erased.status, StatusCode::NO_CONTENT);
+    let after = search(app, archive, image("obama3.jpg"), json!({})).await;
+    assert_eq!(after["candidates"], json!([]));
+    assert_eq!(people(app, archive).await, [] as [Value; 0]);
+    let again = call(app, "DELETE", &uri, Value::Null).await;
+    assert_eq!(again.status, StatusCode::NOT_FOUND);
+    // The faces of nobody stay.
+    let faces = ok(app, "GET", &format!("{archive}/faces"), Value::Null).await;
+    assert_eq!(faces["faces"].as_array().unwrap().len(), 7);
+}
+
+/// A clustering that is cancelled changes nobody, whether or not a server has begun it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clustering_is_cancelled() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let archive = create(&app, library("archive")).await;
+    add(&app, &archive, &[image("obama.jpg"), image("obama2.jpg")]).await;
+    let clusterings = format!("{archive}/clusterings");
+    let requested = ok(&app, "POST", &clusterings, json!({})).await;
+    let cancel = format!("{clusterings}/{}/cancel", text(&requested["id"]));
+    let cancelled = ok(&app, "POST", &cancel, Value::Null).await;
+    assert_eq!(cancelled["state"], "cancelled");
+    assert!(cancelled["finished_at"].is_string(), "{cancelled}");
+    assert!(!app.app.libraries.work_once().await.unwrap());
+    assert_eq!(ok(&app, "POST", &cancel, Value::Null).await, cancelled);
+    assert_eq!(people(&app, &archive).await.len(), 0);
+
+    let done = cluster(&app, &archive, json!({})).await;
+    let cancel = format!("{clusterings}/{}/cancel", text(&done["id"]));
+    assert_eq!(ok(&app, "POST", &cancel, Value::Null).await, done);
+    assert_eq!(people(&app, &archive).await.len(), 1);
+    let unknown = format!("{clusterings}/{}/cancel", id(&archive));
+    let unknown = call(&app, "POST", &unknown, Value::Null).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(flavor = "multi_thread")]

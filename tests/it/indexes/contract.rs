@@ -36,6 +36,7 @@ pub async fn run(under_test: &UnderTest) {
     an_erased_face_is_not_found(&mut gallery).await;
     erasures_and_enrolments_keep_the_answers(&mut gallery, is_exact).await;
     answers_are_those_of_a_comparison_with_each_face(&mut twin, is_exact).await;
+    a_rebuilt_and_a_purged_index_answer_the_same(&mut gallery, &mut twin, is_exact).await;
 }
 
 async fn answers_are_those_of_a_comparison_with_each_face(
@@ -154,4 +155,28 @@ async fn erasures_and_enrolments_keep_the_answers(gallery: &mut Gallery<'_>, is_
     assert!(erasures.purge_erased(now).await.unwrap());
     (gallery.under_test.settle)().await;
     answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
+}
+
+async fn a_rebuilt_and_a_purged_index_answer_the_same(
+    gallery: &mut Gallery<'_>,
+    twin: &mut Gallery<'_>,
+    is_exact: bool,
+) {
+    let (under_test, collections) = (gallery.under_test, &gallery.under_test.collections);
+    let position = gallery.collection().await.index_position();
+    let contents = async || collections.index.contents(&position).await.unwrap();
+    let before = contents().await;
+    assert_eq!(before.state, under_test.state);
+    assert!(before.rows.is_none_or(|rows| rows == position.enrolled));
+    collections.index.rebuild(&position).await.unwrap();
+    assert_eq!(contents().await.rows, before.rows);
+    assert_eq!(contents().await.state, before.state);
+    answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
+    let now = collections.clock.now();
+    let erasures = &under_test.stores.erasures;
+    assert!(erasures.rewrite_erased(now).await.unwrap());
+    collections.index.purge().await.unwrap();
+    answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
+    answers_are_those_of_a_comparison_with_each_face(twin, is_exact).await;
+    assert_eq!(contents().await.state, before.state);
 }

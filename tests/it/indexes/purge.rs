@@ -1,36 +1,53 @@
-//! What the files of Postgres still have of erased faces.
+//! What the files of the databases and of Qdrant still have of erased faces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sqlx::{AssertSqlSafe, Row};
 use walkdir::WalkDir;
 
+#[cfg(feature = "qdrant")]
+use super::qdrant;
 use super::{
-    MIN_FACES, pgvector,
-    under_test::{DIM, Gallery},
+    MIN_FACES, exact, pgvector,
+    under_test::{DIM, Face, Gallery, UnderTest},
 };
-use crate::support::database::{Database, execute, on_postgres};
+use crate::support::database::{Database, execute, on_postgres, on_sqlite};
+#[cfg(feature = "qdrant")]
+use crate::support::qdrant::on_qdrant;
 
-/// Returns the folder of the data of the Postgres server. Without it, prints that the test is skipped.
-fn data_folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("TEST_DATABASE_DATA").map(PathBuf::from);
+/// Returns the folder in a variable of the environment. Without it, prints that the test is skipped.
+fn folder_of(variable: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable).map(PathBuf::from);
     if folder.is_none() {
-        println!("skipped: TEST_DATABASE_DATA is not set; run `make test`");
+        println!("skipped: {variable} is not set");
     }
     folder
 }
 
-/// Returns whether a file of a database has these bytes. The write-ahead log does not count: Postgres recycles it.
-async fn is_in_files(database: &Database, bytes: &[u8]) -> bool {
-    database.execute("CHECKPOINT").await;
-    let id =
-        database.count("SELECT oid::bigint FROM pg_database WHERE datname = current_database()");
-    let folder = data_folder().unwrap().join(format!("base/{}", id.await));
+/// Returns whether a file below a folder has these bytes.
+fn is_below(folder: &Path, bytes: &[u8]) -> bool {
     let files = WalkDir::new(folder).into_iter().filter_map(Result::ok);
     let mut files = files.filter(|entry| entry.file_type().is_file());
     // A file can be removed while the folder is read.
-    let has_bytes = |content: &Vec<u8>| content.windows(bytes.len()).any(|window| window == bytes);
-    files.any(|file| std::fs::read(file.path()).is_ok_and(|content| has_bytes(&content)))
+    files.any(|file| {
+        let content = std::fs::read(file.path()).unwrap_or_default();
+        content.windows(bytes.len()).any(|window| window == bytes)
+    })
+}
+
+/// Returns whether a file of a database in Postgres has these bytes. The write-ahead log does not count: Postgres recycles
+/// it.
+async fn is_in_files(database: &Database, folder: &Path, bytes: &[u8]) -> bool {
+    database.execute("CHECKPOINT").await;
+    let id =
+        database.count("SELECT oid::bigint FROM pg_database WHERE datname = current_database()");
+    is_below(&folder.join(format!("base/{}", id.await)), bytes)
+}
+
+/// Returns the bytes of a vector as the databases and Qdrant have them.
+fn float_bytes(vector: &[f32]) -> Vec<u8> {
+    let values = vector.iter();
+    values.flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// Returns the bytes of a vector as the index has them: 16-bit values, the low byte first.
@@ -46,41 +63,92 @@ async fn half_bytes(database: &Database, vector: &[f32]) -> Vec<u8> {
         .collect()
 }
 
+/// Enrols faces, and returns the gallery with the face to erase and one to keep.
+async fn enrolled(under_test: &UnderTest) -> (Gallery<'_>, Face, Face) {
+    let mut gallery = Gallery::create(under_test, "gallery", 1).await;
+    gallery.enrol(80).await;
+    let (erased, kept) = (gallery.faces[200].clone(), gallery.faces[300].clone());
+    (gallery, erased, kept)
+}
+
+/// Erases the face, and makes the files give up its bytes, as `facescan index purge` does.
+async fn erase_and_purge(gallery: &mut Gallery<'_>, erased: &Face) {
+    gallery.erase(erased.subject).await;
+    let under_test = gallery.under_test;
+    let now = under_test.collections.clock.now();
+    let erasures = &under_test.stores.erasures;
+    assert!(erasures.rewrite_erased(now).await.unwrap());
+    under_test.collections.index.purge().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn erased_vectors_leave_the_files() {
-    if data_folder().is_none() {
+async fn erased_vectors_leave_the_files_of_postgres() {
+    let Some(folder) = folder_of("TEST_DATABASE_DATA") else {
         return;
-    }
+    };
     on_postgres(|database: Database| async move {
         let (under_test, index) = pgvector(&database, MIN_FACES).await;
-        let mut gallery = Gallery::create(&under_test, "gallery", 1).await;
-        gallery.enrol(80).await;
+        let (mut gallery, erased, kept) = enrolled(&under_test).await;
         index.maintain().await.unwrap();
-        let erased = gallery.faces[200].clone();
-        let kept = gallery.faces[300].clone();
-        let floats = |vector: &[f32]| -> Vec<u8> {
-            vector
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect()
-        };
         let halves = half_bytes(&database, &erased.vector).await;
         let kept_halves = half_bytes(&database, &kept.vector).await;
-        assert!(is_in_files(&database, &floats(&erased.vector)).await);
-        assert!(is_in_files(&database, &halves).await);
-
+        for bytes in [float_bytes(&erased.vector), halves.clone()] {
+            assert!(is_in_files(&database, &folder, &bytes).await);
+        }
+        // The purge after each erasure frees the row in the table, and rewrites what is left of the index.
         gallery.erase(erased.subject).await;
         let now = under_test.collections.clock.now();
         assert!(under_test.stores.erasures.purge_erased(now).await.unwrap());
-        assert!(!is_in_files(&database, &halves).await, "the index");
-        assert!(is_in_files(&database, &kept_halves).await);
-        // VACUUM frees the place of a row without writing to it. Only later rows, or a new file, remove the bytes.
-        database.execute("VACUUM FULL enrolments").await;
-        assert!(
-            !is_in_files(&database, &floats(&erased.vector)).await,
-            "the table"
-        );
-        assert!(is_in_files(&database, &floats(&kept.vector)).await);
+        assert!(!is_in_files(&database, &folder, &halves).await, "the index");
+        assert!(is_in_files(&database, &folder, &kept_halves).await);
+
+        let other = gallery.faces[100].clone();
+        erase_and_purge(&mut gallery, &other).await;
+        for gone in [&erased, &other] {
+            let bytes = float_bytes(&gone.vector);
+            assert!(!is_in_files(&database, &folder, &bytes).await, "the table");
+            let halves = half_bytes(&database, &gone.vector).await;
+            assert!(!is_in_files(&database, &folder, &halves).await, "the index");
+        }
+        assert!(is_in_files(&database, &folder, &float_bytes(&kept.vector)).await);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn erased_vectors_leave_the_files_of_sqlite() {
+    on_sqlite(|database: Database| async move {
+        let under_test = exact(&database).await;
+        let (mut gallery, erased, kept) = enrolled(&under_test).await;
+        let url = database.url();
+        let file = url.trim_start_matches("sqlite://").split('?').next();
+        let folder = Path::new(file.unwrap()).parent().unwrap();
+        assert!(is_below(folder, &float_bytes(&erased.vector)));
+        erase_and_purge(&mut gallery, &erased).await;
+        assert!(!is_below(folder, &float_bytes(&erased.vector)));
+        assert!(is_below(folder, &float_bytes(&kept.vector)));
+    })
+    .await;
+}
+
+/// Needs a real server: QDRANT_URL, and its folder in QDRANT_STORAGE.
+#[cfg(feature = "qdrant")]
+#[tokio::test(flavor = "multi_thread")]
+async fn erased_vectors_leave_the_files_of_qdrant() {
+    let Some(folder) = folder_of("QDRANT_STORAGE") else {
+        return;
+    };
+    on_sqlite(|database: Database| async move {
+        on_qdrant(|server| async move {
+            let under_test = qdrant(&database, &server).await;
+            let (mut gallery, erased, kept) = enrolled(&under_test).await;
+            gallery.search(&kept.vector, 1).await;
+            assert!(is_below(&folder, &float_bytes(&erased.vector)));
+            erase_and_purge(&mut gallery, &erased).await;
+            assert!(!is_below(&folder, &float_bytes(&erased.vector)));
+            assert!(is_below(&folder, &float_bytes(&kept.vector)));
+        })
+        .await;
     })
     .await;
 }

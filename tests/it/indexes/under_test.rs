@@ -16,13 +16,15 @@ use facescan::{
             quota::SearchQuota,
             similar::{SimilarFaces, Wanted},
         },
-        index::{FaceIndex, IndexError, IndexKind, IndexQuery, Proposals},
+        index::{
+            FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals,
+        },
     },
 };
 use facescan_clock::{Clock, SystemClock};
 use facescan_store::{
     Collection, CollectionKey, CollectionKind, CollectionTerms, Enrolled, ErasureTarget,
-    NewEnrolment, NewErasure, Stores, Subject, SubjectDetails, Written,
+    IndexPosition, NewEnrolment, NewErasure, Stores, Subject, SubjectDetails, Written,
 };
 use futures::future::BoxFuture;
 use uuid::Uuid;
@@ -45,6 +47,8 @@ pub struct UnderTest {
     pub settle: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     /// The number of faces of a collection from which the index may leave out similar ones.
     pub exact_below: u64,
+    /// How a search uses the index of a large collection.
+    pub state: IndexState,
 }
 
 impl UnderTest {
@@ -75,6 +79,7 @@ impl UnderTest {
             proposed,
             settle: Box::new(|| Box::pin(async {})),
             exact_below: u64::MAX,
+            state: IndexState::Memory,
         }
     }
 }
@@ -104,6 +109,18 @@ impl FaceIndex for CountedIndex {
 
     async fn refresh(&self) -> Result<(), IndexError> {
         self.index.refresh().await
+    }
+
+    async fn contents(&self, collection: &IndexPosition) -> Result<IndexContents, IndexError> {
+        self.index.contents(collection).await
+    }
+
+    async fn rebuild(&self, collection: &IndexPosition) -> Result<(), IndexError> {
+        self.index.rebuild(collection).await
+    }
+
+    async fn purge(&self) -> Result<(), IndexError> {
+        self.index.purge().await
     }
 }
 

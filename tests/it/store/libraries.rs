@@ -99,11 +99,21 @@ async fn one_server_leases_a_clustering(stores: &Stores) {
         (ClusteringState::Failed, Some("no reason"))
     );
     assert_eq!(failed.finished_at, Some(until));
-    assert_eq!(create(request()).await, Written::Done);
+    let next = request();
+    assert_eq!(create(next).await, Written::Done);
     let listed = store.list_clusterings(key(&library), (None, 9)).await;
     let listed = listed.unwrap();
     assert_eq!((listed.len(), listed[1].request.id), (2, new.id));
-    assert!(lease(stores, until).await.is_some());
+    let leased = lease(stores, until).await.unwrap();
+    let cancel = async |id| {
+        let cancelled = store.cancel_clustering(key(&library), id, until, None);
+        cancelled.await.unwrap().map(|clustering| clustering.state)
+    };
+    assert_eq!(cancel(next.id).await, Some(ClusteringState::Cancelled));
+    a_lost_lease_writes_nothing(stores, &leased, until).await;
+    assert_eq!(cancel(new.id).await, Some(ClusteringState::Failed));
+    assert_eq!(cancel(Uuid::now_v7()).await, None);
+    assert_eq!(lease(stores, until + Duration::DAY).await, None);
 }
 
 /// Leases the clustering that waits, for a minute.

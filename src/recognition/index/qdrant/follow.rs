@@ -101,6 +101,18 @@ impl FollowedCollection {
         in_task(task).await
     }
 
+    /// Removes the rows from the server, and writes them again.
+    pub async fn rebuild(self: &Arc<Self>) -> Result<(), IndexError> {
+        let collection = Arc::clone(self);
+        let task = async move {
+            let mut state = collection.state.lock().await;
+            collection.points.drop_rows(collection.id).await?;
+            collection.points.forget().await;
+            collection.reload(&mut state).await
+        };
+        in_task(task).await
+    }
+
     /// Returns the rows that are most similar to each vector, and the position that the server has. `None` if the server
     /// does not have the collection.
     pub async fn search(

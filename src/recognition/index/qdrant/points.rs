@@ -145,6 +145,21 @@ impl PointCollection {
         Ok(())
     }
 
+    /// Deletes the Qdrant collection with its files.
+    pub async fn delete_all(&self) -> Result<(), QdrantError> {
+        self.client.delete_collection(&self.name).await?;
+        self.forget().await;
+        Ok(())
+    }
+
+    /// Returns the position of a collection, and the number of its rows.
+    pub async fn contents(&self, id: Uuid) -> Result<(Option<u64>, u64), QdrantError> {
+        match self.position(id).await {
+            Err(error) if is_missing(&error) => Ok((None, 0)),
+            position => Ok((position?, self.count(id).await?)),
+        }
+    }
+
     /// Returns the position of a collection. `None` if the server does not have it.
     pub async fn position(&self, id: Uuid) -> Result<Option<u64>, QdrantError> {
         let request = requests::get_position(&self.name, id);

@@ -1,0 +1,158 @@
+//! `facescan enrol`: enrols the faces in images in a collection of a server.
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    client::{Client, ServerArgs, image_entry, json_object, path_with},
+    runtime::tokio_runtime,
+    scan::files::{self, Found},
+};
+
+/// The images, and whom they show.
+#[derive(Debug, Args)]
+pub struct EnrolArgs {
+    /// Images, folders or URLs.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// The id of the collection.
+    #[arg(long, value_name = "ID")]
+    collection: Uuid,
+    /// The external_id of the subject whom all images show. Without it, the folder of an image names its subject. Libraries
+    /// have no subjects.
+    #[arg(long, value_name = "TEXT")]
+    subject: Option<String>,
+    /// What new subjects have, as a JSON object: consent, expires_at and metadata.
+    #[arg(long, value_name = "JSON", value_parser = json_object, default_value = "{}")]
+    details: Value,
+    /// The options of the enrolment, as a JSON object.
+    #[arg(long, value_name = "JSON", value_parser = json_object, default_value = "{}")]
+    options: Value,
+}
+
+/// Enrols the faces, and prints one JSON line for each image.
+///
+/// # Errors
+/// Returns an error if the server refuses a request or cannot be reached.
+pub fn run(args: &EnrolArgs) -> anyhow::Result<ExitCode> {
+    files::check(&args.paths)?;
+    tokio_runtime()?.block_on(async {
+        let mut enrolling = Enrolling::begin(args).await?;
+        let mut code = ExitCode::SUCCESS;
+        for found in files::images(&args.paths) {
+            let mut line = match enrolling.enrol(&found).await? {
+                Ok(line) => line,
+                Err(error) => json!({"error": error.to_string()}),
+            };
+            if !is_enrolled(&line) {
+                code = ExitCode::FAILURE;
+            }
+            line["path"] = found.path.display().to_string().into();
+            writeln!(io::stdout(), "{line}")?;
+        }
+        Ok(code)
+    })
+}
+
+/// Returns whether an image was read and every face of its line is enrolled.
+fn is_enrolled(line: &Value) -> bool {
+    let faces = line["faces"].as_array();
+    line.get("error").is_none()
+        && faces.is_some_and(|faces| faces.iter().all(|face| face["status"] == "enrolled"))
+}
+
+/// A collection that gets faces.
+struct Enrolling<'a> {
+    args: &'a EnrolArgs,
+    client: Client,
+    is_library: bool,
+    /// The ids of the subjects by their `external_id`.
+    subjects: HashMap<String, Uuid>,
+}
+
+impl<'a> Enrolling<'a> {
+    async fn begin(args: &'a EnrolArgs) -> anyhow::Result<Self> {
+        let client = Client::new(&args.server)?;
+        let path = format!("/collections/{}", args.collection);
+        let collection = client.json(Method::GET, &path).await?;
+        let is_library = collection["kind"] == "library";
+        anyhow::ensure!(
+            !(is_library && args.subject.is_some()),
+            "the collection is a library, which has no subjects; leave --subject out"
+        );
+        Ok(Self {
+            args,
+            client,
+            is_library,
+            subjects: HashMap::new(),
+        })
+    }
+
+    /// Enrols the faces of an image. The inner error is that of the image alone.
+    async fn enrol(&mut self, found: &Found) -> anyhow::Result<anyhow::Result<Value>> {
+        let entry = match image_entry(found).await {
+            Ok(entry) => entry,
+            Err(error) => return Ok(Err(error)),
+        };
+        let collection = format!("/collections/{}", self.args.collection);
+        let body = json!({"faces": [entry], "options": self.args.options});
+        if self.is_library {
+            let path = format!("{collection}/faces");
+            return Ok(Ok(
+                self.client.post(&path, &body).await?["entries"][0].take()
+            ));
+        }
+        let Some(name) = self.subject_of(found) else {
+            let error = "no folder names the subject; name it with --subject";
+            return Ok(Err(anyhow::anyhow!(error)));
+        };
+        let subject = self.subject(&name).await?;
+        let path = format!("{collection}/subjects/{subject}/faces");
+        let mut answer = self.client.post(&path, &body).await?;
+        Ok(Ok(
+            json!({"subject_id": subject, "external_id": name, "faces": answer["faces"].take()}),
+        ))
+    }
+
+    fn subject_of(&self, found: &Found) -> Option<String> {
+        if let Some(subject) = &self.args.subject {
+            return Some(subject.clone());
+        }
+        let folder = found.path.parent().filter(|_| found.url.is_none())?;
+        Some(folder.file_name()?.to_str()?.to_owned())
+    }
+
+    /// Returns the subject with an `external_id`, and creates it if there is none.
+    async fn subject(&mut self, external_id: &str) -> anyhow::Result<Uuid> {
+        if let Some(id) = self.subjects.get(external_id) {
+            return Ok(*id);
+        }
+        let path = format!("/collections/{}/subjects", self.args.collection);
+        let query = path_with(&path, &[("external_id", external_id.to_owned())]);
+        let found = self.client.json(Method::GET, &query).await?;
+        let subject = match &found["subjects"][0] {
+            Value::Null => {
+                let mut details = self.args.details.clone();
+                details["external_id"] = external_id.into();
+                self.client.post(&path, &details).await?
+            }
+            subject => subject.clone(),
+        };
+        let id = subject["id"].as_str().and_then(|id| id.parse().ok());
+        let id = id.context("the answer has no id of the subject")?;
+        self.subjects.insert(external_id.to_owned(), id);
+        Ok(id)
+    }
+}

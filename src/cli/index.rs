@@ -1,0 +1,172 @@
+//! `facescan index`: shows, rebuilds and purges the index of enrolled faces.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    num::NonZeroUsize,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::Subcommand;
+use comfy_table::{Table, presets::NOTHING};
+use facescan_clock::{Clock, SystemClock};
+use facescan_inference::pool::CpuPool;
+use facescan_store::{IndexPosition, Stores};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::runtime::{open_database, start_quiet_logs, tokio_runtime};
+use crate::{
+    app::open_face_index,
+    config::{Config, Provenance},
+    recognition::index::{FaceIndex, IndexContents, IndexKind},
+};
+
+/// The commands of `facescan index`. They use the database and the index of the settings, and no server of facescan.
+#[derive(Debug, Subcommand)]
+pub enum IndexCommand {
+    /// Show what the index has of each collection: a table on a terminal, one JSON line each otherwise.
+    Status,
+    /// Discard the index of collections, and build it again from the rows of the database. Searches go on meanwhile.
+    Rebuild {
+        /// The ids of the collections. By default all.
+        #[arg(value_name = "ID")]
+        collections: Vec<Uuid>,
+    },
+    /// Remove every byte of erased rows from the files of the database, and of erased faces from those of the index.
+    ///
+    /// Postgres writes its tables to new files, and nobody can use a table meanwhile. A Qdrant server gets all faces again.
+    Purge,
+}
+
+/// The index of the settings, and its database.
+struct Opened {
+    stores: Stores,
+    index: Arc<dyn FaceIndex>,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// Returns an error if the database or the index cannot be used.
+pub fn run(
+    config: &Config,
+    provenance: &Provenance,
+    command: &IndexCommand,
+) -> anyhow::Result<ExitCode> {
+    start_quiet_logs(config, provenance)?;
+    tokio_runtime()?.block_on(async {
+        let stores = open_database(config).await?;
+        let pool = CpuPool::new(NonZeroUsize::MIN).context("starting a thread")?;
+        let index = open_face_index(config, &stores, &Arc::new(pool)).await?;
+        let opened = Opened { stores, index };
+        match command {
+            IndexCommand::Status => opened.status().await?,
+            IndexCommand::Rebuild { collections } => opened.rebuild(collections).await?,
+            IndexCommand::Purge => opened.purge().await?,
+        }
+        opened.stores.scans.close().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A collection, and what the index has of it.
+#[derive(Serialize)]
+struct Status {
+    collection: Uuid,
+    contract: String,
+    dim: u32,
+    /// The enrolled faces in the database.
+    faces: u64,
+    /// The changes of the collection so far.
+    changes: u64,
+    index: IndexContents,
+}
+
+impl Opened {
+    async fn status(&self) -> anyhow::Result<()> {
+        let mut statuses = Vec::new();
+        for position in self.stores.collections.index_positions().await? {
+            statuses.push(Status {
+                index: self.index.contents(&position).await?,
+                collection: position.collection_id,
+                contract: position.contract,
+                dim: position.dim,
+                faces: position.enrolled,
+                changes: position.position,
+            });
+        }
+        Ok(print(&statuses)?)
+    }
+
+    async fn rebuild(&self, collections: &[Uuid]) -> anyhow::Result<()> {
+        ensure!(
+            self.index.kind() != IndexKind::Exact,
+            "recognition.index is exact, which each server builds in its memory when it starts; restart the servers"
+        );
+        let all = self.stores.collections.index_positions().await?;
+        for position in chosen(&all, collections)? {
+            self.index.rebuild(position).await?;
+            let id = position.collection_id;
+            writeln!(io::stdout(), "{id}: rebuilt, {} faces", position.enrolled)?;
+        }
+        Ok(())
+    }
+
+    async fn purge(&self) -> anyhow::Result<()> {
+        let now = SystemClock::start().now();
+        if !self.stores.erasures.rewrite_erased(now).await? {
+            bail!(
+                "other connections use the database, so its files were not purged; try again when less is going on"
+            );
+        }
+        writeln!(io::stdout(), "the files of the database are purged")?;
+        if self.index.kind() != IndexKind::Exact {
+            self.index.purge().await?;
+            writeln!(io::stdout(), "the files of the index are purged")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the collections with these ids, or all.
+fn chosen<'a>(all: &'a [IndexPosition], ids: &[Uuid]) -> anyhow::Result<Vec<&'a IndexPosition>> {
+    if ids.is_empty() {
+        return Ok(all.iter().collect());
+    }
+    let find = |id: &Uuid| {
+        let found = all.iter().find(|position| position.collection_id == *id);
+        found.with_context(|| format!("there is no collection {id}, or it was erased"))
+    };
+    ids.iter().map(find).collect()
+}
+
+fn print(statuses: &[Status]) -> io::Result<()> {
+    let mut out = io::stdout();
+    if !out.is_terminal() {
+        for status in statuses {
+            writeln!(out, "{}", serde_json::to_string(status)?)?;
+        }
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["collection", "faces", "index", "rows", "changes", "bytes"]);
+    let optional = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+    for status in statuses {
+        let index = &status.index;
+        let missing = index
+            .position
+            .map(|has| format!("{has}/{}", status.changes));
+        table.add_row([
+            status.collection.to_string(),
+            status.faces.to_string(),
+            format!("{:?}", index.state).to_lowercase(),
+            optional(index.rows),
+            missing.unwrap_or_default(),
+            optional(index.bytes),
+        ]);
+    }
+    writeln!(out, "{table}")
+}

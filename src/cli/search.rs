@@ -1,0 +1,107 @@
+//! `facescan search`: searches for the faces in images in a collection of a server.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::Args;
+use comfy_table::{Table, presets::NOTHING};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    client::{Client, ServerArgs, image_entry, json_object},
+    runtime::tokio_runtime,
+    scan::files,
+};
+
+/// The images, and why their faces are searched for.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// Images, folders or URLs.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// The id of the collection.
+    #[arg(long, value_name = "ID")]
+    collection: Uuid,
+    /// Why the faces are searched for. It must be the purpose of the collection.
+    #[arg(long, value_name = "TEXT")]
+    purpose: String,
+    /// A reference to the case that the searches belong to. The audit trail has it.
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+    /// The other options of the searches, as a JSON object.
+    #[arg(long, value_name = "JSON", value_parser = json_object, default_value = "{}")]
+    options: Value,
+}
+
+/// Searches for the face of each image. Prints a table on a terminal, and one JSON line for each image otherwise.
+///
+/// # Errors
+/// Returns an error if the server refuses a search or cannot be reached.
+pub fn run(args: &SearchArgs) -> anyhow::Result<ExitCode> {
+    files::check(&args.paths)?;
+    let mut options = args.options.clone();
+    options["purpose"] = args.purpose.as_str().into();
+    if let Some(case) = &args.case {
+        options["case"] = case.as_str().into();
+    }
+    tokio_runtime()?.block_on(async {
+        let client = Client::new(&args.server)?;
+        let path = format!("/collections/{}/searches", args.collection);
+        let mut code = ExitCode::SUCCESS;
+        for found in files::images(&args.paths) {
+            let mut result = match image_entry(&found).await {
+                Ok(face) => {
+                    let body = json!({"faces": [face], "options": options});
+                    client.post(&path, &body).await?["results"][0].take()
+                }
+                Err(error) => json!({"status": "error", "error": {"detail": error.to_string()}}),
+            };
+            if result["status"] != "ok" {
+                code = ExitCode::FAILURE;
+            }
+            result["path"] = found.path.display().to_string().into();
+            print(&result)?;
+        }
+        Ok(code)
+    })
+}
+
+fn print(result: &Value) -> io::Result<()> {
+    let mut out = io::stdout();
+    if !out.is_terminal() {
+        return writeln!(out, "{result}");
+    }
+    let path = result["path"].as_str().unwrap_or_default();
+    if let Some(detail) = result["error"]["detail"].as_str() {
+        return writeln!(out, "{path}: {detail}");
+    }
+    let candidates = result["found"]["candidates"].as_array();
+    let candidates = candidates.map(Vec::as_slice).unwrap_or_default();
+    writeln!(out, "{path}: {} candidates", candidates.len())?;
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["rank", "subject", "similarity", "false accept rate"]);
+    for candidate in candidates {
+        let ids = ["external_id", "subject_id", "person_id", "enrolment_id"];
+        let id = ids.iter().find_map(|name| candidate[name].as_str());
+        table.add_row([
+            candidate["rank"].to_string(),
+            id.unwrap_or_default().to_owned(),
+            format!(
+                "{:.3}",
+                candidate["similarity"].as_f64().unwrap_or_default()
+            ),
+            candidate["far"]["value"].to_string(),
+        ]);
+    }
+    match candidates.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "{table}"),
+    }
+}

@@ -1,0 +1,144 @@
+//! `facescan enrol`, `search` and `index`.
+
+use std::{path::Path, process::Output, sync::Arc};
+
+use facescan::http;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::spawn_blocking};
+
+use super::{ALLOWED, create, gallery, id};
+use crate::support::{
+    app::{TestApp, image_file},
+    cli::facescan,
+    database::{Database, on_sqlite},
+};
+
+/// Runs the binary. `settings` are in its environment.
+async fn run(args: &[&str], settings: &[(&str, &str)]) -> Output {
+    let mut command = facescan(args);
+    command.envs(settings.iter().copied());
+    spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(serde_json::from_str);
+    lines
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+async fn serve(app: &TestApp) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let app = Arc::clone(&app.app);
+    tokio::spawn(http::serve(listener, None, app, std::future::pending()));
+    server
+}
+
+/// Writes images into folders that are named after people.
+fn write(folder: &Path, images: &[(&str, &str)]) {
+    for (person, image) in images {
+        let person = folder.join(person);
+        std::fs::create_dir_all(&person).unwrap();
+        std::fs::write(person.join(image), image_file(image)).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_are_enrolled_and_searched_for() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let server = serve(&app).await;
+    let staff = id(&create(&app, gallery("staff")).await);
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        &[
+            ("biden", "biden.jpg"),
+            ("obama", "obama.jpg"),
+            ("obama", "t1.jpg"),
+        ],
+    );
+    let path = folder.path().to_str().unwrap();
+    let to = ["--server", server.as_str(), "--collection", staff.as_str()];
+    let enrol = [&["enrol", path], &to[..]].concat();
+    let enrolled = run(&enrol, &[]).await;
+    let entries = lines(&enrolled);
+    let outcomes: Vec<_> = entries
+        .iter()
+        .map(|line| (&line["external_id"], &line["faces"][0]["status"]))
+        .collect();
+    let (yes, no) = (json!("enrolled"), json!("rejected"));
+    let (biden, obama) = (json!("biden"), json!("obama"));
+    assert_eq!(outcomes, [(&biden, &yes), (&obama, &yes), (&obama, &no)]);
+    assert_eq!(entries[2]["faces"][0]["reason"], "several_faces");
+    assert_eq!(enrolled.status.code(), Some(1), "{enrolled:?}");
+
+    let image = folder.path().join("obama/obama2.jpg");
+    std::fs::write(&image, image_file("obama2.jpg")).unwrap();
+    let image = image.to_str().unwrap();
+    let purpose = ["--purpose", "entry control", "--case", "door 7"];
+    let options = ["--options", r#"{"limit":1}"#];
+    let search = [&["search", image], &to[..], &purpose, &options].concat();
+    let found = run(&search, &[]).await;
+    assert!(found.status.success(), "{found:?}");
+    let [line] = &lines(&found)[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(line["found"]["candidates"][0]["external_id"], "obama");
+    assert_eq!(line["path"], image);
+
+    let other = [&["search", image], &to[..], &["--purpose", "curiosity"]].concat();
+    let refused = run(&other, &[]).await;
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("purpose_not_allowed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_library_gets_every_face_of_an_image() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let server = serve(&app).await;
+    let mut archive = gallery("archive");
+    archive["kind"] = json!("library");
+    let archive = id(&create(&app, archive).await);
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[("2026", "t1.jpg")]);
+    let path = folder.path().to_str().unwrap();
+    let enrol = ["enrol", path, "--server", &server, "--collection", &archive];
+    let enrolled = run(&enrol, &[]).await;
+    assert!(enrolled.status.success(), "{enrolled:?}");
+    assert_eq!(lines(&enrolled)[0]["faces"].as_array().unwrap().len(), 6);
+    let subject = [&enrol[..], &["--subject", "anna"]].concat();
+    assert_eq!(run(&subject, &[]).await.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_is_shown_and_purged() {
+    on_sqlite(|database: Database| async move {
+        let url = database.url();
+        let settings = [("DATABASE_URL", url.as_str()), ALLOWED];
+        let app = TestApp::with(&settings).await;
+        let staff = create(&app, gallery("staff")).await;
+        super::index::add(&app, &staff, 0..3).await;
+        let shown = run(&["index", "status"], &settings).await;
+        let [status] = &lines(&shown)[..] else {
+            panic!("{shown:?}");
+        };
+        assert_eq!(status["collection"], id(&staff));
+        assert_eq!(
+            (&status["faces"], &status["changes"]),
+            (&json!(3), &json!(3))
+        );
+        assert_eq!(status["index"]["state"], "memory");
+
+        // Each server builds it for itself.
+        let refused = run(&["index", "rebuild"], &settings).await;
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("restart the servers"));
+        let purged = run(&["index", "purge"], &settings).await;
+        assert!(purged.status.success(), "{purged:?}");
+    })
+    .await;
+}
