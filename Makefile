@@ -90,7 +90,7 @@ doc: ## build the Rust documentation; a warning is an error
 docs-check: models ## run every command of the README and docs/, and compare the answers
 	scripts/check-docs $(FACESCAN)
 
-accuracy: models ## measure LFW fold 1 over HTTP; FACESCAN_TESTDATA names the folder with lfw_fold1/
+accuracy: models ## measure LFW over HTTP, and its clustering; FACESCAN_LFW names it, or FACESCAN_TESTDATA the folder with lfw_fold1/
 	scripts/accuracy $(FACESCAN)
 
 # For one drill, run: make drill DRILL='load --rounds 5'

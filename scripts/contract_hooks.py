@@ -176,7 +176,7 @@ def fit_erasure(body: dict) -> None:
 
 def fit_people(case, query: dict, body: dict) -> None:
     """Texts must be readable and names unique. The settings list the purposes, and the calibration covers only some rates."""
-    if case.path.endswith(("/search", "/faces")):
+    if case.path.endswith(("/search", "/searches", "/faces")):
         fit_named_faces(case, query, body)
     elif "/subjects" in case.path:
         fixed = {
@@ -203,7 +203,7 @@ def fit_named_faces(case, query: dict, body: dict) -> None:
         options.pop(name, None)
         query.pop(name, None)
     query["aligned"] = "true"
-    if case.path.endswith("/search"):
+    if case.path.endswith(("/search", "/searches")):
         query["purpose"] = "example"
     faces = body.get("faces")
     for index, face in enumerate(faces if isinstance(faces, list) else []):

@@ -72,6 +72,20 @@ pub fn tokio_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("starting the async runtime")
 }
 
+/// Runs a server or a worker to its end on an async runtime of its own.
+///
+/// Jobs that are still running on threads of the runtime do not hold up the end. What they wait to write has a lease, so another
+/// process does it again.
+///
+/// # Errors
+/// Returns an error if the threads cannot be started, or the error of the work.
+pub fn run_to_shutdown<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio_runtime()?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
+}
+
 /// What a server or a worker takes from outside.
 pub struct Parts {
     /// Runs the models.

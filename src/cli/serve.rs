@@ -11,7 +11,10 @@ use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{Parts, open_database, start_app_on, start_logs, start_telemetry, tokio_runtime},
+    runtime::{
+        Parts, open_database, run_to_shutdown, start_app_on, start_logs, start_telemetry,
+        tokio_runtime,
+    },
     worker,
 };
 use crate::{
@@ -49,7 +52,7 @@ pub fn run_on(
 ) -> anyhow::Result<ExitCode> {
     let _traces = start_telemetry(&config)?;
     let parts = open(&config)?;
-    tokio_runtime()?.block_on(serve(config, parts))
+    run_to_shutdown(serve(config, parts))
 }
 
 async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {

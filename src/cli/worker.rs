@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{Parts, start_app_on, start_telemetry, tokio_runtime},
+    runtime::{Parts, run_to_shutdown, start_app_on, start_telemetry},
     serve,
 };
 use crate::{
@@ -154,7 +154,7 @@ pub fn run_on(
 ) -> anyhow::Result<ExitCode> {
     let _traces = start_telemetry(&config)?;
     let parts = open(&config)?;
-    tokio_runtime()?.block_on(async {
+    run_to_shutdown(async {
         let deadline = config.server.shutdown_timeout();
         let chunks = args.chunks.unwrap_or(match config.batches.workers {
             0 => DEFAULT_CHUNKS,

@@ -1,4 +1,4 @@
-//! The handlers, one file for each group of routes; `run` and `single_image` are shared.
+//! The handlers, one file for each group of routes; `named_faces`, `page`, `run` and `single_image` are shared.
 
 pub mod batches;
 pub mod calibration;
@@ -18,6 +18,7 @@ pub mod library_faces;
 pub mod metrics;
 pub mod models;
 mod named_faces;
+mod page;
 pub mod people;
 pub mod preprocess;
 pub mod process;

@@ -1,6 +1,7 @@
-//! Measures searches in a collection of synthetic faces: enrolment, loading, latency, throughput, recall and memory.
+//! Measures searches in a collection of many faces: enrolment, loading, latency, throughput, recall and memory.
 
 mod index;
+mod photographs;
 mod vectors;
 
 use std::{
@@ -38,6 +39,7 @@ use serde_json::{Value, json};
 
 use super::Settings;
 use index::IndexName;
+use photographs::Photographs;
 use vectors::Vectors;
 
 /// The faces of one subject, and of one transaction.
@@ -82,6 +84,10 @@ pub struct SearchArgs {
     /// The faces of each person, with a cosine of about 0.6 to each other
     #[arg(long, default_value_t = 1)]
     faces_of_person: usize,
+    /// Search for these faces among strangers who are made of them. The file is that of `facescan embed DIR --out FILE.jsonl`,
+    /// with a folder in DIR for each person
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dim", "faces_of_person"])]
+    photographs: Option<PathBuf>,
     /// An empty database [default: a SQLite file that is deleted afterwards]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
@@ -110,8 +116,11 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     });
     let stores = open(&url, &clock).await?;
     let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
-    let vectors = Arc::new(Vectors::random(args.faces, args.dim, args.faces_of_person));
-    let collection = collection(&clock, args);
+    let vectors = Arc::new(match &args.photographs {
+        Some(file) => Vectors::among_strangers(Photographs::read(file)?, args.faces),
+        None => Vectors::random(args.faces, args.dim, args.faces_of_person),
+    });
+    let collection = collection(&clock, vectors.dim());
     let written = stores.collections.create_collection(&collection, None);
     ensure!(
         written.await? == Written::Done,
@@ -137,7 +146,8 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     let report = json!({
         "faces": args.faces,
         "faces_of_person": args.faces_of_person,
-        "dim": args.dim,
+        "photographs": args.photographs.is_some(),
+        "dim": vectors.dim(),
         "enrolled_per_second": enrolled_per_second.round(),
         "index": ready.report,
         "runs": runs,
@@ -182,13 +192,13 @@ async fn open(url: &str, clock: &Arc<dyn Clock>) -> anyhow::Result<Stores> {
     Ok(stores)
 }
 
-fn collection(clock: &Arc<dyn Clock>, args: &SearchArgs) -> Collection {
+fn collection(clock: &Arc<dyn Clock>, dim: usize) -> Collection {
     Collection {
         id: clock.new_id(),
         tenant: TENANT.to_owned(),
         kind: CollectionKind::Gallery,
         contract: "synthetic".to_owned(),
-        dim: u32::try_from(args.dim).unwrap_or(u32::MAX),
+        dim: u32::try_from(dim).unwrap_or(u32::MAX),
         created_at: clock.now(),
         position: 0,
         enrolled: 0,
@@ -290,8 +300,7 @@ impl SearchRun {
         let mut random = fastrand::Rng::with_seed(client as u64);
         let mut latencies = Vec::new();
         while Instant::now() < end {
-            let face = random.usize(..self.vectors.len());
-            let query = self.vectors.mate(face, random.u64(..));
+            let query = self.vectors.query(&mut random);
             let started = Instant::now();
             self.search(&query).await?;
             latencies.push(started.elapsed());
@@ -299,20 +308,29 @@ impl SearchRun {
         Ok(latencies)
     }
 
-    /// Compares the answers with all faces that reach the threshold. Searches that no face matches do not count.
+    /// Compares the answers with the most similar faces that reach the threshold. Searches that no face matches do not count.
     async fn recall(&self, searches: usize) -> anyhow::Result<Value> {
         let mut random = fastrand::Rng::with_seed(11);
-        let queries = (0..searches).map(|_| {
-            let face = random.usize(..self.vectors.len());
-            self.vectors.mate(face, random.u64(..))
-        });
-        let queries: Vec<Vec<f32>> = queries.collect();
+        let queries: Vec<Vec<f32>> = match self.vectors.all_queries() {
+            Some(all) => all.iter().take(searches).cloned().collect(),
+            None => (0..searches)
+                .map(|_| self.vectors.query(&mut random))
+                .collect(),
+        };
         let answers = stream::iter(&queries).map(|query| self.search(query));
         let answers: Vec<SimilarFaces> = answers.buffered(RECALL_CLIENTS).try_collect().await?;
+        let strangers = self.vectors.strangers();
+        let compared = (queries.len() * strangers.len()) as f64;
+        let mut strangers_matched = 0;
         let (mut searches, mut best_found) = (0, 0);
         let (mut matches, mut matches_found) = (0, 0);
         for (query, answer) in queries.iter().zip(answers) {
-            let expected = self.vectors.matches(query, THRESHOLD);
+            let mut expected = self.vectors.matches(query, THRESHOLD);
+            strangers_matched += expected
+                .iter()
+                .filter(|face| strangers.contains(face))
+                .count();
+            expected.truncate(LIMIT);
             let Some(&best) = expected.first() else {
                 continue;
             };
@@ -332,6 +350,7 @@ impl SearchRun {
             "best_face_found": best_found,
             "matches": matches,
             "matches_found": matches_found,
+            "far_of_strangers": (compared > 0.0).then(|| strangers_matched as f64 / compared),
         }))
     }
 }

@@ -90,6 +90,8 @@ fn below(root: &Path, several: bool) -> impl Iterator<Item = Found> {
         .into_iter()
         .filter_map(move |entry| match entry {
             Ok(entry) if entry.file_type().is_dir() => None,
+            // A link to a folder is followed if the command line names it.
+            Ok(entry) if entry.depth() == 0 && entry.path().is_dir() => None,
             Ok(entry) if entry.depth() > 0 && !is_image(entry.path()) => None,
             Ok(entry) => Some(Found {
                 relative: if several {
@@ -146,6 +148,13 @@ mod tests {
         };
         let expected = ["a.png", "b.JPG", "sub/c.webp"].map(PathBuf::from);
         assert_eq!(relative(&[folder.path().to_owned()]), expected);
+        #[cfg(unix)]
+        {
+            let links = tempfile::tempdir().unwrap();
+            let link = links.path().join("link");
+            std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+            assert_eq!(relative(&[link]), expected);
+        }
         let file = folder.path().join("notes.txt");
         assert_eq!(
             relative(std::slice::from_ref(&file)),

@@ -9,17 +9,17 @@ use facescan_store::{Clustering, ClusteringProgress, ClusteringState, NewCluster
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of};
+use super::page::{Page, PageQuery};
 use crate::{
     audit::AuditEvent,
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
+        extract::{JsonObject, collection_request::CollectionRequest},
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },
@@ -125,18 +125,6 @@ pub struct ClusteringPage {
     next: Option<Uuid>,
 }
 
-/// The clusterings to list.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ClusteringQuery {
-    /// The `next` of the previous page.
-    after: Option<Uuid>,
-    /// The number of clusterings on the page, 1 to 500.
-    #[param(minimum = 1, maximum = 500, default = 50)]
-    limit: Option<u32>,
-}
-
 impl From<ClusteringState> for ClusteringStateName {
     fn from(state: ClusteringState) -> Self {
         match state {
@@ -232,7 +220,7 @@ pub async fn create(
 #[utoipa::path(
     get, path = "/collections/{id}/clusterings", operation_id = "list_clusterings", tag = "recognition",
     security(("key" = ["search"])),
-    params(("id" = Uuid, Path, description = "The id of the library"), ClusteringQuery),
+    params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
     responses(
         (status = 200, description = "The clusterings", content(
             (ClusteringPage = "application/json"), (ClusteringPage = "application/msgpack")
@@ -245,13 +233,10 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let library = request.library().await?;
-    let query: ClusteringQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let page = Page::read(query.as_deref())?;
     let store = &request.state.libraries.store;
-    // One more shows whether there is another page.
-    let page = (query.after, limit + 1);
-    let mut listed = store.list_clusterings(key(&library), page).await?;
-    let next = next_of(&mut listed, limit, |clustering| clustering.request.id);
+    let mut listed = store.list_clusterings(key(&library), page.wanted()).await?;
+    let next = page.cut(&mut listed, |clustering| clustering.request.id);
     let answer = ClusteringPage {
         clusterings: listed.into_iter().map(ClusteringAnswer::from).collect(),
         next,

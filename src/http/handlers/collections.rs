@@ -12,18 +12,21 @@ use facescan_store::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::erasures::erase_from_collection;
+use super::{
+    erasures::erase_from_collection,
+    page::{Page, PageQuery},
+};
 use crate::{
     audit::AuditEvent,
     context::RequestContext,
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
+        extract::{JsonObject, collection_request::CollectionRequest},
         openapi::failures::{CollectionFailures, CollectionsFailures},
         respond::{Accepted, respond_small},
     },
@@ -35,11 +38,6 @@ use crate::{
         error::RecognitionError,
     },
 };
-
-/// The default number of entries on a page.
-pub(super) const DEFAULT_PAGE_SIZE: u32 = 50;
-/// The maximum number of entries on a page.
-pub(super) const MAX_PAGE_SIZE: u32 = 500;
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -175,18 +173,6 @@ pub struct CollectionPage {
     next: Option<Uuid>,
 }
 
-/// The collections to list.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct CollectionQuery {
-    /// The `next` of the previous page.
-    after: Option<Uuid>,
-    /// The number of collections on the page, 1 to 500.
-    #[param(minimum = 1, maximum = 500, default = 50)]
-    limit: Option<u32>,
-}
-
 impl CollectionAnswer {
     fn new(collection: Collection, size: Option<CollectionSize>) -> Self {
         let terms = collection.terms;
@@ -299,7 +285,7 @@ fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), 
 /// Lists the collections of the tenant.
 #[utoipa::path(
     get, path = "/collections", operation_id = "list_collections", tag = "recognition",
-    params(CollectionQuery),
+    params(PageQuery),
     security(("key" = ["search"])),
     responses(
         (status = 200, description = "The collections", content(
@@ -314,15 +300,12 @@ pub async fn list(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let query: CollectionQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let page = Page::read(query.as_deref())?;
+    let (after, limit) = page.wanted();
     let tenant = &context.principal.tenant;
-    // One more shows whether there is another page.
     let store = &state.collections.store;
-    let mut listed = store
-        .list_collections(tenant, query.after, limit + 1)
-        .await?;
-    let next = next_of(&mut listed, limit, |collection| collection.id);
+    let mut listed = store.list_collections(tenant, after, limit).await?;
+    let next = page.cut(&mut listed, |collection| collection.id);
     let answer = CollectionPage {
         collections: listed
             .into_iter()
@@ -331,17 +314,6 @@ pub async fn list(
         next,
     };
     respond_small(Accepted::structured(&headers), &answer)
-}
-
-/// Cuts a list to a page. Returns the id of the last entry if there are more.
-pub(super) fn next_of<T>(
-    entries: &mut Vec<T>,
-    limit: u32,
-    id: impl Fn(&T) -> Uuid,
-) -> Option<Uuid> {
-    let has_more = entries.len() > limit as usize;
-    entries.truncate(limit as usize);
-    entries.last().filter(|_| has_more).map(id)
 }
 
 /// Reads a collection.

@@ -64,6 +64,9 @@ pub struct ErasureBody {
     /// The id of a subject of a collection.
     #[schema(nullable = false)]
     subject: Option<Uuid>,
+    /// The id of a person of a library.
+    #[schema(nullable = false)]
+    person: Option<Uuid>,
     /// The tenant of the caller, to erase everything that it has stored. Keys and the audit trail stay.
     #[schema(nullable = false)]
     tenant: Option<String>,
@@ -78,13 +81,14 @@ impl ErasureBody {
             self.batch.map(ErasureTarget::Batch).map(Ok),
             self.collection.map(ErasureTarget::Collection).map(Ok),
             self.subject.map(ErasureTarget::Subject).map(Ok),
+            self.person.map(ErasureTarget::Person).map(Ok),
             self.tenant.map(|named| target_tenant(&named, tenant)),
         ];
         let mut targets = targets.into_iter().flatten();
         match (targets.next(), targets.next()) {
             (Some(target), None) => target,
             _ => Err(ApiError::invalid_body(
-                "set exactly one of image, source, host, batch, collection, subject and tenant",
+                "set exactly one of image, source, host, batch, collection, subject, person and tenant",
             )),
         }
     }
@@ -118,7 +122,7 @@ fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
     }
 }
 
-/// Erases images, a batch, a collection, a subject, or everything that the tenant has stored.
+/// Erases images, a batch, a collection, a subject, a person, or everything that the tenant has stored.
 ///
 /// The answer is a report of what was erased, and where copies can be. An erasure that takes longer than ten seconds goes on in
 /// the background.

@@ -10,9 +10,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use super::{
-    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of},
     enrolments::EnrolmentStatus,
     named_faces::{NamedFace, NamedFaces},
+    page::Page,
 };
 use crate::{
     admission::Priority,
@@ -20,9 +20,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{
-            collection_request::CollectionRequest, faces::FacesRequest, page_size, read_query,
-        },
+        extract::{collection_request::CollectionRequest, faces::FacesRequest, read_query},
         openapi::{
             Bytes,
             bodies::{FacesForm, LibraryBody},
@@ -353,7 +351,7 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let library = request.library().await?;
     let query: LibraryFaceQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let page = Page::new(query.after, query.limit)?;
     let filter = match (query.person, query.unassigned) {
         (Some(person), _) => FaceFilter::Of(person),
         (None, true) => FaceFilter::Unassigned,
@@ -370,10 +368,10 @@ pub async fn list(
         found.ok_or(RecognitionError::NoEnrolment(after))?;
     }
     let store = &request.state.libraries.store;
-    // One more shows whether there is another page.
-    let page = (query.after, limit + 1);
-    let mut listed = store.library_faces(key(&library), filter, page).await?;
-    let next = next_of(&mut listed, limit, |face| face.enrolment.id);
+    let mut listed = store
+        .library_faces(key(&library), filter, page.wanted())
+        .await?;
+    let next = page.cut(&mut listed, |face| face.enrolment.id);
     let answer = LibraryFacePage {
         faces: listed.into_iter().map(LibraryFaceAnswer::from).collect(),
         next,

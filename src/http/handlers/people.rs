@@ -4,19 +4,19 @@ use axum::{extract::RawQuery, http::StatusCode, response::Response};
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use super::{
-    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of},
     erasures::erase_from_collection,
+    page::{Page, PageQuery},
 };
 use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
+        extract::{JsonObject, collection_request::CollectionRequest},
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },
@@ -63,18 +63,6 @@ pub struct PersonPage {
     /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Uuid>,
-}
-
-/// The people to list.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct PersonQuery {
-    /// The `next` of the previous page.
-    after: Option<Uuid>,
-    /// The number of people on the page, 1 to 500.
-    #[param(minimum = 1, maximum = 500, default = 50)]
-    limit: Option<u32>,
 }
 
 /// The name of a person.
@@ -139,7 +127,7 @@ impl From<Person> for PersonAnswer {
 #[utoipa::path(
     get, path = "/collections/{id}/people", operation_id = "list_people", tag = "recognition",
     security(("key" = ["search"])),
-    params(("id" = Uuid, Path, description = "The id of the library"), PersonQuery),
+    params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
     responses(
         (status = 200, description = "The people", content(
             (PersonPage = "application/json"), (PersonPage = "application/msgpack")
@@ -152,14 +140,10 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let library = request.library().await?;
-    let query: PersonQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let page = Page::read(query.as_deref())?;
     let store = &request.state.libraries.store;
-    // One more shows whether there is another page.
-    let mut listed = store
-        .people(key(&library), (query.after, limit + 1))
-        .await?;
-    let next = next_of(&mut listed, limit, |person| person.id);
+    let mut listed = store.people(key(&library), page.wanted()).await?;
+    let next = page.cut(&mut listed, |person| person.id);
     let answer = PersonPage {
         people: listed.into_iter().map(PersonAnswer::from).collect(),
         next,

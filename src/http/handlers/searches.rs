@@ -12,8 +12,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use super::{
-    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE},
     named_faces::{NamedFace, NamedFaces},
+    page::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE},
 };
 use crate::{
     context::RequestContext,

@@ -16,16 +16,13 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::{
-    collections::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, next_of},
-    erasures::erase_from_collection,
-};
+use super::{erasures::erase_from_collection, page::Page};
 use crate::{
     audit::AuditEvent,
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest, page_size, read_query},
+        extract::{JsonObject, collection_request::CollectionRequest, read_query},
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },
@@ -256,15 +253,13 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
     let query: SubjectQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let page = Page::new(query.after, query.limit)?;
     let store = &request.state.collections.store;
     let external_id = query.external_id.as_deref();
-    // One more shows whether there is another page.
-    let page = (query.after, limit + 1);
     let mut listed = store
-        .list_subjects(key(&collection), external_id, page)
+        .list_subjects(key(&collection), external_id, page.wanted())
         .await?;
-    let next = next_of(&mut listed, limit, |subject| subject.id);
+    let next = page.cut(&mut listed, |subject| subject.id);
     let answer = SubjectPage {
         subjects: listed.into_iter().map(SubjectAnswer::from).collect(),
         next,

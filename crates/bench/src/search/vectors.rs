@@ -1,40 +1,70 @@
-//! Vectors of synthetic faces, and the comparison of each with a query.
+//! Vectors of faces, and the comparison of each with a query.
+
+use std::ops::Range;
+
+use super::photographs::Photographs;
 
 /// The cosine of a query and its mate. Two photographs of one person have such a cosine with the default embedder.
 const MATE: f32 = 0.6;
 
-/// Random vectors of length 1, some for each person.
+/// Vectors of length 1 that are enrolled, and those that are searched for.
 pub(super) struct Vectors {
     dim: usize,
-    faces_of_person: usize,
     values: Vec<f32>,
+    queries: Queries,
+}
+
+/// The vectors that are searched for.
+enum Queries {
+    /// New vectors of random people who have this many faces each.
+    Synthetic { faces_of_person: usize },
+    /// Photographs of people of whom others are enrolled.
+    Photographs {
+        faces: Vec<Vec<f32>>,
+        /// The first enrolled vector of a stranger.
+        first_stranger: usize,
+    },
 }
 
 impl Vectors {
+    /// Makes random vectors.
     pub(super) fn random(count: usize, dim: usize, faces_of_person: usize) -> Self {
+        let faces_of_person = faces_of_person.max(1);
         let mut random = fastrand::Rng::with_seed(7);
-        let mut vectors = Self {
-            dim,
-            faces_of_person: faces_of_person.max(1),
-            values: Vec::with_capacity(count * dim),
-        };
+        let mut values = Vec::with_capacity(count * dim);
         for face in 0..count {
-            let vector = vectors.another(face, &mut random);
-            vectors.values.extend(vector);
+            values.extend(synthetic(face / faces_of_person, dim, &mut random));
         }
-        vectors
+        Self {
+            dim,
+            values,
+            queries: Queries::Synthetic { faces_of_person },
+        }
     }
 
-    /// Returns a new vector of the person of a face. Two vectors of a person have a cosine of about [`MATE`], because each has
-    /// the root of it to the same direction.
-    fn another(&self, face: usize, random: &mut fastrand::Rng) -> Vec<f32> {
-        let person = face / self.faces_of_person;
-        let mut of_person = fastrand::Rng::with_seed(u64::MAX - person as u64);
-        let common = direction(&mut of_person, self.dim);
-        let own = direction(random, self.dim);
-        let (a, b) = (MATE.sqrt(), (1.0 - MATE).sqrt());
-        let mixed = common.iter().zip(own);
-        unit(mixed.map(|(common, own)| common * a + own * b).collect())
+    /// Takes the faces of photographs, and adds strangers until there are `count` vectors.
+    pub(super) fn among_strangers(photographs: Photographs, count: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut values = Vec::with_capacity(count * photographs.dim());
+        photographs
+            .enrolled
+            .iter()
+            .for_each(|face| values.extend(face));
+        for _ in photographs.enrolled.len()..count {
+            values.extend(photographs.stranger(&mut random));
+        }
+        Self {
+            dim: photographs.dim(),
+            values,
+            queries: Queries::Photographs {
+                first_stranger: photographs.enrolled.len(),
+                faces: photographs.queries,
+            },
+        }
+    }
+
+    pub(super) fn dim(&self) -> usize {
+        self.dim
     }
 
     pub(super) fn len(&self) -> usize {
@@ -45,9 +75,31 @@ impl Vectors {
         &self.values[face * self.dim..][..self.dim]
     }
 
-    /// Returns a vector of the person of a face that is not enrolled.
-    pub(super) fn mate(&self, face: usize, seed: u64) -> Vec<f32> {
-        self.another(face, &mut fastrand::Rng::with_seed(seed))
+    /// Returns a vector of an enrolled person that is not enrolled itself.
+    pub(super) fn query(&self, random: &mut fastrand::Rng) -> Vec<f32> {
+        match &self.queries {
+            Queries::Photographs { faces, .. } => faces[random.usize(..faces.len())].clone(),
+            Queries::Synthetic { faces_of_person } => {
+                let person = random.usize(..self.len()) / faces_of_person;
+                synthetic(person, self.dim, random)
+            }
+        }
+    }
+
+    /// Returns all vectors to search for, if their number is limited.
+    pub(super) fn all_queries(&self) -> Option<&[Vec<f32>]> {
+        match &self.queries {
+            Queries::Photographs { faces, .. } => Some(faces),
+            Queries::Synthetic { .. } => None,
+        }
+    }
+
+    /// Returns the enrolled vectors of strangers.
+    pub(super) fn strangers(&self) -> Range<usize> {
+        match &self.queries {
+            Queries::Photographs { first_stranger, .. } => *first_stranger..self.len(),
+            Queries::Synthetic { .. } => 0..0,
+        }
     }
 
     /// Returns the faces whose cosine is at least `threshold`, the most similar one first.
@@ -60,13 +112,24 @@ impl Vectors {
     }
 }
 
+/// Returns a new vector of a person. Two vectors of a person have a cosine of about [`MATE`], because each has the root of it
+/// to the same direction.
+fn synthetic(person: usize, dim: usize, random: &mut fastrand::Rng) -> Vec<f32> {
+    let mut of_person = fastrand::Rng::with_seed(u64::MAX - person as u64);
+    let common = direction(&mut of_person, dim);
+    let own = direction(random, dim);
+    let (a, b) = (MATE.sqrt(), (1.0 - MATE).sqrt());
+    let mixed = common.iter().zip(own);
+    unit(mixed.map(|(common, own)| common * a + own * b).collect())
+}
+
 /// Returns a random direction: each value is a sum of uniform ones, which is nearly normal.
-fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
+pub(super) fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
     let mut value = || (0..4).map(|_| random.f32() - 0.5).sum();
     unit((0..dim).map(|_| value()).collect())
 }
 
-fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+pub(super) fn unit(mut vector: Vec<f32>) -> Vec<f32> {
     let norm = dot(&vector, &vector).sqrt();
     vector.iter_mut().for_each(|value| *value /= norm);
     vector

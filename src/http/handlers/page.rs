@@ -1,0 +1,59 @@
+//! Pages of the lists below `/collections`.
+
+use serde::Deserialize;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::http::{
+    error::ApiError,
+    extract::{page_size, read_query},
+};
+
+/// The entries on a page, unless the request says it.
+pub(super) const DEFAULT_PAGE_SIZE: u32 = 50;
+/// The most entries on a page.
+pub(super) const MAX_PAGE_SIZE: u32 = 500;
+
+/// The entries to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// The `next` of the previous page.
+    after: Option<Uuid>,
+    /// The number of entries on the page, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// A page whose size is checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    after: Option<Uuid>,
+    limit: u32,
+}
+
+impl Page {
+    /// Reads the query of a list that has no filters.
+    pub(super) fn read(query: Option<&str>) -> Result<Self, ApiError> {
+        let query: PageQuery = read_query(query.unwrap_or_default())?;
+        Self::new(query.after, query.limit)
+    }
+
+    pub(super) fn new(after: Option<Uuid>, limit: Option<u32>) -> Result<Self, ApiError> {
+        let limit = page_size(limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+        Ok(Self { after, limit })
+    }
+
+    /// Returns what the store is asked for. One more entry shows whether there is another page.
+    pub(super) fn wanted(self) -> (Option<Uuid>, u32) {
+        (self.after, self.limit + 1)
+    }
+
+    /// Cuts a list to the page. Returns the id of the last entry if there are more.
+    pub(super) fn cut<T>(self, entries: &mut Vec<T>, id: impl Fn(&T) -> Uuid) -> Option<Uuid> {
+        let has_more = entries.len() > self.limit as usize;
+        entries.truncate(self.limit as usize);
+        entries.last().filter(|_| has_more).map(id)
+    }
+}
