@@ -7,7 +7,7 @@ LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_PATH=$(LIBTORCH)/lib
 
 # What is tested and checked beside the default features.
-FEATURES = --features facescan/qdrant
+FEATURES = --features facescan/qdrant,facescan-bench/qdrant
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench bench-search drill containers

@@ -28,7 +28,6 @@ use facescan::{
     },
 };
 use facescan_clock::{Clock, SystemClock};
-use facescan_inference::pool::CpuPool;
 use facescan_store::{
     Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, StoreSettings,
     Stores, Subject, SubjectDetails, Written,
@@ -75,7 +74,8 @@ pub struct SearchArgs {
     /// The searches whose best face is compared with that of 32-bit vectors
     #[arg(long, default_value_t = 200)]
     recall: usize,
-    /// The index that is searched. pgvector needs --database, and its extension in that database
+    /// The index that is searched. pgvector needs --database, and its extension in that database. qdrant needs a build with that
+    /// feature
     #[arg(long, value_enum, default_value_t = IndexName::Exact)]
     index: IndexName,
     /// The numbers of candidates of a search in an HNSW index, each measured alone
@@ -115,7 +115,6 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
         format!("sqlite://{}?mode=rwc", file.display())
     });
     let stores = open(&url, &clock).await?;
-    let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
     let vectors = Arc::new(match &args.photographs {
         Some(file) => Vectors::among_strangers(Photographs::read(file)?, args.faces),
         None => Vectors::random(args.faces, args.dim, args.faces_of_person),
@@ -131,7 +130,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     enrol(&stores, &clock, &collection, &vectors).await?;
     let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
 
-    let ready = index::open(args, &stores, pool).await?;
+    let ready = index::open(settings, args, &stores).await?;
     let collection = stores.collections.collection(key(&collection)).await?;
     let collection = collection.context("the collection is gone")?;
     let mut runs = Vec::new();

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
+#[cfg(feature = "qdrant")]
+use facescan::recognition::index::qdrant::QdrantIndex;
 use facescan::recognition::index::{
     FaceIndex,
     exact::ExactIndex,
@@ -13,7 +15,7 @@ use facescan_inference::pool::CpuPool;
 use facescan_store::Stores;
 use serde_json::{Value, json};
 
-use super::SearchArgs;
+use super::{super::Settings, SearchArgs};
 
 /// The kind of the index.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -22,6 +24,9 @@ pub(super) enum IndexName {
     Exact,
     /// An HNSW index of the Postgres database
     Pgvector,
+    /// The Qdrant server that `qdrant.url` names
+    #[cfg(feature = "qdrant")]
+    Qdrant,
 }
 
 /// An index that has the faces, and what that took.
@@ -41,21 +46,44 @@ pub(super) struct Variant {
 
 /// Loads or builds an index of all faces.
 pub(super) async fn open(
+    settings: &Settings,
     args: &SearchArgs,
     stores: &Stores,
-    pool: Arc<CpuPool>,
 ) -> anyhow::Result<ReadyIndex> {
     match args.index {
-        IndexName::Exact => load(args, stores, pool).await,
+        IndexName::Exact => load(settings, args, stores).await,
         IndexName::Pgvector => build(args, stores).await,
+        #[cfg(feature = "qdrant")]
+        IndexName::Qdrant => fill(settings, stores).await,
     }
 }
 
+/// Writes all faces to a Qdrant server.
+#[cfg(feature = "qdrant")]
+async fn fill(settings: &Settings, stores: &Stores) -> anyhow::Result<ReadyIndex> {
+    let collections = Arc::clone(&stores.collections);
+    let index = Arc::new(QdrantIndex::new(collections, &settings.config.qdrant)?);
+    let started = Instant::now();
+    index.load().await?;
+    let report = json!({
+        "kind": index.kind(),
+        "filled_after_seconds": started.elapsed().as_secs_f64(),
+    });
+    Ok(ReadyIndex {
+        variants: vec![Variant {
+            index,
+            candidates: None,
+        }],
+        report,
+    })
+}
+
 async fn load(
+    settings: &Settings,
     args: &SearchArgs,
     stores: &Stores,
-    pool: Arc<CpuPool>,
 ) -> anyhow::Result<ReadyIndex> {
+    let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
     let index = Arc::new(ExactIndex::new(Arc::clone(&stores.collections), pool));
     let started = Instant::now();
     index.load().await?;
