@@ -1,6 +1,6 @@
 //! A client of a running server, for the commands about batches and collections.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -10,6 +10,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER}
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use url::Url;
+use uuid::Uuid;
 
 use super::scan::files::Found;
 
@@ -28,6 +29,27 @@ pub struct ServerArgs {
     /// The key of the API, if the server needs one.
     #[arg(long, value_name = "KEY", env = "FACESCAN_KEY", hide_env_values = true)]
     key: Option<SecretString>,
+}
+
+/// Images, and the collection of a server that they are for.
+#[derive(Debug, Args)]
+pub struct CollectionArgs {
+    /// Images, folders or URLs.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// The id of the collection.
+    #[arg(long, value_name = "ID")]
+    pub collection: Uuid,
+}
+
+impl CollectionArgs {
+    /// Returns the path of the collection.
+    pub fn path(&self) -> String {
+        format!("/collections/{}", self.collection)
+    }
 }
 
 /// Sends requests to a server.

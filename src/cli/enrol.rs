@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     io::{self, Write},
-    path::PathBuf,
     process::ExitCode,
 };
 
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    client::{Client, ServerArgs, image_entry, json_object, path_with},
+    client::{Client, CollectionArgs, image_entry, json_object, path_with},
     runtime::tokio_runtime,
     scan::files::{self, Found},
 };
@@ -22,14 +21,8 @@ use super::{
 /// The images, and whom they show.
 #[derive(Debug, Args)]
 pub struct EnrolArgs {
-    /// Images, folders or URLs.
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
     #[command(flatten)]
-    server: ServerArgs,
-    /// The id of the collection.
-    #[arg(long, value_name = "ID")]
-    collection: Uuid,
+    to: CollectionArgs,
     /// The external_id of the subject whom all images show. Without it, the folder of an image names its subject. Libraries
     /// have no subjects.
     #[arg(long, value_name = "TEXT")]
@@ -47,11 +40,11 @@ pub struct EnrolArgs {
 /// # Errors
 /// Returns an error if the server refuses a request or cannot be reached.
 pub fn run(args: &EnrolArgs) -> anyhow::Result<ExitCode> {
-    files::check(&args.paths)?;
+    files::check(&args.to.paths)?;
     tokio_runtime()?.block_on(async {
         let mut enrolling = Enrolling::begin(args).await?;
         let mut code = ExitCode::SUCCESS;
-        for found in files::images(&args.paths) {
+        for found in files::images(&args.to.paths) {
             let mut line = match enrolling.enrol(&found).await? {
                 Ok(line) => line,
                 Err(error) => json!({"error": error.to_string()}),
@@ -84,9 +77,8 @@ struct Enrolling<'a> {
 
 impl<'a> Enrolling<'a> {
     async fn begin(args: &'a EnrolArgs) -> anyhow::Result<Self> {
-        let client = Client::new(&args.server)?;
-        let path = format!("/collections/{}", args.collection);
-        let collection = client.json(Method::GET, &path).await?;
+        let client = Client::new(&args.to.server)?;
+        let collection = client.json(Method::GET, &args.to.path()).await?;
         let is_library = collection["kind"] == "library";
         anyhow::ensure!(
             !(is_library && args.subject.is_some()),
@@ -106,7 +98,7 @@ impl<'a> Enrolling<'a> {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),
         };
-        let collection = format!("/collections/{}", self.args.collection);
+        let collection = self.args.to.path();
         let body = json!({"faces": [entry], "options": self.args.options});
         if self.is_library {
             let path = format!("{collection}/faces");
@@ -139,7 +131,7 @@ impl<'a> Enrolling<'a> {
         if let Some(id) = self.subjects.get(external_id) {
             return Ok(*id);
         }
-        let path = format!("/collections/{}/subjects", self.args.collection);
+        let path = format!("{}/subjects", self.args.to.path());
         let query = path_with(&path, &[("external_id", external_id.to_owned())]);
         let found = self.client.json(Method::GET, &query).await?;
         let subject = match &found["subjects"][0] {

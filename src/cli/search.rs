@@ -2,17 +2,15 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    path::PathBuf,
     process::ExitCode,
 };
 
 use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::{
-    client::{Client, ServerArgs, image_entry, json_object},
+    client::{Client, CollectionArgs, image_entry, json_object},
     runtime::tokio_runtime,
     scan::files,
 };
@@ -20,14 +18,8 @@ use super::{
 /// The images, and why their faces are searched for.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// Images, folders or URLs.
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
     #[command(flatten)]
-    server: ServerArgs,
-    /// The id of the collection.
-    #[arg(long, value_name = "ID")]
-    collection: Uuid,
+    of: CollectionArgs,
     /// Why the faces are searched for. It must be the purpose of the collection.
     #[arg(long, value_name = "TEXT")]
     purpose: String,
@@ -44,17 +36,17 @@ pub struct SearchArgs {
 /// # Errors
 /// Returns an error if the server refuses a search or cannot be reached.
 pub fn run(args: &SearchArgs) -> anyhow::Result<ExitCode> {
-    files::check(&args.paths)?;
+    files::check(&args.of.paths)?;
     let mut options = args.options.clone();
     options["purpose"] = args.purpose.as_str().into();
     if let Some(case) = &args.case {
         options["case"] = case.as_str().into();
     }
     tokio_runtime()?.block_on(async {
-        let client = Client::new(&args.server)?;
-        let path = format!("/collections/{}/searches", args.collection);
+        let client = Client::new(&args.of.server)?;
+        let path = format!("{}/searches", args.of.path());
         let mut code = ExitCode::SUCCESS;
-        for found in files::images(&args.paths) {
+        for found in files::images(&args.of.paths) {
             let mut result = match image_entry(&found).await {
                 Ok(face) => {
                     let body = json!({"faces": [face], "options": options});

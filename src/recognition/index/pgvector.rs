@@ -6,7 +6,7 @@
 
 mod maintenance;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use facescan_store::{
@@ -31,38 +31,9 @@ pub struct HnswSettings {
 /// The index of all collections in Postgres.
 pub struct PgvectorIndex {
     maintenance: Arc<Maintenance>,
-    work: Mutex<Background>,
+    /// The task that builds and drops indexes. `None` if none has been started, or if its result was taken.
+    task: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
 }
-
-/// The work that builds and drops indexes in the background.
-#[derive(Default)]
-struct Background {
-    /// The task that works now, or whose result was not taken yet.
-    task: Option<JoinHandle<Result<(), StoreError>>>,
-    /// The tasks that failed one after the other.
-    failures: u32,
-    /// The calls of `refresh` before the next task starts.
-    calls_to_skip: u32,
-}
-
-impl Background {
-    /// Notes how a task ended. After failures the next one waits: a minute at first, and at most an hour, if `refresh` is called
-    /// every five seconds. A build that fails after hours, because a disk is full, would otherwise never leave the disk alone.
-    fn note(&mut self, has_failed: bool) {
-        if !has_failed {
-            self.failures = 0;
-            return;
-        }
-        self.failures += 1;
-        self.calls_to_skip = (FIRST_SKIP << (self.failures - 1).min(6)).min(MAX_SKIP);
-    }
-}
-
-/// The calls of `refresh` that are skipped after a failure.
-const FIRST_SKIP: u32 = 12;
-
-/// The most calls of `refresh` that are skipped.
-const MAX_SKIP: u32 = 720;
 
 impl PgvectorIndex {
     /// Creates an index.
@@ -72,12 +43,8 @@ impl PgvectorIndex {
         settings: HnswSettings,
     ) -> Self {
         Self {
-            maintenance: Arc::new(Maintenance {
-                collections,
-                vectors,
-                settings,
-            }),
-            work: Mutex::default(),
+            maintenance: Arc::new(Maintenance::new(collections, vectors, settings)),
+            task: Mutex::default(),
         }
     }
 
@@ -92,24 +59,15 @@ impl PgvectorIndex {
         Ok(self.maintenance.run().await?)
     }
 
-    fn background(&self) -> MutexGuard<'_, Background> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the task if it has ended.
-    fn ended_task(&self) -> Option<JoinHandle<Result<(), StoreError>>> {
-        self.background().task.take_if(|task| task.is_finished())
-    }
-
-    /// Starts the next task, unless one works or the last one failed a short time ago.
-    fn start_task(&self) {
-        let mut work = self.background();
-        if work.calls_to_skip > 0 {
-            work.calls_to_skip -= 1;
-        } else if work.task.is_none() {
-            let maintenance = Arc::clone(&self.maintenance);
-            work.task = Some(tokio::spawn(async move { maintenance.run().await }));
+    /// Takes the task that builds indexes if it has ended, and starts the next one. Returns the task that has ended.
+    fn next_task(&self) -> Option<JoinHandle<Result<(), StoreError>>> {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return None;
         }
+        let maintenance = Arc::clone(&self.maintenance);
+        let next = tokio::spawn(async move { maintenance.run().await });
+        task.replace(next)
     }
 }
 
@@ -153,19 +111,16 @@ impl FaceIndex for PgvectorIndex {
 
     /// Starts to build indexes, and does not wait for them. Returns the error of the task that was started before.
     async fn refresh(&self) -> Result<(), IndexError> {
-        let mut result = Ok(());
-        if let Some(ended) = self.ended_task() {
-            result = match ended.await {
-                Ok(result) => result.map_err(IndexError::from),
-                Err(error) => {
-                    tracing::error!(%error, "the task that builds indexes ended early; it is started again");
-                    Ok(())
-                }
-            };
-            self.background().note(result.is_err());
+        let Some(ended) = self.next_task() else {
+            return Ok(());
+        };
+        match ended.await {
+            Ok(result) => Ok(result?),
+            Err(error) => {
+                tracing::error!(%error, "the task that builds indexes ended early; it is started again");
+                Ok(())
+            }
         }
-        self.start_task();
-        result
     }
 
     async fn contents(&self, collection: &IndexPosition) -> Result<IndexContents, IndexError> {
@@ -204,27 +159,9 @@ impl FaceIndex for PgvectorIndex {
 
 impl Drop for PgvectorIndex {
     fn drop(&mut self) {
-        if let Some(task) = self.background().task.take() {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task {
             task.abort();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_delay_the_next_task_more_and_more() {
-        let mut work = Background::default();
-        let mut skipped = Vec::new();
-        for _ in 0..8 {
-            work.note(true);
-            skipped.push(work.calls_to_skip);
-        }
-        assert_eq!(skipped, [12, 24, 48, 96, 192, 384, 720, 720]);
-        work.note(false);
-        work.note(true);
-        assert_eq!(work.calls_to_skip, 12);
     }
 }

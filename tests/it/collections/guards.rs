@@ -339,6 +339,10 @@ async fn a_key_can_search_only_so_often_in_a_day() {
         let uri = format!("{staff}/search");
         let body = || search_body(image("biden.jpg"), json!({}));
         ok(&app, "POST", &uri, body()).await;
+        let mut two = body();
+        two["faces"] = json!([image("biden.jpg"), image("obama.jpg")]);
+        let refused = call(&app, "POST", &format!("{staff}/searches"), two).await;
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
         let wrong = search_body(image("biden.jpg"), json!({"purpose": "another"}));
         let refused = call(&app, "POST", &uri, wrong).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "this is no search");

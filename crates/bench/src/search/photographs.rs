@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use super::vectors::{direction, unit};
+use super::vectors::{direction, nearly_normal, unit};
 
 /// The vectors that are mixed into a stranger. With fewer, a stranger would look like one of them.
 const MIXED: usize = 64;
@@ -78,8 +78,7 @@ impl Photographs {
         let mut mixed = vec![0.0; self.dim()];
         for _ in 0..MIXED {
             let face = &self.all[random.usize(..self.all.len())];
-            // Nearly normal, as the sum of several uniform values.
-            let weight: f32 = (0..4).map(|_| random.f32() - 0.5).sum();
+            let weight = nearly_normal(random);
             for (sum, value) in mixed.iter_mut().zip(face) {
                 *sum += weight * value;
             }

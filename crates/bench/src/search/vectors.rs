@@ -123,10 +123,14 @@ fn synthetic(person: usize, dim: usize, random: &mut fastrand::Rng) -> Vec<f32> 
     unit(mixed.map(|(common, own)| common * a + own * b).collect())
 }
 
-/// Returns a random direction: each value is a sum of uniform ones, which is nearly normal.
+/// Returns a random direction.
 pub(super) fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
-    let mut value = || (0..4).map(|_| random.f32() - 0.5).sum();
-    unit((0..dim).map(|_| value()).collect())
+    unit((0..dim).map(|_| nearly_normal(random)).collect())
+}
+
+/// Returns a random value around 0: a sum of uniform ones, which is nearly normal.
+pub(super) fn nearly_normal(random: &mut fastrand::Rng) -> f32 {
+    (0..4).map(|_| random.f32() - 0.5).sum()
 }
 
 pub(super) fn unit(mut vector: Vec<f32>) -> Vec<f32> {
