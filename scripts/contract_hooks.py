@@ -143,7 +143,7 @@ def fit_faces(query: dict, options: dict) -> None:
 
 def fit_batch(case, query: dict, body: dict) -> None:
     """A body that names the operation wins over the query. The options are those of the operation. A webhook needs an address
-    that the guard allows.
+    that the guard allows. A search needs a collection that exists, which a hook does not know.
     """
     if "operation" in body:
         query.pop("operation", None)
@@ -151,9 +151,11 @@ def fit_batch(case, query: dict, body: dict) -> None:
         return
     if case.headers and "idempotency-key" in case.headers:
         case.headers["idempotency-key"] = "key"
+    if body.get("operation") == "search":
+        body["operation"] = "detect"
     if "operation" in body:
         body["options"] = {"operations": [{"op": "grayscale"}]} if body["operation"] == "process" else {}
-    elif case.path == "/batches" and query.get("operation", "process") == "process":
+    elif case.path == "/batches" and query.get("operation", "process") in ("process", "search"):
         # The image alone names no operation.
         query["operation"] = "detect"
         case.query = query
@@ -275,7 +277,7 @@ def filter_case(context, case) -> bool:  # noqa: ARG001
     """A generated form cannot be changed, so a form that the rules would change is skipped."""
     if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
         return True
-    if "webhook" in case.body or case.body.get("operation") == "process":
+    if "webhook" in case.body or case.body.get("operation") in ("process", "search"):
         return False
     if case.path == "/verify" and case.meta.generation.mode == GenerationMode.POSITIVE:
         # Each face is an image or an id, which a JSON Schema of a form cannot state.

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use self::{error::BatchError, payloads::Payloads, queue::WorkQueue};
 use crate::{
     audit::AuditLog, config::Config, ingest::post::Poster, pipeline::fan_out::FanOut,
-    telemetry::metrics::Metrics,
+    recognition::collections::Collections, telemetry::metrics::Metrics,
 };
 
 /// What submissions and workers share. Cheap to clone.
@@ -41,6 +41,8 @@ pub struct Batches {
     pub payloads: Payloads,
     /// Runs operations on images.
     pub fan_out: FanOut,
+    /// The collections in which batches search.
+    pub collections: Collections,
     /// Records what is submitted.
     pub audit: AuditLog,
     /// The settings. They fill in the options that a batch leaves out.

@@ -121,10 +121,10 @@ impl AppBuilder {
             },
             admission: Admission::new(budgets(&config), metrics.clone(), &clock),
         };
-        let batches = batches(&config, stores.clone(), &fan_out, &audit).await?;
-        let keys = Arc::clone(&stores.keys);
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
         let collections = collections(&config, &stores, &pipeline, (&calibrations, &audit)).await?;
+        let batches = batches(&config, stores.clone(), &fan_out, &collections).await?;
+        let keys = Arc::clone(&stores.keys);
         Ok(App {
             libraries: libraries(&stores, &collections),
             collections,
@@ -312,7 +312,7 @@ async fn batches(
     config: &Config,
     stores: Stores,
     fan_out: &FanOut,
-    audit: &AuditLog,
+    collections: &Collections,
 ) -> anyhow::Result<Batches> {
     Ok(Batches {
         queue: queue(config, &stores, fan_out).await?,
@@ -321,7 +321,8 @@ async fn batches(
         sender: Arc::new(WebPoster::new(&config.urls, Arc::new(SystemLookup))?),
         payloads: Payloads::open(config)?,
         fan_out: fan_out.clone(),
-        audit: audit.clone(),
+        audit: collections.audit.clone(),
+        collections: collections.clone(),
         config: Arc::new(config.clone()),
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use facescan_inference::pool::CpuPool;
-use facescan_store::{Stores, VectorIndexStore};
+use facescan_store::{Graph, Stores, VectorIndexStore};
 
 use crate::{
     config::{Config, IndexChoice},
@@ -42,6 +42,10 @@ pub async fn open(
     let settings = HnswSettings {
         min_faces: config.recognition.hnsw_min_faces,
         candidates: config.recognition.hnsw_candidates,
+        graph: Graph {
+            links: config.recognition.hnsw_links,
+            build_candidates: config.recognition.hnsw_build_candidates,
+        },
     };
     Ok(Arc::new(PgvectorIndex::new(collections, vectors, settings)))
 }

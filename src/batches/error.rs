@@ -5,8 +5,11 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::payloads::PayloadError;
-use crate::audit::AuditError;
-use crate::pipeline::error::{InvalidOption, PipelineError};
+use crate::{
+    audit::AuditError,
+    pipeline::error::{InvalidOption, PipelineError},
+    recognition::error::RecognitionError,
+};
 
 /// An error of a call about a batch.
 #[derive(Debug, Error)]
@@ -42,6 +45,9 @@ pub enum BatchError {
     /// The submission cannot be recorded.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// The collection of a search.
+    #[error(transparent)]
+    Recognition(#[from] RecognitionError),
     /// An option or the database.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),

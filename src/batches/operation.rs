@@ -1,6 +1,7 @@
 //! The operation of a batch: its options, its plan, and the models that decide its results.
 
 mod defaults;
+mod search;
 
 use facescan_inference::operation::Operation;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ use crate::{
     },
 };
 
+pub use search::BatchSearchPlan;
+
 /// The version of results without a scan. Increase it when the same bytes, models and options can have another result.
 const RESULT_VERSION: u32 = 1;
 
@@ -40,16 +43,19 @@ pub enum BatchOperation {
     Enhance,
     /// Apply a list of operations to images.
     Process,
+    /// Search for a face of each image in a collection.
+    Search,
 }
 
 impl BatchOperation {
     /// Every operation.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Detect,
         Self::Embed,
         Self::Quality,
         Self::Enhance,
         Self::Process,
+        Self::Search,
     ];
 
     /// Returns the name in requests and in the database.
@@ -60,6 +66,7 @@ impl BatchOperation {
             Self::Quality => "quality",
             Self::Enhance => "enhance",
             Self::Process => "process",
+            Self::Search => "search",
         }
     }
 
@@ -82,6 +89,8 @@ pub enum BatchPlan {
     Enhance(Box<EnhancePlan>),
     /// Apply a list of operations.
     Process(Box<ProcessPlan>),
+    /// Search for faces in a collection.
+    Search(Box<BatchSearchPlan>),
 }
 
 /// The options of a batch, with every default filled in.
@@ -128,6 +137,14 @@ impl BatchPlan {
                     priority: request.priority(),
                     options: to_value(&defaults::process(request, &plan))?,
                     plan: Self::Process(Box::new(plan)),
+                }
+            }
+            BatchOperation::Search => {
+                let (plan, options) = BatchSearchPlan::resolve(options, config, thresholds)?;
+                ResolvedOptions {
+                    priority: None,
+                    options,
+                    plan: Self::Search(Box::new(plan)),
                 }
             }
         };
@@ -197,6 +214,7 @@ impl BatchPlan {
             Self::ImageEmbedding(plan) => plan.check(pipeline),
             Self::Enhance(plan) => plan.check(pipeline),
             Self::Process(plan) => plan.check(pipeline),
+            Self::Search(plan) => plan.image.scan.check(pipeline),
         }
     }
 
@@ -212,6 +230,7 @@ impl BatchPlan {
             Self::ImageEmbedding(plan) => plan.operations(),
             Self::Enhance(plan) => plan.operations(),
             Self::Process(plan) => plan.operations(),
+            Self::Search(plan) => plan.image.scan.operations(),
         }
     }
 
@@ -219,6 +238,7 @@ impl BatchPlan {
     fn decode(&self) -> DecodeMode {
         match self {
             Self::Scan(plan) => plan.decode,
+            Self::Search(plan) => plan.image.scan.decode,
             Self::ImageEmbedding(_) | Self::Enhance(_) | Self::Process(_) => DecodeMode::Full,
         }
     }
@@ -247,7 +267,7 @@ impl ModelsKey {
         match plan {
             BatchPlan::Scan(plan) if plan.kind == ScanKind::Embed => Self::Embeddings,
             BatchPlan::Scan(_) | BatchPlan::Process(_) => Self::Faces,
-            BatchPlan::Enhance(_) => Self::Embeddings,
+            BatchPlan::Enhance(_) | BatchPlan::Search(_) => Self::Embeddings,
             BatchPlan::ImageEmbedding(_) => Self::Images,
         }
     }

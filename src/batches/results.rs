@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_inference::pool::Stage;
-use facescan_store::{Batch, CachedScan, Item, ItemFilter, ItemPage, ItemState};
+use facescan_store::{Batch, CachedScan, CollectionKey, Item, ItemFilter, ItemPage, ItemState};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -19,9 +19,13 @@ use super::{
 use crate::{
     config::EmbeddingFormat,
     pipeline::{
-        answer::ScanResult, embed_image::ImageEmbeddingResult, error::PipelineError, scan::Scan,
-        stored::hash_from_hex,
+        answer::ScanResult,
+        embed_image::ImageEmbeddingResult,
+        error::PipelineError,
+        scan::Scan,
+        stored::{hash_from_hex, to_value},
     },
+    recognition::collections::candidates::StoredSearch,
 };
 
 /// The largest number of bytes of images on one page. A page with more ends early.
@@ -102,6 +106,7 @@ impl Batches {
         let is_full = items.len() == page.limit as usize;
         let plan = self.stored_plan(batch)?;
         let mut scans = self.scans_of(batch, &items).await?;
+        let mut searches = self.searches_of((batch, &plan), &items).await?;
         let mut answers = Vec::with_capacity(items.len());
         let mut bytes = 0;
         let mut next = None;
@@ -111,6 +116,9 @@ impl Batches {
                 (Some(id), _) => scans
                     .remove(&id)
                     .and_then(|found| scan_result(found, &plan, format)),
+                (None, Some(_)) if matches!(plan, BatchPlan::Search(_)) => {
+                    searches.remove(&position).map(ItemResultJson::Stored)
+                }
                 (None, Some(stored)) => Some(
                     self.with_images(batch, stored.clone(), format, &mut bytes)
                         .await?,
@@ -161,6 +169,32 @@ impl Batches {
             found: found.collect(),
             uses,
         })
+    }
+
+    /// Returns the results of searches by the positions of their items.
+    async fn searches_of(
+        &self,
+        (batch, plan): (&Batch, &BatchPlan),
+        items: &[Item],
+    ) -> Result<HashMap<u64, Value>, BatchError> {
+        let BatchPlan::Search(plan) = plan else {
+            return Ok(HashMap::new());
+        };
+        let key = CollectionKey {
+            tenant: &batch.tenant,
+            id: plan.collection,
+        };
+        let stored = items.iter().filter_map(|item| {
+            let result = item.result.result.clone()?;
+            // `None` if another version wrote other fields.
+            let search: StoredSearch = serde_json::from_value(result).ok()?;
+            Some((item.position, search))
+        });
+        let (positions, stored): (Vec<u64>, Vec<StoredSearch>) = stored.unzip();
+        let found = self.collections.restore(key, stored).await?;
+        let found = found.iter().map(to_value);
+        let found: Vec<Value> = found.collect::<Result<_, PipelineError>>()?;
+        Ok(positions.into_iter().zip(found).collect())
     }
 
     /// Replaces the hashes in a stored result by the images.
@@ -261,7 +295,7 @@ fn scan_result(
             let result = ImageEmbeddingResult::new(scan, &plan);
             Some(ItemResultJson::Image(Box::new(result)))
         }
-        BatchPlan::Enhance(_) | BatchPlan::Process(_) => None,
+        BatchPlan::Enhance(_) | BatchPlan::Process(_) | BatchPlan::Search(_) => None,
     }
 }
 

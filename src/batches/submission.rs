@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Batches,
     error::BatchError,
-    operation::{BatchOperation, BatchPlan, ResolvedOptions},
+    operation::{BatchOperation, BatchPlan, BatchSearchPlan, ResolvedOptions},
     payloads::{ObjectKind, ObjectOwner},
     webhooks::shown_secret,
 };
@@ -30,6 +30,7 @@ use crate::{
     config::AuditLevel,
     context::RequestContext,
     pipeline::{error::PipelineError, scan::ContentHash},
+    recognition::error::RecognitionError,
     telemetry::traces,
 };
 
@@ -122,6 +123,9 @@ impl Batches {
             options,
             priority,
         } = BatchPlan::resolve(head.operation, head.options.clone(), &self.config, pipeline)?;
+        if let BatchPlan::Search(search) = &plan {
+            self.check_search(context, search).await?;
+        }
         let now = self.clock().now();
         let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);
         let models = pipeline.models.used(&plan.operations());
@@ -146,6 +150,7 @@ impl Batches {
             created_at: now,
             expires_at: self.config.batches.ttl().map(|ttl| now + ttl),
             traceparent: traces::traceparent(&context.span),
+            key_id: context.principal.key_id.as_deref().map(str::to_owned),
         };
         let stays_open = head.open;
         let of = (self, context);
@@ -167,6 +172,26 @@ impl Batches {
                 Submission::new(of, batch, Purpose::Create { stays_open }, digest)
             }
         })
+    }
+
+    /// Checks that the caller's tenant may search in the collection, with the embedder of this process.
+    async fn check_search(
+        &self,
+        context: &RequestContext,
+        plan: &BatchSearchPlan,
+    ) -> Result<(), BatchError> {
+        let collection = self.collections.of(context, plan.collection).await?;
+        plan.search.check(&collection)?;
+        self.collections.check_purpose(&collection)?;
+        let contract = &self.fan_out.scans.pipeline.models.embedder.contract;
+        if *contract != collection.contract {
+            return Err(RecognitionError::CollectionContract {
+                face: contract.clone(),
+                collection: collection.contract,
+            }
+            .into());
+        }
+        Ok(())
     }
 
     /// Begins a submission that adds items to an open batch.
@@ -215,9 +240,9 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// Returns the id of the batch.
-    pub fn batch_id(&self) -> uuid::Uuid {
-        self.batch.id
+    /// Returns the batch, as it was when the submission began.
+    pub fn batch(&self) -> &Batch {
+        &self.batch
     }
 
     /// Takes the next entries, each with the reason if it could not be read.

@@ -19,10 +19,11 @@ use super::{Batches, operation::models_keys};
 use crate::{
     ingest::error::IngestError,
     pipeline::error::PipelineError,
+    recognition::{error::RecognitionError, index::IndexError},
     telemetry::traces::{self, SpanKind},
 };
 
-pub use item::{Describe, Failure};
+pub use item::{Describe, Failure, ItemError};
 
 /// The longest wait before another attempt of an item.
 const MAX_RETRY: Duration = Duration::from_secs(300);
@@ -172,6 +173,25 @@ impl PipelineError {
             | Self::Serialize(_)
             | Self::UnexpectedOutput(_)
             | Self::NotASha256(_) => Failure::Temporary,
+        }
+    }
+}
+
+impl RecognitionError {
+    /// Returns what another attempt of the same search can change.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Image { source, .. } => source.failure(),
+            Self::Store(error) | Self::Index(IndexError::Store(error))
+                if error.is_unavailable() =>
+            {
+                Failure::Wait
+            }
+            Self::Audit(_) | Self::Index(IndexError::Unavailable(_) | IndexError::Busy) => {
+                Failure::Wait
+            }
+            Self::Store(_) | Self::Index(_) | Self::TooManySearches { .. } => Failure::Temporary,
+            _ => Failure::Permanent,
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct SubmitArgs {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     server: ServerArgs,
-    /// The operation: detect, embed, quality, enhance or process.
+    /// The operation: detect, embed, quality, enhance, process or search.
     #[arg(long, default_value = "embed", value_parser = operation)]
     operation: BatchOperation,
     /// The options of the operation, as a JSON object.

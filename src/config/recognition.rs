@@ -34,6 +34,10 @@ pub struct Recognition {
     pub hnsw_min_faces: u64,
     #[garde(range(min = 10, max = 1000))]
     pub hnsw_candidates: u32,
+    #[garde(range(min = 2, max = 100))]
+    pub hnsw_links: u32,
+    #[garde(range(min = 4, max = 1000))]
+    pub hnsw_build_candidates: u32,
     #[garde(inner(custom(must(is_path))))]
     pub calibrations: Vec<PathBuf>,
 }

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_store::{AuditStore, ExpiredResults, NewAuditEntry, RetentionStore, StoreError};
+use facescan_store::{
+    AuditStore, ExpiredResults, ExpiryTimes, NewAuditEntry, RetentionStore, StoreError,
+};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +86,9 @@ impl RetentionSweeper {
         let now = self.clock.now();
         let mut expired = Expired::default();
         if let Some(before) = before(now, times.results) {
-            expired.results = self.expire_results(tenant, before).await?;
+            expired.results = self
+                .expire_results(tenant, ExpiryTimes { before, now })
+                .await?;
         }
         if let Some(before) = before(now, times.payloads) {
             expired.batches = self.expire_batches(tenant, before).await?;
@@ -101,11 +105,11 @@ impl RetentionSweeper {
     async fn expire_results(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
+        times: ExpiryTimes,
     ) -> Result<ExpiredResults, StoreError> {
         let mut all = ExpiredResults::default();
         loop {
-            let some = self.store.expire_results(tenant, before, ROWS).await?;
+            let some = self.store.expire_results(tenant, times, ROWS).await?;
             all.scans += some.scans;
             all.images += some.images;
             if some.scans == 0 {

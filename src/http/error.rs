@@ -11,7 +11,7 @@ use crate::{
     access::error::{AccessError, KeyError},
     admission::AdmissionError,
     audit::AuditError,
-    batches::error::BatchError,
+    batches::{error::BatchError, worker::ItemError},
     ingest::{error::IngestError, fetch::FetchError},
     pipeline::{
         answer::ErrorEntry,
@@ -255,6 +255,7 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
         BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,
         BatchError::Audit(_) => table::AUDIT_UNAVAILABLE,
         BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,
+        BatchError::Recognition(error) => kind_of_recognition(error),
         BatchError::Pipeline(error) => kind_of_pipeline(error),
     }
 }
@@ -381,6 +382,7 @@ impl From<BatchError> for ApiError {
     fn from(error: BatchError) -> Self {
         match error {
             BatchError::Pipeline(error) => Self::Pipeline(error),
+            BatchError::Recognition(error) => error.into(),
             error => Self::Batch(error),
         }
     }
@@ -406,8 +408,11 @@ impl From<KeyError> for ApiError {
 }
 
 /// Returns the code and the text of an item's error, as an answer would have them.
-pub fn describe_item(error: PipelineError) -> (&'static str, String) {
-    let error = ApiError::from(error);
+pub fn describe_item(error: ItemError) -> (&'static str, String) {
+    let error = match error {
+        ItemError::Pipeline(error) => ApiError::from(error),
+        ItemError::Recognition(error) => ApiError::from(error),
+    };
     if error.kind().status >= 500 {
         tracing::error!(
             code = error.kind().code,

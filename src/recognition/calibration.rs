@@ -115,7 +115,7 @@ pub struct OperatingPoint {
 }
 
 /// The false accept rate at a cosine.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FarEstimate {
     /// The share of pairs of different people that reach the cosine.
     pub value: f64,
@@ -132,7 +132,7 @@ pub struct FarEstimate {
 }
 
 /// How a rate relates to a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The rate is the value.

@@ -3,6 +3,7 @@
 //! A scan never adds to a collection. [`enrol`] adds faces, [`search`] compares a face with all faces of a collection, and
 //! [`terms`] checks what a caller wants to write. Erasing is in [`crate::erasure`].
 
+pub mod candidates;
 pub mod enrol;
 pub mod quota;
 pub mod search;

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 pub use facescan_index::Proposal;
 use facescan_inference::pool::PoolError;
 use facescan_store::{IndexPosition, StoreError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use utoipa::ToSchema;
 
@@ -47,6 +47,8 @@ pub struct IndexQuery<'a> {
     pub vectors: &'a [Vec<f32>],
     /// The number of rows to propose for each vector.
     pub rows: usize,
+    /// Whether every row must be compared, also if that takes longer.
+    pub must_be_exact: bool,
 }
 
 /// What an index proposes.
@@ -63,7 +65,7 @@ pub struct Proposals {
 }
 
 /// The kind of an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexKind {
     /// A scan of all rows in memory.

@@ -223,6 +223,22 @@ impl VerifyRequest {
     }
 }
 
+impl VerifyPlan {
+    /// Returns the vector of the chosen face of a scan.
+    ///
+    /// # Errors
+    /// [`RecognitionError::NoFaceToSearch`] if no face has one.
+    pub fn face_to_search(
+        &self,
+        contract: &str,
+        scan: Scan,
+    ) -> Result<FaceVector, RecognitionError> {
+        let face = self.face.choose(scan);
+        let vector = face.and_then(|face| FaceVector::of_found(contract, &face));
+        vector.ok_or(RecognitionError::NoFaceToSearch)
+    }
+}
+
 /// A face's vector, of length 1, and its contract.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceVector {

@@ -1,5 +1,6 @@
 //! Collections over HTTP: enrolment, search, what keeps people out of answers, and erasure.
 
+mod batches;
 mod commands;
 mod guards;
 mod index;
@@ -226,6 +227,16 @@ async fn story(app: &TestApp, kind: &str) {
     assert_eq!(listed["subjects"].as_array().unwrap().len(), 1);
     let faces = ok(app, "GET", &format!("{obama}/faces"), Value::Null).await;
     assert_eq!(faces["faces"].as_array().unwrap().len(), 2);
+    assert!(faces.get("next").is_none());
+    let uri = format!("{obama}/faces?limit=1");
+    let page = ok(app, "GET", &uri, Value::Null).await;
+    assert_eq!(page["faces"], json!([faces["faces"][0]]));
+    let uri = format!("{uri}&after={}", text(&page["next"]));
+    let page = ok(app, "GET", &uri, Value::Null).await;
+    assert_eq!(page, json!({"faces": [faces["faces"][1]]}));
+    let uri = format!("{obama}/faces?after={}", id(&obama));
+    let unknown = call(app, "GET", &uri, Value::Null).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 
     // Erased people are in no later answer.
     let body = json!({"subject": id(&obama)});

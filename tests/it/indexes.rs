@@ -5,6 +5,7 @@
 mod contract;
 mod pgvector;
 mod purge;
+mod scopes;
 mod under_test;
 
 use std::{num::NonZeroUsize, sync::Arc};
@@ -17,6 +18,7 @@ use facescan::recognition::index::{
     pgvector::{HnswSettings, PgvectorIndex},
 };
 use facescan_inference::pool::CpuPool;
+use facescan_store::Graph;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
 #[cfg(feature = "qdrant")]
@@ -50,6 +52,10 @@ async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<Pgvect
     let settings = HnswSettings {
         min_faces,
         candidates: 100,
+        graph: Graph {
+            links: 16,
+            build_candidates: 64,
+        },
     };
     let index = Arc::new(PgvectorIndex::new(collections, vectors, settings));
     let mut under_test = UnderTest::new(stores, Arc::clone(&index) as Arc<dyn FaceIndex>);

@@ -307,7 +307,7 @@ async fn pairs_that_cannot_be_compared_say_why() {
     );
 }
 
-fn flat_png() -> Vec<u8> {
+pub(crate) fn flat_png() -> Vec<u8> {
     let image = image::RgbImage::from_pixel(64, 64, image::Rgb([90, 90, 90]));
     let mut bytes = std::io::Cursor::new(Vec::new());
     image.write_to(&mut bytes, image::ImageFormat::Png).unwrap();

@@ -81,6 +81,15 @@ pub struct SearchArgs {
     /// The numbers of candidates of a search in an HNSW index, each measured alone
     #[arg(long, value_delimiter = ',', default_values_t = [100, 400, 800])]
     candidates: Vec<u32>,
+    /// Measure searches that compare every face too, with an index that otherwise does not
+    #[arg(long)]
+    exact: bool,
+    /// The links of a face in an HNSW index
+    #[arg(long, default_value_t = 16)]
+    links: u32,
+    /// The candidates for the links of a face while an HNSW index is built
+    #[arg(long, default_value_t = 64)]
+    build_candidates: u32,
     /// The faces of each person, with a cosine of about 0.6 to each other
     #[arg(long, default_value_t = 1)]
     faces_of_person: usize,
@@ -139,6 +148,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
             collections: collections(&stores, variant.index, Arc::clone(&clock))?,
             collection: collection.clone(),
             vectors: Arc::clone(&vectors),
+            must_be_exact: variant.must_be_exact,
         };
         runs.push(run.measure(args, variant.candidates).await?);
     }
@@ -250,6 +260,8 @@ struct SearchRun {
     collections: Collections,
     collection: Collection,
     vectors: Arc<Vectors>,
+    /// Whether searches compare every face.
+    must_be_exact: bool,
 }
 
 impl SearchRun {
@@ -270,6 +282,7 @@ impl SearchRun {
             threshold: THRESHOLD,
             limit: LIMIT,
             by_subject: false,
+            must_be_exact: self.must_be_exact,
         };
         let similar = self.collections.similar(&self.collection, query, wanted);
         Ok(similar.await?)

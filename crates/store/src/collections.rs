@@ -168,11 +168,12 @@ pub trait CollectionStore: Send + Sync {
         id: Uuid,
     ) -> Result<Option<Enrolment>, StoreError>;
 
-    /// Returns the enrolled faces of a subject, oldest first.
+    /// Returns the enrolled faces of a subject, oldest first: those after an enrolled face, and at most a number of them.
     async fn list_enrolments(
         &self,
         key: CollectionKey<'_>,
         subject: Uuid,
+        page: (Option<Uuid>, u32),
     ) -> Result<Vec<Enrolment>, StoreError>;
 
     /// Returns the rows that may be in an answer at the time `now`: those of this collection of this tenant, whose subject's
@@ -385,9 +386,10 @@ impl<DB: Dialect> CollectionStore for SqlStore<DB> {
         &self,
         key: CollectionKey<'_>,
         subject: Uuid,
+        page: (Option<Uuid>, u32),
     ) -> Result<Vec<Enrolment>, StoreError> {
         query!(self, "list_enrolments", |connection| enrol::list(
-            connection, key, subject
+            connection, key, subject, page
         ))
     }
 

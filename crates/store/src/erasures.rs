@@ -9,6 +9,7 @@ mod items;
 mod rows;
 
 pub(super) use collections::erase_enrolments_of;
+pub(super) use rows::note_deletion;
 
 use async_trait::async_trait;
 use sqlx::types::JsonValue;
@@ -296,7 +297,8 @@ pub trait ErasureStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<Erasure>, StoreError>;
 
-    /// Returns whether the files of the database may still have rows that were erased before `erased_before`.
+    /// Returns whether the files of the database may still have rows that were erased, or deleted because they were old, before
+    /// `erased_before`.
     async fn has_unpurged_erasures(
         &self,
         erased_before: OffsetDateTime,

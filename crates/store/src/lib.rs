@@ -72,10 +72,11 @@ pub use records::{
     NewFace, NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage,
     StoredScan,
 };
-pub use retention::{ExpiredResults, RetentionStore};
+pub use retention::{ExpiredResults, ExpiryTimes, RetentionStore};
 pub use save::check_scan;
 pub use vector_indexes::{
-    IndexWork, MAX_INDEXED_DIM, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore,
+    Graph, IndexWork, MAX_INDEXED_DIM, NearRow, NearRows, NearestRows, VectorIndex,
+    VectorIndexStore,
 };
 pub use webhooks::{DeliveryEnd, DueDelivery, Webhook, WebhookEvent, WebhookStore};
 

@@ -41,6 +41,8 @@ const STEPS: &[Step] = &[
     step!(11, "batch_traces", "0011_batch_traces.sql"),
     step!(12, "collections", "0012_collections.sql"),
     step!(13, "libraries", "0013_libraries.sql"),
+    step!(14, "unpurged_deletions", "0014_unpurged_deletions.sql"),
+    step!(15, "batch_keys", "0015_batch_keys.sql"),
 ];
 
 /// Returns the migrations of Postgres.

@@ -12,6 +12,7 @@ use crate::{
     call::{change, query},
     collections::detach_scans,
     dialect::{Dialect, Statements, placeholders},
+    erasures::note_deletion,
     record::record,
     rows::{IdRow, TenantRow, to_the_microsecond},
     sql_store::SqlStore,
@@ -27,6 +28,15 @@ pub struct ExpiredResults {
     pub images: u64,
 }
 
+/// Which results are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiryTimes {
+    /// Those that were computed before this time.
+    pub before: OffsetDateTime,
+    /// The time of the deletion.
+    pub now: OffsetDateTime,
+}
+
 /// The results and batches of one database that are too old.
 ///
 /// # Errors
@@ -37,11 +47,11 @@ pub trait RetentionStore: Send + Sync {
     /// Returns the tenants that have images or batches.
     async fn storing_tenants(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes at most `limit` scans of a tenant that were computed before `before`, and the images that have no scan then.
+    /// Deletes at most `limit` scans of a tenant that are old enough, and the images that have no scan then.
     async fn expire_results(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
+        times: ExpiryTimes,
         limit: u32,
     ) -> Result<ExpiredResults, StoreError>;
 
@@ -86,11 +96,11 @@ impl<DB: Dialect> RetentionStore for SqlStore<DB> {
     async fn expire_results(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
+        times: ExpiryTimes,
         limit: u32,
     ) -> Result<ExpiredResults, StoreError> {
         change!(self, "expire_results", |connection| expire_results(
-            connection, tenant, before, limit
+            connection, tenant, times, limit
         ))
     }
 
@@ -114,7 +124,7 @@ async fn tenants(connection: &mut impl Statements) -> Result<Vec<String>, StoreE
 async fn expire_results(
     connection: &mut impl Statements,
     tenant: &str,
-    before: OffsetDateTime,
+    ExpiryTimes { before, now }: ExpiryTimes,
     limit: u32,
 ) -> Result<ExpiredResults, StoreError> {
     let values: [&dyn Value; 4] = [
@@ -144,6 +154,7 @@ async fn expire_results(
     let images = connection
         .execute(AssertSqlSafe(statement), &images)
         .await?;
+    note_deletion(connection, now).await?;
     Ok(ExpiredResults { scans, images })
 }
 

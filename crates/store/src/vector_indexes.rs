@@ -53,6 +53,17 @@ pub struct VectorIndex {
     pub bytes: u64,
 }
 
+/// The graph of an index, in which each vector is linked to similar ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graph {
+    /// The links of a vector in each layer above the lowest, which has twice as many: 2 to 100. More of them find more similar
+    /// rows and take more space. pgvector calls it `m`.
+    pub links: u32,
+    /// The candidates for the links of a vector, at most 1000. At least twice `links` are used. With more, the links are better
+    /// and the index is built later. pgvector calls it `ef_construction`.
+    pub build_candidates: u32,
+}
+
 /// The result of a call that builds or drops an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexWork {
@@ -78,10 +89,15 @@ pub trait VectorIndexStore: Send + Sync {
     /// Returns the indexes of all collections, also of those that no longer exist.
     async fn vector_indexes(&self) -> Result<Vec<VectorIndex>, StoreError>;
 
-    /// Builds the index of a collection. An incomplete one is dropped first, and a complete one stays.
+    /// Builds the index of a collection. An incomplete one is dropped first, and a complete one stays, also with another
+    /// graph.
     ///
     /// Enrolments, erasures and searches go on meanwhile. This can take hours.
-    async fn build_vector_index(&self, collection: IndexPosition) -> Result<IndexWork, StoreError>;
+    async fn build_vector_index(
+        &self,
+        collection: IndexPosition,
+        graph: Graph,
+    ) -> Result<IndexWork, StoreError>;
 
     /// Drops the index of a collection, if there is one.
     async fn drop_vector_index(&self, collection: Uuid) -> Result<IndexWork, StoreError>;

@@ -47,7 +47,11 @@ struct LeaseLost;
 impl<'a> ChunkRun<'a> {
     pub(super) fn new(worker: &'a Worker, chunk: LeasedChunk, span: Span) -> Self {
         let id = RequestId::generate(worker.batches.clock());
-        let mut context = RequestContext::new(id, Principal::of_tenant(&chunk.tenant));
+        let principal = Principal {
+            key_id: chunk.key_id.as_deref().map(Into::into),
+            ..Principal::of_tenant(&chunk.tenant)
+        };
+        let mut context = RequestContext::new(id, principal);
         context.priority = match chunk.priority == Priority::Interactive.name() {
             true => Priority::Interactive,
             false => Priority::Bulk,

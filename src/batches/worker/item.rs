@@ -1,6 +1,6 @@
 //! One item: load its image and run the plan.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, slice};
 
 use bytes::Bytes;
 use facescan_inference::pool::Stage;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     batches::{
         Batches,
-        operation::BatchPlan,
+        operation::{BatchPlan, BatchSearchPlan},
         payloads::{ObjectKind, ObjectOwner, PayloadError},
     },
     context::RequestContext,
@@ -27,10 +27,20 @@ use crate::{
         scan::{ContentHash, content_hash, hex},
         stored::{FoundScan, StoredPlan, to_value},
     },
+    recognition::{collections::candidates::StoredSearch, error::RecognitionError},
 };
 
 /// Returns the code and the text of an error, as answers have them.
-pub type Describe = fn(PipelineError) -> (&'static str, String);
+pub type Describe = fn(ItemError) -> (&'static str, String);
+
+/// Why an item has no result.
+#[derive(Debug)]
+pub enum ItemError {
+    /// The image, or the operation on it.
+    Pipeline(PipelineError),
+    /// The search.
+    Recognition(RecognitionError),
+}
 
 /// What another attempt can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,15 +227,21 @@ impl ItemRunner<'_> {
                 }
             }
             Err(RunError::Pipeline(error)) => {
-                let failure = error.failure();
-                let (code, detail) = (self.describe)(error);
-                tracing::debug!(item = item.position, code, detail, "an item failed");
-                ItemEnd::Failed {
-                    failure,
-                    code: code.to_owned(),
-                    detail,
-                }
+                self.failed(item, error.failure(), ItemError::Pipeline(error))
             }
+            Err(RunError::Recognition(error)) => {
+                self.failed(item, error.failure(), ItemError::Recognition(error))
+            }
+        }
+    }
+
+    fn failed(&self, item: &LeasedItem, failure: Failure, error: ItemError) -> ItemEnd {
+        let (code, detail) = (self.describe)(error);
+        tracing::debug!(item = item.position, code, detail, "an item failed");
+        ItemEnd::Failed {
+            failure,
+            code: code.to_owned(),
+            detail,
         }
     }
 
@@ -240,6 +256,13 @@ impl ItemRunner<'_> {
                     is_copy: true,
                 });
             }
+        }
+        if let BatchPlan::Search(_) = self.plan {
+            // Before the image costs anything.
+            self.batches
+                .collections
+                .check_quota(self.context, 1)
+                .await?;
         }
         let image = self.load(item).await?;
         match self.plan {
@@ -256,6 +279,7 @@ impl ItemRunner<'_> {
                 let output = fan_out.run_one(self.context, image, &plan).await?;
                 self.processed(output).await
             }
+            BatchPlan::Search(plan) => self.search(plan, image).await,
         }
     }
 
@@ -331,6 +355,30 @@ impl ItemRunner<'_> {
         Ok(done(stored))
     }
 
+    /// Searches for a face of an image. The audit trail has the search before the item has its result.
+    async fn search(
+        &self,
+        plan: &BatchSearchPlan,
+        image: LoadedImage,
+    ) -> Result<ItemEnd, RunError> {
+        let Batches {
+            fan_out,
+            collections,
+            ..
+        } = self.batches;
+        let scanned = fan_out.run_one(self.context, image, &plan.image.scan);
+        let contract = &fan_out.scans.pipeline.models.embedder.contract;
+        let vector = plan.image.face_to_search(contract, scanned.await?.result)?;
+        let collection = collections.of(self.context, plan.collection).await?;
+        let wanted = (slice::from_ref(&vector), &plan.search);
+        let results = collections
+            .search(self.context, &collection, wanted)
+            .await?;
+        let result = results.into_iter().next();
+        let result = result.ok_or(RecognitionError::NoFaceToSearch)?;
+        Ok(done(to_value(&StoredSearch::from(result))?))
+    }
+
     /// Writes an image that the operation made. Returns its hash, which stands for the image in the stored result.
     async fn store(&self, data: Bytes) -> Result<Value, RunError> {
         let hashed = data.clone();
@@ -364,4 +412,7 @@ enum RunError {
     /// The operation failed.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
+    /// The search failed.
+    #[error(transparent)]
+    Recognition(#[from] RecognitionError),
 }

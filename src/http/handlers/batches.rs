@@ -17,9 +17,10 @@ use uuid::Uuid;
 
 use super::erasures::erase_named;
 use crate::{
+    access::error::AccessError,
     audit::AuditEvent,
-    batches::answer::BatchAnswer,
-    context::RequestContext,
+    batches::{answer::BatchAnswer, operation::BatchOperation},
+    context::{RequestContext, scope::Scope},
     http::{
         AppState,
         error::ApiError,
@@ -142,6 +143,15 @@ pub async fn list(
     respond(Accepted::structured(&headers), &state.pipeline.pool, answer).await
 }
 
+/// Checks that the caller may search, if the operation of a batch is a search.
+fn check_scope(context: &RequestContext, operation: &str) -> Result<(), ApiError> {
+    let may_search = context.principal.scopes.contains(Scope::Search);
+    match operation == BatchOperation::Search.name() && !may_search {
+        true => Err(AccessError::MissingScope(Scope::Search).into()),
+        false => Ok(()),
+    }
+}
+
 async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiError> {
     let now = request.state.batches.clock().now();
     let answer = BatchAnswer::new(batch, now);
@@ -225,6 +235,8 @@ pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
         .record(AuditEvent::change("retry_batch", request.id))
         .await?;
     let batches = &request.state.batches;
+    let batch = batches.batch(request.tenant(), request.id).await?;
+    check_scope(&request.context, &batch.operation)?;
     batches.retry(request.tenant(), request.id).await?;
     let batch = batches.batch(request.tenant(), request.id).await?;
     answer(&request, batch).await

@@ -1,6 +1,6 @@
 //! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrolment}`.
 
-use axum::{http::StatusCode, response::Response};
+use axum::{extract::RawQuery, http::StatusCode, response::Response};
 use facescan_imaging::quality::acceptance::{Preset, Reason};
 use facescan_store::{Collection, Enrolment, ErasureTarget};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::{
     erasures::erase_from_collection,
     named_faces::{NamedFace, NamedFaces},
+    page::{Page, PageQuery},
 };
 use crate::{
     admission::Priority,
@@ -135,11 +136,14 @@ pub enum EnrolmentStatus {
     Rejected,
 }
 
-/// The enrolled faces of a subject.
+/// A page of the enrolled faces of a subject.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct EnrolmentsAnswer {
+pub struct EnrolmentPage {
     /// The faces, oldest first.
     faces: Vec<EnrolmentAnswer>,
+    /// The value of `after` for the next page. Absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
 }
 
 /// An enrolled face. No answer has its vector.
@@ -351,23 +355,33 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),
+        PageQuery,
     ),
     responses(
         (status = 200, description = "The faces", content(
-            (EnrolmentsAnswer = "application/json"), (EnrolmentsAnswer = "application/msgpack")
+            (EnrolmentPage = "application/json"), (EnrolmentPage = "application/msgpack")
         )),
         CollectionFailures,
     )
 )]
-pub async fn list(request: CollectionRequest) -> Result<Response, ApiError> {
+pub async fn list(
+    request: CollectionRequest,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let store = &request.state.collections.store;
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
-    let faces = store.list_enrolments(key(&collection), subject).await?;
-    let answer = EnrolmentsAnswer {
-        faces: faces.into_iter().map(EnrolmentAnswer::from).collect(),
+    let page = Page::read(query.as_deref())?;
+    page.check_face(&request.state, &collection).await?;
+    let mut listed = store
+        .list_enrolments(key(&collection), subject, page.wanted())
+        .await?;
+    let next = page.cut(&mut listed, |face| face.id);
+    let answer = EnrolmentPage {
+        faces: listed.into_iter().map(EnrolmentAnswer::from).collect(),
+        next,
     };
     respond_small(request.accepted, &answer)
 }

@@ -31,7 +31,6 @@ use crate::{
     pipeline::{answer::ErrorEntry, faces::Face, options::RequestOptions},
     recognition::{
         collections::key,
-        error::RecognitionError,
         libraries::enrol::{FaceForLibrary, LibraryOutcome},
         verify::{FaceVector, VerifyRequest},
     },
@@ -357,16 +356,7 @@ pub async fn list(
         (None, true) => FaceFilter::Unassigned,
         (None, false) => FaceFilter::All,
     };
-    if let Some(after) = query.after {
-        // Without its place, the list would begin again.
-        let found = request
-            .state
-            .collections
-            .store
-            .enrolment(key(&library), after);
-        let found = found.await?;
-        found.ok_or(RecognitionError::NoEnrolment(after))?;
-    }
+    page.check_face(&request.state, &library).await?;
     let store = &request.state.libraries.store;
     let mut listed = store
         .library_faces(key(&library), filter, page.wanted())

@@ -1,12 +1,17 @@
 //! Pages of the lists below `/collections`.
 
+use facescan_store::Collection;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::http::{
-    error::ApiError,
-    extract::{page_size, read_query},
+use crate::{
+    http::{
+        AppState,
+        error::ApiError,
+        extract::{page_size, read_query},
+    },
+    recognition::{collections::key, error::RecognitionError},
 };
 
 /// The entries on a page, unless the request says it.
@@ -48,6 +53,21 @@ impl Page {
     /// Returns what the store is asked for. One more entry shows whether there is another page.
     pub(super) fn wanted(self) -> (Option<Uuid>, u32) {
         (self.after, self.limit + 1)
+    }
+
+    /// Checks that the face before a page of enrolled faces is still there. Without its place, the list would begin again.
+    pub(super) async fn check_face(
+        self,
+        state: &AppState,
+        collection: &Collection,
+    ) -> Result<(), ApiError> {
+        let Some(after) = self.after else {
+            return Ok(());
+        };
+        let store = &state.collections.store;
+        let found = store.enrolment(key(collection), after).await?;
+        found.ok_or(RecognitionError::NoEnrolment(after))?;
+        Ok(())
     }
 
     /// Cuts a list to the page. Returns the id of the last entry if there are more.

@@ -9,7 +9,6 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
-use uuid::Uuid;
 
 use super::{
     named_faces::{NamedFace, NamedFaces},
@@ -33,8 +32,10 @@ use crate::{
     },
     pipeline::answer::ErrorEntry,
     recognition::{
-        calibration::FarEstimate,
-        collections::search::{Candidate, IndexUsed, SearchPlan, SearchRequest, SearchResult},
+        collections::{
+            candidates::FoundCandidates,
+            search::{SearchPlan, SearchRequest, SearchResult},
+        },
         error::RecognitionError,
         verify::{FaceVector, VerifyPlan},
     },
@@ -91,57 +92,6 @@ pub enum SearchStatus {
     Error,
 }
 
-/// The candidates of a search.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct FoundCandidates {
-    /// The id of the search in the audit trail.
-    search_id: Uuid,
-    /// Always `candidates_only`: a person must decide whether a candidate is the person in the image.
-    #[schema(example = "candidates_only")]
-    decision: &'static str,
-    /// The candidates, the most similar one first.
-    candidates: Vec<CandidateAnswer>,
-    /// The cosine from which a face is a candidate.
-    threshold: f32,
-    /// The false accept rate of one comparison at the threshold. Null if the contract has no calibration.
-    #[schema(required)]
-    far: Option<FarEstimate>,
-    /// The number of enrolled faces that were compared.
-    n_searched: u64,
-    /// The number of strangers among them that reach the threshold on average. Null if the contract has no calibration.
-    #[schema(required)]
-    expected_false_matches: Option<f64>,
-    /// The index that was used.
-    index: IndexUsed,
-}
-
-/// A subject or a face that may show the person.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Candidate)]
-pub struct CandidateAnswer {
-    /// The place among the candidates, from 1.
-    rank: usize,
-    /// The subject. Absent in libraries.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subject_id: Option<Uuid>,
-    /// The person of a library, if a clustering or a user has assigned the face to one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    person_id: Option<Uuid>,
-    /// The caller's id of the subject.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    external_id: Option<String>,
-    /// The id of the enrolled face.
-    enrolment_id: Uuid,
-    /// The stored face that it came from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    face_id: Option<Uuid>,
-    /// The cosine, -1 to 1.
-    similarity: f32,
-    /// The false accept rate of one comparison at this cosine. Null if the contract has no calibration.
-    #[schema(required)]
-    far: Option<FarEstimate>,
-}
-
 /// A page of searches, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchPage {
@@ -182,41 +132,6 @@ pub struct SearchesQuery {
     /// The number of searches on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
-}
-
-impl CandidateAnswer {
-    fn new(rank: usize, candidate: Candidate) -> Self {
-        let row = candidate.face.row;
-        Self {
-            rank,
-            subject_id: row.enrolment.subject_id,
-            person_id: row.person_id,
-            external_id: row.external_id,
-            enrolment_id: row.enrolment.id,
-            face_id: row.enrolment.face_id,
-            similarity: candidate.face.similarity,
-            far: candidate.far,
-        }
-    }
-}
-
-impl From<SearchResult> for FoundCandidates {
-    fn from(result: SearchResult) -> Self {
-        let candidates = (1..).zip(result.candidates);
-        let strangers = |far: &FarEstimate| far.value * result.searched as f64;
-        Self {
-            search_id: result.id,
-            decision: "candidates_only",
-            candidates: candidates
-                .map(|(rank, candidate)| CandidateAnswer::new(rank, candidate))
-                .collect(),
-            threshold: result.threshold,
-            expected_false_matches: result.far.as_ref().map(strangers),
-            far: result.far,
-            n_searched: result.searched,
-            index: result.index,
-        }
-    }
 }
 
 /// Searches for a face in a collection.
@@ -367,11 +282,7 @@ fn vector_of(contract: &str, plan: &VerifyPlan, face: NamedFace) -> Result<FaceV
         NamedFace::Vector(vector) | NamedFace::Stored(_, vector) => return Ok(vector),
         NamedFace::Scanned(scan) => (*scan)?,
     };
-    let vector = plan
-        .face
-        .choose(scan)
-        .and_then(|face| FaceVector::of_found(contract, &face));
-    Ok(vector.ok_or(RecognitionError::NoFaceToSearch)?)
+    Ok(plan.face_to_search(contract, scan)?)
 }
 
 /// Lists the searches of a collection, as the audit trail has them.

@@ -250,7 +250,8 @@ pub struct CallerVector {
 pub struct BatchRequestBody {
     /// The operation.
     operation: BatchOperation,
-    /// Its options, as its own route has them. The settings have the defaults.
+    /// Its options, as its own route has them. A search also has `collection`, the id of its collection. The settings have the
+    /// defaults.
     #[schema(value_type = Option<Object>, nullable = false)]
     options: Option<serde_json::Value>,
     /// The caller's name for the batch.

@@ -204,7 +204,7 @@ const OF_WEBHOOKS: [Example; 2] = [
 ];
 
 /// The errors of the routes that take the items of a batch.
-const OF_SUBMISSIONS: [Example; 7] = [
+const OF_SUBMISSIONS: [Example; 9] = [
     (
         table::INVALID_BODY,
         "the body could not be read: expected value at line 1 column 1",
@@ -233,6 +233,14 @@ const OF_SUBMISSIONS: [Example; 7] = [
     (
         table::DEVICE_UNAVAILABLE,
         "face_detection cannot run on cuda:0: there is no such device",
+    ),
+    (
+        table::PURPOSE_NOT_ALLOWED,
+        "the collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has another purpose; search only for the purpose that its subjects were enrolled for",
+    ),
+    (
+        table::CONTRACT_MISMATCH,
+        "the face has the contract c1 and the collection has c2; use faces of that contract",
     ),
 ];
 

@@ -196,6 +196,7 @@ impl Collections {
             threshold,
             limit: NEIGHBOURS,
             by_subject: true,
+            must_be_exact: false,
         };
         let found = self.similar(collection, &vector.values, wanted).await?;
         let conflict = |face: &SimilarFace| {

@@ -57,6 +57,10 @@ pub struct SearchRequest {
     /// Whether a subject is a candidate once, with its most similar face (`subject`, the default), or each face is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<CandidateKind>,
+    /// Whether every face is compared, so that no similar one is missing. With `recognition.index: exact` every search does so;
+    /// with the others, large collections take longer. By default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<bool>,
     /// The false accept rate of one comparison that the threshold is chosen for; by default that of the collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(exclusive_minimum = 0, maximum = 1)]
@@ -106,6 +110,7 @@ pub struct SearchPlan {
     case: Option<String>,
     limit: usize,
     by: CandidateKind,
+    must_be_exact: bool,
     criterion: Option<Criterion>,
 }
 
@@ -126,6 +131,18 @@ impl SearchPlan {
 }
 
 impl SearchRequest {
+    /// Fills in the defaults that neither the settings nor the collection have.
+    pub fn with_defaults(self) -> Self {
+        Self {
+            limit: Some(self.limit.unwrap_or(DEFAULT_LIMIT)),
+            by: Some(self.by.unwrap_or_default()),
+            exact: Some(self.exact.unwrap_or_default()),
+            face: Some(self.face.unwrap_or_default()),
+            aligned: Some(self.aligned.unwrap_or_default()),
+            ..self
+        }
+    }
+
     /// Checks the options, and returns those of the search and those of the image.
     ///
     /// # Errors
@@ -163,6 +180,7 @@ impl SearchRequest {
             case: self.case,
             limit,
             by: self.by.unwrap_or_default(),
+            must_be_exact: self.exact.unwrap_or_default(),
             criterion,
         };
         Ok((plan, image))
@@ -196,7 +214,7 @@ pub struct Candidate {
 }
 
 /// The index that a search used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IndexUsed {
     /// The kind.
     pub kind: IndexKind,
@@ -224,13 +242,26 @@ impl Collections {
         for vector in vectors {
             check_vector(collection, vector)?;
         }
-        let wanted = (vectors.len(), self.clock.now());
-        self.quota.check(context, wanted).await?;
+        self.check_quota(context, vectors.len()).await?;
         // At the same time, so that they share a pass over the memory.
         let searches = vectors
             .iter()
             .map(|vector| self.search_for(context, collection, (vector, plan)));
         try_join_all(searches).await
+    }
+
+    /// Checks that the caller may make so many searches now.
+    ///
+    /// # Errors
+    /// The errors of [`SearchQuota::check`](super::quota::SearchQuota::check).
+    pub async fn check_quota(
+        &self,
+        context: &RequestContext,
+        searches: usize,
+    ) -> Result<(), RecognitionError> {
+        self.quota
+            .check(context, (searches, self.clock.now()))
+            .await
     }
 
     async fn search_for(
@@ -248,6 +279,7 @@ impl Collections {
             threshold,
             limit: plan.limit + SPARE,
             by_subject: plan.by == CandidateKind::Subject,
+            must_be_exact: plan.must_be_exact,
         };
         let found = self.similar(collection, &vector.values, wanted).await?;
         let mut faces = self
@@ -325,6 +357,7 @@ impl Collections {
                 threshold: threshold.ok_or_else(uncalibrated)?,
                 limit: 1,
                 by_subject: false,
+                must_be_exact: false,
             };
             // At the same time, so that they share a pass over the memory.
             let similar = vectors

@@ -38,6 +38,8 @@ pub struct Wanted {
     pub limit: usize,
     /// Whether only the most similar face of each subject is wanted.
     pub by_subject: bool,
+    /// Whether every face must be compared, also if that takes longer.
+    pub must_be_exact: bool,
 }
 
 /// The similar faces for one vector.
@@ -76,6 +78,7 @@ impl Collections {
                 collection: collection.index_position(),
                 vectors: &vectors,
                 rows,
+                must_be_exact: wanted.must_be_exact,
             };
             let proposals = self.index.propose(query).await?;
             let proposed = proposals.rows.first().map_or(0, Vec::len);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use facescan_store::{
-    CollectionStore, IndexPosition, IndexWork, NearestRows, StoreError, VectorIndexStore,
+    CollectionStore, Graph, IndexPosition, IndexWork, NearestRows, StoreError, VectorIndexStore,
 };
 use tokio::task::JoinHandle;
 
@@ -26,6 +26,8 @@ pub struct HnswSettings {
     pub min_faces: u64,
     /// The candidates that a search keeps, at most 1000. With more, a search misses fewer faces and takes longer.
     pub candidates: u32,
+    /// The graph of an index that is built.
+    pub graph: Graph,
 }
 
 /// The index of all collections in Postgres.
@@ -79,13 +81,13 @@ impl FaceIndex for PgvectorIndex {
 
     async fn propose(&self, query: IndexQuery<'_>) -> Result<Proposals, IndexError> {
         let collection = query.collection;
-        let is_large = self.maintenance.is_large(&collection);
+        let uses_graph = self.maintenance.is_large(&collection) && !query.must_be_exact;
         let near = self.maintenance.vectors.nearest_rows(NearestRows {
             collection: collection.collection_id,
             dim: collection.dim,
             vectors: query.vectors,
             rows: u32::try_from(query.rows).unwrap_or(u32::MAX),
-            candidates: is_large.then_some(self.maintenance.settings.candidates),
+            candidates: uses_graph.then_some(self.maintenance.settings.candidates),
         });
         let near = near.await?;
         let proposals = near.rows.into_iter().map(|rows| {
@@ -146,7 +148,12 @@ impl FaceIndex for PgvectorIndex {
         };
         done(vectors.drop_vector_index(collection.collection_id).await?)?;
         if self.maintenance.is_large(collection) {
-            done(vectors.build_vector_index(collection.clone()).await?)?;
+            let graph = self.maintenance.settings.graph;
+            done(
+                vectors
+                    .build_vector_index(collection.clone(), graph)
+                    .await?,
+            )?;
         }
         Ok(())
     }

@@ -159,7 +159,7 @@ impl FaceIndex for QdrantIndex {
                     ..Proposals::default()
                 });
             }
-            let found = collection.search(query.vectors, query.rows).await?;
+            let found = collection.search(&query).await?;
             if let Some((rows, position)) = found
                 && position >= wanted.position
             {
@@ -167,7 +167,7 @@ impl FaceIndex for QdrantIndex {
                     rows,
                     searched: wanted.enrolled,
                     position,
-                    is_exact: false,
+                    is_exact: query.must_be_exact,
                 });
             }
             collection.forget().await;

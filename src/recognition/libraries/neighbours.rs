@@ -42,6 +42,7 @@ impl NeighbourSearch<'_> {
                 vectors,
                 // The most similar row is the face itself.
                 rows: NEIGHBOURS + 1,
+                must_be_exact: false,
             };
             let proposals = self.index.propose(query).await?;
             for (number, proposals) in numbers.iter().zip(proposals.rows) {

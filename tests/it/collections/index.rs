@@ -74,6 +74,7 @@ pub(super) async fn nearest(app: &TestApp, uri: &str, number: usize) -> (Option<
         threshold: 0.99,
         limit: 1,
         by_subject: true,
+        must_be_exact: false,
     };
     let vector = vector(number, of.dim as usize);
     let similar = app.app.collections.similar(&of, &vector, wanted).await;
@@ -158,6 +159,7 @@ async fn a_stale_index_cannot_answer_an_erased_face() {
         threshold: 0.99,
         limit: 1,
         by_subject: true,
+        must_be_exact: false,
     };
     let vector = vector(2, stale.dim as usize);
     let similar = app.app.collections.similar(&stale, &vector, wanted).await;

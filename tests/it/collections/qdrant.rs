@@ -136,6 +136,7 @@ async fn similar(app: &TestApp, of: &Collection, number: usize) -> SimilarFaces 
         threshold: -1.0,
         limit: 10,
         by_subject: false,
+        must_be_exact: false,
     };
     let vector = vector(number, of.dim as usize);
     let similar = app.app.collections.similar(of, &vector, wanted).await;
@@ -162,6 +163,7 @@ async fn no_row_of_another_collection_is_proposed() {
                 collection: of.index_position(),
                 vectors: &vectors,
                 rows: 100,
+                must_be_exact: false,
             };
             let proposals = index.propose(query).await.unwrap();
             assert_eq!(proposals.rows.len(), 2);

@@ -2,9 +2,9 @@
 
 use std::{collections::HashSet, sync::atomic::Ordering};
 
-use facescan::recognition::index::IndexQuery;
+use facescan::recognition::{collections::similar::Wanted, index::IndexQuery};
 
-use super::under_test::{FACES_OF_SUBJECT, Gallery, UnderTest, direction};
+use super::under_test::{DIM, FACES_OF_SUBJECT, Gallery, UnderTest, direction, wanted};
 
 /// The subjects of a large collection.
 const SUBJECTS: usize = 80;
@@ -27,6 +27,7 @@ pub async fn run(under_test: &UnderTest) {
     let is_exact = (gallery.faces.len() as u64) < under_test.exact_below;
     answers_are_those_of_a_comparison_with_each_face(&mut gallery, is_exact).await;
     answers_are_those_of_a_comparison_with_each_face(&mut small, starts_exact).await;
+    an_exact_search_finds_every_face(&mut gallery).await;
     rows_belong_to_the_collection(&mut gallery).await;
     rows_belong_to_the_collection(&mut small).await;
     a_small_collection_is_proposed_as_a_whole(&mut small).await;
@@ -68,12 +69,28 @@ async fn answers_are_those_of_a_comparison_with_each_face(
     assert!(recall >= lowest, "recall {recall}");
 }
 
+async fn an_exact_search_finds_every_face(gallery: &mut Gallery<'_>) {
+    let wanted = Wanted {
+        must_be_exact: true,
+        ..wanted(10)
+    };
+    for _ in 0..20 {
+        let query = gallery.mate();
+        let found = gallery.search_wanted(&query, wanted).await;
+        assert!(found.is_exact);
+        let found = found.faces.iter().map(|face| &face.row.vector);
+        let expected = gallery.nearest(&query, 10).into_iter();
+        assert!(found.eq(expected.map(|(_, face)| &face.vector)));
+    }
+}
+
 /// Proposes rows without the checks of the database.
 async fn propose(gallery: &Gallery<'_>, vectors: &[Vec<f32>], rows: usize) -> Vec<Vec<u64>> {
     let query = IndexQuery {
         collection: gallery.collection().await.index_position(),
         vectors,
         rows,
+        must_be_exact: false,
     };
     let index = &gallery.under_test.collections.index;
     let proposals = index.propose(query).await.unwrap();
@@ -121,8 +138,12 @@ async fn many_rows_can_be_proposed(gallery: &mut Gallery<'_>) {
 async fn a_threshold_that_no_face_reaches_reads_few_rows(gallery: &Gallery<'_>) {
     let proposed = || gallery.under_test.proposed.load(Ordering::Relaxed);
     let before = proposed();
-    let query = direction(&mut fastrand::Rng::with_seed(99));
-    let found = gallery.search_from(0.999, &query, 10).await;
+    let query = direction(&mut fastrand::Rng::with_seed(99), DIM);
+    let wanted = Wanted {
+        threshold: 0.999,
+        ..wanted(10)
+    };
+    let found = gallery.search_wanted(&query, wanted).await;
     assert!(found.faces.is_empty());
     let rows = proposed() - before;
     assert!((1..=128).contains(&rows), "{rows} rows");

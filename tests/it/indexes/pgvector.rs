@@ -1,12 +1,12 @@
 //! When indexes in Postgres are built and dropped, and when a server uses them.
 
 use facescan::recognition::index::{FaceIndex, IndexKind};
-use facescan_store::{ErasureTarget, VectorIndex};
+use facescan_store::VectorIndex;
 use uuid::Uuid;
 
 use super::{
     MIN_FACES, pgvector,
-    under_test::{Gallery, UnderTest, erase},
+    under_test::{Gallery, UnderTest},
 };
 use crate::support::{
     app::TestApp,
@@ -73,7 +73,7 @@ async fn an_index_is_dropped_with_its_collection() {
         gallery.enrol(4).await;
         index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, [(gallery.id, true)]);
-        erase(&under_test, ErasureTarget::Collection(gallery.id)).await;
+        gallery.erase_all().await;
         index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, []);
     })

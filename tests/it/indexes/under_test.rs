@@ -29,13 +29,25 @@ use facescan_store::{
 use futures::future::BoxFuture;
 use uuid::Uuid;
 
-/// The length of the vectors.
+/// The length of the vectors of most tests.
 pub const DIM: usize = 32;
 
 /// The faces of each subject.
 pub const FACES_OF_SUBJECT: usize = 5;
 
-const TENANT: &str = "indexes";
+/// Whose a gallery is, and which vectors it has.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    pub tenant: &'static str,
+    pub contract: &'static str,
+    pub dim: usize,
+}
+
+const OWNER: Owner = Owner {
+    tenant: "indexes",
+    contract: "c1",
+    dim: DIM,
+};
 
 /// An implementation of an index, over one database.
 pub struct UnderTest {
@@ -138,18 +150,24 @@ pub struct Gallery<'a> {
     pub faces: Vec<Face>,
     /// The number of rows that were added and removed.
     pub changes: u64,
+    pub owner: Owner,
     random: fastrand::Rng,
 }
 
 impl<'a> Gallery<'a> {
     /// Creates a collection. Galleries with the same seed have the same vectors.
     pub async fn create(under_test: &'a UnderTest, name: &str, seed: u64) -> Self {
+        Self::create_of(OWNER, under_test, name, seed).await
+    }
+
+    /// Creates a collection of an owner.
+    pub async fn create_of(owner: Owner, under_test: &'a UnderTest, name: &str, seed: u64) -> Self {
         let collection = Collection {
             id: Uuid::now_v7(),
-            tenant: TENANT.to_owned(),
+            tenant: owner.tenant.to_owned(),
             kind: CollectionKind::Gallery,
-            contract: "c1".to_owned(),
-            dim: u32::try_from(DIM).unwrap(),
+            contract: owner.contract.to_owned(),
+            dim: u32::try_from(owner.dim).unwrap(),
             created_at: under_test.collections.clock.now(),
             position: 0,
             enrolled: 0,
@@ -170,13 +188,14 @@ impl<'a> Gallery<'a> {
             id: collection.id,
             faces: Vec::new(),
             changes: 0,
+            owner,
             random: fastrand::Rng::with_seed(seed),
         }
     }
 
     fn key(&self) -> CollectionKey<'static> {
         CollectionKey {
-            tenant: TENANT,
+            tenant: self.owner.tenant,
             id: self.id,
         }
     }
@@ -190,48 +209,69 @@ impl<'a> Gallery<'a> {
     /// Enrols faces of new subjects.
     pub async fn enrol(&mut self, subjects: usize) {
         for _ in 0..subjects {
-            let now = self.under_test.collections.clock.now();
-            let subject = Subject {
-                id: Uuid::now_v7(),
-                collection_id: self.id,
-                created_at: now,
-                last_seen_at: now,
-                details: SubjectDetails::default(),
-            };
-            let store = &self.under_test.stores.collections;
-            let written = store.create_subject(TENANT, &subject, None).await.unwrap();
-            assert_eq!(written, Written::Done);
-            let faces: Vec<NewEnrolment> = (0..FACES_OF_SUBJECT)
-                .map(|_| NewEnrolment {
-                    id: Uuid::now_v7(),
-                    face_id: None,
-                    image_id: None,
-                    is_acceptable: true,
-                    vector: direction(&mut self.random),
-                })
-                .collect();
-            let enrolled = store.enrol((self.key(), Some(subject.id)), &faces, now, None);
-            assert_eq!(enrolled.await.unwrap(), Enrolled::Done);
-            self.changes += faces.len() as u64;
-            self.faces.extend(faces.into_iter().map(|face| Face {
-                subject: subject.id,
-                vector: face.vector,
-            }));
+            let vectors =
+                (0..FACES_OF_SUBJECT).map(|_| direction(&mut self.random, self.owner.dim));
+            let vectors = vectors.collect();
+            self.enrol_subject(vectors).await;
         }
+    }
+
+    /// Enrols faces of a new subject.
+    pub async fn enrol_subject(&mut self, vectors: Vec<Vec<f32>>) {
+        let now = self.under_test.collections.clock.now();
+        let subject = Subject {
+            id: Uuid::now_v7(),
+            collection_id: self.id,
+            created_at: now,
+            last_seen_at: now,
+            details: SubjectDetails::default(),
+        };
+        let store = &self.under_test.stores.collections;
+        let written = store
+            .create_subject(self.owner.tenant, &subject, None)
+            .await
+            .unwrap();
+        assert_eq!(written, Written::Done);
+        let faces: Vec<NewEnrolment> = vectors
+            .into_iter()
+            .map(|vector| NewEnrolment {
+                id: Uuid::now_v7(),
+                face_id: None,
+                image_id: None,
+                is_acceptable: true,
+                vector,
+            })
+            .collect();
+        let enrolled = store.enrol((self.key(), Some(subject.id)), &faces, now, None);
+        assert_eq!(enrolled.await.unwrap(), Enrolled::Done);
+        self.changes += faces.len() as u64;
+        self.faces.extend(faces.into_iter().map(|face| Face {
+            subject: subject.id,
+            vector: face.vector,
+        }));
     }
 
     /// Erases a subject with its faces.
     pub async fn erase(&mut self, subject: Uuid) {
-        erase(self.under_test, ErasureTarget::Subject(subject)).await;
+        self.erase_target(ErasureTarget::Subject(subject)).await;
         let before = self.faces.len();
         self.faces.retain(|face| face.subject != subject);
         self.changes += (before - self.faces.len()) as u64;
     }
 
+    /// Erases the collection, and leaves the list of its faces as it is.
+    pub async fn erase_all(&self) {
+        self.erase_target(ErasureTarget::Collection(self.id)).await;
+    }
+
+    async fn erase_target(&self, target: ErasureTarget) {
+        assert!(erase(self.under_test, self.owner.tenant, target).await);
+    }
+
     /// Returns a vector at a cosine of about 0.8 to a random face.
     pub fn mate(&mut self) -> Vec<f32> {
         let face = self.random.usize(..self.faces.len());
-        let other = direction(&mut self.random);
+        let other = direction(&mut self.random, self.owner.dim);
         let own = self.faces[face].vector.iter();
         unit(own.zip(other).map(|(a, b)| 0.8 * a + 0.6 * b).collect())
     }
@@ -247,16 +287,11 @@ impl<'a> Gallery<'a> {
 
     /// Searches for a vector, without limits to the similarity.
     pub async fn search(&self, query: &[f32], limit: usize) -> SimilarFaces {
-        self.search_from(-1.0, query, limit).await
+        self.search_wanted(query, wanted(limit)).await
     }
 
-    /// Searches for faces whose cosine is at least `threshold`.
-    pub async fn search_from(&self, threshold: f32, query: &[f32], limit: usize) -> SimilarFaces {
-        let wanted = Wanted {
-            threshold,
-            limit,
-            by_subject: false,
-        };
+    /// Searches for faces that are wanted.
+    pub async fn search_wanted(&self, query: &[f32], wanted: Wanted) -> SimilarFaces {
         let collection = self.collection().await;
         let collections = &self.under_test.collections;
         let found = collections.similar(&collection, query, wanted).await;
@@ -264,27 +299,40 @@ impl<'a> Gallery<'a> {
     }
 }
 
-/// Erases something from the collections.
-pub async fn erase(under_test: &UnderTest, target: ErasureTarget) {
+/// Wants the most similar faces, without limits to the similarity.
+pub fn wanted(limit: usize) -> Wanted {
+    Wanted {
+        threshold: -1.0,
+        limit,
+        by_subject: false,
+        must_be_exact: false,
+    }
+}
+
+/// Erases something from the collections of a tenant. Returns false if the tenant has no such thing.
+pub async fn erase(under_test: &UnderTest, tenant: &str, target: ErasureTarget) -> bool {
     let erasures = &under_test.stores.erasures;
     let new = NewErasure {
         id: Uuid::now_v7(),
-        tenant: TENANT.to_owned(),
+        tenant: tenant.to_owned(),
         target: target.clone(),
         requested_at: under_test.collections.clock.now(),
         audit: None,
     };
-    assert!(erasures.begin_erasure(&new).await.unwrap());
-    let erase = || erasures.erase_from_collections(new.id, TENANT, &target);
+    if !erasures.begin_erasure(&new).await.unwrap() {
+        return false;
+    }
+    let erase = || erasures.erase_from_collections(new.id, tenant, &target);
     while !erase().await.unwrap() {}
     let now = under_test.collections.clock.now();
     erasures.end_erasure(new.id, now).await.unwrap();
+    true
 }
 
 /// Returns a random vector of length 1.
-pub fn direction(random: &mut fastrand::Rng) -> Vec<f32> {
+pub fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
     let mut value = || (0..4).map(|_| random.f32() - 0.5).sum();
-    unit((0..DIM).map(|_| value()).collect())
+    unit((0..dim).map(|_| value()).collect())
 }
 
 fn unit(mut vector: Vec<f32>) -> Vec<f32> {

@@ -57,6 +57,7 @@ fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
         chunk_size,
         created_at: noon(),
         traceparent: None,
+        key_id: Some("key".into()),
         expires_at: Some(noon() + Duration::days(7)),
     }
 }

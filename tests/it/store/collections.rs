@@ -237,11 +237,15 @@ async fn only_live_subjects_are_in_answers(stores: &Stores) {
     store.create_subject("live", &with, None).await.unwrap();
     let faces = [face([1.0, 0.0]), face([0.0, 1.0])];
     assert_eq!(enrol(store, &gallery, &with, &faces).await, Enrolled::Done);
-    let listed = store.list_enrolments(key(&gallery), with.id).await.unwrap();
-    assert_eq!(
-        listed.iter().map(|face| face.id).collect::<Vec<_>>(),
-        [faces[0].id, faces[1].id]
-    );
+    let listed = async |page| {
+        let listed = store.list_enrolments(key(&gallery), with.id, page).await;
+        let listed = listed.unwrap().into_iter();
+        listed.map(|face| face.id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed((None, 9)).await, [faces[0].id, faces[1].id]);
+    assert_eq!(listed((None, 1)).await, [faces[0].id]);
+    assert_eq!(listed((Some(faces[0].id), 9)).await, [faces[1].id]);
+    assert!(listed((Some(faces[1].id), 9)).await.is_empty());
     let all: Vec<u64> = rows(store, &gallery)
         .await
         .iter()
@@ -460,7 +464,7 @@ async fn an_erased_image_takes_enrolments_of_older_scans(stores: &Stores) {
     };
     stores.scans.save_scan(again).await.unwrap();
     let left = store
-        .list_enrolments(key(&gallery), person.id)
+        .list_enrolments(key(&gallery), person.id, (None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));

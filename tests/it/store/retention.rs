@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facescan_store::{ExpiredResults, NewScan, Stores};
+use facescan_store::{ExpiredResults, ExpiryTimes, NewScan, Stores};
 use time::OffsetDateTime;
 use uuid::{NoContext, Timestamp, Uuid};
 
@@ -40,7 +40,11 @@ pub async fn scenario(stores: &Stores) {
     let tenants = stores.retention.storing_tenants().await.unwrap();
     assert!(tenants.contains(&"old".to_owned()), "{tenants:?}");
     let expire = async |tenant, before, limit| {
-        let expired = stores.retention.expire_results(tenant, before, limit).await;
+        let times = ExpiryTimes {
+            before,
+            now: noon(),
+        };
+        let expired = stores.retention.expire_results(tenant, times, limit).await;
         let ExpiredResults { scans, images } = expired.unwrap();
         (scans, images)
     };
@@ -48,6 +52,8 @@ pub async fn scenario(stores: &Stores) {
     assert_eq!(expire("nobody", noon() + DAY, 10).await, (0, 0));
     // The image stays for its later scan.
     assert_eq!(expire("old", noon() + DAY, 10).await, (1, 0));
+    let has_unpurged = stores.erasures.has_unpurged_erasures(noon());
+    assert!(has_unpurged.await.unwrap());
     assert_eq!(find(&stores.scans, &first).await, None);
     assert!(find(&stores.scans, &again).await.is_some());
     assert_eq!(expire("old", noon() + 3 * DAY, 1).await, (1, 1));

@@ -12,7 +12,7 @@ use facescan::recognition::index::{
     pgvector::{HnswSettings, PgvectorIndex},
 };
 use facescan_inference::pool::CpuPool;
-use facescan_store::Stores;
+use facescan_store::{Graph, Stores};
 use serde_json::{Value, json};
 
 use super::{super::Settings, SearchArgs};
@@ -42,6 +42,8 @@ pub(super) struct Variant {
     pub(super) index: Arc<dyn FaceIndex>,
     /// The candidates of a search in an HNSW index.
     pub(super) candidates: Option<u32>,
+    /// Whether searches compare every face.
+    pub(super) must_be_exact: bool,
 }
 
 /// Loads or builds an index of all faces.
@@ -73,6 +75,7 @@ async fn fill(settings: &Settings, stores: &Stores) -> anyhow::Result<ReadyIndex
         variants: vec![Variant {
             index,
             candidates: None,
+            must_be_exact: false,
         }],
         report,
     })
@@ -95,6 +98,7 @@ async fn load(
     let variant = Variant {
         index,
         candidates: None,
+        must_be_exact: false,
     };
     Ok(ReadyIndex {
         variants: vec![variant],
@@ -105,10 +109,15 @@ async fn load(
 async fn build(args: &SearchArgs, stores: &Stores) -> anyhow::Result<ReadyIndex> {
     let vectors = stores.vector_indexes.as_ref();
     let vectors = vectors.context("--index pgvector needs --database with a Postgres URL")?;
+    let graph = Graph {
+        links: args.links,
+        build_candidates: args.build_candidates,
+    };
     let index = |candidates: u32| {
         let settings = HnswSettings {
             min_faces: 1,
             candidates,
+            graph,
         };
         let collections = Arc::clone(&stores.collections);
         PgvectorIndex::new(collections, Arc::clone(vectors), settings)
@@ -121,6 +130,8 @@ async fn build(args: &SearchArgs, stores: &Stores) -> anyhow::Result<ReadyIndex>
     let bytes: u64 = indexes.iter().map(|it| it.bytes).sum();
     let report = json!({
         "kind": builder.kind(),
+        "links": args.links,
+        "build_candidates": args.build_candidates,
         "built_after_seconds": built_after,
         "table_bytes_a_face": vectors.enrolment_bytes().await? as f64 / args.faces as f64,
         "index_bytes_a_face": bytes as f64 / args.faces as f64,
@@ -128,9 +139,15 @@ async fn build(args: &SearchArgs, stores: &Stores) -> anyhow::Result<ReadyIndex>
     let variants = args.candidates.iter().map(|candidates| Variant {
         index: Arc::new(index(*candidates)),
         candidates: Some(*candidates),
+        must_be_exact: false,
+    });
+    let exact = args.exact.then(|| Variant {
+        index: Arc::new(builder),
+        candidates: None,
+        must_be_exact: true,
     });
     Ok(ReadyIndex {
-        variants: variants.collect(),
+        variants: variants.chain(exact).collect(),
         report,
     })
 }

@@ -30,7 +30,7 @@ macro_rules! next_chunk_sql {
     ($lock:literal) => {
         concat!(
             "SELECT c.batch_id, c.number, c.first_item, c.items, c.lease_owner, c.lease_token, \
-             c.expired_leases, b.tenant, b.operation, b.options, b.priority, b.traceparent \
+             c.expired_leases, b.tenant, b.operation, b.options, b.priority, b.traceparent, b.key_id \
              FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
              WHERE c.batch_id = $1 AND c.ready_at <= $2 ORDER BY c.number LIMIT 1 ",
             $lock

@@ -12,6 +12,7 @@ use crate::{
     StoreError,
     collections::detach_scans,
     dialect::Statements,
+    erasures::note_deletion,
     record::record,
     rows::to_the_microsecond,
     values::{Digest, Value},
@@ -169,7 +170,7 @@ pub(super) async fn purge(
     connection
         .execute("DELETE FROM batches WHERE id = $1", &[&batch])
         .await?;
-    Ok(())
+    note_deletion(connection, now).await
 }
 
 /// What is deleted with a batch.

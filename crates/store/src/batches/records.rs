@@ -37,6 +37,8 @@ pub struct NewBatch {
     pub expires_at: Option<OffsetDateTime>,
     /// The header `traceparent` that names the span of the submission.
     pub traceparent: Option<String>,
+    /// The id of the key that submits the batch. `None` if access is not controlled.
+    pub key_id: Option<String>,
 }
 
 /// The result of creating a batch.

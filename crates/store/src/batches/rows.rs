@@ -193,6 +193,7 @@ record! {
         options: JsonValue,
         priority: String,
         traceparent: Option<String>,
+        key_id: Option<String>,
     }
 }
 
@@ -221,6 +222,7 @@ impl ChunkRow {
             options: self.options,
             priority: self.priority,
             traceparent: self.traceparent,
+            key_id: self.key_id,
             expired_leases: expired_leases.try_into().map_err(damaged)?,
             items,
         })

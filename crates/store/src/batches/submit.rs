@@ -21,8 +21,8 @@ use crate::{
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
      models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
-     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13, $14, $15) \
+     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent, key_id) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13, $14, $15, $16) \
      ON CONFLICT (tenant, idempotency_key) DO NOTHING";
 
 /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
@@ -80,6 +80,7 @@ pub(super) async fn create_batch(
                 &batch.expires_at.map(micros),
                 &false,
                 &batch.traceparent,
+                &batch.key_id,
             ],
         )
         .await?;

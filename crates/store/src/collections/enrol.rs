@@ -44,7 +44,8 @@ const ONE: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrol
 
 const LIST: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrolments e \
      JOIN collections c ON c.id = e.collection_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND e.subject_id = $3 ORDER BY e.row_id";
+     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND e.subject_id = $3 \
+     AND e.row_id > coalesce((SELECT row_id FROM enrolments WHERE id = $4), 0) ORDER BY e.row_id LIMIT $5";
 
 /// The greatest difference of the squared length of a vector from 1.
 const LENGTH_TOLERANCE: f64 = 0.01;
@@ -171,8 +172,10 @@ pub(super) async fn list(
     connection: &mut impl Statements,
     key: CollectionKey<'_>,
     subject: Uuid,
+    (after, limit): (Option<Uuid>, u32),
 ) -> Result<Vec<Enrolment>, StoreError> {
-    let values: [&dyn Value; 3] = [&key.tenant, &key.id, &subject];
+    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+    let values: [&dyn Value; 5] = [&key.tenant, &key.id, &subject, &after, &limit];
     let rows: Vec<EnrolmentRow> = connection.fetch_all(LIST, &values).await?;
     rows.into_iter().map(Enrolment::try_from).collect()
 }

@@ -11,6 +11,7 @@ use crate::{
     NewAuditEntry, StoreError, audit,
     batches::micros,
     dialect::Statements,
+    erasures::note_deletion,
     record::record,
     rows::{IdRow, TenantRow},
     values::Value,
@@ -90,6 +91,9 @@ pub(super) async fn delete(
     for subject in &expiry.subjects {
         deleted += connection.execute(DELETE, &[subject, &now]).await?;
     }
+    if deleted > 0 {
+        note_deletion(connection, expiry.now).await?;
+    }
     let details = json!({"subjects": deleted});
     record_deleted(
         connection,
@@ -147,6 +151,9 @@ pub(super) async fn delete_faces(
     };
     let values: [&dyn Value; 3] = [&library, &micros(now), &i64::from(limit)];
     let deleted = connection.execute(DELETE_FACES, &values).await?;
+    if deleted > 0 {
+        note_deletion(connection, now).await?;
+    }
     let details = json!({"faces": deleted});
     record_deleted(
         connection,

@@ -59,8 +59,8 @@ const UNFINISHED: &str = concat!(
      ORDER BY id LIMIT $2"
 );
 
-const UNPURGED: &str =
-    "SELECT id FROM erasures WHERE purged_at IS NULL AND erased_at <= $1 LIMIT 1";
+const UNPURGED: &str = "SELECT erased_at AS deleted_at FROM erasures WHERE purged_at IS NULL AND erased_at <= $1 \
+     UNION ALL SELECT deleted_at FROM unpurged_deletions WHERE deleted_at <= $1 LIMIT 1";
 
 const LOCK: &str = concat!(
     "UPDATE erasures SET images = images WHERE id = $1 AND erased_at IS NULL RETURNING ",
@@ -87,6 +87,17 @@ const ADD: &str = "UPDATE erasures SET images = images + $2, scans = scans + $3,
 /// An erasure that ended while the files were purged waits for the next time.
 const PURGED: &str =
     "UPDATE erasures SET purged_at = $1 WHERE purged_at IS NULL AND erased_at <= $1";
+
+const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE deleted_at <= $1";
+
+const DELETED: &str =
+    "INSERT INTO unpurged_deletions (deleted_at) VALUES ($1) ON CONFLICT DO NOTHING";
+
+record! {
+    struct DeletionRow {
+        deleted_at: i64,
+    }
+}
 
 record! {
     struct ErasureRow {
@@ -283,10 +294,10 @@ pub(super) async fn has_unpurged(
     connection: &mut impl Statements,
     erased_before: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    let row: Option<IdRow> = connection
+    let row: Option<DeletionRow> = connection
         .fetch_optional(UNPURGED, &[&micros(erased_before)])
         .await?;
-    Ok(row.is_some())
+    Ok(row.is_some_and(|row| row.deleted_at <= micros(erased_before)))
 }
 
 pub(super) async fn purged(
@@ -294,5 +305,18 @@ pub(super) async fn purged(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     connection.execute(PURGED, &[&micros(now)]).await?;
+    connection
+        .execute(PURGED_DELETIONS, &[&micros(now)])
+        .await?;
+    Ok(())
+}
+
+/// Notes that rows were deleted without an erasure, so that the files of the database are purged. Run it in the transaction
+/// that deletes them.
+pub(crate) async fn note_deletion(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    connection.execute(DELETED, &[&micros(now)]).await?;
     Ok(())
 }

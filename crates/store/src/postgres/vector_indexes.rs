@@ -14,7 +14,9 @@ use crate::{
     record::record,
     sql_store::SqlStore,
     values::{Floats, Value},
-    vector_indexes::{IndexWork, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore},
+    vector_indexes::{
+        Graph, IndexWork, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore,
+    },
 };
 
 /// The dialect of the macros of `call`.
@@ -103,12 +105,16 @@ impl VectorIndexStore for SqlStore<Postgres> {
         query!(self, "vector_indexes", |connection| indexes(connection))
     }
 
-    async fn build_vector_index(&self, collection: IndexPosition) -> Result<IndexWork, StoreError> {
+    async fn build_vector_index(
+        &self,
+        collection: IndexPosition,
+        graph: Graph,
+    ) -> Result<IndexWork, StoreError> {
         let work = async {
             let Some(mut connection) = self.locked().await? else {
                 return Ok(IndexWork::Busy);
             };
-            let done = build(&mut connection, collection).await;
+            let done = build(&mut connection, collection, graph).await;
             let released = release(connection).await;
             done.and(released)?;
             Ok(IndexWork::Done)
@@ -169,7 +175,11 @@ async fn table_bytes(connection: &mut PgConnection) -> Result<u64, StoreError> {
     Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
 }
 
-async fn build(connection: &mut PgConnection, collection: IndexPosition) -> Result<(), StoreError> {
+async fn build(
+    connection: &mut PgConnection,
+    collection: IndexPosition,
+    graph: Graph,
+) -> Result<(), StoreError> {
     let id = collection.collection_id;
     let all = indexes(connection).await?;
     match all.iter().find(|index| index.collection == id) {
@@ -177,7 +187,7 @@ async fn build(connection: &mut PgConnection, collection: IndexPosition) -> Resu
         Some(_) => run(connection, drop_statement(id)).await?,
         None => {}
     }
-    run(connection, build_statement(id, collection.dim)).await
+    run(connection, build_statement(id, collection.dim, graph)).await
 }
 
 async fn run(connection: &mut PgConnection, statement: String) -> Result<(), StoreError> {
@@ -190,11 +200,14 @@ fn index_name(collection: Uuid) -> String {
 }
 
 /// The products of vectors of length 1 order them as their cosines do, and they are faster to compute.
-fn build_statement(collection: Uuid, dim: u32) -> String {
+fn build_statement(collection: Uuid, dim: u32, graph: Graph) -> String {
     let name = index_name(collection);
+    let links = graph.links;
+    let candidates = graph.build_candidates.max(2 * links);
     format!(
         "CREATE INDEX CONCURRENTLY {name} ON enrolments \
-         USING hnsw ((vector::halfvec({dim})) halfvec_ip_ops) WHERE collection_id = '{collection}'"
+         USING hnsw ((vector::halfvec({dim})) halfvec_ip_ops) WITH (m = {links}, ef_construction = {candidates}) \
+         WHERE collection_id = '{collection}'"
     )
 }
 

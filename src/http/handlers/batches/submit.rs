@@ -7,6 +7,7 @@ use axum::{
 };
 use uuid::Uuid;
 
+use super::check_scope;
 use crate::{
     audit::AuditEvent,
     batches::submission::{Receipt, Submission},
@@ -67,8 +68,9 @@ pub async fn create(
         reservation: _reservation,
     } = BatchBody::read(request, &state, true).await?;
     let head = head.into_head(key)?;
+    check_scope(&context, head.operation.name())?;
     let submission = state.batches.submit(&context, head).await?;
-    let event = AuditEvent::change("submit_batch", submission.batch_id());
+    let event = AuditEvent::change("submit_batch", submission.batch().id);
     state.audit.record(&context, event).await?;
     submit(&state, &headers, submission, entries, has_key).await
 }
@@ -97,6 +99,7 @@ pub async fn add_items(
         .parse()
         .map_err(|_| ApiError::NotFound(format!("`{id}` is not an id; ids are UUIDs")))?;
     let submission = state.batches.append(&context, id).await?;
+    check_scope(&context, &submission.batch().operation)?;
     let event = AuditEvent::change("add_batch_items", id);
     state.audit.record(&context, event).await?;
     let BatchBody {

@@ -110,7 +110,8 @@ impl Maintenance {
         match work {
             Work::Build(collection) => {
                 let (id, faces) = (collection.collection_id, collection.enrolled);
-                let built = self.vectors.build_vector_index(collection).await;
+                let graph = self.settings.graph;
+                let built = self.vectors.build_vector_index(collection, graph).await;
                 self.delay().note(built.is_err());
                 let done = built?;
                 if done == IndexWork::Done {

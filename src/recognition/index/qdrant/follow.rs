@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::{
-    super::IndexError,
+    super::{IndexError, IndexQuery},
     points::{Found, PointCollection, is_missing},
 };
 
@@ -115,12 +115,8 @@ impl FollowedCollection {
 
     /// Returns the rows that are most similar to each vector, and the position that the server has. `None` if the server
     /// does not have the collection.
-    pub async fn search(
-        &self,
-        vectors: &[Vec<f32>],
-        rows: usize,
-    ) -> Result<Option<Found>, IndexError> {
-        Ok(self.points.search(self.id, vectors, rows).await?)
+    pub async fn search(&self, query: &IndexQuery<'_>) -> Result<Option<Found>, IndexError> {
+        Ok(self.points.search(query).await?)
     }
 
     /// Forgets what the server has.

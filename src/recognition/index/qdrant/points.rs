@@ -17,7 +17,10 @@ use qdrant_client::{
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use super::requests::{self, POSITION, POSITIONS};
+use super::{
+    super::IndexQuery,
+    requests::{self, POSITION, POSITIONS},
+};
 
 /// The points that are listed at a time.
 const PAGE: u32 = 1000;
@@ -228,13 +231,8 @@ impl PointCollection {
     }
 
     /// Returns the rows that are most similar to each vector. `None` if the server has no position of the collection.
-    pub async fn search(
-        &self,
-        id: Uuid,
-        vectors: &[Vec<f32>],
-        rows: usize,
-    ) -> Result<Option<Found>, QdrantError> {
-        let request = requests::search(&self.name, id, (vectors, rows));
+    pub async fn search(&self, query: &IndexQuery<'_>) -> Result<Option<Found>, QdrantError> {
+        let request = requests::search(&self.name, query);
         let mut answers = match self.client.query_batch(request).await {
             Err(error) if is_missing(&error) => return Ok(None),
             answer => answer?.result,

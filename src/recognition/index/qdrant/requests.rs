@@ -14,6 +14,8 @@ use qdrant_client::{
 };
 use uuid::Uuid;
 
+use super::super::IndexQuery;
+
 /// The payload field with the collection of a row.
 pub(super) const COLLECTION: &str = "collection";
 
@@ -147,17 +149,15 @@ pub(super) fn count(name: &str, collection: Uuid) -> CountPointsBuilder {
 }
 
 /// Searches for each vector, and reads the position, in one request.
-pub(super) fn search(
-    name: &str,
-    collection: Uuid,
-    (vectors, rows): (&[Vec<f32>], usize),
-) -> QueryBatchPointsBuilder {
-    let rows = rows as u64;
+pub(super) fn search(name: &str, query: &IndexQuery<'_>) -> QueryBatchPointsBuilder {
+    let collection = query.collection.collection_id;
+    let rows = query.rows as u64;
     let rescoring = QuantizationSearchParamsBuilder::default()
         .rescore(true)
         .oversampling(OVERSAMPLING);
     let params = SearchParamsBuilder::default()
         .hnsw_ef(SEARCH_WIDTH.max(rows))
+        .exact(query.must_be_exact)
         .quantization(rescoring);
     let search = |vector: &Vec<f32>| {
         QueryPointsBuilder::new(name)
@@ -172,7 +172,7 @@ pub(super) fn search(
         .filter(position_of(collection))
         .limit(1)
         .with_payload(true);
-    let queries = vectors.iter().map(search).chain([position.build()]);
+    let queries = query.vectors.iter().map(search).chain([position.build()]);
     QueryBatchPointsBuilder::new(name, queries.collect::<Vec<_>>())
 }
 

@@ -1,6 +1,6 @@
 //! Subjects whose time is over, and enrolments that outlive the scans they came from.
 
-use facescan_store::{CollectionSize, Consent, NewEnrolment, Stores};
+use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrolment, Stores};
 use time::{Duration, OffsetDateTime};
 
 use super::{
@@ -46,6 +46,27 @@ pub async fn time_ends_subjects(stores: &Stores) {
     assert_eq!(left(10).await, [people[0].id, people[3].id]);
     assert_eq!(left(29).await.len(), 2);
     assert_eq!(left(30).await.len(), 0);
+    let erasures = stores.erasures.as_ref();
+    let has_unpurged = async |days| {
+        let before = noon() + Duration::days(days);
+        erasures.has_unpurged_erasures(before).await.unwrap()
+    };
+    assert!(has_unpurged(30).await);
+    assert!(
+        erasures
+            .purge_erased(noon() + Duration::days(29))
+            .await
+            .unwrap()
+    );
+    assert!(!has_unpurged(29).await);
+    assert!(has_unpurged(30).await);
+    assert!(
+        erasures
+            .purge_erased(noon() + Duration::days(30))
+            .await
+            .unwrap()
+    );
+    assert!(!has_unpurged(30).await);
 }
 
 pub async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
@@ -64,10 +85,14 @@ pub async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
     };
     enrol(store, &gallery, &person, &[enrolled]).await;
     let later = OffsetDateTime::now_utc() + Duration::days(1);
-    let expired = stores.retention.expire_results("keep", later, 9).await;
+    let times = ExpiryTimes {
+        before: later,
+        now: later,
+    };
+    let expired = stores.retention.expire_results("keep", times, 9).await;
     assert_eq!(expired.unwrap().images, 1);
     let left = store
-        .list_enrolments(key(&gallery), person.id)
+        .list_enrolments(key(&gallery), person.id, (None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));

@@ -48,6 +48,8 @@ pub struct LeasedChunk {
     pub priority: String,
     /// The header `traceparent` that names the span of the submission.
     pub traceparent: Option<String>,
+    /// The id of the key that submitted the batch.
+    pub key_id: Option<String>,
     /// The number of leases that expired before the worker returned the chunk.
     pub expired_leases: u32,
     /// The items that are not finished, in order.

@@ -1,0 +1,62 @@
+//! Searches in a collection as the operation of a batch.
+
+use facescan_inference::registry::Thresholds;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    config::Config,
+    pipeline::{error::PipelineError, options::from_tree, stored::to_value},
+    recognition::{
+        collections::search::{SearchPlan, SearchRequest},
+        verify::VerifyPlan,
+    },
+};
+
+/// The option that names the collection. The others are those of a search.
+const COLLECTION: &str = "collection";
+
+/// A search for a face of each image.
+#[derive(Clone, Debug)]
+pub struct BatchSearchPlan {
+    /// The collection.
+    pub collection: Uuid,
+    /// What is looked for.
+    pub search: SearchPlan,
+    /// How an image is scanned, and which of its faces is searched for.
+    pub image: VerifyPlan,
+}
+
+impl BatchSearchPlan {
+    /// Fills in the defaults and checks the ranges. Returns the options with every default, too.
+    pub(super) fn resolve(
+        mut options: Value,
+        config: &Config,
+        thresholds: &Thresholds,
+    ) -> Result<(Self, Value), PipelineError> {
+        let named = options.as_object_mut();
+        let named = named.and_then(|options| options.shift_remove(COLLECTION));
+        let collection: Uuid = named
+            .and_then(|id| serde_json::from_value(id).ok())
+            .ok_or_else(|| {
+                PipelineError::invalid_option(COLLECTION, "must be the id of a collection")
+            })?;
+        let request: SearchRequest = from_tree(&options)?;
+        let (search, image) = request.clone().resolve()?;
+        let image = image.resolve(config, thresholds)?;
+        let detect = &image.scan.detect;
+        let request = SearchRequest {
+            min_score: Some(detect.min_score),
+            det_size: Some(detect.det_size),
+            ..request.with_defaults()
+        };
+        let mut options = to_value(&request)?;
+        options[COLLECTION] = json!(collection);
+        let plan = Self {
+            collection,
+            search,
+            image,
+        };
+        Ok((plan, options))
+    }
+}

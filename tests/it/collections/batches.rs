@@ -1,0 +1,215 @@
+//! Batches that search in a collection.
+
+use facescan::context::scope::Scope;
+
+use super::*;
+use crate::{
+    access::{key, send},
+    batches::{id_of, item, items, process_all, submit},
+};
+
+fn options(collection: &str) -> Value {
+    json!({"collection": id(collection), "purpose": "entry control", "case": "archive"})
+}
+
+fn batch(collection: &str, items: &[Value]) -> Value {
+    json!({"operation": "search", "options": options(collection), "items": items})
+}
+
+/// Enrols a photograph of a subject, and returns the address of the subject.
+async fn enrolled(app: &TestApp, collection: &str, external_id: &str, photograph: &str) -> String {
+    let person = subject(app, collection, json!({"external_id": external_id})).await;
+    let faces = enrol(app, &person, &[image(photograph)], json!({})).await;
+    assert_eq!(faces[0]["status"], "enrolled");
+    person
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_searches_on_sqlite() {
+    on_sqlite(|database: Database| async move {
+        let url = database.url();
+        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_searches_on_postgres() {
+    on_postgres(|database: Database| async move {
+        let url = database.url();
+        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+    })
+    .await;
+}
+
+async fn story(app: &TestApp) {
+    let staff = create(app, gallery("staff")).await;
+    let obama = enrolled(app, &staff, "44", "obama.jpg").await;
+    let biden = enrolled(app, &staff, "46", "biden.jpg").await;
+    let flat = json!({"id": "flat", "data": BASE64_STANDARD.encode(crate::verify::flat_png())});
+    let sent = [
+        item("first", "obama2.jpg"),
+        item("other", "biden.jpg"),
+        item("again", "obama2.jpg"),
+        flat,
+    ];
+    let created = submit(app, &batch(&staff, &sent)).await;
+    let batch = id_of(&created);
+    process_all(app).await;
+    let [first, other, again, flat] = &items(app, &batch, "").await[..] else {
+        panic!("four items were sent");
+    };
+    assert_eq!(
+        (&first["state"], &other["state"]),
+        (&json!("ok"), &json!("ok"))
+    );
+    assert_eq!(found(&first["result"]), [id(&obama)]);
+    assert_eq!(found(&other["result"]), [id(&biden)]);
+    assert_eq!(
+        (&first["cached"], &again["cached"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(again["result"], first["result"]);
+    assert_eq!(
+        (&flat["state"], &flat["error"]["code"]),
+        (&json!("error"), &json!("no_face"))
+    );
+    // The result is that of a search in a request.
+    let mut expected = search(app, &staff, image("obama2.jpg"), json!({})).await;
+    expected["search_id"] = first["result"]["search_id"].clone();
+    expected.as_object_mut().unwrap().remove("request_id");
+    assert_eq!(first["result"], expected);
+
+    // Equal images are one search.
+    let uri = format!("{staff}/searches");
+    let recorded = ok(app, "GET", &uri, Value::Null).await;
+    let cases = recorded["searches"].as_array().unwrap().iter();
+    let of_batch = cases.filter(|search| search["details"]["case"] == "archive");
+    assert_eq!(of_batch.count(), 2);
+
+    // An erased candidate is no longer in the result.
+    ok(app, "DELETE", &obama, Value::Null).await;
+    let left = items(app, &batch, "").await;
+    assert_eq!(found(&left[0]["result"]), [""; 0]);
+    assert_eq!(found(&left[1]["result"]), [id(&biden)]);
+    assert_eq!(left[0]["result"]["n_searched"], 2);
+    ok(app, "DELETE", &staff, Value::Null).await;
+    let left = items(app, &batch, "").await;
+    assert_eq!(found(&left[1]["result"]), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_batch_is_refused_where_a_search_would_be() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let banned = json!({"name": "banned", "kind": "suppression", "purpose": "entry control",
+        "legal_basis": "objection", "retention_days": 30});
+    let banned = create(&app, banned).await;
+    let unknown = "/collections/0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f";
+    let without = |name: &str| {
+        let mut options = options(&staff);
+        options.as_object_mut().unwrap().remove(name);
+        options
+    };
+    let with = |name: &str, value: Value| {
+        let mut options = options(&staff);
+        options[name] = value;
+        options
+    };
+    for (options, status, code) in [
+        (without("collection"), 422, "invalid_option"),
+        (without("purpose"), 422, "invalid_option"),
+        (with("collection", json!("staff")), 422, "invalid_option"),
+        (with("limit", json!(101)), 422, "invalid_option"),
+        (with("sort", json!(true)), 422, "invalid_option"),
+        (
+            with("purpose", json!("another")),
+            403,
+            "purpose_not_allowed",
+        ),
+        (options(unknown), 404, "not_found"),
+        (options(&banned), 409, "conflict"),
+    ] {
+        let body = json!({"operation": "search", "options": options, "items": []});
+        let refused = call(&app, "POST", "/batches", body).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (status, code),
+            "{options}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_searches_needs_the_scope_search() {
+    let settings = [ALLOWED, ("FACESCAN__ACCESS__MODE", "required")];
+    let app = TestApp::with(&settings).await;
+    let all = key(&app, "default", &Scope::ALL).await;
+    let only_batches = key(&app, "default", &[Scope::Batch]).await;
+    let post = async |key: &str, uri: &str, body: &Value| {
+        send(&app, key, ("POST", uri), body.to_string()).await
+    };
+    let created = post(&all, "/collections", &gallery("staff")).await.json();
+    let staff = format!("/collections/{}", text(&created["id"]));
+    let mut body = batch(&staff, &[item("one", "biden.jpg")]);
+    body["open"] = json!(true);
+    let created = post(&all, "/batches", &body).await;
+    assert_eq!(created.status, StatusCode::ACCEPTED);
+    let batch = format!("/batches/{}", text(&created.json()["id"]));
+    let more = json!({"items": [item("two", "obama.jpg")]});
+    let items = format!("{batch}/items");
+    for (uri, body) in [
+        ("/batches", &body),
+        (&items, &more),
+        (&format!("{batch}/retry"), &json!({})),
+    ] {
+        let refused = post(&only_batches, uri, body).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{uri}");
+    }
+    let foreign = key(&app, "other", &Scope::ALL).await;
+    let unknown = post(&foreign, "/batches", &body).await;
+    assert_eq!(unknown.status, StatusCode::NOT_FOUND);
+    process_all(&app).await;
+    let read = |key: String| {
+        let (app, items) = (&app, &items);
+        async move { send(app, &key, ("GET", items), "").await }
+    };
+    assert_eq!(read(only_batches).await.status, StatusCode::FORBIDDEN);
+    let shown = read(all.clone()).await.json();
+    assert_eq!(shown["items"].as_array().unwrap().len(), 1);
+    assert_eq!(shown["items"][0]["state"], "ok");
+
+    // The audit trail names the key that submitted the batch.
+    let recorded = send(&app, &all, ("GET", &format!("{staff}/searches")), "").await;
+    let recorded = &recorded.json()["searches"][0];
+    let own = app.app.keys.list("default").await.unwrap();
+    let own = own.iter().find(|it| it.scopes.len() == Scope::ALL.len());
+    assert_eq!(text(&recorded["key_id"]), own.unwrap().id.to_string());
+}
+
+#[tokio::test]
+async fn searches_of_a_batch_count_for_its_key() {
+    let settings = [
+        ALLOWED,
+        ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "2"),
+        ("FACESCAN__BATCHES__MAX_ATTEMPTS", "1"),
+        ("FACESCAN__BATCHES__IN_FLIGHT", "1"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let staff = create(&app, gallery("staff")).await;
+    let sent = ["obama.jpg", "obama2.jpg", "biden.jpg"].map(|name| item(name, name));
+    let created = submit(&app, &batch(&staff, &sent)).await;
+    process_all(&app).await;
+    let shown = items(&app, &id_of(&created), "").await;
+    let states: Vec<&Value> = shown.iter().map(|item| &item["state"]).collect();
+    assert_eq!(states, ["ok", "ok", "dead"]);
+    assert_eq!(shown[2]["error"]["code"], "rate_limited");
+    let refused = call(
+        &app,
+        "POST",
+        &format!("{staff}/search"),
+        search_body(image("biden.jpg"), json!({})),
+    )
+    .await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+}
