@@ -54,7 +54,7 @@ lint: ## check the formatting, clippy, the layers, the crates, the pins, the scr
 	cargo clippy --locked -p facescan --lib --no-default-features -- -D warnings
 	scripts/check-layers
 	scripts/check-crates
-	bash -n scripts/postgres .ci/run
+	bash -n scripts/postgres benches/pgvector .ci/run
 	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/cargo_tool.py scripts/check-containers scripts/check-crates scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/check-pins scripts/sbom scripts/containers scripts/container_proofs/*.py scripts/drill scripts/fuzz scripts/drills/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/detection scripts/own_server.py scripts/references/*.py benches/run benches/scenarios benches/preprocess benches/*/*.py
 	scripts/setup --lint
 	scripts/check-pins
@@ -105,11 +105,14 @@ containers: ## build the container images and prove them with an engine of their
 	scripts/setup --tests
 	scripts/containers $(CONTAINERS)
 
-bench-search: ## measure searches in 1,000,000 and 10,000,000 synthetic faces; needs 12 GB of disk and of memory
+bench-search: ## measure searches in up to 10,000,000 synthetic faces, in memory and by pgvector; needs 12 GB of disk and of memory
+	scripts/setup --tests
 	cargo build --release --locked -p facescan -p facescan-bench
-	$(CARGO_TARGET_DIR)/release/facescan-bench search
-	$(CARGO_TARGET_DIR)/release/facescan-bench search --faces 1000000 --dim 512
-	$(CARGO_TARGET_DIR)/release/facescan-bench search --faces 10000000
+	$(FACESCAN)-bench search
+	$(FACESCAN)-bench search --faces 1000000 --dim 512
+	$(FACESCAN)-bench search --faces 10000000
+	TEST_DATABASE_OPTIONS='-c shared_buffers=1GB -c maintenance_work_mem=1GB' \
+		scripts/postgres run benches/pgvector $(FACESCAN)-bench --faces 100000 --clients 1,8 --faces-of-person 4 --exact
 
 # For more rounds, run: make bench BENCH='--rounds 7 --seconds 15'
 bench: models ## compare this server with its bare models and its peers; results in .runtime/bench/

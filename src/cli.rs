@@ -25,6 +25,7 @@ pub mod config;
 pub mod devices;
 pub mod embed;
 pub mod enrol;
+pub mod folder;
 pub mod healthcheck;
 pub mod index;
 pub mod keys;

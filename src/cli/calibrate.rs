@@ -16,13 +16,14 @@ use futures::StreamExt;
 use sha2::{Digest, Sha256};
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
-    scan::{files, in_work, progress_bar},
+    folder::FolderArgs,
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
+    scan::{files, progress_bar},
     verify::scan,
 };
 use crate::{
     app::App,
-    config::{Config, DetSize, Provenance},
+    config::{Config, Provenance},
     pipeline::scan::{Scan, hex},
     recognition::{
         calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
@@ -36,9 +37,8 @@ const MIN_PEOPLE: usize = 30;
 /// The images to measure on, and the target of the table.
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// A folder with a folder for each person.
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    folder: FolderArgs,
     /// The name of the set, which answers contain.
     #[arg(long, value_name = "NAME")]
     set: String,
@@ -48,23 +48,9 @@ pub struct CalibrateArgs {
     /// Which face of an image counts: `largest` or `central`.
     #[arg(long, value_name = "FACE", default_value = "central")]
     face: FaceChoice,
-    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
-    #[arg(long, value_name = "PIXELS")]
-    det_size: Option<DetSize>,
-    /// The images are aligned crops of 112×112 pixels.
-    #[arg(long)]
-    aligned: bool,
     /// The seed of the intervals. The same seed returns the same intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of images that are processed at a time [default: enough to keep the processor busy].
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    jobs: usize,
 }
 
 /// Measures, prints the table, and writes it if there is a target.
@@ -77,9 +63,8 @@ pub fn run(
     args: &CalibrateArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
-    files::check(std::slice::from_ref(&args.dir))?;
+    store_nothing(&mut config);
+    files::check(std::slice::from_ref(&args.folder.dir))?;
     let calibration = tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
         let calibration = calibrate(&app, args).await?;
@@ -108,9 +93,7 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
     let models = &app.pipeline.models;
     let request = VerifyRequest {
         face: Some(args.face),
-        det_size: args.det_size,
-        aligned: Some(args.aligned),
-        ..VerifyRequest::default()
+        ..args.folder.request()
     };
     let plan = request.resolve(&app.config, &models.detector.spec.thresholds)?;
     let faces = Faces::of(app, &plan, args).await?;
@@ -146,10 +129,10 @@ impl Faces {
     /// Embeds every image of the set, in the order of the names.
     async fn of(app: &App, plan: &VerifyPlan, args: &CalibrateArgs) -> anyhow::Result<Self> {
         let context = &app.run_context();
-        let paths = std::slice::from_ref(&args.dir);
+        let paths = std::slice::from_ref(&args.folder.dir);
         let progress = progress_bar(paths);
         let images = files::images(paths);
-        let in_flight = in_work(app, args.jobs);
+        let in_flight = args.folder.in_work(app);
         let scans = app
             .fan_out
             .admit_each(context, images, in_flight, async |found| {

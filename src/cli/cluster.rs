@@ -20,13 +20,14 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
-    scan::{files, in_work, progress_bar},
+    folder::FolderArgs,
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
+    scan::{files, progress_bar},
     verify::scan,
 };
 use crate::{
     app::App,
-    config::{Config, DetSize, Provenance},
+    config::{Config, Provenance},
     pipeline::scan::Scan,
     recognition::{
         libraries::{
@@ -40,9 +41,8 @@ use crate::{
 /// The images, and how their faces are grouped.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// A folder with images.
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    #[command(flatten)]
+    folder: FolderArgs,
     /// Write the people to this file [default: the standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -61,23 +61,9 @@ pub struct ClusterArgs {
     /// The lowest detection score of a face, 0 to 1.
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
-    #[arg(long, value_name = "PIXELS")]
-    det_size: Option<DetSize>,
-    /// The images are aligned crops of 112×112 pixels.
-    #[arg(long)]
-    aligned: bool,
     /// The seed of the order in which faces are visited.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The number of images that are processed at a time [default: enough to keep the processor busy].
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    jobs: usize,
 }
 
 /// Groups the faces, and writes one line for each person.
@@ -90,9 +76,8 @@ pub fn run(
     args: &ClusterArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
-    files::check(std::slice::from_ref(&args.dir))?;
+    store_nothing(&mut config);
+    files::check(std::slice::from_ref(&args.folder.dir))?;
     // Before the images are read, so that a wrong path costs no time.
     let out: Box<dyn Write> = match &args.out {
         Some(path) => {
@@ -158,21 +143,19 @@ impl FoundFaces {
     async fn of(app: &App, args: &ClusterArgs) -> anyhow::Result<Self> {
         let request = VerifyRequest {
             min_score: args.min_score,
-            det_size: args.det_size,
-            aligned: Some(args.aligned),
             // The quality that a search asks for suffices to found a person.
             preset: Some(Preset::Search),
-            ..VerifyRequest::default()
+            ..args.folder.request()
         };
         let plan: &VerifyPlan =
             &request.resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
         let context = &app.run_context();
-        let paths = std::slice::from_ref(&args.dir);
+        let paths = std::slice::from_ref(&args.folder.dir);
         let progress = progress_bar(paths);
         let images = files::images(paths);
         let scans =
             app.fan_out
-                .admit_each(context, images, in_work(app, args.jobs), async |found| {
+                .admit_each(context, images, args.folder.in_work(app), async |found| {
                     let scan = scan(app, context, plan, &found).await;
                     (found.relative, scan)
                 });

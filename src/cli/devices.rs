@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 
-use super::runtime::{backend, start_quiet_logs, tokio_runtime};
+use super::runtime::{backend, start_quiet_logs, store_nothing, tokio_runtime};
 use crate::{
     app::App,
     config::{Config, Provenance},
@@ -40,8 +40,7 @@ pub fn run(
     args: &DevicesArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
+    store_nothing(&mut config);
     tokio_runtime()?.block_on(async {
         let backend = backend(&config)?;
         let (index, threads) = (config.devices.device_id, config.runtime.threads());

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use futures::StreamExt;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{self, ScanArgs, files, in_work, progress_bar, read},
 };
 use crate::{
@@ -73,8 +73,7 @@ pub fn run(
     }
     start_quiet_logs(&config, provenance)?;
     if !args.scan.store {
-        // Nothing is stored, so no database file may be created.
-        config.database.url = Some("sqlite::memory:".to_owned().into());
+        store_nothing(&mut config);
     }
     files::check(&args.scan.paths)?;
     args.scan.check_prints_vectors()?;

@@ -10,7 +10,7 @@ use image::RgbImage;
 use serde::Serialize;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, read},
 };
 use crate::{
@@ -67,8 +67,7 @@ pub fn run(
     args: &PrecisionArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
+    store_nothing(&mut config);
     let sides = 1..=facescan_imaging::preprocess::MAX_SIDE;
     anyhow::ensure!(
         sides.contains(&args.height) && sides.contains(&args.width),

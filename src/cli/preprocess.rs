@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, progress_bar},
 };
 use crate::{
@@ -142,8 +142,7 @@ pub fn run(
     args: &PreprocessArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
+    store_nothing(&mut config);
     config.preprocess.strict |= args.strict;
     let kind = Kind::of(&args.out)?;
     files::check(&args.paths)?;

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, in_work, progress_bar, read},
 };
 use crate::{
@@ -143,8 +143,7 @@ fn process(
     files: &Files,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
+    store_nothing(&mut config);
     files::check(&files.paths)?;
     let request = ProcessRequest {
         operations,

@@ -45,6 +45,11 @@ fn start_logs_at(
     logging::init(level, config.log.format, is_terminal, traces)
 }
 
+/// Keeps a command that stores nothing from creating a database file.
+pub fn store_nothing(config: &mut Config) {
+    config.database.url = Some("sqlite::memory:".to_owned().into());
+}
+
 /// Starts the logs and the traces of a server or a worker. Drop the exporter at the end, outside the async runtime.
 ///
 /// # Errors

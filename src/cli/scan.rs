@@ -13,7 +13,7 @@ use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::runtime::{start_app, start_quiet_logs, tokio_runtime};
+use super::runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime};
 use crate::{
     app::App,
     config::{Config, DecodeMode, DetSize, EmbeddingFormat, Provenance},
@@ -154,8 +154,7 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
     if !args.store {
-        // Nothing is stored, so no database file may be created.
-        config.database.url = Some("sqlite::memory:".to_owned().into());
+        store_nothing(&mut config);
     }
     files::check(&args.paths)?;
     tokio_runtime()?.block_on(async {

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, tokio_runtime},
+    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, read},
 };
 use crate::{
@@ -59,8 +59,7 @@ pub fn run(
     args: &VerifyArgs,
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(&config, provenance)?;
-    // Nothing is stored, so no database file may be created.
-    config.database.url = Some("sqlite::memory:".to_owned().into());
+    store_nothing(&mut config);
     let paths = [args.a.clone(), args.b.clone()];
     files::check(&paths)?;
     for path in &paths {

@@ -85,10 +85,10 @@ pub struct SearchArgs {
     #[arg(long)]
     exact: bool,
     /// The links of a face in an HNSW index
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 32)]
     links: u32,
     /// The candidates for the links of a face while an HNSW index is built
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 200)]
     build_candidates: u32,
     /// The faces of each person, with a cosine of about 0.6 to each other
     #[arg(long, default_value_t = 1)]
