@@ -22,10 +22,10 @@ use facescan_clock::Clock;
 use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
 use uuid::Uuid;
 
-use self::{error::BatchError, payloads::Payloads, queue::WorkQueue};
+use self::{error::BatchError, operation::BatchOperation, payloads::Payloads, queue::WorkQueue};
 use crate::{
-    audit::AuditLog, config::Config, ingest::post::Poster, pipeline::fan_out::FanOut,
-    recognition::collections::Collections, telemetry::metrics::Metrics,
+    audit::AuditLog, config::Config, context::RequestContext, ingest::post::Poster,
+    pipeline::fan_out::FanOut, recognition::collections::Collections, telemetry::metrics::Metrics,
 };
 
 /// What submissions and workers share. Cheap to clone.
@@ -94,10 +94,12 @@ impl Batches {
     /// Gives the items that failed another life. Returns their number.
     ///
     /// # Errors
-    /// The errors of [`batch`](Self::batch), [`BatchError::Cancelled`] if the batch was cancelled, and
-    /// [`BatchError::TooManyWaiting`] if the tenant would have too many items that are not finished.
-    pub async fn retry(&self, tenant: &str, id: Uuid) -> Result<u64, BatchError> {
+    /// The errors of [`batch`](Self::batch), [`BatchError::OtherKey`] if the batch searches for another key,
+    /// [`BatchError::Cancelled`] if the batch was cancelled, and [`BatchError::TooManyWaiting`] if the tenant would have too many items that are not finished.
+    pub async fn retry(&self, context: &RequestContext, id: Uuid) -> Result<u64, BatchError> {
+        let tenant = &context.principal.tenant;
         let batch = self.batch(tenant, id).await?;
+        check_searcher(context, &batch)?;
         if batch.state == facescan_store::BatchState::Cancelled {
             return Err(BatchError::Cancelled(id));
         }
@@ -135,5 +137,14 @@ impl Batches {
             tracing::warn!(batch = %id, %error, "a deleted batch is not purged yet; the sweeper tries again");
         }
         Ok(())
+    }
+}
+
+/// Checks that the searches of a batch, if it makes any, count for the key of the caller.
+fn check_searcher(context: &RequestContext, batch: &Batch) -> Result<(), BatchError> {
+    let searches = batch.operation == BatchOperation::Search.name();
+    match searches && context.principal.key_id.as_deref() != batch.key_id.as_deref() {
+        true => Err(BatchError::OtherKey(batch.id)),
+        false => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
--- When rows were deleted because they were old, until the files of the database have given up their bytes.
+-- Deletions of old rows, until the files of the database have given up their bytes.
 CREATE TABLE unpurged_deletions (
-    deleted_at bigint PRIMARY KEY -- microseconds since 1970
+    committed_by bigint PRIMARY KEY -- a purge that begins later includes the deletion; microseconds since 1970
 );

@@ -28,6 +28,11 @@ pub enum BatchError {
         "the idempotency key belongs to the batch {0}, which another body created; use a new key"
     )]
     KeyReused(Uuid),
+    /// The batch searches for another key.
+    #[error(
+        "the searches of the batch {0} count for the key that created it; use that key, or create another batch"
+    )]
+    OtherKey(Uuid),
     /// Another request adds items to the batch.
     #[error("another request with this idempotency key is running; send this one again later")]
     Concurrent,

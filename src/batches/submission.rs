@@ -18,7 +18,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Batches,
+    Batches, check_searcher,
     error::BatchError,
     operation::{BatchOperation, BatchPlan, BatchSearchPlan, ResolvedOptions},
     payloads::{ObjectKind, ObjectOwner},
@@ -123,13 +123,18 @@ impl Batches {
             options,
             priority,
         } = BatchPlan::resolve(head.operation, head.options.clone(), &self.config, pipeline)?;
-        if let BatchPlan::Search(search) = &plan {
-            self.check_search(context, search).await?;
-        }
+        let far = match &plan {
+            BatchPlan::Search(search) => Some(self.check_search(context, search).await?),
+            _ => None,
+        };
         let now = self.clock().now();
         let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);
         let models = pipeline.models.used(&plan.operations());
         let digest = receipt::begin_digest(&head, &options);
+        let options = match far {
+            Some(far) => BatchSearchPlan::with_far(options, far),
+            None => options,
+        };
         let tenant = &context.principal.tenant;
         let id = self.clock().new_id();
         let webhook = head.webhook.as_ref();
@@ -164,25 +169,29 @@ impl Batches {
                 }
                 submission
             }
+            CreatedBatch::Existing(batch) if batch.operation != new.operation => {
+                return Err(BatchError::KeyReused(batch.id));
+            }
             CreatedBatch::Existing(batch) if batch.request_digest.is_some() => {
                 Submission::new(of, batch, Purpose::Repeat, digest)
             }
             // The request was interrupted. What it has written is skipped.
             CreatedBatch::Existing(batch) => {
+                check_searcher(context, &batch)?;
                 Submission::new(of, batch, Purpose::Create { stays_open }, digest)
             }
         })
     }
 
-    /// Checks that the caller's tenant may search in the collection, with the embedder of this process.
+    /// Checks that the caller's tenant may search in the collection, with the embedder of this process. Returns the false
+    /// accept rate of the collection.
     async fn check_search(
         &self,
         context: &RequestContext,
         plan: &BatchSearchPlan,
-    ) -> Result<(), BatchError> {
+    ) -> Result<f64, BatchError> {
         let collection = self.collections.of(context, plan.collection).await?;
-        plan.search.check(&collection)?;
-        self.collections.check_purpose(&collection)?;
+        self.collections.check_search(&collection, &plan.search)?;
         let contract = &self.fan_out.scans.pipeline.models.embedder.contract;
         if *contract != collection.contract {
             return Err(RecognitionError::CollectionContract {
@@ -191,14 +200,14 @@ impl Batches {
             }
             .into());
         }
-        Ok(())
+        Ok(collection.terms.far)
     }
 
     /// Begins a submission that adds items to an open batch.
     ///
     /// # Errors
     /// Returns [`BatchError::NotFound`] if the tenant has no such batch, [`BatchError::NotOpen`] if it accepts no items,
-    /// or an error of the database.
+    /// [`BatchError::OtherKey`] if it searches for another key, or an error of the database.
     pub async fn append(
         &self,
         context: &RequestContext,
@@ -208,6 +217,7 @@ impl Batches {
         if batch.state != facescan_store::BatchState::Open {
             return Err(BatchError::NotOpen(id));
         }
+        check_searcher(context, &batch)?;
         let of = (self, context);
         Ok(Submission::new(of, batch, Purpose::Add, Sha256::new()))
     }

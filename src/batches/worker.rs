@@ -17,6 +17,7 @@ use tracing::{Instrument, field::Empty};
 
 use super::{Batches, operation::models_keys};
 use crate::{
+    audit::AuditError,
     ingest::error::IngestError,
     pipeline::error::PipelineError,
     recognition::{error::RecognitionError, index::IndexError},
@@ -182,16 +183,42 @@ impl RecognitionError {
     pub fn failure(&self) -> Failure {
         match self {
             Self::Image { source, .. } => source.failure(),
-            Self::Store(error) | Self::Index(IndexError::Store(error))
-                if error.is_unavailable() =>
-            {
+            Self::Store(error) | Self::Audit(AuditError(Some(error))) if error.is_unavailable() => {
                 Failure::Wait
             }
-            Self::Audit(_) | Self::Index(IndexError::Unavailable(_) | IndexError::Busy) => {
-                Failure::Wait
+            Self::Audit(AuditError(None))
+            | Self::Index(IndexError::Unavailable(_) | IndexError::Busy) => Failure::Wait,
+            // A comparison of all rows can always exceed the time limit of the database.
+            Self::Index(_) | Self::Store(_) | Self::Audit(_) | Self::TooManySearches { .. } => {
+                Failure::Temporary
             }
-            Self::Store(_) | Self::Index(_) | Self::TooManySearches { .. } => Failure::Temporary,
             _ => Failure::Permanent,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_waits_only_for_the_installation() {
+        let limit = RecognitionError::TooManySearches {
+            limit: 1,
+            retry_after: Duration::ZERO,
+        };
+        assert_eq!(limit.failure(), Failure::Temporary);
+        assert_eq!(
+            RecognitionError::NoFaceToSearch.failure(),
+            Failure::Permanent
+        );
+        assert_eq!(
+            RecognitionError::Audit(AuditError(None)).failure(),
+            Failure::Wait
+        );
+        assert_eq!(
+            RecognitionError::Index(IndexError::Busy).failure(),
+            Failure::Wait
+        );
     }
 }

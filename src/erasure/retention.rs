@@ -86,9 +86,7 @@ impl RetentionSweeper {
         let now = self.clock.now();
         let mut expired = Expired::default();
         if let Some(before) = before(now, times.results) {
-            expired.results = self
-                .expire_results(tenant, ExpiryTimes { before, now })
-                .await?;
+            expired.results = self.expire_results(tenant, before).await?;
         }
         if let Some(before) = before(now, times.payloads) {
             expired.batches = self.expire_batches(tenant, before).await?;
@@ -105,10 +103,12 @@ impl RetentionSweeper {
     async fn expire_results(
         &self,
         tenant: &str,
-        times: ExpiryTimes,
+        before: OffsetDateTime,
     ) -> Result<ExpiredResults, StoreError> {
         let mut all = ExpiredResults::default();
         loop {
+            let now = self.clock.now();
+            let times = ExpiryTimes { before, now };
             let some = self.store.expire_results(tenant, times, ROWS).await?;
             all.scans += some.scans;
             all.images += some.images;

@@ -252,6 +252,7 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
             table::CONFLICT
         }
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
+        BatchError::OtherKey(_) => table::FORBIDDEN,
         BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,
         BatchError::Audit(_) => table::AUDIT_UNAVAILABLE,
         BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,

@@ -171,8 +171,9 @@ async fn story(app: &TestApp, kind: &str) {
     let by_face = json!({"by": "face", "threshold": -1, "limit": 2});
     let answer = search(app, &staff, image("obama3.jpg"), by_face).await;
     assert_eq!(found(&answer), [id(&obama), id(&obama)]);
-    let all = json!({"threshold": -1});
+    let all = json!({"threshold": -1, "exact": true});
     let answer = search(app, &staff, image("obama3.jpg"), all).await;
+    assert_eq!(answer["index"]["exact"], true);
     assert_eq!(found(&answer), [id(&obama), id(&biden)]);
 
     let faces = [

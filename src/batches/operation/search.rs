@@ -59,4 +59,13 @@ impl BatchSearchPlan {
         };
         Ok((plan, options))
     }
+
+    /// Adds the false accept rate of the collection to options without a rate and without a threshold, because it can change
+    /// before the images are processed.
+    pub fn with_far(mut options: Value, far: f64) -> Value {
+        if options["far"].is_null() && options["threshold"].is_null() {
+            options["far"] = far.into();
+        }
+        options
+    }
 }

@@ -33,13 +33,24 @@ use crate::{
 /// Returns the code and the text of an error, as answers have them.
 pub type Describe = fn(ItemError) -> (&'static str, String);
 
-/// Why an item has no result.
-#[derive(Debug)]
+/// Why an item has no result, although its image was at hand.
+#[derive(Debug, thiserror::Error)]
 pub enum ItemError {
-    /// The image, or the operation on it.
-    Pipeline(PipelineError),
-    /// The search.
-    Recognition(RecognitionError),
+    /// The image has no result.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// The search failed.
+    #[error(transparent)]
+    Recognition(#[from] RecognitionError),
+}
+
+impl ItemError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Pipeline(error) => error.failure(),
+            Self::Recognition(error) => error.failure(),
+        }
+    }
 }
 
 /// What another attempt can change.
@@ -226,27 +237,23 @@ impl ItemRunner<'_> {
                     detail: String::new(),
                 }
             }
-            Err(RunError::Pipeline(error)) => {
-                self.failed(item, error.failure(), ItemError::Pipeline(error))
+            Err(RunError::Item(error)) => {
+                let failure = error.failure();
+                let (code, detail) = (self.describe)(error);
+                tracing::debug!(item = item.position, code, detail, "an item failed");
+                ItemEnd::Failed {
+                    failure,
+                    code: code.to_owned(),
+                    detail,
+                }
             }
-            Err(RunError::Recognition(error)) => {
-                self.failed(item, error.failure(), ItemError::Recognition(error))
-            }
-        }
-    }
-
-    fn failed(&self, item: &LeasedItem, failure: Failure, error: ItemError) -> ItemEnd {
-        let (code, detail) = (self.describe)(error);
-        tracing::debug!(item = item.position, code, detail, "an item failed");
-        ItemEnd::Failed {
-            failure,
-            code: code.to_owned(),
-            detail,
         }
     }
 
     async fn try_run(&self, item: &LeasedItem) -> Result<ItemEnd, RunError> {
-        if let (Some(payload), false) = (item.payload, self.plan.has_scans()) {
+        // A search is made again, because the collection has other faces by now.
+        let can_repeat = !self.plan.has_scans() && !matches!(self.plan, BatchPlan::Search(_));
+        if let (Some(payload), true) = (item.payload, can_repeat) {
             let store = &self.batches.store;
             let earlier = store.result_of_payload(self.batch, payload).await;
             if let Some(result) = earlier.map_err(PipelineError::from)? {
@@ -375,7 +382,9 @@ impl ItemRunner<'_> {
             .search(self.context, &collection, wanted)
             .await?;
         let result = results.into_iter().next();
-        let result = result.ok_or(RecognitionError::NoFaceToSearch)?;
+        let result = result.ok_or_else(|| {
+            PipelineError::UnexpectedOutput("the search has no result".to_owned())
+        })?;
         Ok(done(to_value(&StoredSearch::from(result))?))
     }
 
@@ -403,16 +412,25 @@ fn done(result: Value) -> ItemEnd {
     }
 }
 
-/// Why an item has no result.
+/// Why an item was not run to its end.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     /// Its image cannot be read, or an image that it made cannot be written.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// The operation failed.
+    /// The image, or the operation on it.
     #[error(transparent)]
-    Pipeline(#[from] PipelineError),
-    /// The search failed.
-    #[error(transparent)]
-    Recognition(#[from] RecognitionError),
+    Item(#[from] ItemError),
+}
+
+impl From<PipelineError> for RunError {
+    fn from(error: PipelineError) -> Self {
+        Self::Item(error.into())
+    }
+}
+
+impl From<RecognitionError> for RunError {
+    fn from(error: RecognitionError) -> Self {
+        Self::Item(error.into())
+    }
 }

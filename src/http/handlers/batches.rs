@@ -144,7 +144,7 @@ pub async fn list(
 }
 
 /// Checks that the caller may search, if the operation of a batch is a search.
-fn check_scope(context: &RequestContext, operation: &str) -> Result<(), ApiError> {
+fn check_may_search(context: &RequestContext, operation: &str) -> Result<(), ApiError> {
     let may_search = context.principal.scopes.contains(Scope::Search);
     match operation == BatchOperation::Search.name() && !may_search {
         true => Err(AccessError::MissingScope(Scope::Search).into()),
@@ -236,8 +236,8 @@ pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
         .await?;
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
-    check_scope(&request.context, &batch.operation)?;
-    batches.retry(request.tenant(), request.id).await?;
+    check_may_search(&request.context, &batch.operation)?;
+    batches.retry(&request.context, request.id).await?;
     let batch = batches.batch(request.tenant(), request.id).await?;
     answer(&request, batch).await
 }

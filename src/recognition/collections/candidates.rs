@@ -15,7 +15,7 @@ use super::{
 use crate::recognition::{calibration::FarEstimate, error::RecognitionError};
 
 /// The rows that are read at a time.
-const ROWS: usize = 4096;
+const ROWS: usize = 1024;
 
 /// The candidates of a search.
 #[derive(Debug, Serialize, ToSchema)]
@@ -169,10 +169,11 @@ impl StoredSearch {
 }
 
 impl Collections {
-    /// Returns stored results of searches in a collection, without candidates who were erased or whose time is over.
+    /// Returns stored results of searches in a collection, without candidates who were erased, whose time is over, or who are in
+    /// a suppression collection by now.
     ///
     /// # Errors
-    /// Returns an error of the database.
+    /// Returns an error of the database or of the index.
     pub async fn restore(
         &self,
         key: CollectionKey<'_>,
@@ -180,17 +181,33 @@ impl Collections {
     ) -> Result<Vec<FoundCandidates>, RecognitionError> {
         let candidates = stored.iter().flat_map(|search| &search.candidates);
         let rows: BTreeSet<u64> = candidates.map(|candidate| candidate.row).collect();
-        let rows: Vec<u64> = rows.into_iter().collect();
-        let mut live = HashMap::with_capacity(rows.len());
+        let live = self.candidates(key, rows.into_iter().collect()).await?;
+        let restored = stored.into_iter().map(|search| search.restored(&live));
+        Ok(restored.map(FoundCandidates::from).collect())
+    }
+
+    /// Returns the rows of a collection that may be candidates now, without their vectors.
+    async fn candidates(
+        &self,
+        key: CollectionKey<'_>,
+        rows: Vec<u64>,
+    ) -> Result<HashMap<u64, LiveRow>, RecognitionError> {
+        let mut candidates = HashMap::with_capacity(rows.len());
+        let Some(collection) = self.store.collection(key).await? else {
+            return Ok(candidates);
+        };
+        let suppressions = self.suppressions(&collection).await?;
         for rows in rows.chunks(ROWS) {
-            let found = self.store.live_rows(key, rows, self.clock.now()).await?;
-            // The vectors are not needed.
-            live.extend(found.into_iter().map(|row| {
+            let live = self.store.live_rows(key, rows, self.clock.now()).await?;
+            let vectors: Vec<&[f32]> = live.iter().map(|row| &row.vector[..]).collect();
+            let suppressed = self.suppressed(&suppressions, &vectors).await?;
+            let allowed = live.into_iter().zip(suppressed);
+            let allowed = allowed.filter(|(_, is_suppressed)| !is_suppressed);
+            candidates.extend(allowed.map(|(row, _)| {
                 let vector = Vec::new();
                 (row.row, LiveRow { vector, ..row })
             }));
         }
-        let restored = stored.into_iter().map(|search| search.restored(&live));
-        Ok(restored.map(FoundCandidates::from).collect())
+        Ok(candidates)
     }
 }

@@ -237,8 +237,7 @@ impl Collections {
         collection: &Collection,
         (vectors, plan): (&[FaceVector], &SearchPlan),
     ) -> Result<Vec<SearchResult>, RecognitionError> {
-        plan.check(collection)?;
-        self.check_purpose(collection)?;
+        let threshold = self.check_search(collection, plan)?;
         for vector in vectors {
             check_vector(collection, vector)?;
         }
@@ -246,8 +245,26 @@ impl Collections {
         // At the same time, so that they share a pass over the memory.
         let searches = vectors
             .iter()
-            .map(|vector| self.search_for(context, collection, (vector, plan)));
+            .map(|vector| self.search_for(context, collection, (vector, plan, threshold)));
         try_join_all(searches).await
+    }
+
+    /// Checks that a collection may be searched, and that the threshold is known. Returns the threshold.
+    ///
+    /// # Errors
+    /// [`RecognitionError::NotSearchable`], [`RecognitionError::OtherPurpose`], [`RecognitionError::PurposeNotAllowed`], or
+    /// [`RecognitionError::InvalidOption`] if the calibration does not have the rate.
+    pub fn check_search(
+        &self,
+        collection: &Collection,
+        plan: &SearchPlan,
+    ) -> Result<f32, RecognitionError> {
+        plan.check(collection)?;
+        self.check_purpose(collection)?;
+        let criterion = plan.criterion;
+        let criterion = criterion.unwrap_or(Criterion::Far(collection.terms.far));
+        let calibration = self.calibrations.of(&collection.contract);
+        Ok(threshold(criterion, calibration)?)
     }
 
     /// Checks that the caller may make so many searches now.
@@ -268,13 +285,9 @@ impl Collections {
         &self,
         context: &RequestContext,
         collection: &Collection,
-        (vector, plan): (&FaceVector, &SearchPlan),
+        (vector, plan, threshold): (&FaceVector, &SearchPlan, f32),
     ) -> Result<SearchResult, RecognitionError> {
         let calibration = self.calibrations.of(&collection.contract);
-        let criterion = plan
-            .criterion
-            .unwrap_or(Criterion::Far(collection.terms.far));
-        let threshold = threshold(criterion, calibration)?;
         let wanted = Wanted {
             threshold,
             limit: plan.limit + SPARE,

@@ -71,6 +71,7 @@ impl Collections {
         let mut expired = 0;
         loop {
             let entry = self.audit.records(AuditLevel::Changes).then_some(&entry);
+            let now = self.clock.now();
             match self.store.expire_subjects(now, SUBJECTS, entry).await? {
                 0 => break,
                 some => expired += some,
@@ -88,9 +89,10 @@ impl Collections {
             ..entry.clone()
         };
         let entry = self.audit.records(AuditLevel::Changes).then_some(&entry);
-        let (now, mut expired) = (self.clock.now(), 0);
+        let mut expired = 0;
         // The index is brought up to date between sweeps, so a sweep must not take minutes.
         for _ in 0..FACE_PAGES {
+            let now = self.clock.now();
             let deleted = self.store.expire_library_faces(now, FACES, entry).await?;
             if deleted == 0 {
                 break;

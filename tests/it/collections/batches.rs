@@ -93,6 +93,21 @@ async fn story(app: &TestApp) {
     assert_eq!(found(&left[0]["result"]), [""; 0]);
     assert_eq!(found(&left[1]["result"]), [id(&biden)]);
     assert_eq!(left[0]["result"]["n_searched"], 2);
+    let stream =
+        Request::get(format!("/batches/{batch}/items")).header("accept", "application/x-ndjson");
+    let stream = app.send(stream.body(Body::empty()).unwrap()).await;
+    assert!(!String::from_utf8_lossy(&stream.body).contains(&id(&obama)));
+
+    // Nor is one who is suppressed by now.
+    let banned = json!({"name": "banned", "kind": "suppression", "purpose": "entry control",
+        "legal_basis": "objection", "retention_days": 30});
+    let banned = create(app, banned).await;
+    let objector = enrolled(app, &banned, "46", "biden.jpg").await;
+    let left = items(app, &batch, "").await;
+    assert_eq!(found(&left[1]["result"]), [""; 0]);
+    ok(app, "DELETE", &objector, Value::Null).await;
+    let left = items(app, &batch, "").await;
+    assert_eq!(found(&left[1]["result"]), [id(&biden)]);
     ok(app, "DELETE", &staff, Value::Null).await;
     let left = items(app, &batch, "").await;
     assert_eq!(found(&left[1]["result"]), [""; 0]);
@@ -121,6 +136,7 @@ async fn a_batch_is_refused_where_a_search_would_be() {
         (without("purpose"), 422, "invalid_option"),
         (with("collection", json!("staff")), 422, "invalid_option"),
         (with("limit", json!(101)), 422, "invalid_option"),
+        (with("far", json!(1e-9)), 422, "invalid_option"),
         (with("sort", json!(true)), 422, "invalid_option"),
         (
             with("purpose", json!("another")),
@@ -179,7 +195,15 @@ async fn a_batch_that_searches_needs_the_scope_search() {
     assert_eq!(shown["items"].as_array().unwrap().len(), 1);
     assert_eq!(shown["items"][0]["state"], "ok");
 
-    // The audit trail names the key that submitted the batch.
+    // Searches count for the key that submitted the batch, so another one cannot add to it.
+    let another = key(&app, "default", &[Scope::Batch, Scope::Search]).await;
+    for (uri, body) in [(&items, &more), (&format!("{batch}/retry"), &json!({}))] {
+        let refused = post(&another, uri, body).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{uri}");
+    }
+    assert_eq!(read(another).await.status, StatusCode::OK);
+
+    // The audit trail names that key.
     let recorded = send(&app, &all, ("GET", &format!("{staff}/searches")), "").await;
     let recorded = &recorded.json()["searches"][0];
     let own = app.app.keys.list("default").await.unwrap();
@@ -212,4 +236,25 @@ async fn searches_of_a_batch_count_for_its_key() {
     )
     .await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+}
+
+/// Without this, a key without the scope could name the batch of another one.
+#[tokio::test]
+async fn an_idempotency_key_belongs_to_one_operation() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let post = async |body: Value| {
+        let request = Request::post("/batches")
+            .header("content-type", "application/json")
+            .header("idempotency-key", "one");
+        let request = request.body(Body::from(body.to_string()));
+        app.send(request.unwrap()).await
+    };
+    let created = post(batch(&staff, &[])).await;
+    assert_eq!(created.status, StatusCode::ACCEPTED);
+    let other = post(json!({"operation": "detect", "items": []})).await;
+    assert_eq!(
+        (other.status, other.code()),
+        (StatusCode::CONFLICT, "idempotency_conflict".to_owned())
+    );
 }

@@ -52,7 +52,7 @@ pub async fn scenario(stores: &Stores) {
     assert_eq!(expire("nobody", noon() + DAY, 10).await, (0, 0));
     // The image stays for its later scan.
     assert_eq!(expire("old", noon() + DAY, 10).await, (1, 0));
-    let has_unpurged = stores.erasures.has_unpurged_erasures(noon());
+    let has_unpurged = stores.erasures.has_unpurged_erasures(noon() + DAY);
     assert!(has_unpurged.await.unwrap());
     assert_eq!(find(&stores.scans, &first).await, None);
     assert!(find(&stores.scans, &again).await.is_some());

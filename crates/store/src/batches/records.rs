@@ -145,6 +145,8 @@ pub struct Batch {
     pub expires_at: Option<OffsetDateTime>,
     /// The header `traceparent` that names the span of the submission.
     pub traceparent: Option<String>,
+    /// The id of the key that submitted it. `None` if access was not controlled.
+    pub key_id: Option<String>,
 }
 
 /// An item to be added.

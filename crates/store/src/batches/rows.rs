@@ -19,7 +19,7 @@ macro_rules! batch_columns {
     () => {
         "b.id, b.tenant, b.name, b.operation, b.options, b.models, b.priority, b.request_digest, \
          b.receipt, b.submitted, b.accepted, b.queued, b.running, b.ok, b.cached, b.error, b.dead, \
-         b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, b.traceparent, \
+         b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, b.traceparent, b.key_id, \
          CASE WHEN b.cancelled_at IS NOT NULL THEN 'cancelled' \
               WHEN b.finished_at IS NOT NULL THEN 'done' \
               WHEN b.is_open THEN 'open' \
@@ -54,6 +54,7 @@ record! {
         finished_at: Option<OffsetDateTime>,
         expires_at: Option<i64>,
         traceparent: Option<String>,
+        key_id: Option<String>,
         state: String,
     }
 }
@@ -96,6 +97,7 @@ impl TryFrom<BatchRow> for Batch {
             finished_at: row.finished_at,
             expires_at: row.expires_at.and_then(from_micros),
             traceparent: row.traceparent,
+            key_id: row.key_id,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! The rows of erasures.
 
+use std::time::Duration;
+
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -59,8 +61,9 @@ const UNFINISHED: &str = concat!(
      ORDER BY id LIMIT $2"
 );
 
-const UNPURGED: &str = "SELECT erased_at AS deleted_at FROM erasures WHERE purged_at IS NULL AND erased_at <= $1 \
-     UNION ALL SELECT deleted_at FROM unpurged_deletions WHERE deleted_at <= $1 LIMIT 1";
+const UNPURGED: &str = "SELECT min(erased_at) AS oldest FROM \
+     (SELECT erased_at FROM erasures WHERE purged_at IS NULL \
+     UNION ALL SELECT committed_by FROM unpurged_deletions) unpurged";
 
 const LOCK: &str = concat!(
     "UPDATE erasures SET images = images WHERE id = $1 AND erased_at IS NULL RETURNING ",
@@ -88,14 +91,14 @@ const ADD: &str = "UPDATE erasures SET images = images + $2, scans = scans + $3,
 const PURGED: &str =
     "UPDATE erasures SET purged_at = $1 WHERE purged_at IS NULL AND erased_at <= $1";
 
-const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE deleted_at <= $1";
+const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE committed_by <= $1";
 
 const DELETED: &str =
-    "INSERT INTO unpurged_deletions (deleted_at) VALUES ($1) ON CONFLICT DO NOTHING";
+    "INSERT INTO unpurged_deletions (committed_by) VALUES ($1) ON CONFLICT DO NOTHING";
 
 record! {
-    struct DeletionRow {
-        deleted_at: i64,
+    struct UnpurgedRow {
+        oldest: Option<i64>,
     }
 }
 
@@ -294,10 +297,9 @@ pub(super) async fn has_unpurged(
     connection: &mut impl Statements,
     erased_before: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    let row: Option<DeletionRow> = connection
-        .fetch_optional(UNPURGED, &[&micros(erased_before)])
-        .await?;
-    Ok(row.is_some_and(|row| row.deleted_at <= micros(erased_before)))
+    let row: Option<UnpurgedRow> = connection.fetch_optional(UNPURGED, &[]).await?;
+    let oldest = row.and_then(|row| row.oldest);
+    Ok(oldest.is_some_and(|oldest| oldest <= micros(erased_before)))
 }
 
 pub(super) async fn purged(
@@ -311,12 +313,16 @@ pub(super) async fn purged(
     Ok(())
 }
 
+/// The longest time from the time of a deletion until its transaction has ended.
+const COMMIT: Duration = Duration::from_secs(60);
+
 /// Notes that rows were deleted without an erasure, so that the files of the database are purged. Run it in the transaction
 /// that deletes them.
 pub(crate) async fn note_deletion(
     connection: &mut impl Statements,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    connection.execute(DELETED, &[&micros(now)]).await?;
+    let committed_by = micros(now + COMMIT);
+    connection.execute(DELETED, &[&committed_by]).await?;
     Ok(())
 }

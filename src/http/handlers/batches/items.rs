@@ -15,7 +15,7 @@ use futures::stream;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::{IntoParams, ToSchema};
 
-use super::check_scope;
+use super::check_may_search;
 use crate::{
     audit::AuditEvent,
     batches::{
@@ -165,7 +165,7 @@ pub async fn list(
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
-    check_scope(&request.context, &batch.operation)?;
+    check_may_search(&request.context, &batch.operation)?;
     // A page after the first one belongs to the export that the first one began.
     if query.after.is_none() {
         request

@@ -7,7 +7,7 @@ use axum::{
 };
 use uuid::Uuid;
 
-use super::check_scope;
+use super::check_may_search;
 use crate::{
     audit::AuditEvent,
     batches::submission::{Receipt, Submission},
@@ -68,7 +68,7 @@ pub async fn create(
         reservation: _reservation,
     } = BatchBody::read(request, &state, true).await?;
     let head = head.into_head(key)?;
-    check_scope(&context, head.operation.name())?;
+    check_may_search(&context, head.operation.name())?;
     let submission = state.batches.submit(&context, head).await?;
     let event = AuditEvent::change("submit_batch", submission.batch().id);
     state.audit.record(&context, event).await?;
@@ -99,7 +99,7 @@ pub async fn add_items(
         .parse()
         .map_err(|_| ApiError::NotFound(format!("`{id}` is not an id; ids are UUIDs")))?;
     let submission = state.batches.append(&context, id).await?;
-    check_scope(&context, &submission.batch().operation)?;
+    check_may_search(&context, &submission.batch().operation)?;
     let event = AuditEvent::change("add_batch_items", id);
     state.audit.record(&context, event).await?;
     let BatchBody {
