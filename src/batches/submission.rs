@@ -98,6 +98,25 @@ enum Purpose {
     Add,
 }
 
+impl Purpose {
+    /// Returns the purpose of a request whose idempotency key has created a batch before.
+    fn of_existing(
+        batch: &Batch,
+        (context, operation): (&RequestContext, &str),
+        stays_open: bool,
+    ) -> Result<Self, BatchError> {
+        if batch.operation != operation {
+            return Err(BatchError::KeyReused(batch.id));
+        }
+        if batch.request_digest.is_some() {
+            return Ok(Self::Repeat);
+        }
+        // The request was interrupted. What it has written is skipped.
+        check_searcher(context, batch)?;
+        Ok(Self::Create { stays_open })
+    }
+}
+
 /// The end of a submission.
 #[derive(Clone, Debug)]
 pub struct Submitted {
@@ -159,7 +178,7 @@ impl Batches {
         };
         let stays_open = head.open;
         let of = (self, context);
-        Ok(match self.store.create_batch(&new).await? {
+        match self.store.create_batch(&new).await? {
             CreatedBatch::New(batch) => {
                 let mut submission =
                     Submission::new(of, batch, Purpose::Create { stays_open }, digest);
@@ -167,20 +186,13 @@ impl Batches {
                     self.webhooks.add_webhook(&webhook).await?;
                     submission.receipt.webhook_secret = Some(shown_secret(&webhook).to_owned());
                 }
-                submission
+                Ok(submission)
             }
-            CreatedBatch::Existing(batch) if batch.operation != new.operation => {
-                return Err(BatchError::KeyReused(batch.id));
-            }
-            CreatedBatch::Existing(batch) if batch.request_digest.is_some() => {
-                Submission::new(of, batch, Purpose::Repeat, digest)
-            }
-            // The request was interrupted. What it has written is skipped.
             CreatedBatch::Existing(batch) => {
-                check_searcher(context, &batch)?;
-                Submission::new(of, batch, Purpose::Create { stays_open }, digest)
+                let purpose = Purpose::of_existing(&batch, (context, &new.operation), stays_open)?;
+                Ok(Submission::new(of, batch, purpose, digest))
             }
-        })
+        }
     }
 
     /// Checks that the caller's tenant may search in the collection, with the embedder of this process. Returns the false
