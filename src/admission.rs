@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use self::{
     body_reservation::BodyReservation,
-    tenant_shares::{HeldShare, TenantShares},
+    tenant_shares::{HeldShare, TenantShares, reserve},
 };
 use crate::telemetry::metrics::{Metrics, labels::Refusal};
 
@@ -72,6 +72,7 @@ pub struct Admission {
     interactive: Budget,
     bulk: Budget,
     bytes: Budget,
+    large_bodies: Arc<Semaphore>,
     metrics: Metrics,
 }
 
@@ -90,15 +91,15 @@ struct Taken {
 
 impl Budget {
     fn new(capacity: usize, clock: &Arc<dyn Clock>) -> Self {
-        let capacity = capacity.min(Semaphore::MAX_PERMITS);
+        let capacity = capacity.min(Semaphore::MAX_PERMITS / 2);
         Self {
-            permits: Arc::new(Semaphore::new(capacity)),
+            permits: Arc::new(Semaphore::new(capacity + reserve(capacity))),
             capacity,
             shares: TenantShares::new(capacity, Arc::clone(clock)),
         }
     }
 
-    /// Takes `amount` permits. A request that is larger than the budget takes all permits, so it is admitted alone.
+    /// Takes `amount` permits. A request that is larger than the budget takes all of it, so it is admitted alone.
     fn try_take(&self, tenant: &Arc<str>, amount: usize) -> Option<Taken> {
         let amount = self.bounded(amount);
         let share = self.shares.try_take(tenant, amount as usize)?;
@@ -150,6 +151,9 @@ pub struct Budgets {
 /// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 const BYTES_A_PERMIT: usize = 1024;
 
+/// The number of large bodies that are parsed at a time. Each takes a thread beside those of the CPU pool.
+const LARGE_BODIES: usize = 2;
+
 impl Admission {
     /// Creates an admission that has admitted nothing.
     pub fn new(budgets: Budgets, metrics: Metrics, clock: &Arc<dyn Clock>) -> Self {
@@ -157,6 +161,7 @@ impl Admission {
             interactive: Budget::new(budgets.interactive_images, clock),
             bulk: Budget::new(budgets.bulk_images, clock),
             bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT), clock),
+            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES)),
             metrics,
         }
     }
@@ -192,6 +197,12 @@ impl Admission {
         };
         reservation.grow_to(bytes)?;
         Ok(reservation)
+    }
+
+    /// Waits until a large body may be parsed. Drop the permit afterwards.
+    pub async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.large_bodies).acquire_owned().await.ok()
     }
 
     /// Admits `images` images of a tenant and a priority.

@@ -1,7 +1,8 @@
 //! Shares a budget fairly between tenants.
 //!
-//! A tenant alone may use the whole budget. While several tenants ask, each may hold an equal part. So a flood of one tenant's
-//! requests leaves the other tenants their parts, as soon as the requests that it holds are answered.
+//! A tenant alone may use the whole budget. While several tenants ask, each may hold an equal part. Beside the budget there is a
+//! reserve for tenants that hold little: each active tenant may hold an equal part of it, whatever others hold. So what one tenant
+//! holds, for however long, never refuses the first requests of another one.
 
 use std::{
     collections::HashMap,
@@ -14,6 +15,9 @@ use facescan_clock::Clock;
 /// A tenant that has asked within this time counts, also if it holds nothing.
 const ACTIVE: Duration = Duration::from_secs(1);
 
+/// The reserve is this part of a budget, rounded up.
+const RESERVE_DIVISOR: usize = 4;
+
 /// The parts of a budget that the tenants hold. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct TenantShares {
@@ -22,8 +26,17 @@ pub(super) struct TenantShares {
 
 struct Shared {
     capacity: usize,
+    reserve: usize,
     clock: Arc<dyn Clock>,
-    tenants: Mutex<HashMap<Arc<str>, Use>>,
+    ledger: Mutex<Ledger>,
+}
+
+/// What the tenants hold.
+#[derive(Default)]
+struct Ledger {
+    tenants: HashMap<Arc<str>, Use>,
+    /// The sum of what the tenants hold.
+    held: usize,
 }
 
 #[derive(Default)]
@@ -39,51 +52,54 @@ pub(super) struct HeldShare {
     amount: usize,
 }
 
+/// Returns what is added to a budget for tenants that hold little.
+pub(super) fn reserve(capacity: usize) -> usize {
+    capacity.div_ceil(RESERVE_DIVISOR)
+}
+
 impl TenantShares {
     pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 capacity,
+                reserve: reserve(capacity),
                 clock,
-                tenants: Mutex::default(),
+                ledger: Mutex::default(),
             }),
         }
     }
 
-    /// Takes `amount` for a tenant, unless the tenant would then hold more than its part. A tenant that holds nothing may take
-    /// any amount.
+    /// Takes `amount` for a tenant, unless the tenant would then hold more than its part. While nobody holds anything, the
+    /// amount may be as large as the budget.
     pub(super) fn try_take(&self, tenant: &Arc<str>, amount: usize) -> Option<HeldShare> {
-        let mut tenants = self.shared.tenants();
-        if !self.shared.has_room(&mut tenants, tenant, amount) {
+        let mut ledger = self.shared.ledger();
+        if !self.shared.has_room(&mut ledger, tenant, amount) {
             return None;
         }
-        tenants.entry(Arc::clone(tenant)).or_default().held += amount;
-        Some(self.held(tenant, amount))
+        Some(self.hold(&mut ledger, tenant, amount))
     }
 
     /// Returns whether [`try_take`](Self::try_take) would take `amount` for a tenant now.
     pub(super) fn has_room(&self, tenant: &Arc<str>, amount: usize) -> bool {
-        let mut tenants = self.shared.tenants();
-        self.shared.has_room(&mut tenants, tenant, amount)
+        let mut ledger = self.shared.ledger();
+        self.shared.has_room(&mut ledger, tenant, amount)
     }
 
     /// Takes `amount` for a tenant whose turn something else decides.
     pub(super) fn take(&self, tenant: &Arc<str>, amount: usize) -> HeldShare {
-        let mut tenants = self.shared.tenants();
-        self.shared.ask(&mut tenants, tenant);
-        tenants.entry(Arc::clone(tenant)).or_default().held += amount;
-        self.held(tenant, amount)
+        let mut ledger = self.shared.ledger();
+        self.shared.ask(&mut ledger, tenant);
+        self.hold(&mut ledger, tenant, amount)
     }
 
-    /// Returns whether a tenant holds its whole part.
+    /// Returns whether a tenant can take nothing more.
     pub(super) fn is_used_up(&self, tenant: &Arc<str>) -> bool {
-        let mut tenants = self.shared.tenants();
-        let active = self.shared.ask(&mut tenants, tenant);
-        let held = tenants.get(tenant).map_or(0, |own| own.held);
-        held > 0 && held >= self.shared.capacity.div_ceil(active)
+        !self.has_room(tenant, 1)
     }
 
-    fn held(&self, tenant: &Arc<str>, amount: usize) -> HeldShare {
+    fn hold(&self, ledger: &mut Ledger, tenant: &Arc<str>, amount: usize) -> HeldShare {
+        ledger.held += amount;
+        ledger.tenants.entry(Arc::clone(tenant)).or_default().held += amount;
         HeldShare {
             shared: Arc::clone(&self.shared),
             tenant: Arc::clone(tenant),
@@ -94,33 +110,35 @@ impl TenantShares {
 
 impl Shared {
     /// Records that a tenant asks. Forgets tenants that are not active, and returns the number of those that are.
-    fn ask(&self, tenants: &mut HashMap<Arc<str>, Use>, tenant: &Arc<str>) -> usize {
+    fn ask(&self, ledger: &mut Ledger, tenant: &Arc<str>) -> usize {
         let now = self.clock.monotonic();
+        let tenants = &mut ledger.tenants;
         tenants.entry(Arc::clone(tenant)).or_default().asked_at = now;
         tenants.retain(|_, other| other.held > 0 || now.saturating_sub(other.asked_at) < ACTIVE);
         tenants.len().max(1)
     }
 
-    fn has_room(
-        &self,
-        tenants: &mut HashMap<Arc<str>, Use>,
-        tenant: &Arc<str>,
-        amount: usize,
-    ) -> bool {
-        let part = self.capacity.div_ceil(self.ask(tenants, tenant));
-        let held = tenants.get(tenant).map_or(0, |own| own.held);
-        held == 0 || held + amount <= part
+    fn has_room(&self, ledger: &mut Ledger, tenant: &Arc<str>, amount: usize) -> bool {
+        let active = self.ask(ledger, tenant);
+        let held = ledger.tenants.get(tenant).map_or(0, |own| own.held);
+        let is_in_part = held == 0 || held + amount <= self.capacity.div_ceil(active);
+        let is_in_budget = is_in_part && ledger.held + amount <= self.capacity;
+        let is_in_reserve = held + amount <= self.reserve.div_ceil(active)
+            && ledger.held + amount <= self.capacity + self.reserve;
+        ledger.held == 0 || is_in_budget || is_in_reserve
     }
 
-    fn tenants(&self) -> MutexGuard<'_, HashMap<Arc<str>, Use>> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // The numbers are right also after a panic elsewhere: nothing panics between two changes.
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for HeldShare {
     fn drop(&mut self) {
-        if let Some(own) = self.shared.tenants().get_mut(&self.tenant) {
+        let mut ledger = self.shared.ledger();
+        ledger.held = ledger.held.saturating_sub(self.amount);
+        if let Some(own) = ledger.tenants.get_mut(&self.tenant) {
             own.held = own.held.saturating_sub(self.amount);
         }
     }
@@ -131,34 +149,49 @@ mod tests {
     use super::*;
     use crate::test_clock::TestClock;
 
-    fn shares() -> (TenantShares, Arc<TestClock>) {
+    fn shares(capacity: usize) -> (TenantShares, Arc<TestClock>) {
         let clock = Arc::new(TestClock::default());
-        (TenantShares::new(8, Arc::clone(&clock) as _), clock)
+        (TenantShares::new(capacity, Arc::clone(&clock) as _), clock)
+    }
+
+    /// Takes single permits until the tenant gets no more.
+    fn fill(shares: &TenantShares, tenant: &Arc<str>) -> Vec<HeldShare> {
+        std::iter::from_fn(|| shares.try_take(tenant, 1)).collect()
     }
 
     #[test]
     fn a_tenant_alone_has_the_whole_budget() {
-        let (shares, _) = shares();
+        let (shares, _) = shares(8);
         let only: Arc<str> = "only".into();
-        let _held: Vec<_> = (0..8).map(|_| shares.try_take(&only, 1).unwrap()).collect();
+        let held = fill(&shares, &only);
+        assert_eq!(held.len(), 8);
         assert!(shares.is_used_up(&only));
-        assert!(shares.try_take(&only, 1).is_none());
     }
 
     #[test]
-    fn two_tenants_have_half_each_until_one_is_gone() {
-        let (shares, clock) = shares();
+    fn what_one_tenant_holds_leaves_each_other_a_part_of_the_reserve() {
+        let (shares, _) = shares(64);
+        let [flood, second, third] = ["flood", "second", "third"].map(Arc::<str>::from);
+        let held = fill(&shares, &flood);
+        assert_eq!(held.len(), 64);
+        assert_eq!(fill(&shares, &second).len(), 8, "half of the reserve of 16");
+        let _second = shares.try_take(&second, 8).unwrap();
+        assert!(shares.try_take(&third, 7).is_none());
+        assert!(shares.try_take(&third, 6).is_some(), "a third of it");
+    }
+
+    #[test]
+    fn two_tenants_have_equal_parts_until_one_is_gone() {
+        let (shares, clock) = shares(8);
         let (flood, other): (Arc<str>, Arc<str>) = ("flood".into(), "other".into());
-        let mut held: Vec<_> = (0..8)
-            .map(|_| shares.try_take(&flood, 1).unwrap())
-            .collect();
+        let mut held = fill(&shares, &flood);
         // The other tenant asks, so the flood gets nothing new before it holds less than half.
-        let others: Vec<_> = (0..4)
-            .map(|_| shares.try_take(&other, 1).unwrap())
-            .collect();
-        assert!(shares.try_take(&other, 1).is_none());
+        let mut others = fill(&shares, &other);
+        assert_eq!(others.len(), 1, "half of the reserve of 2");
         held.truncate(4);
         assert!(shares.try_take(&flood, 1).is_none());
+        others.extend(fill(&shares, &other));
+        assert_eq!(others.len(), 4);
         held.truncate(3);
         held.push(shares.try_take(&flood, 1).unwrap());
         drop(others);
@@ -168,13 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_holds_nothing_may_take_more_than_its_part() {
-        let (shares, _) = shares();
+    fn a_large_amount_is_taken_alone() {
+        let (shares, _) = shares(8);
         let (first, second): (Arc<str>, Arc<str>) = ("first".into(), "second".into());
-        let _one = shares.try_take(&first, 1).unwrap();
-        let large = shares.try_take(&second, 100).unwrap();
+        let large = shares.try_take(&second, 8).unwrap();
         assert!(shares.try_take(&second, 1).is_none());
         drop(large);
-        assert!(shares.try_take(&second, 1).is_some());
+        let _one = shares.try_take(&first, 1).unwrap();
+        assert!(shares.try_take(&second, 8).is_none());
+        assert!(shares.try_take(&second, 7).is_some());
     }
 }

@@ -26,7 +26,7 @@ async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
     let held = app
         .app
         .admission
-        .try_admit(&"other".into(), Priority::Interactive, 2)
+        .try_admit(&"default".into(), Priority::Interactive, 2)
         .unwrap();
     let refused = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
@@ -176,16 +176,17 @@ async fn bodies_that_do_not_arrive_leave_others_the_byte_budget() {
         .collect();
     let tenant = "default".into();
     let can_hold = |bytes| app.app.admission.check_body(&tenant, bytes).is_ok();
-    // Each of them holds one MiB.
+    // Each of them holds 16 KiB.
+    let left = 8 * MIB - 4 * (16 << 10);
     let all_reserved = async {
-        while can_hold(4 * MIB + 1) {
+        while can_hold(left + 1) {
             tokio::task::yield_now().await;
         }
     };
     timeout(Duration::from_secs(60), all_reserved)
         .await
         .unwrap();
-    assert!(can_hold(4 * MIB));
+    assert!(can_hold(left));
     let reply = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(reply.status, StatusCode::OK);
     for slow in slow_ones {
