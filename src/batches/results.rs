@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_inference::pool::Stage;
-use facescan_store::{Batch, CachedScan, CollectionKey, Item, ItemFilter, ItemPage, ItemState};
+use facescan_store::{
+    Batch, CachedScan, CollectionKey, Item, ItemFilter, ItemPage, ItemState, JsonText,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -66,7 +68,8 @@ pub struct ItemAnswer {
     pub error: Option<ItemErrorAnswer>,
     /// The caller's own data.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    pub metadata: Option<JsonText>,
 }
 
 /// The error of an item.

@@ -63,6 +63,14 @@ pub enum ApiError {
         /// The limit.
         limit: usize,
     },
+    /// More items than one JSON or msgpack body, or one form, may hold.
+    #[error(
+        "the body holds more than {limit} items; send them in several requests, or as application/x-ndjson"
+    )]
+    TooManyItems {
+        /// The limit.
+        limit: usize,
+    },
     /// The route exists, but not for this method.
     #[error("this address does not take that method; see /docs")]
     MethodNotAllowed,
@@ -77,6 +85,12 @@ pub enum ApiError {
     RequestTimeout {
         /// The limit in milliseconds.
         limit_ms: u64,
+    },
+    /// The body arrives too slowly.
+    #[error("the body arrives with less than {bytes_per_s} bytes a second; send it faster")]
+    BodyTooSlow {
+        /// The lowest rate, in bytes per second.
+        bytes_per_s: u64,
     },
     /// The request exceeded its deadline.
     #[error("the request took longer than {limit_ms} ms; send fewer images, or allow more time")]
@@ -179,11 +193,11 @@ impl ApiError {
             Self::MissingImage(_) => table::MISSING_IMAGE,
             Self::UnsupportedMediaType(_) => table::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLarge { .. } => table::BODY_TOO_LARGE,
-            Self::TooManyImages { .. } => table::TOO_MANY_IMAGES,
+            Self::TooManyImages { .. } | Self::TooManyItems { .. } => table::TOO_MANY_IMAGES,
             Self::MethodNotAllowed => table::METHOD_NOT_ALLOWED,
             Self::NotFound(_) => table::NOT_FOUND,
             Self::Overloaded(_) => table::OVERLOADED,
-            Self::RequestTimeout { .. } => table::REQUEST_TIMEOUT,
+            Self::RequestTimeout { .. } | Self::BodyTooSlow { .. } => table::REQUEST_TIMEOUT,
             Self::DeadlineExceeded { .. } => table::DEADLINE_EXCEEDED,
             Self::Internal(_) => table::INTERNAL,
         }

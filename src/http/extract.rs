@@ -8,17 +8,15 @@ mod body_reader;
 pub mod collection_request;
 pub mod face_input;
 pub mod faces;
+mod form;
+pub mod json_object;
 pub mod pair;
 pub mod stored_request;
-
-use std::collections::BTreeMap;
+mod texts;
 
 use axum::{
-    extract::{
-        FromRequest, Multipart, Request,
-        multipart::{Field, MultipartError},
-    },
-    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    extract::{FromRequest, Request},
+    http::{HeaderMap, header::CONTENT_TYPE},
 };
 use mime::Mime;
 use serde::de::DeserializeOwned;
@@ -26,22 +24,18 @@ use serde_json::Value;
 
 use self::{
     admitted::{Admitted, RequestReservations, priority_of},
-    arriving::refused_by_budget,
-    body::{Body, Options, from_msgpack, number},
-    body_reader::body,
+    arriving::SharedReservation,
+    body::{Body, MAX_OPTIONS, Options, number},
+    body_reader::{body, structured},
+    form::Part,
 };
 use crate::{
-    config::Server,
     context::RequestContext,
     http::AppState,
     http::error::ApiError,
-    ingest::source::ImageInput,
+    ingest::{source::ImageInput, text::NUL},
     pipeline::options::{RequestOptions, from_tree},
 };
-use facescan_inference::pool::Stage;
-
-/// The maximum length of an option in its own part, in bytes.
-const MAX_TEXT_BYTES: usize = 1 << 16;
 
 /// The images and options of a request, in any format.
 pub struct ImageRequest<O> {
@@ -58,6 +52,7 @@ pub struct ImageRequest<O> {
 }
 
 /// The images and options of a body, in any format.
+#[derive(Default)]
 struct BodyContent {
     images: Vec<ImageInput>,
     masks: Vec<ImageInput>,
@@ -108,28 +103,21 @@ impl BodyFormat {
     }
 
     /// Reads a body of this format.
-    async fn read(self, request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
+    async fn read(
+        self,
+        request: Request,
+        state: &AppState,
+        reservation: &SharedReservation,
+    ) -> Result<BodyContent, ApiError> {
         match self {
             Self::Raw => Ok(BodyContent {
                 images: vec![raw(request, state).await?],
-                masks: Vec::new(),
-                options: None,
+                ..BodyContent::default()
             }),
             Self::Multipart => multipart(request, state).await,
-            Self::Json => {
-                let body = body(request, state).await?;
-                structured(state, move || {
-                    serde_json::from_slice(&body)
-                        .map_err(|error| ApiError::invalid_body(error.to_string()))
-                })
-                .await
-            }
-            Self::Msgpack => {
-                let body = body(request, state).await?;
-                structured(state, move || {
-                    from_msgpack(&body).map_err(|error| ApiError::invalid_body(error.to_string()))
-                })
-                .await
+            Self::Json | Self::Msgpack => {
+                let is_json = matches!(self, Self::Json);
+                structured(request, state, reservation, is_json, Body::read).await
             }
         }
     }
@@ -154,11 +142,11 @@ impl<O: DeserializeOwned + RequestOptions + Send> FromRequest<AppState> for Imag
             images,
             masks,
             options: in_body,
-        } = format.read(request, state).await?;
+        } = format.read(request, state, admitted.body()).await?;
         if images.is_empty() {
             return Err(ApiError::MissingImage("send at least one"));
         }
-        if images.len() > limits.max_images_per_request {
+        if images.len().max(masks.len()) > limits.max_images_per_request {
             return Err(ApiError::TooManyImages {
                 limit: limits.max_images_per_request,
             });
@@ -186,7 +174,7 @@ impl<O: DeserializeOwned + RequestOptions + Send> FromRequest<AppState> for Imag
 }
 
 async fn raw(request: Request, state: &AppState) -> Result<ImageInput, ApiError> {
-    let bytes = body(request, state).await?;
+    let bytes = body(request, state.config.server.max_body_bytes).await?;
     if bytes.is_empty() {
         return Err(ApiError::MissingImage(
             "the body is empty; send the bytes of an image",
@@ -195,131 +183,86 @@ async fn raw(request: Request, state: &AppState) -> Result<ImageInput, ApiError>
     Ok(ImageInput::from_bytes(bytes))
 }
 
-/// Parses a whole body and its base64 on the CPU pool.
-async fn structured(
-    state: &AppState,
-    parse: impl FnOnce() -> Result<Body, ApiError> + Send + 'static,
-) -> Result<BodyContent, ApiError> {
+/// Reads a form with images, options, and perhaps masks.
+async fn multipart(request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
     let limit = state.config.server.max_images_per_request;
-    state
-        .pipeline
-        .pool
-        .run(Stage::Begin, move || {
-            let body = parse()?;
-            if body.images.len().max(body.masks.len()) > limit {
-                return Err(ApiError::TooManyImages { limit });
-            }
-            Ok(BodyContent {
-                images: body.images.into_iter().map(ImageInput::from).collect(),
-                masks: body.masks.into_iter().map(ImageInput::from).collect(),
-                options: body.options.map(|options| options.0),
-            })
-        })
-        .await?
+    let most = 2 * limit + MAX_OPTIONS;
+    let parts = form::parts(request, state, most).await?;
+    let count = parts.len();
+    let mut content = BodyContent::default();
+    let mut options = FormOptions::default();
+    for part in parts {
+        match part.name.as_str() {
+            "image" => content.images.push(image(part)),
+            "mask" => content.masks.push(image(part)),
+            _ => options.add(&part)?,
+        }
+    }
+    if content.images.is_empty() {
+        return Err(ApiError::MissingImage("no part is named `image`"));
+    }
+    if content.images.len().max(content.masks.len()) > limit {
+        return Err(ApiError::TooManyImages { limit });
+    }
+    form::check_count(count, most)?;
+    content.options = options.merged()?;
+    Ok(content)
 }
 
-/// The parts of a multipart form that are already read.
+/// Returns the image of a part. The name of its file is the id.
+fn image(part: Part) -> ImageInput {
+    ImageInput {
+        id: part.file_name,
+        ..ImageInput::from_bytes(part.content)
+    }
+}
+
+/// The options of a form.
 #[derive(Default)]
-struct Parts {
-    images: Vec<ImageInput>,
-    masks: Vec<ImageInput>,
+struct FormOptions {
     /// The options with a part of their own.
-    texts: BTreeMap<String, String>,
+    texts: Vec<(String, String)>,
     /// The part named `options`.
     options: Option<Value>,
 }
 
-impl Parts {
-    async fn add(&mut self, part: Field<'_>, server: &Server) -> Result<(), ApiError> {
-        let unreadable = |error| unreadable(&error, server);
-        let max_images = server.max_images_per_request;
-        let name = part.name().unwrap_or_default().to_owned();
-        let images = match name.as_str() {
-            "image" => &mut self.images,
-            "mask" => &mut self.masks,
-            "options" => {
-                let text = part.text().await.map_err(unreadable)?;
-                self.options = Some(options_of_part(&text)?);
-                return Ok(());
-            }
-            _ => {
-                let text = option_text(part, &name, server).await?;
-                self.texts.insert(name, text);
-                return Ok(());
-            }
-        };
-        if images.len() == max_images {
-            return Err(ApiError::TooManyImages { limit: max_images });
+impl FormOptions {
+    fn add(&mut self, part: &Part) -> Result<(), ApiError> {
+        let text = part.text()?;
+        match part.name.as_str() {
+            "options" => self.options = Some(parse_options("options", text)?),
+            name => self.texts.push((name.to_owned(), text.to_owned())),
         }
-        let id = part.file_name().map(str::to_owned);
-        let bytes = part.bytes().await.map_err(unreadable)?;
-        images.push(ImageInput {
-            id,
-            ..ImageInput::from_bytes(bytes)
-        });
         Ok(())
     }
-}
 
-/// Reads the text of an option that has a part of its own.
-async fn option_text(part: Field<'_>, name: &str, server: &Server) -> Result<String, ApiError> {
-    let text = part.text().await;
-    let text = text.map_err(|error| unreadable(&error, server))?;
-    if text.len() > MAX_TEXT_BYTES {
-        let detail = format!("is longer than {MAX_TEXT_BYTES} bytes");
-        return Err(ApiError::invalid_option(name, detail));
+    fn merged(self) -> Result<Option<Value>, ApiError> {
+        merge(options_from_pairs(&self.texts), self.options)
     }
-    Ok(text)
 }
 
-/// Parses the part named `options`.
-fn options_of_part(text: &str) -> Result<Value, ApiError> {
+/// Parses the JSON of an option.
+fn parse_options(name: &str, text: &str) -> Result<Value, ApiError> {
     let parsed: Result<Options, _> = serde_json::from_str(text);
-    match parsed {
-        Ok(options) => Ok(options.0),
-        Err(error) => {
-            let detail = format!("is not JSON: {error}");
-            Err(ApiError::invalid_option("options", detail))
+    parsed.map(|options| options.0).map_err(|error| {
+        let detail = error.to_string();
+        match detail.starts_with(NUL) {
+            true => ApiError::invalid_option(name, NUL),
+            false => ApiError::invalid_option(name, format!("is not JSON: {detail}")),
         }
-    }
-}
-
-fn unreadable(error: &MultipartError, server: &Server) -> ApiError {
-    if let Some(full) = refused_by_budget(error) {
-        return ApiError::Overloaded(full);
-    }
-    match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge {
-            limit: server.max_body_bytes,
-        },
-        _ => ApiError::invalid_body(error.body_text()),
-    }
-}
-
-async fn multipart(request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
-    let server = &state.config.server;
-    let unreadable = |error| unreadable(&error, server);
-    let mut form = Multipart::from_request(request, state)
-        .await
-        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let mut parts = Parts::default();
-    while let Some(part) = form.next_field().await.map_err(unreadable)? {
-        parts.add(part, server).await?;
-    }
-    if parts.images.is_empty() {
-        return Err(ApiError::MissingImage("no part is named `image`"));
-    }
-    let texts: Vec<(String, String)> = parts.texts.into_iter().collect();
-    Ok(BodyContent {
-        images: parts.images,
-        masks: parts.masks,
-        options: merge(options_from_pairs(&texts), parts.options)?,
     })
 }
 
 fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
-    serde_html_form::from_str(query)
-        .map_err(|error| ApiError::invalid_option("query", error.to_string()))
+    let pairs: Vec<(String, String)> = serde_html_form::from_str(query)
+        .map_err(|error| ApiError::invalid_option("query", error.to_string()))?;
+    match pairs.len() > MAX_OPTIONS {
+        true => Err(ApiError::invalid_option(
+            "query",
+            format!("has more than {MAX_OPTIONS} options"),
+        )),
+        false => Ok(pairs),
+    }
 }
 
 /// Converts text options to a JSON object. A text that is a JSON number or boolean becomes one, so that the options of
@@ -376,24 +319,6 @@ fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Api
 /// Returns an error with the name of the first invalid option.
 pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
     read_options(options_from_pairs(&pairs(query)?), None)
-}
-
-/// A JSON body that is an object. A list of its values in order is not one, although serde would accept it.
-pub struct JsonObject<T>(pub T);
-
-impl<T: DeserializeOwned> FromRequest<AppState> for JsonObject<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let object =
-            axum::Json::<serde_json::Map<String, Value>>::from_request(request, state).await;
-        let axum::Json(object) =
-            object.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-        let body = serde_json::from_value(Value::Object(object));
-        Ok(Self(body.map_err(|error| {
-            ApiError::invalid_body(error.to_string())
-        })?))
-    }
 }
 
 /// Checks the number of entries that a request asks for on one page.

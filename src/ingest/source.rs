@@ -1,13 +1,16 @@
 //! One image as the caller sent it.
 
+use std::io::{self, Read};
+
 use base64::{
-    Engine as _, alphabet,
+    DecodeError, Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+    read::DecoderReader,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::ingest::error::IngestError;
+use crate::ingest::{error::IngestError, text::optional_text};
 
 /// Standard base64, with or without its padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -68,19 +71,19 @@ impl ImageInput {
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
     /// The caller's id for the image.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     pub id: Option<String>,
     /// The bytes: base64 text, or binary in msgpack.
     #[serde(default)]
     pub data: Option<Payload>,
     /// A URL to fetch the image from, instead of `data`. It needs `urls.enabled` in the server's settings.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     pub url: Option<String>,
     /// The caller's name for the origin of the image.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     pub source: Option<String>,
     /// The address where the image was found. The default is `url`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     pub source_url: Option<String>,
 }
 
@@ -101,36 +104,59 @@ impl From<ImageEntry> for ImageInput {
     }
 }
 
-/// The bytes of an image in the form that a body carries them.
+/// The bytes of an image in a body: base64, perhaps with a `data:` prefix, or binary in msgpack. Base64 is decoded while the body is
+/// read, so that the body and the bytes are the only copies.
 #[derive(Debug)]
-pub enum Payload {
-    /// Base64, perhaps with a `data:` prefix.
-    Text(String),
-    /// The bytes themselves.
-    Binary(Vec<u8>),
-}
+pub struct Payload(Result<Bytes, IngestError>);
 
 impl Payload {
-    /// Returns the bytes. Decoding base64 is CPU work.
+    /// Decodes base64. This is CPU work.
+    pub fn from_text(text: &str) -> Self {
+        Self(decode(text).map(Bytes::from))
+    }
+
+    /// Copies the bytes.
+    pub fn from_binary(bytes: &[u8]) -> Self {
+        Self(Ok(Bytes::copy_from_slice(bytes)))
+    }
+
+    /// Returns the bytes.
     ///
     /// # Errors
     /// Returns [`IngestError::NotBase64`] or [`IngestError::NotBase64Url`] if the text is not base64.
     pub fn into_bytes(self) -> Result<Bytes, IngestError> {
-        let text = match self {
-            Self::Binary(bytes) => return Ok(bytes.into()),
-            Self::Text(text) => text,
-        };
-        let encoded = without_data_prefix(&text)?;
-        let decoded = if encoded.bytes().any(|byte| byte.is_ascii_whitespace()) {
-            let joined: Vec<u8> = encoded
-                .bytes()
-                .filter(|byte| !byte.is_ascii_whitespace())
-                .collect();
-            BASE64.decode(joined)
-        } else {
-            BASE64.decode(encoded)
-        };
-        Ok(decoded.map(Bytes::from)?)
+        self.0
+    }
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, IngestError> {
+    let encoded = without_data_prefix(text)?.as_bytes();
+    if !encoded.iter().any(u8::is_ascii_whitespace) {
+        return Ok(BASE64.decode(encoded)?);
+    }
+    let mut decoded = Vec::with_capacity(encoded.len() / 4 * 3);
+    DecoderReader::new(WithoutWhitespace(encoded), &BASE64)
+        .read_to_end(&mut decoded)
+        .map_err(|error| match error.downcast::<DecodeError>() {
+            Ok(error) => error.into(),
+            // The reader is memory, so its only errors are those of base64.
+            Err(_) => IngestError::NotBase64Url,
+        })?;
+    Ok(decoded)
+}
+
+/// Reads base64 that is broken into lines.
+struct WithoutWhitespace<'a>(&'a [u8]);
+
+impl Read for WithoutWhitespace<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.0.trim_ascii_start();
+        let line = rest.iter().position(u8::is_ascii_whitespace);
+        let length = line.unwrap_or(rest.len()).min(buffer.len());
+        let (read, rest) = rest.split_at(length);
+        buffer[..length].copy_from_slice(read);
+        self.0 = rest;
+        Ok(length)
     }
 }
 
@@ -160,19 +186,11 @@ impl<'de> Deserialize<'de> for Payload {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
-                Ok(Payload::Text(text.to_owned()))
-            }
-
-            fn visit_string<E: de::Error>(self, text: String) -> Result<Payload, E> {
-                Ok(Payload::Text(text))
+                Ok(Payload::from_text(text))
             }
 
             fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Payload, E> {
-                Ok(Payload::Binary(bytes.to_vec()))
-            }
-
-            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Payload, E> {
-                Ok(Payload::Binary(bytes))
+                Ok(Payload::from_binary(bytes))
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -184,7 +202,7 @@ mod tests {
     use super::*;
 
     fn decoded(text: &str) -> Result<Bytes, IngestError> {
-        Payload::Text(text.to_owned()).into_bytes()
+        Payload::from_text(text).into_bytes()
     }
 
     #[test]
@@ -195,6 +213,7 @@ mod tests {
             "data:image/png;base64,aGVsbG8=",
             "DATA:image/png;BASE64,aGVsbG8=",
             "aGVs\r\nbG8=\n",
+            " a G\tVsb\n\nG8",
         ] {
             assert_eq!(decoded(text).unwrap(), "hello", "{text}");
         }
@@ -202,7 +221,7 @@ mod tests {
 
     #[test]
     fn invalid_base64_is_an_error_of_one_image() {
-        for text in ["no base64!", "data:image/png,abc"] {
+        for text in ["no base64!", "base64!", "a\nb!", "data:image/png,abc"] {
             assert!(
                 matches!(
                     decoded(text),

@@ -12,6 +12,7 @@ mod guard;
 mod npy;
 mod prepare;
 mod registry;
+mod routes;
 mod server;
 mod submissions;
 
@@ -23,6 +24,7 @@ pub use guard::url_guard;
 pub use npy::npy;
 pub use prepare::prepare;
 pub use registry::registry;
+pub use routes::{Route, routes_with_bodies};
 pub use submissions::ndjson;
 
 /// A property of bytes.

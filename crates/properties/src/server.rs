@@ -69,6 +69,8 @@ impl Server {
         let clock = Arc::new(SystemClock::start());
         let app = App::builder(config, Arc::new(Models), clock).build();
         let app = runtime.block_on(app).expect("the server starts");
+        let migrated = runtime.block_on(app.store.migrate());
+        migrated.expect("the tables are created");
         Self {
             runtime,
             state: Arc::new(app),

@@ -11,6 +11,7 @@ use facescan::{
         extract::batch_body::{BatchBody, HeadFields},
     },
 };
+use facescan_store::JsonText;
 use futures::stream;
 use serde_json::Value;
 
@@ -26,9 +27,6 @@ const MAX_DEPTH: usize = 100;
 
 /// The longest text of the error of an entry, in bytes.
 const MAX_TEXT: usize = 700;
-
-/// The longest metadata that a batch accepts, in bytes.
-const MAX_METADATA: usize = 16 << 10;
 
 /// The lines that are also read alone.
 const LINES_ALONE: usize = 8;
@@ -183,8 +181,8 @@ fn described(head: HeadFields) -> String {
 fn entry(entry: &Result<ItemEntry, EntryError>) -> Result<String, &'static str> {
     match entry {
         Ok(item) => {
-            if let Some(metadata) = &item.metadata {
-                check_metadata(metadata);
+            if let Some(text) = item.metadata.as_ref().and_then(JsonText::get) {
+                check_metadata(text);
             }
             let content = match &item.content {
                 Some(EntryContent::Bytes(bytes)) => format!("{} bytes {bytes:?}", bytes.len()),
@@ -204,13 +202,11 @@ fn entry(entry: &Result<ItemEntry, EntryError>) -> Result<String, &'static str> 
 }
 
 /// The database keeps metadata as JSON, so JSON must be able to hold it.
-fn check_metadata(metadata: &Value) {
-    let text = metadata.to_string();
-    if text.len() <= MAX_METADATA {
-        let read = serde_json::from_str::<Value>(&text);
-        assert!(
-            read.is_ok(),
-            "metadata that cannot be read again: {text:.200}"
-        );
-    }
+fn check_metadata(text: &str) {
+    assert!(text.len() <= JsonText::MAX_BYTES);
+    let read = serde_json::from_str::<Value>(text);
+    assert!(
+        read.is_ok(),
+        "metadata that cannot be read again: {text:.200}"
+    );
 }

@@ -14,6 +14,7 @@ mod delete;
 mod dialect;
 mod erasures;
 mod error;
+mod json_text;
 mod libraries;
 mod migrations;
 mod notifications;
@@ -60,6 +61,7 @@ pub use erasures::{
     NewErasure,
 };
 pub use error::StoreError;
+pub use json_text::JsonText;
 pub use libraries::{
     Assignment, Clustering, ClusteringEnd, ClusteringProgress, ClusteringState, Decided, Decision,
     FaceFilter, FaceRow, LeasedClustering, LibraryFace, LibraryStore, Membership, NewClustering,

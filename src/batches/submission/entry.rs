@@ -1,8 +1,7 @@
 //! One entry of a submission: an image with the data of its caller.
 
 use bytes::Bytes;
-use facescan_store::NewItem;
-use serde_json::Value;
+use facescan_store::{JsonText, NewItem};
 use thiserror::Error;
 
 use crate::{
@@ -17,9 +16,6 @@ use crate::{
 /// The maximum length of the caller's id, in bytes. Postgres allows 2704 bytes for an index entry.
 const MAX_ID_BYTES: usize = 512;
 
-/// The maximum length of `metadata` as JSON, in bytes.
-const MAX_METADATA_BYTES: usize = 16 << 10;
-
 /// An entry of a request.
 #[derive(Clone, Debug, Default)]
 pub struct ItemEntry {
@@ -32,7 +28,7 @@ pub struct ItemEntry {
     /// The address where the image was found.
     pub source_url: Option<String>,
     /// The caller's own data.
-    pub metadata: Option<Value>,
+    pub metadata: Option<JsonText>,
 }
 
 /// The image of an entry.
@@ -142,16 +138,18 @@ fn checked_id(id: Option<String>) -> Result<Option<String>, EntryError> {
     }
 }
 
-fn checked_metadata(metadata: Option<Value>) -> Result<Option<Value>, EntryError> {
-    let Some(metadata) = metadata.filter(|metadata| !metadata.is_null()) else {
+fn checked_metadata(metadata: Option<JsonText>) -> Result<Option<JsonText>, EntryError> {
+    let Some(metadata) = metadata else {
         return Ok(None);
     };
-    let text = metadata.to_string();
-    // Postgres cannot store a NUL character in JSON.
-    if text.len() > MAX_METADATA_BYTES || text.contains("\\u0000") {
-        let detail =
-            format!("must have at most {MAX_METADATA_BYTES} bytes as JSON and no NUL character");
-        return Err(InvalidOption::new("metadata", detail).into());
+    match metadata.get() {
+        Some("null") => Ok(None),
+        // Postgres cannot store a NUL character in JSON.
+        Some(text) if !text.contains("\\u0000") => Ok(Some(metadata)),
+        _ => {
+            let limit = JsonText::MAX_BYTES;
+            let detail = format!("must have at most {limit} bytes as JSON and no NUL character");
+            Err(InvalidOption::new("metadata", detail).into())
+        }
     }
-    Ok(Some(metadata))
 }

@@ -36,6 +36,11 @@ pub struct Admitted {
 }
 
 impl Admitted {
+    /// Returns the reservation of the body.
+    pub(super) fn body(&self) -> &SharedReservation {
+        &self.body
+    }
+
     /// Admits the body of a request. `priority` is the priority of its images, if it is known before the body is read.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Bodies whose reservation grows as they arrive.
 //!
-//! A client states the length of its body, or none, and can then send it slowly or not at all. So a body reserves only its
-//! beginning at first. A slow client then holds little more of the byte budget than what it has sent.
+//! A client states the length of its body, or none, and can then send it slowly or not at all. So a body reserves what has
+//! arrived and as much again, whatever its stated length. A slow client holds little of the byte budget.
 
 use std::{
     error::Error,
@@ -21,11 +21,11 @@ use super::admitted::stated_length;
 use crate::{
     admission::{Admission, AdmissionError, body_reservation::BodyReservation},
     context::RequestContext,
-    http::error::ApiError,
+    http::{error::ApiError, middleware::arrival::TooSlow},
 };
 
-/// The bytes that a body reserves before it arrives, unless it is shorter. Most photographs are not much larger.
-const FIRST_BYTES: usize = 1 << 20;
+/// The bytes that a body reserves before it arrives, unless it is shorter.
+const FIRST_BYTES: usize = 16 << 10;
 
 /// The reservation of a body, which the body and its request share.
 pub type SharedReservation = Arc<Mutex<BodyReservation>>;
@@ -60,12 +60,12 @@ pub(super) fn reserve(
     Ok(reservation)
 }
 
-/// Returns the reason if a body ended because the byte budget has no more bytes for it.
-pub(super) fn refused_by_budget(error: &(dyn Error + 'static)) -> Option<AdmissionError> {
+/// Returns the cause of a type, if an error has one.
+fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(full) = error.downcast_ref::<AdmissionError>() {
-            return Some(*full);
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
         }
         cause = error.source();
     }
@@ -73,13 +73,16 @@ pub(super) fn refused_by_budget(error: &(dyn Error + 'static)) -> Option<Admissi
 }
 
 /// Returns the error of a body that has not arrived as a whole.
-pub(super) fn incomplete(error: &axum::Error) -> ApiError {
-    match refused_by_budget(error) {
-        Some(full) => ApiError::Overloaded(full),
-        None => {
-            ApiError::InvalidBody("the connection closed before the end of the body".to_owned())
-        }
+pub(super) fn incomplete(error: &(dyn Error + 'static)) -> ApiError {
+    if let Some(full) = cause::<AdmissionError>(error) {
+        return ApiError::Overloaded(*full);
     }
+    if let Some(slow) = cause::<TooSlow>(error) {
+        return ApiError::BodyTooSlow {
+            bytes_per_s: slow.bytes_per_s,
+        };
+    }
+    ApiError::InvalidBody("the connection closed before the end of the body".to_owned())
 }
 
 /// A body that reserves what arrives.

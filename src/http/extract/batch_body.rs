@@ -1,26 +1,26 @@
-//! Reads the bodies of submissions. Entries are read one after another, so the body of a long request is never in memory
-//! as a whole if it is NDJSON or a multipart form.
+//! Reads the bodies of submissions. The entries of NDJSON are read one after another, so that its body can have any length.
 
 mod entry;
 mod lines;
+mod whole;
 
 use axum::{
-    extract::{FromRequest, Multipart, Request, multipart::Field},
+    extract::Request,
     http::{HeaderMap, header::CONTENT_TYPE},
 };
-use facescan_inference::pool::Stage;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use self::{entry::LooseEntry, lines::Lines};
+use self::{lines::Lines, whole::MAX_ITEMS};
 use super::{
     BodyFormat,
     admitted::stated_length,
     arriving::{self, SharedReservation},
-    body::from_msgpack,
+    body::MAX_OPTIONS,
     body_reader::body,
-    options_from_pairs, pairs, unreadable,
+    form, options_from_pairs, pairs, parse_options,
 };
 use crate::{
     admission::Priority,
@@ -32,7 +32,7 @@ use crate::{
     pipeline::options::from_tree,
 };
 
-/// The bytes that are held at a time of a body that is read in pieces.
+/// The bytes that are held at a time of a body that is read in lines.
 const STREAMED_BYTES: usize = 32 << 20;
 
 /// Entries with more bytes are parsed on the CPU pool.
@@ -135,7 +135,7 @@ impl SubmissionFormat {
     ) -> Result<SharedReservation, ApiError> {
         let limit = state.config.server.max_body_bytes;
         let most = match self {
-            Self::Ndjson | Self::Body(BodyFormat::Multipart) => STREAMED_BYTES.min(limit),
+            Self::Ndjson => STREAMED_BYTES.min(limit),
             Self::Body(_) => {
                 if stated_length(request.headers()).is_some_and(|stated| stated > limit) {
                     return Err(ApiError::BodyTooLarge { limit });
@@ -153,17 +153,6 @@ pub enum Entries {
     Read(std::vec::IntoIter<Result<ItemEntry, EntryError>>),
     /// The lines of an NDJSON body.
     Lines(Box<Lines>),
-    /// The parts of a form, and the first image if it is read already.
-    Parts(Box<(Multipart, Option<ItemEntry>)>),
-}
-
-/// A JSON or msgpack body.
-#[derive(Deserialize)]
-struct WholeBody {
-    #[serde(default)]
-    items: Vec<LooseEntry>,
-    #[serde(flatten)]
-    head: Map<String, Value>,
 }
 
 impl BatchBody {
@@ -193,29 +182,17 @@ impl BatchBody {
                 Entries::Lines(Box::new(lines))
             }
             SubmissionFormat::Body(BodyFormat::Raw) => {
-                let bytes = body(request, state).await?;
-                let entry = ItemEntry {
-                    content: Some(EntryContent::Bytes(bytes)),
-                    ..ItemEntry::default()
-                };
-                Entries::Read(vec![Ok(entry)].into_iter())
-            }
-            SubmissionFormat::Body(BodyFormat::Json) => {
-                let bytes = body(request, state).await?;
-                whole(state, &mut tree, move || {
-                    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
-                })
-                .await?
-            }
-            SubmissionFormat::Body(BodyFormat::Msgpack) => {
-                let bytes = body(request, state).await?;
-                whole(state, &mut tree, move || {
-                    from_msgpack(&bytes).map_err(|error| error.to_string())
-                })
-                .await?
+                let bytes = body(request, state.config.server.max_body_bytes).await?;
+                Entries::Read(vec![Ok(item(None, bytes))].into_iter())
             }
             SubmissionFormat::Body(BodyFormat::Multipart) => {
                 form(request, state, &mut tree).await?
+            }
+            SubmissionFormat::Body(format @ (BodyFormat::Json | BodyFormat::Msgpack)) => {
+                let is_json = matches!(format, BodyFormat::Json);
+                let body = whole::read(request, state, &reservation, is_json).await?;
+                tree.extend(body.head);
+                Entries::Read(body.items.into_iter())
             }
         };
         Ok(Self {
@@ -234,55 +211,42 @@ fn head_of(tree: Map<String, Value>, has_head: bool) -> Result<HeadFields, ApiEr
     Ok(from_tree(&Value::Object(tree))?)
 }
 
-/// Parses a whole body on the CPU pool.
-async fn whole(
-    state: &AppState,
-    tree: &mut Map<String, Value>,
-    parse: impl FnOnce() -> Result<WholeBody, String> + Send + 'static,
-) -> Result<Entries, ApiError> {
-    let pool = &state.pipeline.pool;
-    let (head, entries) = pool
-        .run(Stage::Begin, move || {
-            let body = parse().map_err(ApiError::invalid_body)?;
-            let entries: Vec<_> = body.items.into_iter().map(LooseEntry::into_entry).collect();
-            Ok::<_, ApiError>((body.head, entries))
-        })
-        .await??;
-    tree.extend(head);
-    Ok(Entries::Read(entries.into_iter()))
-}
-
-/// Reads the parts of a form up to the first image.
+/// Reads a form: the fields of the head, then the images.
 async fn form(
     request: Request,
     state: &AppState,
     tree: &mut Map<String, Value>,
 ) -> Result<Entries, ApiError> {
-    let mut form = Multipart::from_request(request, state)
-        .await
-        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let server = &state.config.server;
-    loop {
-        let part = form.next_field().await;
-        let Some(part) = part.map_err(|error| unreadable(&error, server))? else {
-            return Ok(Entries::Parts(Box::new((form, None))));
-        };
-        let name = part.name().unwrap_or_default().to_owned();
-        if name == "image" {
-            let first = image(part, state).await?;
-            return Ok(Entries::Parts(Box::new((form, Some(first)))));
+    let most = MAX_ITEMS + MAX_OPTIONS;
+    let parts = form::parts(request, state, most).await?;
+    let count = parts.len();
+    let mut items = Vec::new();
+    for part in parts {
+        if part.name == "image" {
+            items.push(Ok(item(part.file_name, part.content)));
+            continue;
         }
-        let text = part
-            .text()
-            .await
-            .map_err(|error| unreadable(&error, server))?;
-        let value = match text.as_str() {
+        let value = match part.text()? {
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
-            _ => Value::String(text),
+            text => Value::String(text.to_owned()),
         };
-        tree.insert(name, value);
-        parse_texts(tree)?;
+        tree.insert(part.name, value);
+    }
+    if items.len() > MAX_ITEMS {
+        return Err(ApiError::TooManyItems { limit: MAX_ITEMS });
+    }
+    form::check_count(count, most)?;
+    parse_texts(tree)?;
+    Ok(Entries::Read(items.into_iter()))
+}
+
+/// Returns the item of an image.
+fn item(id: Option<String>, bytes: Bytes) -> ItemEntry {
+    ItemEntry {
+        id,
+        content: Some(EntryContent::Bytes(bytes)),
+        ..ItemEntry::default()
     }
 }
 
@@ -290,24 +254,11 @@ async fn form(
 fn parse_texts(tree: &mut Map<String, Value>) -> Result<(), ApiError> {
     for name in ["options", "webhook"] {
         if let Some(Value::String(text)) = tree.get(name) {
-            let parsed = serde_json::from_str(text)
-                .map_err(|error| ApiError::invalid_option(name, format!("is not JSON: {error}")))?;
+            let parsed = parse_options(name, text)?;
             tree.insert(name.to_owned(), parsed);
         }
     }
     Ok(())
-}
-
-/// Reads the part of an image. Its filename is the id.
-async fn image(part: Field<'_>, state: &AppState) -> Result<ItemEntry, ApiError> {
-    let id = part.file_name().map(str::to_owned);
-    let bytes = part.bytes().await;
-    let bytes = bytes.map_err(|error| unreadable(&error, &state.config.server))?;
-    Ok(ItemEntry {
-        id,
-        content: Some(EntryContent::Bytes(bytes)),
-        ..ItemEntry::default()
-    })
 }
 
 impl Entries {
@@ -322,24 +273,6 @@ impl Entries {
         match self {
             Self::Read(entries) => Ok(entries.by_ref().take(ENTRIES_PER_STEP).collect()),
             Self::Lines(lines) => lines.entries(state).await,
-            Self::Parts(parts) => {
-                let (form, first) = parts.as_mut();
-                if let Some(first) = first.take() {
-                    return Ok(vec![Ok(first)]);
-                }
-                let part = form.next_field().await;
-                let Some(part) = part.map_err(|error| unreadable(&error, &state.config.server))?
-                else {
-                    return Ok(Vec::new());
-                };
-                match part.name() {
-                    Some("image") => Ok(vec![Ok(image(part, state).await?)]),
-                    name => Err(ApiError::invalid_option(
-                        name.unwrap_or_default(),
-                        "follows an image; send the other parts before the images",
-                    )),
-                }
-            }
         }
     }
 }

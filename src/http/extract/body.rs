@@ -8,16 +8,27 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::{config::MAX_IMAGES, ingest::source::ImageEntry};
+use super::{BodyContent, body_reader::StructuredBody};
+use crate::{
+    config::MAX_IMAGES,
+    http::error::ApiError,
+    ingest::{
+        source::{ImageEntry, ImageInput},
+        text::NUL,
+    },
+};
 
 /// The maximum number of options, and of values on one level of an option.
-const MAX_OPTIONS: usize = 64;
+pub(super) const MAX_OPTIONS: usize = 64;
 
 /// The maximum depth of options: the options, a list, its items, and lists of numbers in them.
 const MAX_DEPTH: usize = 4;
 
 /// The maximum number of values in all options.
 const MAX_VALUES: usize = 1024;
+
+/// The maximum length of the name of an option, in bytes.
+const MAX_NAME_BYTES: usize = 256;
 
 /// The maximum depth of a msgpack body. The JSON parser has the same limit, and reads what the database has stored.
 const MAX_NESTING: usize = 128;
@@ -26,7 +37,7 @@ const MAX_NESTING: usize = 128;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Body {
-    /// The images. One more than [`MAX_IMAGES`] means any larger number.
+    /// The images, at most [`MAX_IMAGES`].
     #[serde(deserialize_with = "entries")]
     pub images: Vec<ImageEntry>,
     /// The masks of the images, with the same limit.
@@ -56,10 +67,68 @@ pub fn from_msgpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::d
     T::deserialize(&mut reader)
 }
 
+impl StructuredBody for Body {}
+
+impl Body {
+    /// Returns the images, the masks and the options.
+    pub(super) fn read(self) -> Result<BodyContent, ApiError> {
+        Ok(BodyContent {
+            images: self.images.into_iter().map(ImageInput::from).collect(),
+            masks: self.masks.into_iter().map(ImageInput::from).collect(),
+            options: self.options.map(|options| options.0),
+        })
+    }
+}
+
+/// The beginning of the error of a list that is too long. The errors of serde have only a text.
+const TOO_MANY: &str = "the list is too long";
+
+/// Returns the error of a body that is not what its route takes. `limit` is the number of images that a request may have.
+pub(super) fn malformed(detail: String, limit: usize) -> ApiError {
+    match detail {
+        detail if detail.starts_with(TOO_MANY) => ApiError::TooManyImages { limit },
+        detail if detail.starts_with(NUL) => ApiError::invalid_option("body", NUL),
+        detail => ApiError::invalid_body(detail),
+    }
+}
+
 /// Options by name: plain values, and small lists and objects. Deeper values are replaced by empty ones.
 pub struct Options(pub Value);
 
-/// Reads a list of images or faces. One more than [`MAX_IMAGES`] means any larger number.
+/// The fields of an object: plain values, and options by name.
+pub struct Fields(pub Map<String, Value>);
+
+/// Reads the fields of an object one by one, with the limits of [`Fields`].
+pub(super) struct FieldReader {
+    left: Cell<usize>,
+}
+
+impl Default for FieldReader {
+    fn default() -> Self {
+        Self {
+            left: Cell::new(MAX_VALUES),
+        }
+    }
+}
+
+impl FieldReader {
+    /// Returns what reads the value of the next field, after `read` fields.
+    ///
+    /// # Errors
+    /// An error if the object has too many fields, or if the name is too long.
+    pub(super) fn value<'de, E: Error>(
+        &self,
+        name: &str,
+        read: usize,
+    ) -> Result<impl DeserializeSeed<'de, Value = Value>, E> {
+        let tree = Tree::new(MAX_DEPTH, &self.left);
+        tree.count(read)?;
+        check_name(name)?;
+        Ok(tree)
+    }
+}
+
+/// Reads a list of images or faces, at most [`MAX_IMAGES`].
 pub(super) fn entries<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -75,13 +144,12 @@ where
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut entries = Vec::new();
-            while entries.len() <= MAX_IMAGES {
-                match list.next_element()? {
-                    Some(entry) => entries.push(entry),
-                    None => return Ok(entries),
+            while let Some(entry) = list.next_element()? {
+                if entries.len() == MAX_IMAGES {
+                    return Err(A::Error::custom(TOO_MANY));
                 }
+                entries.push(entry);
             }
-            while list.next_element::<IgnoredAny>()?.is_some() {}
             Ok(entries)
         }
     }
@@ -91,11 +159,20 @@ where
 impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let left = Cell::new(MAX_VALUES);
-        let tree = Tree {
-            depth: MAX_DEPTH,
-            left: &left,
-        };
-        tree.deserialize(deserializer).map(Self)
+        Tree::new(MAX_DEPTH, &left)
+            .deserialize(deserializer)
+            .map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let left = Cell::new(MAX_VALUES);
+        // The options are one of the fields.
+        match Tree::new(MAX_DEPTH + 1, &left).deserialize(deserializer)? {
+            Value::Object(fields) => Ok(Self(fields)),
+            _ => Err(D::Error::custom("must be an object")),
+        }
     }
 }
 
@@ -107,7 +184,11 @@ struct Tree<'a> {
     left: &'a Cell<usize>,
 }
 
-impl Tree<'_> {
+impl<'a> Tree<'a> {
+    fn new(depth: usize, left: &'a Cell<usize>) -> Self {
+        Self { depth, left }
+    }
+
     /// Returns the reader of the next level, or `None` at the maximum depth.
     fn deeper(self) -> Option<Self> {
         Some(Self {
@@ -125,6 +206,15 @@ impl Tree<'_> {
             }
             _ => Err(E::custom("there are too many options or values")),
         }
+    }
+}
+
+fn check_name<E: Error>(name: &str) -> Result<(), E> {
+    match name.len() > MAX_NAME_BYTES {
+        true => Err(E::custom(format!(
+            "the name of an option is longer than {MAX_NAME_BYTES} bytes"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -160,7 +250,10 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
+        match value.contains('\0') {
+            true => Err(E::custom(NUL)),
+            false => Ok(value.into()),
+        }
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
@@ -185,6 +278,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
         if let Some(deeper) = self.deeper() {
             while let Some(name) = map.next_key::<String>()? {
                 self.count(kept.len())?;
+                check_name(&name)?;
                 kept.insert(name, map.next_value_seed(deeper)?);
             }
         } else {
@@ -199,10 +293,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_images_is_counted_but_not_kept() {
-        let json = format!(r#"{{"images":[{}{{}}]}}"#, "{},".repeat(MAX_IMAGES * 3));
-        let body: Body = serde_json::from_str(&json).unwrap();
-        assert_eq!(body.images.len(), MAX_IMAGES + 1);
+    fn a_list_of_too_many_images_ends_the_reading() {
+        let json = format!(r#"{{"images":[{}and no JSON"#, "{},".repeat(MAX_IMAGES + 1));
+        let error = serde_json::from_str::<Body>(&json).err().unwrap();
+        let error = malformed(error.to_string(), 7);
+        assert!(matches!(error, ApiError::TooManyImages { limit: 7 }));
+    }
+
+    #[test]
+    fn a_nul_character_is_an_invalid_option_in_every_text() {
+        for json in [
+            r#"{"images":[{"id":"a\u0000"}]}"#,
+            r#"{"images":[{"source":"\u0000"}]}"#,
+            r#"{"images":[],"options":{"source":"\u0000"}}"#,
+            r#"{"images":[],"options":{"operations":[{"op":"\u0000"}]}}"#,
+        ] {
+            let error = serde_json::from_str::<Body>(json).err().unwrap();
+            let error = malformed(error.to_string(), 1);
+            assert_eq!(error.kind().status, 422, "{json}: {error}");
+        }
     }
 
     /// The database stores metadata as JSON. A deeper tree could be stored and never read again.

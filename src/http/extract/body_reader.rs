@@ -1,34 +1,39 @@
-//! Reads whole bodies.
+//! Reads whole bodies, and parses them where they hold nobody up.
 
-use std::error::Error as _;
+use std::sync::PoisonError;
 
-use axum::{RequestExt, extract::Request};
+use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 use facescan_inference::pool::Stage;
-use http_body_util::{BodyExt, LengthLimitError};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
-use super::{admitted::stated_length, arriving::incomplete, body::from_msgpack};
-use crate::{http::AppState, http::error::ApiError};
+use super::{
+    admitted::stated_length,
+    arriving::{SharedReservation, incomplete},
+    body::{from_msgpack, malformed},
+    texts,
+};
+use crate::http::{AppState, error::ApiError};
 
-/// Reads the body of an admitted request. Copies each part at once, because it is still in the CPU's caches. Does not
-/// copy a body that arrives in one part.
+/// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
+const LARGE_BODY: usize = 4 << 20;
+
+/// Reads a body of at most `limit` bytes. Copies each part at once, because it is still in the CPU's caches. Does not copy a
+/// body that arrives in one part.
 ///
 /// # Errors
-/// [`ApiError::BodyTooLarge`] if the body is too large, [`ApiError::Overloaded`] if the byte budget is used up meanwhile, or [`ApiError::InvalidBody`] if the connection closes early.
-pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, ApiError> {
-    let limit = state.config.server.max_body_bytes;
+/// [`ApiError::BodyTooLarge`] if the body is too large, [`ApiError::Overloaded`] if the byte budget is used up meanwhile, or the
+/// error of a body that does not arrive as a whole.
+pub(super) async fn body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
     let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
-    let mut body = request.into_limited_body();
+    let mut body = Limited::new(request.into_body(), limit);
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            if is_of_length(&error) {
-                ApiError::BodyTooLarge { limit }
-            } else {
-                incomplete(&error)
-            }
+        let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+            true => ApiError::BodyTooLarge { limit },
+            false => incomplete(error.as_ref()),
         })?;
         // Trailers are not part of the body.
         let Ok(part) = frame.into_data() else {
@@ -45,35 +50,73 @@ pub(super) async fn body(request: Request, state: &AppState) -> Result<Bytes, Ap
     Ok(whole.freeze())
 }
 
-/// Parses a JSON or msgpack body and converts it with `read`, on the CPU pool because of its base64.
+/// Runs `job`, which reads `bytes` bytes, on the CPU pool, or on another thread if it takes long.
 ///
 /// # Errors
-/// The errors of [`body`] and of `read`, or [`ApiError::InvalidBody`] if the body is not a `B`.
-pub(super) async fn structured<B: DeserializeOwned + 'static, T: Send + 'static>(
+/// The error of `job`, or [`ApiError::Internal`] if it panics.
+pub(super) async fn parse<T, F>(state: &AppState, bytes: usize, job: F) -> Result<T, ApiError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, ApiError> + Send + 'static,
+{
+    if bytes <= LARGE_BODY {
+        return state.pipeline.pool.run(Stage::Begin, job).await?;
+    }
+    let turn = state.admission.large_body().await;
+    let parsed = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        job()
+    });
+    parsed
+        .await
+        .map_err(|error| ApiError::Internal(error.to_string()))?
+}
+
+/// A JSON or msgpack body.
+pub(super) trait StructuredBody: DeserializeOwned + Send + 'static {
+    /// Returns the error of a body that is not of this type. `limit` is the number of images that a request may have.
+    fn malformed(detail: String, limit: usize) -> ApiError {
+        malformed(detail, limit)
+    }
+}
+
+/// Reads a JSON or msgpack body, parses it, and converts it with `read`.
+///
+/// # Errors
+/// The errors of [`body`] and of `read`, or the error of a body that is not a `B`.
+pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
     request: Request,
     state: &AppState,
+    reservation: &SharedReservation,
     is_json: bool,
     read: fn(B) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
-    let body = body(request, state).await?;
-    let parse = move || {
-        let parsed = if is_json {
-            serde_json::from_slice::<B>(&body).map_err(|error| error.to_string())
-        } else {
-            from_msgpack::<B>(&body).map_err(|error| error.to_string())
+    let server = &state.config.server;
+    let limit = server.max_images_per_request;
+    let body = body(request, server.max_body_bytes).await?;
+    reserve_parsed(reservation, body.len())?;
+    let length = body.len();
+    let parse_body = move || {
+        let checked = match is_json {
+            true => texts::check_json(&body),
+            false => texts::check_msgpack(&body),
         };
-        read(parsed.map_err(ApiError::invalid_body)?)
+        checked.map_err(|error| ApiError::invalid_body(error.to_string()))?;
+        let parsed = match is_json {
+            true => serde_json::from_slice::<B>(&body).map_err(|error| error.to_string()),
+            false => from_msgpack::<B>(&body).map_err(|error| error.to_string()),
+        };
+        drop(body);
+        read(parsed.map_err(|detail| B::malformed(detail, limit))?)
     };
-    state.pipeline.pool.run(Stage::Begin, parse).await?
+    parse(state, length, parse_body).await
 }
 
-fn is_of_length(error: &axum::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.is::<LengthLimitError>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+/// Reserves as much again as a body of `bytes` bytes, for what is built from it.
+///
+/// # Errors
+/// [`ApiError::Overloaded`] if the byte budget is used up.
+fn reserve_parsed(reservation: &SharedReservation, bytes: usize) -> Result<(), ApiError> {
+    let mut reservation = reservation.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(reservation.grow_to(bytes.saturating_mul(2))?)
 }

@@ -11,7 +11,10 @@ use uuid::Uuid;
 
 use crate::{
     http::error::ApiError,
-    ingest::source::{ImageEntry, ImageInput, Payload},
+    ingest::{
+        source::{ImageEntry, ImageInput, Payload},
+        text::optional_text,
+    },
     recognition::verify::{FaceVector, MAX_DIM},
 };
 
@@ -42,15 +45,15 @@ impl FaceInput {
 pub(super) struct FaceEntry {
     #[serde(default)]
     data: Option<Payload>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     url: Option<String>,
     // A text also in msgpack, where a `Uuid` would be binary.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     face_id: Option<String>,
     #[serde(default)]
     embedding: Option<VectorEntry>,
     /// The contract of the embedding.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_text")]
     contract: Option<String>,
 }
 

@@ -1,16 +1,16 @@
 //! Reads faces and options: the bodies of enrolments and of searches.
 
-use axum::extract::{FromRequest, Multipart, Request, multipart::Field};
+use axum::extract::{FromRequest, Request};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    BodyFormat,
+    BodyFormat, FormOptions,
     admitted::{Admitted, RequestReservations},
-    body::{Options, entries},
-    body_reader::{body, structured},
+    body::{MAX_OPTIONS, Options, entries},
+    body_reader::{StructuredBody, body, structured},
     face_input::{FaceEntry, FaceInput, stored},
-    merge, option_text, options_from_pairs, options_of_part, pairs, read_options, unreadable,
+    form, image, options_from_pairs, pairs, read_options,
 };
 use crate::{
     context::RequestContext,
@@ -48,6 +48,8 @@ struct FacesBody {
     options: Option<Options>,
 }
 
+impl StructuredBody for FacesBody {}
+
 impl FacesBody {
     fn read(self) -> Result<FacesContent, ApiError> {
         let faces = self.faces.into_iter().enumerate();
@@ -73,14 +75,14 @@ where
         let content = match format {
             BodyFormat::Raw => FacesContent {
                 faces: vec![FaceInput::Image(ImageInput::from_bytes(
-                    body(request, state).await?,
+                    body(request, state.config.server.max_body_bytes).await?,
                 ))],
                 options: None,
             },
             BodyFormat::Multipart => multipart(request, state).await?,
             BodyFormat::Json | BodyFormat::Msgpack => {
                 let is_json = matches!(format, BodyFormat::Json);
-                structured(request, state, is_json, FacesBody::read).await?
+                structured(request, state, admitted.body(), is_json, FacesBody::read).await?
             }
         };
         let limit = state.config.server.max_images_per_request;
@@ -106,51 +108,26 @@ where
     }
 }
 
-/// The parts of a multipart form that are already read.
-#[derive(Default)]
-struct Parts {
-    content: FacesContent,
-    texts: Vec<(String, String)>,
-}
-
-impl Parts {
-    async fn add(&mut self, part: Field<'_>, state: &AppState) -> Result<(), ApiError> {
-        let name = part.name().unwrap_or_default().to_owned();
-        if name == "image" {
-            let bytes = part.bytes().await;
-            let bytes = bytes.map_err(|error| unreadable(&error, &state.config.server))?;
-            let image = ImageInput::from_bytes(bytes);
-            self.content.faces.push(FaceInput::Image(image));
-            return Ok(());
-        }
-        let text = option_text(part, &name, &state.config.server).await?;
-        match name.as_str() {
-            "face_id" => self.content.faces.push(stored(&text, &name)?),
-            "options" => self.content.options = Some(options_of_part(&text)?),
-            _ => self.texts.push((name, text)),
-        }
-        Ok(())
-    }
-}
-
 async fn multipart(request: Request, state: &AppState) -> Result<FacesContent, ApiError> {
-    let mut form = Multipart::from_request(request, state)
-        .await
-        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let mut parts = Parts::default();
     let limit = state.config.server.max_images_per_request;
-    while let Some(part) = form
-        .next_field()
-        .await
-        .map_err(|error| unreadable(&error, &state.config.server))?
-    {
-        if parts.content.faces.len() > limit {
-            return Err(ApiError::TooManyImages { limit });
+    let most = limit + MAX_OPTIONS;
+    let parts = form::parts(request, state, most).await?;
+    let count = parts.len();
+    let mut faces = Vec::new();
+    let mut options = FormOptions::default();
+    for part in parts {
+        match part.name.as_str() {
+            "image" => faces.push(FaceInput::Image(image(part))),
+            "face_id" => faces.push(stored(part.text()?, "face_id")?),
+            _ => options.add(&part)?,
         }
-        parts.add(part, state).await?;
     }
+    if faces.len() > limit {
+        return Err(ApiError::TooManyImages { limit });
+    }
+    form::check_count(count, most)?;
     Ok(FacesContent {
-        faces: parts.content.faces,
-        options: merge(options_from_pairs(&parts.texts), parts.content.options)?,
+        faces,
+        options: options.merged()?,
     })
 }

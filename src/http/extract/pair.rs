@@ -1,16 +1,16 @@
 //! Reads the body of `/verify`: two faces and the options.
 
-use axum::extract::{FromRequest, Multipart, Request, multipart::Field};
+use axum::extract::{FromRequest, Request};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    BodyFormat,
+    BodyFormat, FormOptions,
     admitted::{Admitted, RequestReservations},
-    body::Options,
-    body_reader::structured,
+    body::{MAX_OPTIONS, Options},
+    body_reader::{StructuredBody, structured},
     face_input::{FaceEntry, FaceInput, stored},
-    merge, option_text, options_from_pairs, options_of_part, pairs, read_options, unreadable,
+    form, image, options_from_pairs, pairs, read_options,
 };
 use crate::{
     context::RequestContext,
@@ -48,6 +48,8 @@ struct PairBody {
     options: Option<Options>,
 }
 
+impl StructuredBody for PairBody {}
+
 impl PairBody {
     fn read(self) -> Result<PairContent, ApiError> {
         Ok(PairContent {
@@ -76,7 +78,7 @@ impl FromRequest<AppState> for PairRequest {
             BodyFormat::Multipart => multipart(request, state).await?,
             BodyFormat::Json | BodyFormat::Msgpack => {
                 let is_json = matches!(format, BodyFormat::Json);
-                structured(request, state, is_json, PairBody::read).await?
+                structured(request, state, admitted.body(), is_json, PairBody::read).await?
             }
         };
         let options: VerifyRequest = read_options(query, content.options)?;
@@ -95,73 +97,34 @@ impl FromRequest<AppState> for PairRequest {
     }
 }
 
-/// The parts of a multipart form that are already read.
-#[derive(Default)]
-struct Parts {
-    faces: [Option<FaceInput>; 2],
-    texts: Vec<(String, String)>,
-    options: Option<Value>,
-}
-
-impl Parts {
-    async fn add(&mut self, part: Field<'_>, state: &AppState) -> Result<(), ApiError> {
-        let name = part.name().unwrap_or_default().to_owned();
-        match name.as_str() {
-            "a" | "b" => {
-                let bytes = part.bytes().await;
-                let bytes = bytes.map_err(|error| unreadable(&error, &state.config.server))?;
-                let side = if name == "a" { Side::A } else { Side::B };
-                self.put(side, FaceInput::Image(ImageInput::from_bytes(bytes)))
-            }
-            _ => {
-                let text = option_text(part, &name, &state.config.server).await?;
-                self.add_text(name, text)
-            }
-        }
-    }
-
-    fn add_text(&mut self, name: String, text: String) -> Result<(), ApiError> {
-        match name.as_str() {
-            "a_face_id" => self.put(Side::A, stored(&text, &name)?),
-            "b_face_id" => self.put(Side::B, stored(&text, &name)?),
-            "options" => {
-                self.options = Some(options_of_part(&text)?);
-                Ok(())
-            }
-            _ => {
-                self.texts.push((name, text));
-                Ok(())
-            }
-        }
-    }
-
-    fn put(&mut self, side: Side, face: FaceInput) -> Result<(), ApiError> {
-        match self.faces[side as usize].replace(face) {
-            None => Ok(()),
-            Some(_) => Err(ApiError::InvalidBody(format!("`{side}` is named twice"))),
-        }
-    }
-}
-
 async fn multipart(request: Request, state: &AppState) -> Result<PairContent, ApiError> {
-    let mut form = Multipart::from_request(request, state)
-        .await
-        .map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
-    let mut parts = Parts::default();
-    while let Some(part) = form
-        .next_field()
-        .await
-        .map_err(|error| unreadable(&error, &state.config.server))?
-    {
-        parts.add(part, state).await?;
+    let most = 2 + MAX_OPTIONS;
+    let parts = form::parts(request, state, most).await?;
+    form::check_count(parts.len(), most)?;
+    let mut faces = [None, None];
+    let mut options = FormOptions::default();
+    for part in parts {
+        let (side, face) = match part.name.as_str() {
+            "a" => (Side::A, FaceInput::Image(image(part))),
+            "b" => (Side::B, FaceInput::Image(image(part))),
+            "a_face_id" => (Side::A, stored(part.text()?, "a_face_id")?),
+            "b_face_id" => (Side::B, stored(part.text()?, "b_face_id")?),
+            _ => {
+                options.add(&part)?;
+                continue;
+            }
+        };
+        if faces[side as usize].replace(face).is_some() {
+            return Err(ApiError::invalid_body(format!("`{side}` is named twice")));
+        }
     }
-    let [Some(a), Some(b)] = parts.faces else {
-        return Err(ApiError::InvalidBody(
-            "a form needs the parts `a` or `a_face_id`, and `b` or `b_face_id`".to_owned(),
+    let [Some(a), Some(b)] = faces else {
+        return Err(ApiError::invalid_body(
+            "a form needs the parts `a` or `a_face_id`, and `b` or `b_face_id`",
         ));
     };
     Ok(PairContent {
         faces: [a, b],
-        options: merge(options_from_pairs(&parts.texts), parts.options)?,
+        options: options.merged()?,
     })
 }

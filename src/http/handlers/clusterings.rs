@@ -19,7 +19,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest},
+        extract::{collection_request::CollectionRequest, json_object::JsonObject},
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },

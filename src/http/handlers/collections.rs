@@ -26,7 +26,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest},
+        extract::{collection_request::CollectionRequest, json_object::JsonObject},
         openapi::failures::{CollectionFailures, CollectionsFailures},
         respond::{Accepted, respond_small},
     },

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
-    extract::{State, rejection::JsonRejection},
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -23,6 +22,7 @@ use crate::{
         error::ApiError,
         extract::{
             collection_request::CollectionRequest,
+            json_object::JsonObject,
             stored_request::{StoredRequest, not_found},
         },
         openapi::failures::{ErasureFailures, StoredFailures},
@@ -144,9 +144,9 @@ pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
-    body: Result<Json<ErasureBody>, JsonRejection>,
+    body: Result<JsonObject<ErasureBody>, ApiError>,
 ) -> Result<Response, ApiError> {
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let target = body.target(&context.principal.tenant)?;
     let erasure = erase(&state, &context, target).await?;
     let report = ErasureReport::new(erasure, &state.config);

@@ -1,8 +1,7 @@
 //! `/keys`: the keys of a tenant.
 
 use axum::{
-    Json,
-    extract::{Path, State, rejection::JsonRejection},
+    extract::{Path, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -20,6 +19,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
+        extract::json_object::JsonObject,
         openapi::failures::{KeyFailures, OneKeyFailures},
         respond::{Accepted, respond_small},
     },
@@ -137,10 +137,10 @@ pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
-    body: Result<Json<KeyBody>, JsonRejection>,
+    body: Result<JsonObject<KeyBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     require_key(&context)?;
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let new = NewKey {
         tenant: context.principal.tenant.to_string(),
         name: body.name,

@@ -22,7 +22,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{JsonObject, collection_request::CollectionRequest, read_query},
+        extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
         openapi::failures::CollectionFailures,
         respond::respond_small,
     },

@@ -1,7 +1,6 @@
 //! `/webhooks`: addresses that are told when a batch ends.
 
 use axum::{
-    Json,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
@@ -20,7 +19,10 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::stored_request::{StoredRequest, not_found},
+        extract::{
+            json_object::JsonObject,
+            stored_request::{StoredRequest, not_found},
+        },
         openapi::failures::{BatchFailures, WebhookFailures},
         respond::{Accepted, respond_small},
     },
@@ -99,9 +101,9 @@ pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
-    body: Result<Json<WebhookBody>, axum::extract::rejection::JsonRejection>,
+    body: Result<JsonObject<WebhookBody>, ApiError>,
 ) -> Result<Response, ApiError> {
-    let Json(body) = body.map_err(|rejection| ApiError::invalid_body(rejection.body_text()))?;
+    let JsonObject(body) = body?;
     let batches = &state.batches;
     let tenant = &context.principal.tenant;
     let content = (body.url.as_str(), body.secret.as_deref());

@@ -67,7 +67,7 @@ fn items(count: usize) -> Vec<NewItem> {
         .map(|index| NewItem {
             id: Some(format!("item {index}")),
             payload: Some([index as u8; 32]),
-            metadata: Some(json!({"page": index})),
+            metadata: serde_json::from_value(json!({"page": index})).unwrap(),
             ..NewItem::default()
         })
         .collect()

@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 pub use work::*;
 
+use crate::JsonText;
+
 /// A batch to be created. The caller chooses the id and the time.
 #[derive(Clone, Debug)]
 pub struct NewBatch {
@@ -163,7 +165,7 @@ pub struct NewItem {
     /// The address where the image was found.
     pub source_url: Option<String>,
     /// The caller's own data.
-    pub metadata: Option<Value>,
+    pub metadata: Option<JsonText>,
 }
 
 /// The result of adding items.
@@ -268,7 +270,7 @@ pub struct Item {
     /// The code and the text of the error.
     pub error: Option<(String, String)>,
     /// The caller's own data.
-    pub metadata: Option<Value>,
+    pub metadata: Option<JsonText>,
 }
 
 /// The stored parts of an item's result.

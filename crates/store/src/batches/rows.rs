@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     StoreError,
+    json_text::JsonText,
     record::record,
     values::{Digest, Value},
 };
@@ -146,7 +147,7 @@ record! {
     pub(super) struct ItemRow {
         position: i64,
         item_id: Option<String>,
-        metadata: Option<JsonValue>,
+        metadata: Option<JsonText>,
         state: String,
         attempts: i32,
         cached: bool,

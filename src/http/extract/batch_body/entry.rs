@@ -1,52 +1,76 @@
 //! An entry of a structured body. A field of the wrong type refuses its entry alone, and not the whole body.
 
-use std::fmt;
+use std::{fmt, marker::PhantomData};
 
+use facescan_store::JsonText;
 use serde::{
     Deserialize, Deserializer,
     de::{self, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::Value;
 
 use crate::{
     batches::submission::{EntryContent, EntryError, ItemEntry},
-    ingest::{error::IngestError, source::Payload},
+    ingest::{error::IngestError, source::Payload, text::NUL},
+    pipeline::error::InvalidOption,
 };
 
 /// An entry before its fields are checked.
 #[derive(Debug, Default)]
 pub(super) struct LooseEntry {
-    id: Option<Loose>,
-    data: Option<Loose>,
-    url: Option<Loose>,
-    source: Option<Loose>,
-    source_url: Option<Loose>,
-    metadata: Option<Value>,
+    id: Loose<String>,
+    data: Loose<Payload>,
+    url: Loose<String>,
+    source: Loose<String>,
+    source_url: Loose<String>,
+    metadata: Option<JsonText>,
     /// Why the entry is malformed.
     problem: Option<String>,
 }
 
 /// A field of any type.
-#[derive(Debug)]
-enum Loose {
-    Null,
-    Text(String),
-    Binary(Vec<u8>),
-    Other,
+#[derive(Debug, Default)]
+enum Loose<T> {
+    #[default]
+    Absent,
+    Present(T),
+    OtherType,
+}
+
+/// What a field is made of.
+trait FieldContent: Sized {
+    fn from_text(text: &str) -> Self;
+
+    /// Returns `None` if the field has no binary form.
+    fn from_binary(bytes: &[u8]) -> Option<Self>;
+}
+
+impl FieldContent for String {
+    fn from_text(text: &str) -> Self {
+        text.to_owned()
+    }
+
+    fn from_binary(_: &[u8]) -> Option<Self> {
+        None
+    }
+}
+
+impl FieldContent for Payload {
+    fn from_text(text: &str) -> Self {
+        Self::from_text(text)
+    }
+
+    fn from_binary(bytes: &[u8]) -> Option<Self> {
+        Some(Self::from_binary(bytes))
+    }
 }
 
 impl LooseEntry {
-    /// Checks the types of the fields and decodes base64. This is CPU work.
+    /// Checks the types of the fields.
     pub(super) fn into_entry(self) -> Result<ItemEntry, EntryError> {
         if let Some(problem) = self.problem {
             return Err(EntryError::Malformed(problem));
         }
-        let data = match self.data {
-            None | Some(Loose::Null) => None,
-            Some(Loose::Text(text)) => Some(Payload::Text(text)),
-            Some(Loose::Binary(bytes)) => Some(Payload::Binary(bytes)),
-            Some(Loose::Other) => return Err(wrong_type("data")),
-        };
+        let data = typed("data", self.data)?;
         let url = text("url", self.url)?;
         Ok(ItemEntry {
             id: text("id", self.id)?,
@@ -63,16 +87,19 @@ impl LooseEntry {
     }
 }
 
-fn text(name: &str, field: Option<Loose>) -> Result<Option<String>, EntryError> {
+fn typed<T>(name: &str, field: Loose<T>) -> Result<Option<T>, EntryError> {
     match field {
-        None | Some(Loose::Null) => Ok(None),
-        Some(Loose::Text(text)) => Ok(Some(text)),
-        Some(Loose::Binary(_) | Loose::Other) => Err(wrong_type(name)),
+        Loose::Absent => Ok(None),
+        Loose::Present(value) => Ok(Some(value)),
+        Loose::OtherType => Err(EntryError::Malformed(format!("`{name}` must be text"))),
     }
 }
 
-fn wrong_type(name: &str) -> EntryError {
-    EntryError::Malformed(format!("`{name}` must be text"))
+fn text(name: &str, field: Loose<String>) -> Result<Option<String>, EntryError> {
+    match typed(name, field)? {
+        Some(text) if text.contains('\0') => Err(InvalidOption::new(name, NUL).into()),
+        text => Ok(text),
+    }
 }
 
 impl<'de> Deserialize<'de> for LooseEntry {
@@ -89,11 +116,11 @@ impl<'de> Deserialize<'de> for LooseEntry {
                 let mut entry = LooseEntry::default();
                 while let Some(name) = map.next_key::<String>()? {
                     match name.as_str() {
-                        "id" => entry.id = Some(map.next_value()?),
-                        "data" => entry.data = Some(map.next_value()?),
-                        "url" => entry.url = Some(map.next_value()?),
-                        "source" => entry.source = Some(map.next_value()?),
-                        "source_url" => entry.source_url = Some(map.next_value()?),
+                        "id" => entry.id = map.next_value()?,
+                        "data" => entry.data = map.next_value()?,
+                        "url" => entry.url = map.next_value()?,
+                        "source" => entry.source = map.next_value()?,
+                        "source_url" => entry.source_url = map.next_value()?,
                         "metadata" => entry.metadata = Some(map.next_value()?),
                         _ => {
                             map.next_value::<IgnoredAny>()?;
@@ -169,63 +196,56 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for MaybeFields<V> {
     }
 }
 
-impl<'de> Deserialize<'de> for Loose {
+impl<'de, T: FieldContent> Deserialize<'de> for Loose<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Loose;
+        struct Any<T>(PhantomData<T>);
+
+        impl<'de, T: FieldContent> Visitor<'de> for Any<T> {
+            type Value = Loose<T>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("text or binary data")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Loose, E> {
-                Ok(Loose::Text(text.to_owned()))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Loose<T>, E> {
+                Ok(Loose::Present(T::from_text(text)))
             }
 
-            fn visit_string<E: de::Error>(self, text: String) -> Result<Loose, E> {
-                Ok(Loose::Text(text))
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Loose<T>, E> {
+                Ok(T::from_binary(bytes).map_or(Loose::OtherType, Loose::Present))
             }
 
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Loose, E> {
-                Ok(Loose::Binary(bytes.to_vec()))
+            fn visit_unit<E: de::Error>(self) -> Result<Loose<T>, E> {
+                Ok(Loose::Absent)
             }
 
-            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Loose, E> {
-                Ok(Loose::Binary(bytes))
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Loose<T>, E> {
+                Ok(Loose::OtherType)
             }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Loose, E> {
-                Ok(Loose::Null)
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Loose<T>, E> {
+                Ok(Loose::OtherType)
             }
 
-            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Loose, E> {
-                Ok(Loose::Other)
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Loose<T>, E> {
+                Ok(Loose::OtherType)
             }
 
-            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Loose, E> {
-                Ok(Loose::Other)
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Loose<T>, E> {
+                Ok(Loose::OtherType)
             }
 
-            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Loose, E> {
-                Ok(Loose::Other)
-            }
-
-            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Loose, E> {
-                Ok(Loose::Other)
-            }
-
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Loose, A::Error> {
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Loose<T>, A::Error> {
                 while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Loose::Other)
+                Ok(Loose::OtherType)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose<T>, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Loose::Other)
+                Ok(Loose::OtherType)
             }
         }
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(Any(PhantomData))
     }
 }
 
@@ -242,14 +262,26 @@ mod tests {
     fn a_malformed_entry_refuses_itself_alone() {
         let read = entries(
             r#"[{"id":"a","data":"aGVsbG8="}, 7, {"data":7}, {"data":"!"}, {"dta":"x"}, {"data":"","url":"x"},
-                {"url":"https://example.org/a.jpg","metadata":{"page":1}}]"#,
+                {"url":"https://example.org/a.jpg","metadata":{"page":1}}, {"id":"a\u0000"}]"#,
         );
         let codes: Vec<_> = read
             .iter()
             .map(|entry| entry.as_ref().map_or_else(EntryError::code, |_| "ok"))
             .collect();
         let wrong = "invalid_body";
-        assert_eq!(codes, ["ok", wrong, wrong, wrong, wrong, wrong, "ok"]);
+        assert_eq!(
+            codes,
+            [
+                "ok",
+                wrong,
+                wrong,
+                wrong,
+                wrong,
+                wrong,
+                "ok",
+                "invalid_option"
+            ]
+        );
     }
 
     #[test]

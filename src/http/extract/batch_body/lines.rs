@@ -2,11 +2,19 @@
 
 use axum::{body::BodyDataStream, extract::Request};
 use bytes::{Bytes, BytesMut};
-use facescan_inference::pool::Stage;
 use futures::StreamExt;
 use serde_json::{Map, Value};
+use tokio::task::coop::consume_budget;
 
-use super::{super::arriving::incomplete, SMALL_BODY, entry::LooseEntry};
+use super::{
+    super::{
+        arriving::incomplete,
+        body::{Fields, malformed},
+        body_reader::parse,
+    },
+    SMALL_BODY,
+    entry::LooseEntry,
+};
 use crate::{
     batches::submission::{EntryError, ItemEntry},
     http::{AppState, error::ApiError},
@@ -19,6 +27,9 @@ const BYTES_PER_JOB: usize = 4 << 20;
 
 /// The bytes of a line besides the image in base64.
 const OTHER_FIELDS: u64 = 64 << 10;
+
+/// The longest first line in bytes.
+const MAX_HEAD_BYTES: usize = 256 << 10;
 
 /// The lines of a body, read one at a time.
 pub struct Lines {
@@ -61,10 +72,19 @@ impl Lines {
     /// Reads the head of a batch from the first line.
     pub(super) async fn head(&mut self) -> Result<Map<String, Value>, ApiError> {
         match self.next().await? {
-            Some(Line::Whole(line)) => serde_json::from_slice(&line).map_err(|error| {
-                ApiError::invalid_body(format!("the first line must describe the batch: {error}"))
-            }),
-            Some(Line::TooLong) => Err(ApiError::invalid_body("the first line is too long")),
+            Some(Line::Whole(line)) if line.len() <= MAX_HEAD_BYTES => {
+                let head: Result<Fields, _> = serde_json::from_slice(&line);
+                head.map(|head| head.0)
+                    .map_err(|error| match malformed(error.to_string(), 0) {
+                        ApiError::InvalidBody(detail) => ApiError::invalid_body(format!(
+                            "the first line must describe the batch: {detail}"
+                        )),
+                        error => error,
+                    })
+            }
+            Some(_) => Err(ApiError::invalid_body(format!(
+                "the first line is longer than {MAX_HEAD_BYTES} bytes"
+            ))),
             None => Err(ApiError::invalid_body(
                 "the first line must describe the batch, but the body is empty",
             )),
@@ -98,16 +118,18 @@ impl Lines {
             lines.push(line);
         }
         let limit = state.config.limits.max_image_bytes;
-        let parse = move || lines.into_iter().map(|line| entry(line, limit)).collect();
-        if bytes <= SMALL_BODY {
-            return Ok(parse());
+        let read = move || Ok(lines.into_iter().map(|line| entry(line, limit)).collect());
+        match bytes <= SMALL_BODY {
+            true => read(),
+            false => parse(state, bytes, read).await,
         }
-        Ok(state.pipeline.pool.run(Stage::Begin, parse).await?)
     }
 
     /// Returns the next line that is not blank, without its end.
     async fn next(&mut self) -> Result<Option<Line>, ApiError> {
         loop {
+            // Many short lines arrive at once, and other requests of this thread wait meanwhile.
+            consume_budget().await;
             let line = self.read_line().await?;
             let is_blank = matches!(&line, Some(Line::Whole(line)) if line.trim_ascii().is_empty());
             if !is_blank {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use facescan_store::{
     BatchCounts, BatchState, BatchStore, ChunkEnd, ErasureTarget, ItemFilter, ItemOutcome,
-    ItemPage, ItemState, NewScan, ScanOutcome, Stores,
+    ItemPage, ItemState, JsonText, NewScan, ScanOutcome, Stores,
 };
 use serde_json::json;
 use time::Duration;
@@ -95,7 +95,8 @@ pub async fn finish_a_batch(stores: &Stores) {
     );
     assert!(listed[2].cached);
     assert_eq!(listed[3].result.result, Some(json!({"faces": 3})));
-    assert_eq!(listed[3].metadata, Some(json!({"page": 3})));
+    let metadata = listed[3].metadata.as_ref().and_then(JsonText::get);
+    assert_eq!(metadata, Some(r#"{"page":3}"#));
     assert!(listed.iter().all(|item| item.attempts == 1));
     let found = batches.result_of_payload(batch.id, [3; 32]).await.unwrap();
     assert_eq!(found, Some(json!({"faces": 3})));

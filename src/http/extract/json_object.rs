@@ -1,0 +1,84 @@
+//! The bodies of routes that take a few fields.
+
+use axum::{
+    extract::{FromRequest, Request},
+    http::{HeaderMap, header::CONTENT_TYPE},
+};
+use bytes::Bytes;
+use memchr::memmem;
+use mime::Mime;
+use serde::de::DeserializeOwned;
+
+use super::{arriving, body_reader::body};
+use crate::{
+    http::{AppState, error::ApiError},
+    ingest::text::NUL,
+};
+
+/// The maximum length of a body, in bytes.
+pub const MAX_OBJECT_BYTES: usize = 64 << 10;
+
+/// A JSON body that is an object of at most [`MAX_OBJECT_BYTES`] bytes. A list of its values in order is not one, although serde
+/// would accept it.
+pub struct JsonObject<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonObject<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(mut request: Request, state: &AppState) -> Result<Self, ApiError> {
+        if !is_json(request.headers()) {
+            return Err(ApiError::invalid_body(
+                "the body must be JSON, with the content-type application/json",
+            ));
+        }
+        let _reservation = arriving::reserve(&mut request, &state.admission, MAX_OBJECT_BYTES)?;
+        let body = body(request, MAX_OBJECT_BYTES).await?;
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(ApiError::invalid_body("the body must be a JSON object"));
+        }
+        if has_nul(&body) {
+            return Err(ApiError::invalid_option("body", NUL));
+        }
+        serde_json::from_slice(&body)
+            .map(Self)
+            .map_err(|error| ApiError::invalid_body(error.to_string()))
+    }
+}
+
+/// Returns whether the content type is JSON or one of its kind, such as `application/merge-patch+json`.
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE);
+    let parsed = value.and_then(|value| value.to_str().ok()?.parse::<Mime>().ok());
+    parsed.is_some_and(|parsed| {
+        parsed.type_() == mime::APPLICATION
+            && (parsed.subtype() == mime::JSON || parsed.suffix() == Some(mime::JSON))
+    })
+}
+
+/// Returns whether a text of a JSON body has a NUL character. JSON has only one way to write it.
+fn has_nul(body: &Bytes) -> bool {
+    memmem::find_iter(body, "\\u0000").any(|at| {
+        // After an odd number of other backslashes, this one is itself escaped.
+        let before = body[..at].iter().rev();
+        before.take_while(|byte| **byte == b'\\').count() % 2 == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_escaped_nul_is_a_nul() {
+        for (json, expected) in [
+            (r#"{"a":"\u0000"}"#, true),
+            (r#"{"a\u0000":1}"#, true),
+            (r#"{"a":"\\\u0000"}"#, true),
+            (r#"{"a":"\\u0000"}"#, false),
+            (r#"{"a":"u0000 \u00e9"}"#, false),
+        ] {
+            let body = Bytes::copy_from_slice(json.as_bytes());
+            assert_eq!(has_nul(&body), expected, "{json}");
+        }
+    }
+}
