@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
     http::{HeaderValue, header::CACHE_CONTROL},
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
@@ -58,7 +57,6 @@ pub fn metrics_router(app: AppState) -> Router {
 
 fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> Router {
     let server = &app.config.server;
-    let body_limit = server.max_body_bytes;
     let cors =
         (!server.cors_origins.is_empty()).then(|| middleware::cors::layer(&server.cors_origins));
     let routes = routes
@@ -66,19 +64,23 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
-        // The last layer runs first: CORS, caching, context, access log, problem body, access, panics, deadline, body limit. The layer of
-        // problem bodies is outside access, panics and deadline, because it writes the body of their errors.
-        .layer(DefaultBodyLimit::max(body_limit))
+        // The last layer runs first: CORS, caching, context, access log, arrival of the body, problem body, access, panics, address,
+        // deadline. The layer of problem bodies is outside access, panics and deadline, because it writes the body of their errors.
         .layer(from_fn_with_state(
             Arc::clone(&app),
             middleware::deadline::enforce,
         ))
+        .layer(from_fn(middleware::address::check))
         .layer(CatchPanicLayer::custom(middleware::panics::answer))
         .layer(from_fn_with_state(
             (Arc::clone(&app), Arc::new(scopes)),
             middleware::access::authorize,
         ))
         .layer(from_fn(middleware::problem_body::write))
+        .layer(from_fn_with_state(
+            Arc::clone(&app),
+            middleware::arrival::watch,
+        ))
         .layer(from_fn_with_state(
             Arc::clone(&app),
             middleware::access_log::log,

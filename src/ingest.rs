@@ -9,3 +9,4 @@ pub mod guard;
 pub mod intake;
 pub mod post;
 pub mod source;
+pub mod text;

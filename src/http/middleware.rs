@@ -2,6 +2,8 @@
 
 pub mod access;
 pub mod access_log;
+pub mod address;
+pub mod arrival;
 pub mod context;
 pub mod cors;
 pub mod deadline;

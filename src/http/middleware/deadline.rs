@@ -1,25 +1,15 @@
 //! Limits the time of a request.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, HttpBody},
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, Method},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 
+use super::arrival::Arrival;
 use crate::{
     context::RequestContext,
     http::{AppState, error::ApiError},
@@ -38,18 +28,17 @@ pub async fn enforce(State(state): State<AppState>, mut request: Request, next: 
         Err(error) => return error.into_response(),
     };
     let limit = Duration::from_millis(limit_ms);
-    let progress = Arc::new(Progress::default());
+    let arrival = request.extensions().get::<Arc<Arrival>>();
+    let arrival = arrival.cloned().unwrap_or_default();
     if is_submission(&request) {
-        let request = request.map(|body| watch(body, &progress));
-        return while_arriving(next.run(request), limit_ms, &progress).await;
+        return while_arriving(next.run(request), limit_ms, &arrival).await;
     }
     if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
         context.deadline = Some(state.pipeline.clock.monotonic() + limit);
     }
-    let request = request.map(|body| watch(body, &progress));
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => progress.error(limit_ms).into_response(),
+        Err(_) => late(&arrival, limit_ms).into_response(),
     }
 }
 
@@ -64,7 +53,7 @@ fn is_submission(request: &Request) -> bool {
 async fn while_arriving(
     response: impl Future<Output = Response>,
     limit_ms: u64,
-    progress: &Progress,
+    arrival: &Arrival,
 ) -> Response {
     let mut response = std::pin::pin!(response);
     let mut seen = 0;
@@ -73,11 +62,11 @@ async fn while_arriving(
         if let Ok(response) = tokio::time::timeout(limit, &mut response).await {
             return response;
         }
-        let frames = progress.frames.load(Ordering::Relaxed);
-        if frames == seen {
-            return progress.error(limit_ms).into_response();
+        let arrived = arrival.frames();
+        if arrived == seen {
+            return late(arrival, limit_ms).into_response();
         }
-        seen = frames;
+        seen = arrived;
     }
 }
 
@@ -99,62 +88,11 @@ pub(in crate::http) fn requested_limit_ms(headers: &HeaderMap) -> Result<Option<
     }
 }
 
-/// How much of a body has arrived.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Whether the handler waits for more data.
-    is_arriving: AtomicBool,
-    /// The frames that have arrived.
-    frames: AtomicU64,
-}
-
-impl Progress {
-    /// Returns the error of a request that took too long.
-    fn error(&self, limit_ms: u64) -> ApiError {
-        // If the client did not send all of its body, the delay is not caused by the server.
-        match self.is_arriving.load(Ordering::Relaxed) {
-            true => ApiError::RequestTimeout { limit_ms },
-            false => ApiError::DeadlineExceeded { limit_ms },
-        }
-    }
-}
-
-fn watch(body: Body, progress: &Arc<Progress>) -> Body {
-    if body.is_end_stream() {
-        return body;
-    }
-    Body::new(WatchedBody {
-        body,
-        progress: Arc::clone(progress),
-    })
-}
-
-/// The body of a request. It records whether the handler waits for more data.
-struct WatchedBody {
-    body: Body,
-    progress: Arc<Progress>,
-}
-
-impl HttpBody for WatchedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.progress.is_arriving.store(true, Ordering::Relaxed);
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        self.progress.is_arriving.store(false, Ordering::Relaxed);
-        self.progress.frames.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+/// Returns the error of a request that took too long.
+fn late(arrival: &Arrival, limit_ms: u64) -> ApiError {
+    // If the client did not send all of its body, the delay is not caused by the server.
+    match arrival.is_awaited() {
+        true => ApiError::RequestTimeout { limit_ms },
+        false => ApiError::DeadlineExceeded { limit_ms },
     }
 }
