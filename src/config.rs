@@ -20,6 +20,7 @@ mod options;
 mod origin;
 mod recognition;
 mod retention;
+mod runtime_folder;
 mod schema;
 mod server;
 mod sources;
@@ -186,6 +187,11 @@ impl Config {
             .map(|setting| (setting.key.clone(), value(&setting.key)))
             .collect())
     }
+}
+
+/// Returns whether a path does not depend on the working directory.
+fn is_absolute(path: &Path) -> bool {
+    path.is_absolute()
 }
 
 /// Returns whether a path is not empty. An empty path means that a setting was left blank.

@@ -31,6 +31,7 @@ use uuid::Uuid;
 
 use crate::{
     config::Config,
+    permissions,
     pipeline::scan::{ContentHash, hex},
 };
 
@@ -147,7 +148,7 @@ impl Payloads {
             return Ok(store);
         }
         let folder = self.folder.clone().unwrap_or_default();
-        std::fs::create_dir_all(&folder).map_err(|source| {
+        permissions::create_private_folder(&folder).map_err(|source| {
             PayloadError::Unavailable(ObjectError::Generic {
                 store: "folder",
                 source: source.into(),

@@ -57,8 +57,8 @@ impl Dialect for Postgres {
     const CLOSES_INTERRUPTED: bool = true;
     const NEXT_CHUNK: &'static str = next_chunk_sql!("FOR UPDATE OF c SKIP LOCKED");
 
-    fn migrator() -> Migrator {
-        migrations::postgres()
+    fn migrator() -> &'static Migrator {
+        &migrations::POSTGRES
     }
 
     async fn purge_files(

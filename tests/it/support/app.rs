@@ -91,7 +91,7 @@ fn backend() -> Arc<dyn Backend> {
         );
         let library = runtime_dir().join("onnxruntime").join(name);
         let plugins = runtime_dir().join("plugins");
-        let onnx = OrtBackend::load(Some(&library), &plugins).unwrap();
+        let onnx = OrtBackend::load(&library, &plugins).unwrap();
         let openvino = OpenvinoBackend::new(&plugins);
         Arc::new(CombinedBackend::new(Box::new(onnx), Box::new(openvino)))
     });
