@@ -12,6 +12,7 @@ use crate::{
     config::{Config, Provenance, Sources},
     http, permissions,
     pipeline::options::ScanKind,
+    telemetry::redaction::{self, redact},
 };
 use facescan_inference::registry::Registry;
 
@@ -225,6 +226,7 @@ impl Cli {
             permissions::keep_new_files_private();
         }
         let (config, provenance) = Config::load(&sources)?;
+        redaction::hide(config.secrets());
         match command {
             Command::Serve => serve::run(config),
             Command::Worker(args) => worker::run(config, &args),
@@ -264,7 +266,7 @@ pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
         // The reader of the output has closed the pipe, which is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", redact(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }

@@ -22,6 +22,7 @@ mod recognition;
 mod retention;
 mod runtime_folder;
 mod schema;
+mod secrets;
 mod server;
 mod sources;
 mod storage;
@@ -51,6 +52,7 @@ pub use self::{
     recognition::*,
     retention::*,
     schema::{CONFIG_FILE, PREFIX, short_names},
+    secrets::shown,
     server::*,
     sources::*,
     storage::*,

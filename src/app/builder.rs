@@ -341,7 +341,8 @@ async fn queue(
         clock: Arc::clone(&fan_out.scans.pipeline.clock),
         poll,
     };
-    Ok(Arc::new(NatsQueue::connect(url, outbox).await?))
+    let token = config.batches.queue_token.as_ref();
+    Ok(Arc::new(NatsQueue::connect(url, token, outbox).await?))
 }
 
 /// Records the limits that the other metrics are compared with.

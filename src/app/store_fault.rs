@@ -30,9 +30,10 @@ impl StoreFault {
 /// Returns what `/readyz` says about an error of the database. Everyone can read it, so it has nothing of the settings.
 pub fn reason(error: &StoreError) -> String {
     match error {
-        StoreError::NotMigrated(_) | StoreError::Schema(_) | StoreError::Corrupt(_) => {
-            error.to_string()
-        }
+        StoreError::Tls(_)
+        | StoreError::NotMigrated(_)
+        | StoreError::Schema(_)
+        | StoreError::Corrupt(_) => error.to_string(),
         StoreError::Unavailable(_) => "the database does not answer".to_owned(),
         StoreError::Url(_)
         | StoreError::Directory { .. }

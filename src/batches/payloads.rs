@@ -30,7 +30,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::{
-    config::Config,
+    config::{Config, shown},
     permissions,
     pipeline::scan::{ContentHash, hex},
 };
@@ -167,7 +167,7 @@ impl Payloads {
         };
         let connector = Connector;
         let text = url.as_str();
-        let opening = || format!("opening batches.payloads, {url}");
+        let opening = || format!("opening batches.payloads, {}", shown(url));
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "file" => {
                 let folder = url.to_file_path().ok().with_context(opening)?;

@@ -211,7 +211,9 @@ async fn is_settled(app: &App) -> bool {
             app.store_fault.replace(None);
             true
         }
-        Err(error @ (StoreError::Unavailable(_) | StoreError::NotMigrated(_))) => {
+        Err(
+            error @ (StoreError::Unavailable(_) | StoreError::Tls(_) | StoreError::NotMigrated(_)),
+        ) => {
             tracing::warn!(error = %with_causes(&error), "the database is unavailable; the server creates the tables when it is available again");
             false
         }

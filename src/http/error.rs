@@ -320,9 +320,10 @@ fn kind_of_audit(error: &AuditError) -> ErrorKind {
 fn kind_of_store(error: &StoreError) -> ErrorKind {
     match error {
         StoreError::Schema(_) => table::SCHEMA_MISMATCH,
-        StoreError::Unavailable(_) | StoreError::NotMigrated(_) | StoreError::Corrupt(_) => {
-            table::STORE_UNAVAILABLE
-        }
+        StoreError::Unavailable(_)
+        | StoreError::Tls(_)
+        | StoreError::NotMigrated(_)
+        | StoreError::Corrupt(_) => table::STORE_UNAVAILABLE,
         StoreError::NulInText => table::INVALID_OPTION,
         StoreError::Url(_)
         | StoreError::Directory { .. }

@@ -164,7 +164,7 @@ fn a_named_env_file_is_read_by_every_command_and_must_exist() {
         .unwrap();
     let text = String::from_utf8_lossy(&shown.stdout);
     assert!(
-        text.contains("port: 4711 # .env:FACESCAN__SERVER__PORT"),
+        text.contains("# .env:FACESCAN__SERVER__PORT") && text.contains("port: 4711"),
         "{text}"
     );
     let missing = facescan(["config", "--env-file", "/no/such/file"])

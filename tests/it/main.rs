@@ -39,6 +39,8 @@ mod preprocess;
 mod process;
 mod protocol;
 mod schema;
+#[cfg(unix)]
+mod secrets;
 mod service;
 mod store;
 mod stored;

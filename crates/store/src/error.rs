@@ -21,6 +21,13 @@ pub enum StoreError {
     #[error("the database is unavailable; try again later")]
     Unavailable(#[source] sqlx::Error),
 
+    /// The connection to Postgres cannot be encrypted, or the certificate of the server is not trusted.
+    #[error(
+        "the database offers no TLS with a certificate that is trusted; add `sslmode=verify-full&sslrootcert=FILE` to its URL, \
+         with the certificate of its authority, or `sslmode=disable` if nobody else can reach the network between"
+    )]
+    Tls(#[source] sqlx::Error),
+
     /// The tables do not exist yet or are older than the program, because the database was unavailable at the start or
     /// because the program may not upgrade them.
     #[error("the database has no tables yet, or older ones; run `facescan migrate`")]
@@ -74,7 +81,7 @@ impl StoreError {
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
-            Self::Unavailable(_) | Self::NotMigrated(_) | Self::Schema(_)
+            Self::Unavailable(_) | Self::Tls(_) | Self::NotMigrated(_) | Self::Schema(_)
         )
     }
 
@@ -96,6 +103,7 @@ impl StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Unavailable,
+    Tls,
     NotMigrated,
     Schema,
     Url,
@@ -109,6 +117,7 @@ impl From<sqlx::Error> for StoreError {
         match (Kind::of(&error), error) {
             (Kind::Schema, sqlx::Error::Migrate(error)) => Self::Schema(*error),
             (Kind::Unavailable, error) => Self::Unavailable(error),
+            (Kind::Tls, error) => Self::Tls(error),
             (Kind::NotMigrated, error) => Self::NotMigrated(error),
             (Kind::Url, error) => Self::Url(error),
             (Kind::NulInText, _) => Self::NulInText,
@@ -129,8 +138,10 @@ impl Kind {
         use sqlx::Error as E;
         match error {
             E::Database(error) => Self::of_answer(error.as_ref()),
+            E::Tls(_) => Self::Tls,
+            // What TLS reports during its handshake.
+            E::Io(error) if error.kind() == io::ErrorKind::InvalidData => Self::Tls,
             E::Io(_)
-            | E::Tls(_)
             | E::PoolTimedOut
             | E::PoolClosed
             | E::WorkerCrashed

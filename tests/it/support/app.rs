@@ -171,6 +171,16 @@ impl TestApp {
         }
     }
 
+    /// Starts an application whose database is not prepared.
+    pub async fn unprepared(config: Config) -> Self {
+        let app = Arc::new(Self::try_start(config).await.unwrap());
+        Self {
+            router: http::router(Arc::clone(&app)),
+            app,
+            data: tempfile::tempdir().unwrap(),
+        }
+    }
+
     /// Starts an application without a router, or returns why it does not start.
     pub async fn try_start(config: Config) -> anyhow::Result<App> {
         App::builder(config, backend(), Arc::new(SystemClock::start()))

@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    fn mode(path: &Path) -> Option<u32> {
+        Some(fs::metadata(path).ok()?.permissions().mode() & 0o777)
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("facescan-{}", uuid::Uuid::now_v7()));
         let file = folder.join("below").join("facescan.sqlite");
         prepare(&file, true).unwrap();
-        assert_eq!((mode(&folder), mode(&file)), (0o700, 0o600));
+        assert_eq!((mode(&folder), mode(&file)), (Some(0o700), Some(0o600)));
 
         let log = folder.join("below").join("facescan.sqlite-wal");
         fs::write(&log, "").unwrap();
@@ -136,7 +136,7 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(0o664)).unwrap();
         }
         prepare(&file, false).unwrap();
-        assert_eq!((mode(&file), mode(&log)), (0o600, 0o600));
+        assert_eq!((mode(&file), mode(&log)), (Some(0o600), Some(0o600)));
         fs::remove_dir_all(folder).unwrap();
     }
 }
