@@ -1,6 +1,6 @@
 //! The application: the parts that the server, the command line and the library share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use facescan_clock::Clock;
 use facescan_inference::{
@@ -26,10 +26,13 @@ use crate::{
 pub use builder::{AppBuilder, open_stores};
 pub use face_index::open as open_face_index;
 
+use store_fault::StoreFault;
+
 mod builder;
 mod face_index;
 mod model_set;
 mod models;
+pub mod store_fault;
 
 /// A running application.
 pub struct App {
@@ -70,7 +73,7 @@ pub struct App {
     /// The shutdown state.
     pub lifecycle: Lifecycle,
     /// The reason why the database is not usable, if an operator must repair it.
-    pub store_fault: OnceLock<String>,
+    pub store_fault: StoreFault,
 }
 
 impl App {

@@ -10,8 +10,9 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     config::{Config, Provenance, Sources},
-    http,
+    http, permissions,
     pipeline::options::ScanKind,
+    telemetry::redaction::{self, redact},
 };
 use facescan_inference::registry::Registry;
 
@@ -49,10 +50,14 @@ const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image,
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
-    /// A settings file. It overrides the built-in defaults; `.env` and the environment override it. The default is the
-    /// file in FACESCAN_CONFIG.
+    /// A settings file. It overrides the built-in defaults; variables override it. The default is the file in
+    /// FACESCAN_CONFIG.
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// A file with variables, one NAME=value a line; the environment overrides it. `serve` and `worker` read `.env` in the
+    /// working directory if no file is named, and other commands read none.
+    #[arg(long, global = true, value_name = "FILE")]
+    env_file: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -184,6 +189,16 @@ enum Command {
     Bench(bench::BenchCommand),
 }
 
+impl Command {
+    /// Returns the `.env` of the working directory, if the command is one that is started in a folder of its own. Other
+    /// commands run in folders of photographs, which can come from anybody.
+    fn dotenv(&self) -> Option<PathBuf> {
+        let is_service = matches!(self, Self::Serve | Self::Worker(_));
+        let file = PathBuf::from(".env");
+        (is_service && file.exists()).then_some(file)
+    }
+}
+
 impl Cli {
     /// Runs the command and returns its exit code. Errors go to standard error.
     pub fn run(self) -> ExitCode {
@@ -204,8 +219,14 @@ impl Cli {
             Command::Search(args) => return search::run(&args),
             command => command,
         };
-        let sources = Sources::from_process(self.config)?;
+        let dotenv = self.env_file.or_else(|| command.dotenv());
+        let sources = Sources::from_process(self.config, dotenv)?;
+        // Models are public, and are often prepared by another user than the server's.
+        if !matches!(command, Command::Models(_)) {
+            permissions::keep_new_files_private();
+        }
         let (config, provenance) = Config::load(&sources)?;
+        redaction::hide(config.secrets());
         match command {
             Command::Serve => serve::run(config),
             Command::Worker(args) => worker::run(config, &args),
@@ -245,7 +266,7 @@ pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
         // The reader of the output has closed the pipe, which is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", redact(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }
@@ -264,8 +285,8 @@ fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Re
         &config.preprocess.resize_defaults(),
     )?;
     let verifying = matches!(command, models::ModelsCommand::Verify { .. });
-    let (models_dir, shipped_dir) = (&config.models.dir, &config.runtime.shipped_dir);
-    match models::run(command, &registry, models_dir, shipped_dir) {
+    let (models_dir, shipped_dir) = (config.models_dir(), config.runtime.shipped());
+    match models::run(command, &registry, &models_dir, &shipped_dir) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) if verifying && !is_broken_pipe(&error) => {
             eprintln!("error: {error:#}");

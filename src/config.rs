@@ -20,7 +20,9 @@ mod options;
 mod origin;
 mod recognition;
 mod retention;
+mod runtime_folder;
 mod schema;
+mod secrets;
 mod server;
 mod sources;
 mod storage;
@@ -50,6 +52,7 @@ pub use self::{
     recognition::*,
     retention::*,
     schema::{CONFIG_FILE, PREFIX, short_names},
+    secrets::shown,
     server::*,
     sources::*,
     storage::*,
@@ -186,6 +189,11 @@ impl Config {
             .map(|setting| (setting.key.clone(), value(&setting.key)))
             .collect())
     }
+}
+
+/// Returns whether a path does not depend on the working directory.
+fn is_absolute(path: &Path) -> bool {
+    path.is_absolute()
 }
 
 /// Returns whether a path is not empty. An empty path means that a setting was left blank.

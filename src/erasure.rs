@@ -3,6 +3,7 @@
 //! An erasure has two parts. Rows and images are erased at once, so that no answer has them. Later the files of the database
 //! are purged, because a database keeps the bytes of deleted rows for a while. [`retention`] deletes old data.
 
+pub mod host;
 pub mod report;
 pub mod retention;
 
@@ -14,7 +15,6 @@ use facescan_store::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
-use url::Url;
 use uuid::Uuid;
 
 use crate::{
@@ -165,7 +165,7 @@ impl Erasures {
             };
             after = last.id;
             let included = page.iter().filter(|image| match target {
-                ErasureTarget::Host(host) => is_at_host(image.source_url.as_deref(), host),
+                ErasureTarget::Host(host) => host::is_at(image.source_url.as_deref(), host),
                 _ => true,
             });
             let images: BTreeSet<Uuid> = included.map(|image| image.id).collect();
@@ -210,8 +210,8 @@ impl Erasures {
             after = Some(last.position);
             let included = page.iter().filter(|item| match target {
                 ErasureTarget::Host(host) => {
-                    is_at_host(item.url.as_deref(), host)
-                        || is_at_host(item.source_url.as_deref(), host)
+                    host::is_at(item.url.as_deref(), host)
+                        || host::is_at(item.source_url.as_deref(), host)
                 }
                 _ => true,
             });
@@ -313,14 +313,6 @@ fn digest_of(text: &str) -> String {
     hex(&digest)
 }
 
-fn is_at_host(url: Option<&str>, host: &str) -> bool {
-    let url = url.and_then(|url| Url::parse(url).ok());
-    url.is_some_and(|url| {
-        url.host_str()
-            .is_some_and(|own| own.eq_ignore_ascii_case(host))
-    })
-}
-
 /// Returns the hashes of the images that an operation made.
 fn output_hashes(result: &Value) -> Vec<ContentHash> {
     let processed = result.get("processed").and_then(Value::as_array);
@@ -336,22 +328,6 @@ fn output_hashes(result: &Value) -> Vec<ContentHash> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_that_of_a_url_and_not_a_part_of_it() {
-        let is_at = |url| is_at_host(Some(url), "img.example.com");
-        assert!(is_at("https://img.example.com/a.jpg"));
-        assert!(is_at("http://user@IMG.example.com:8080/?x=1"));
-        for url in [
-            "https://example.com/img.example.com",
-            "https://img.example.com.evil.test/",
-            "https://evil.test/?u=img.example.com",
-            "img.example.com",
-        ] {
-            assert!(!is_at(url), "{url}");
-        }
-        assert!(!is_at_host(None, "img.example.com"));
-    }
 
     #[test]
     fn the_images_of_a_result_are_found() {

@@ -64,7 +64,7 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
             ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
         })
         .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
-        // The last layer runs first: CORS, caching, context, access log, arrival of the body, problem body, access, panics, address,
+        // The last layer runs first: headers for browsers, CORS, caching, context, access log, arrival of the body, problem body, access, panics, address,
         // deadline. The layer of problem bodies is outside access, panics and deadline, because it writes the body of their errors.
         .layer(from_fn_with_state(
             Arc::clone(&app),
@@ -95,10 +95,11 @@ fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> 
             HeaderValue::from_static("no-store"),
         ))
         .with_state(app);
-    match cors {
+    let routes = match cors {
         None => routes,
         Some(cors) => routes.layer(cors),
-    }
+    };
+    routes.layer(from_fn(middleware::security_headers::add))
 }
 
 /// Serves requests, over TLS if there is a certificate, until `stopped` resolves and no request is running.

@@ -17,6 +17,7 @@ pub mod heap;
 pub mod http;
 pub mod ingest;
 pub mod lifecycle;
+pub mod permissions;
 pub mod pipeline;
 pub mod preprocessor;
 pub mod recognition;

@@ -4,4 +4,5 @@ pub mod causes;
 pub mod logging;
 pub mod metrics;
 pub mod opt_out;
+pub mod redaction;
 pub mod traces;

@@ -1,9 +1,6 @@
 //! Builds an application from its parts.
 
-use std::{
-    cell::RefCell,
-    sync::{Arc, OnceLock},
-};
+use std::{cell::RefCell, sync::Arc};
 
 use anyhow::{Context, bail};
 use facescan_clock::Clock;
@@ -19,6 +16,7 @@ use super::{
     App, face_index,
     model_set::ModelSet,
     models::{Loader, connect},
+    store_fault::StoreFault,
 };
 use crate::{
     access::{
@@ -148,7 +146,7 @@ impl AppBuilder {
             config,
             registry,
             lifecycle: Lifecycle::default(),
-            store_fault: OnceLock::new(),
+            store_fault: StoreFault::default(),
         })
     }
 
@@ -293,7 +291,7 @@ fn pipeline(
 
 /// Loads libjpeg-turbo. Returns `None` if the settings name no library.
 fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
-    let Some(path) = &config.runtime.turbojpeg else {
+    let Some(path) = config.runtime.turbojpeg_library() else {
         if config.detection.decode == DecodeMode::Fast {
             tracing::warn!(
                 "the setting detection.decode is fast, but images are decoded in full, because runtime.turbojpeg names no \
@@ -302,7 +300,7 @@ fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
         }
         return Ok(None);
     };
-    let library = TurboJpeg::load(path)
+    let library = TurboJpeg::load(&path)
         .with_context(|| format!("loading {}, which runtime.turbojpeg names", path.display()))?;
     Ok(Some(Arc::new(library)))
 }
@@ -343,7 +341,8 @@ async fn queue(
         clock: Arc::clone(&fan_out.scans.pipeline.clock),
         poll,
     };
-    Ok(Arc::new(NatsQueue::connect(url, outbox).await?))
+    let token = config.batches.queue_token.as_ref();
+    Ok(Arc::new(NatsQueue::connect(url, token, outbox).await?))
 }
 
 /// Records the limits that the other metrics are compared with.

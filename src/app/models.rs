@@ -99,7 +99,7 @@ impl Loader<'_> {
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
     pub fn load(&self, spec: &ModelSpec, operation: Operation) -> anyhow::Result<Loaded> {
-        let dir = &self.config.models.dir;
+        let dir = &self.config.models_dir();
         spec.verify_file(dir)?;
         let side = self.config.detection.det_size.side() as usize;
         let subject = Subject {

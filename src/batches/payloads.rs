@@ -30,7 +30,8 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::{
-    config::Config,
+    config::{Config, shown},
+    permissions,
     pipeline::scan::{ContentHash, hex},
 };
 
@@ -147,7 +148,7 @@ impl Payloads {
             return Ok(store);
         }
         let folder = self.folder.clone().unwrap_or_default();
-        std::fs::create_dir_all(&folder).map_err(|source| {
+        permissions::create_private_folder(&folder).map_err(|source| {
             PayloadError::Unavailable(ObjectError::Generic {
                 store: "folder",
                 source: source.into(),
@@ -166,7 +167,7 @@ impl Payloads {
         };
         let connector = Connector;
         let text = url.as_str();
-        let opening = || format!("opening batches.payloads, {url}");
+        let opening = || format!("opening batches.payloads, {}", shown(url));
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "file" => {
                 let folder = url.to_file_path().ok().with_context(opening)?;

@@ -159,7 +159,8 @@ impl PipelineError {
             | Self::Decode(_)
             | Self::TooManyPixels { .. }
             | Self::AnswerTooLarge { .. }
-            | Self::AnonymizationFailed { .. } => Failure::Permanent,
+            | Self::AnonymizationFailed { .. }
+            | Self::Store(StoreError::NulInText) => Failure::Permanent,
             Self::Ingest(IngestError::Full(_)) => Failure::Wait,
             Self::Ingest(IngestError::Fetch(error)) if error.is_temporary() => Failure::Temporary,
             Self::Ingest(_) => Failure::Permanent,

@@ -185,15 +185,14 @@ fn verify(
     let mut wrong = 0;
     for model in registry.iter() {
         let state = state(model, models_dir)?;
-        let fine = match state {
-            FileState::Ready | FileState::Remote => true,
-            FileState::Missing => opt_in(model),
-            FileState::Different { .. } => false,
-        };
-        wrong += usize::from(!fine);
+        let is_unused = state == FileState::Missing && opt_in(model);
         let word = word(model, &state);
-        let problem = model.verify_file(models_dir).err().filter(|_| !fine);
+        let problem = match is_unused {
+            true => None,
+            false => model.verify_file(models_dir).err(),
+        };
         let problem = problem.map(|error| error.to_string());
+        wrong += usize::from(problem.is_some());
         if !json {
             let tail = problem.iter().map(|text| format!(": {text}"));
             writeln!(out, "{}: {word}{}", model.id, tail.collect::<String>())?;

@@ -149,8 +149,9 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Stores> {
 /// Returns an error if the library is missing or has the wrong version.
 pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
     let runtime = &config.runtime;
-    let onnx = OrtBackend::load(runtime.library.as_deref(), &runtime.plugins_dir)?;
-    let openvino = OpenvinoBackend::new(&runtime.plugins_dir);
+    let plugins = runtime.plugins();
+    let onnx = OrtBackend::load(&runtime.onnxruntime(), &plugins)?;
+    let openvino = OpenvinoBackend::new(&plugins);
     Ok(Arc::new(CombinedBackend::new(
         Box::new(onnx),
         Box::new(openvino),

@@ -18,7 +18,7 @@ use super::{
     worker,
 };
 use crate::{
-    app::App,
+    app::{App, store_fault},
     config::{Config, Server},
     http::{
         self,
@@ -27,6 +27,7 @@ use crate::{
     lifecycle::{self, Ending, Lifecycle},
     telemetry::causes::with_causes,
 };
+use facescan_store::StoreError;
 
 /// The time limit for closing the connections of the database.
 const STORE_CLOSE: Duration = Duration::from_secs(2);
@@ -186,8 +187,8 @@ fn announce(app: &App, bound: &str) {
     io::stdout().write_all(lines.as_bytes()).ok();
 }
 
-/// Creates the tables. If the database is unavailable, a background task retries. Requests without storage work
-/// meanwhile.
+/// Creates the tables. If the database cannot be used, a background task retries, because an operator can repair it or run
+/// another version of the program. Requests without storage work meanwhile.
 pub(super) async fn prepare_store(app: &Arc<App>) {
     if is_settled(app).await {
         return;
@@ -203,20 +204,24 @@ pub(super) async fn prepare_store(app: &Arc<App>) {
     });
 }
 
-/// Makes one attempt. Returns false if another attempt may succeed.
+/// Makes one attempt. Returns whether it succeeded.
 async fn is_settled(app: &App) -> bool {
     match app.prepare_store().await {
-        Ok(()) => true,
-        Err(error) if error.is_unavailable() => {
+        Ok(()) => {
+            app.store_fault.replace(None);
+            true
+        }
+        Err(
+            error @ (StoreError::Unavailable(_) | StoreError::Tls(_) | StoreError::NotMigrated(_)),
+        ) => {
             tracing::warn!(error = %with_causes(&error), "the database is unavailable; the server creates the tables when it is available again");
             false
         }
         Err(error) => {
-            tracing::error!(error = %with_causes(&error), "the tables cannot be created; only requests with store=false work");
-            app.store_fault
-                .set("the database's tables cannot be used; see the log for the reason".to_owned())
-                .ok();
-            true
+            if app.store_fault.replace(Some(store_fault::reason(&error))) {
+                tracing::error!(error = %with_causes(&error), "nothing is written to the database; requests with store=false are served");
+            }
+            false
         }
     }
 }

@@ -9,7 +9,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{must, storage::masked};
+use super::{
+    must,
+    secrets::masked_url,
+    storage::masked,
+    traces::{hidden, is_header},
+};
 
 /// Section `batches`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -34,7 +39,11 @@ pub struct Batches {
     #[garde(inner(custom(must(is_queue_url))))]
     #[serde(serialize_with = "masked")]
     pub queue: Option<SecretString>,
+    #[garde(inner(custom(must(is_header))))]
+    #[serde(serialize_with = "hidden")]
+    pub queue_token: Option<SecretString>,
     #[garde(inner(custom(must(is_payload_url))))]
+    #[serde(serialize_with = "masked_url")]
     pub payloads: Option<Url>,
 }
 

@@ -8,7 +8,7 @@ use facescan_inference::registry::Role;
 use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::{is_path, must};
+use super::{is_absolute, is_path, must};
 
 /// Section `imaging`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -55,6 +55,9 @@ impl Batching {
 /// Section `runtime`: the libraries that the server loads.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Runtime {
+    /// Relative paths of libraries and models start here: see [`Runtime::folder`].
+    #[garde(inner(custom(must(is_absolute))))]
+    pub dir: Option<PathBuf>,
     #[garde(inner(custom(must(is_path))))]
     pub library: Option<PathBuf>,
     #[garde(custom(must(is_path)))]

@@ -15,6 +15,7 @@ use serde_saphyr::UserMessageFormatter;
 use super::{
     Config, ConfigError, Origin, PREFIX, Provenance, SettingError,
     schema::{self, DEFAULTS, SETTINGS, Setting},
+    storage::mask_url,
 };
 
 type Mapping = serde_json::Map<String, Value>;
@@ -193,7 +194,10 @@ impl Loader {
         let value = if setting.is_secret() {
             "(hidden)".to_owned()
         } else {
-            self.value(&setting.key).to_string()
+            match self.value(&setting.key) {
+                Value::String(text) => Value::from(mask_url(&text)).to_string(),
+                value => value.to_string(),
+            }
         };
         SettingError::Value {
             key: setting.key.clone(),

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::{
     is_path, must,
+    secrets::masked_url,
     traces::{hidden, is_header},
     urls::is_http,
 };
@@ -46,6 +47,7 @@ pub struct Recognition {
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct QdrantServer {
     #[garde(inner(custom(must(is_http))))]
+    #[serde(serialize_with = "masked_url")]
     pub url: Option<Url>,
     #[garde(inner(custom(must(is_header))))]
     #[serde(serialize_with = "hidden")]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fmt, fs, io,
+    env, fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -14,20 +14,23 @@ pub struct Sources {
     /// The configuration file. `None` means the file that the variable [`CONFIG_FILE`] names in the environment or in
     /// `.env`, if any.
     pub file: Option<PathBuf>,
-    /// The `.env` file. A missing file counts as empty.
+    /// The `.env` file, if one is read.
     pub dotenv: Option<PathBuf>,
     /// The environment. Variables that the configuration does not know are ignored.
     pub environment: BTreeMap<String, String>,
 }
 
 impl Sources {
-    /// Returns the sources of this process: the file of the command line, `.env` in the working directory, and the
-    /// environment variables that concern the configuration.
+    /// Returns the sources of this process: the files of the command line, and the environment variables that concern the
+    /// configuration.
     ///
     /// # Errors
     ///
     /// Returns [`ConfigError::NotUnicode`] if one of these variables is not UTF-8.
-    pub fn from_process(file: Option<PathBuf>) -> Result<Self, ConfigError> {
+    pub fn from_process(
+        file: Option<PathBuf>,
+        dotenv: Option<PathBuf>,
+    ) -> Result<Self, ConfigError> {
         let mut environment = BTreeMap::new();
         // A name that is not Unicode cannot be the name of a setting.
         let variables =
@@ -38,7 +41,6 @@ impl Sources {
             };
             environment.insert(name, value);
         }
-        let dotenv = Some(PathBuf::from(".env"));
         Ok(Self {
             file,
             dotenv,
@@ -61,12 +63,7 @@ impl Sources {
         let Some(path) = &self.dotenv else {
             return Ok(variables);
         };
-        let text = match read(path) {
-            Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                String::new()
-            }
-            text => text?,
-        };
+        let text = read(path)?;
         let mut after = "the start".to_owned();
         for line in dotenvy::from_read_iter(text.trim_start_matches('\u{feff}').as_bytes()) {
             let Ok((name, value)) = line else {

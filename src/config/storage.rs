@@ -90,7 +90,7 @@ pub(super) fn masked<S: Serializer>(
 ///
 /// The password ends at the last `@` of the whole URL, not of its authority. A password with an unescaped `/` or `?` is
 /// therefore masked completely.
-fn mask_url(url: &str) -> String {
+pub(super) fn mask_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return mask_query(url);
     };
@@ -98,6 +98,8 @@ fn mask_url(url: &str) -> String {
         Some((user, host)) if !scheme.starts_with("sqlite") => {
             let user = match user.split_once(':') {
                 Some((name, _)) => format!("{name}:***"),
+                // A token of NATS is a user without a password.
+                None if ["nats", "tls"].contains(&scheme) => "***".to_owned(),
                 None => user.to_owned(),
             };
             format!("{scheme}://{user}@{}", mask_query(host))
@@ -152,6 +154,7 @@ mod tests {
                 "postgres://ann@host:***@db/faces",
             ),
             ("postgres://ann@db/faces", "postgres://ann@db/faces"),
+            ("nats://token@host:4222", "nats://***@host:4222"),
             (
                 "postgres:///faces?user=ann&password=pw&sslmode=require",
                 "postgres:///faces?user=ann&password=***&sslmode=require",

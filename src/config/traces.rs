@@ -9,6 +9,7 @@ use url::Url;
 
 use super::{
     must,
+    secrets::masked_url,
     urls::{is_http, is_printable},
 };
 
@@ -16,6 +17,7 @@ use super::{
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Traces {
     #[garde(inner(custom(must(is_http))))]
+    #[serde(serialize_with = "masked_url")]
     pub endpoint: Option<Url>,
     #[garde(inner(custom(must(is_header))))]
     #[serde(serialize_with = "hidden")]

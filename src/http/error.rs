@@ -162,6 +162,8 @@ pub(super) mod table {
     pub const ANONYMIZATION_FAILED: ErrorKind =
         kind(422, "anonymization_failed", "faces are still found");
     pub const STORE_UNAVAILABLE: ErrorKind = kind(503, "store_unavailable", "database unavailable");
+    pub const SCHEMA_MISMATCH: ErrorKind =
+        kind(503, "schema_mismatch", "tables of another version");
     pub const INDEX_UNAVAILABLE: ErrorKind = kind(503, "index_unavailable", "index unavailable");
     pub const AUDIT_UNAVAILABLE: ErrorKind =
         kind(503, "audit_unavailable", "audit trail unavailable");
@@ -186,7 +188,7 @@ impl ApiError {
         match self {
             Self::Access(error) => kind_of_access(error),
             Self::Batch(error) => kind_of_batch(error),
-            Self::Audit(_) => table::AUDIT_UNAVAILABLE,
+            Self::Audit(error) => kind_of_audit(error),
             Self::Pipeline(error) => kind_of_pipeline(error),
             Self::Recognition(error) => kind_of_recognition(error),
             Self::InvalidBody(_) => table::INVALID_BODY,
@@ -223,6 +225,11 @@ impl ApiError {
         match self.kind() {
             table::STORE_UNAVAILABLE => {
                 "the database cannot be used now; try again later, or send store=false".to_owned()
+            }
+            table::SCHEMA_MISMATCH => {
+                "the database belongs to another version of the server, so nothing is written; try again later, or send \
+                 store=false"
+                    .to_owned()
             }
             table::PAYLOADS_UNAVAILABLE => {
                 "the images cannot be stored now; try again later with the same idempotency key"
@@ -268,7 +275,7 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
         BatchError::OtherKey(_) => table::FORBIDDEN,
         BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,
-        BatchError::Audit(_) => table::AUDIT_UNAVAILABLE,
+        BatchError::Audit(error) => kind_of_audit(error),
         BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,
         BatchError::Recognition(error) => kind_of_recognition(error),
         BatchError::Pipeline(error) => kind_of_pipeline(error),
@@ -307,7 +314,7 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         | RecognitionError::Interrupted
         | RecognitionError::LeaseLost
         | RecognitionError::Clustering(_) => table::INTERNAL,
-        RecognitionError::Audit(_) => table::AUDIT_UNAVAILABLE,
+        RecognitionError::Audit(error) => kind_of_audit(error),
         RecognitionError::NoVector(_) => table::NO_VECTOR,
         RecognitionError::ContractMismatch { .. } | RecognitionError::CollectionContract { .. } => {
             table::CONTRACT_MISMATCH
@@ -317,10 +324,25 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
     }
 }
 
+fn kind_of_audit(error: &AuditError) -> ErrorKind {
+    match error {
+        AuditError(Some(StoreError::Schema(_))) => table::SCHEMA_MISMATCH,
+        AuditError(_) => table::AUDIT_UNAVAILABLE,
+    }
+}
+
 fn kind_of_store(error: &StoreError) -> ErrorKind {
-    match error.is_unavailable() {
-        true => table::STORE_UNAVAILABLE,
-        false => table::INTERNAL,
+    match error {
+        StoreError::Schema(_) => table::SCHEMA_MISMATCH,
+        StoreError::Unavailable(_)
+        | StoreError::Tls(_)
+        | StoreError::NotMigrated(_)
+        | StoreError::Corrupt(_) => table::STORE_UNAVAILABLE,
+        StoreError::NulInText => table::INVALID_OPTION,
+        StoreError::Url(_)
+        | StoreError::Directory { .. }
+        | StoreError::Invalid(_)
+        | StoreError::Refused(_) => table::INTERNAL,
     }
 }
 

@@ -10,3 +10,4 @@ pub mod deadline;
 pub mod local;
 pub mod panics;
 pub mod problem_body;
+pub mod security_headers;

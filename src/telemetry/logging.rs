@@ -12,22 +12,15 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
+use super::redaction::Redacted;
 use crate::config::LogFormat;
 
 /// A layer that receives spans and events.
 pub type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Libraries with many details that rarely matter. They log at `warn` unless a directive names them.
-const QUIET: [&str; 8] = [
-    "opentelemetry",
-    "ort",
-    "sqlx",
-    "h2",
-    "hyper",
-    "hyper_util",
-    "reqwest",
-    "rustls",
-];
+/// The start of the targets of this program's own crates. Libraries have many details that rarely matter and that can contain
+/// secrets, so they log at `warn` unless a directive names them.
+const OWN: &str = "facescan";
 
 /// Starts logging for the whole process.
 ///
@@ -46,7 +39,7 @@ pub fn init(
 ) -> anyhow::Result<()> {
     let colours = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let shape = Shape::of(format, is_terminal, colours);
-    let lines = layer(shape, std::io::stderr).with_filter(targets(filter)?);
+    let lines = layer(shape, || Redacted(std::io::stderr())).with_filter(targets(filter)?);
     let layers: Vec<BoxedLayer> = iter::once(lines.boxed()).chain(traces).collect();
     tracing_subscriber::registry()
         .with(layers)
@@ -88,23 +81,17 @@ where
     }
 }
 
-/// Parses the filter of a setting and limits the quiet libraries to `warn`.
+/// Parses the filter of a setting. A level without a target holds for this program, and for libraries at most up to `warn`.
 fn targets(text: &str) -> anyhow::Result<Targets> {
-    let chatty = text.split(',').any(|directive| {
-        directive
-            .trim()
-            .parse()
-            .is_ok_and(|level: LevelFilter| level > LevelFilter::WARN)
-    });
-    // These directives come first, because a later directive for the same target wins. If the level is `warn` or
-    // `error`, a limit of `warn` would only make a library louder.
-    let quiet: String = if chatty {
-        QUIET.map(|target| format!("{target}=warn,")).concat()
-    } else {
-        String::new()
-    };
+    let directives: Vec<_> = text
+        .split(',')
+        .map(|directive| match directive.trim().parse::<LevelFilter>() {
+            Ok(level) if level > LevelFilter::WARN => format!("warn,{OWN}={level}"),
+            _ => directive.to_owned(),
+        })
+        .collect();
     // Spans of the target `otlp` are for traces only.
-    format!("otlp=off,{quiet}{text}")
+    format!("otlp=off,{}", directives.join(","))
         .parse::<Targets>()
         .with_context(|| format!("log.level {text:?} is neither a level nor a list of directives"))
 }
@@ -174,6 +161,7 @@ mod tests {
     fn libraries_are_quiet_unless_named() {
         let log = || {
             tracing::info!(target: "sqlx::query", "query");
+            tracing::debug!(target: "async_nats::connector", "connecting");
             tracing::warn!(target: "sqlx::query", "slow");
             tracing::info!(target: "facescan::http", "served");
         };

@@ -128,9 +128,9 @@ fn without_sources_every_setting_has_its_default() {
 #[test]
 fn only_relevant_environment_variables_are_read() {
     let file = Some(PathBuf::from("own.yaml"));
-    let sources = Sources::from_process(file.clone()).unwrap();
+    let sources = Sources::from_process(file.clone(), None).unwrap();
     assert_eq!(sources.file, file);
-    assert_eq!(sources.dotenv, Some(PathBuf::from(".env")));
+    assert_eq!(sources.dotenv, None);
     assert!(std::env::var_os("PATH").is_some());
     assert!(!sources.environment.contains_key("PATH"));
 }
@@ -249,10 +249,11 @@ fn a_variable_can_name_the_configuration_file() {
 }
 
 #[test]
-fn missing_or_empty_files_set_nothing() {
+fn empty_files_set_nothing_and_missing_ones_are_an_error() {
     let mut setup = Setup::new().file("# nothing\nserver:\n  # port: 1\n");
-    setup.sources.dotenv = Some(setup.path("no.env"));
     assert_eq!(setup.config().server.port, 8080);
+    setup.sources.dotenv = Some(setup.path("no.env"));
+    assert!(setup.error().contains("cannot read no.env"));
     let setup = Setup::new()
         .file("")
         .dotenv("\u{feff}# nothing\n\nOTHER=1\n");

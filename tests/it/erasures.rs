@@ -151,17 +151,29 @@ async fn by_host(app: &TestApp) {
     )
     .await;
     let image = scan(app, "t1.jpg", "source_url=https://img.example.com:8443/a").await;
+    // The same host, as it is spelled without a scheme and with the dot of the root.
+    let others = [
+        scan(app, "biden.jpg", "source_url=//img.example.com/c").await,
+        scan(app, "obama2.jpg", "source_url=Img.Example.com./d").await,
+    ];
+    let mut sourced = item("w", "obama.jpg");
+    sourced["source_url"] = json!("https://img%2eexample.com./e");
     let entries = json!([
         {"id": "u", "url": "https://img.example.com/b.jpg"},
         {"id": "v", "url": "https://other.example.com/b.jpg"},
+        {"id": "x", "url": "https://IMG.example.com./b.jpg"},
+        sourced,
     ]);
     let batch = batch_of(app, "detect", entries).await;
-    let report = erase(app, json!({"host": "IMG.example.com"})).await;
-    assert_eq!(erased(&report), [1, 1, 0]);
+    let report = erase(app, json!({"host": "IMG.example.com."})).await;
+    assert_eq!(erased(&report), [3, 3, 1]);
     assert!(!is_stored(app, &image).await && is_stored(app, &kept).await);
+    for other in others {
+        assert!(!is_stored(app, &other).await);
+    }
     let listed = items(app, &batch, "").await;
-    assert_eq!(listed[0]["state"], "cancelled");
-    assert_eq!(listed[1]["state"], "queued");
+    let states: Vec<_> = listed.iter().map(|item| &item["state"]).collect();
+    assert_eq!(states, ["cancelled", "queued", "cancelled", "cancelled"]);
     app.delete(&format!("/batches/{batch}")).await;
     app.delete(&format!("/images/{kept}")).await;
 }

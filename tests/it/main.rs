@@ -22,6 +22,7 @@ mod erasures;
 mod errors;
 mod fallbacks;
 mod families;
+mod folders;
 mod formats;
 mod forms;
 mod golden;
@@ -31,10 +32,15 @@ mod indexes;
 mod kserve;
 mod models;
 mod orientation;
+#[cfg(unix)]
+mod permissions;
 mod precision;
 mod preprocess;
 mod process;
 mod protocol;
+mod schema;
+#[cfg(unix)]
+mod secrets;
 mod service;
 mod store;
 mod stored;

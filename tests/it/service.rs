@@ -35,6 +35,58 @@ async fn the_api_pages_are_served_from_the_binary() {
 }
 
 #[tokio::test]
+async fn every_response_tells_browsers_not_to_guess_frame_or_name_it() {
+    let app = TestApp::with(&[("FACESCAN__SERVER__CORS_ORIGINS", "[https://a.test]")]).await;
+    let preflight = Request::options("/detect")
+        .header("origin", "https://a.test")
+        .header("access-control-request-method", "POST")
+        .body(Body::empty())
+        .unwrap();
+    let replies = [
+        app.get("/docs/").await,
+        app.get("/docs/swagger-ui.css").await,
+        app.get("/openapi.json").await,
+        app.get("/livez").await,
+        app.get("/metrics").await,
+        app.get("/").await,
+        app.get("/nothing").await,
+        app.get("/detect").await,
+        app.post("/detect", image_file("t1.jpg").slice(..9)).await,
+        app.send(preflight).await,
+    ];
+    for reply in replies {
+        let header = |name: &str| reply.headers[name].to_str().unwrap();
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("x-frame-options"), "DENY");
+        assert_eq!(header("referrer-policy"), "no-referrer");
+        let policy = header("content-security-policy");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(policy.contains("default-src 'none'"), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn the_policy_of_the_api_pages_allows_their_own_files_and_no_others() {
+    let app = TestApp::start().await;
+    let page = app.get("/docs/").await;
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    for allowed in [
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+    ] {
+        assert!(policy.contains(allowed), "{policy}");
+    }
+    // Scripts in the page itself would not run.
+    let html = String::from_utf8(page.body.to_vec()).unwrap();
+    assert_eq!(
+        html.matches("<script").count(),
+        html.matches("<script src=\"./").count()
+    );
+    assert!(!policy.contains("http"), "{policy}");
+}
+
+#[tokio::test]
 async fn a_healthy_server_is_alive_and_ready() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/livez").await.status, StatusCode::OK);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
-    Embedding, ErasureTarget, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest,
+    ApiKey, Embedding, ErasureTarget, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest,
     SavedScan, Source, Store, StoreError, StoredFace, Stores,
 };
 use serde_json::json;
@@ -59,6 +59,7 @@ async fn scenario(database: Database) {
     keep_tenants_apart(&stores).await;
     erasing::erase_a_face(&stores).await;
     refuse_what_cannot_be_stored(&store, &database).await;
+    refuse_texts_with_nul(&stores).await;
     save_many_faces(&store).await;
     erasing::erase_an_image(&stores, &database).await;
     audit::scenario(&stores).await;
@@ -453,6 +454,31 @@ async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Databas
     assert!(matches!(error, StoreError::Refused(_)), "{error}");
     let query = "SELECT count(*) FROM images WHERE tenant = 'refuse'";
     assert_eq!(database.count(query).await, 0);
+}
+
+/// Postgres cannot store such texts, so neither database gets one, as a value to store or to look for.
+async fn refuse_texts_with_nul(stores: &Stores) {
+    let key = ApiKey {
+        id: "nul".to_owned(),
+        tenant: "nul".to_owned(),
+        name: "a\0b".to_owned(),
+        scopes: vec!["infer".to_owned()],
+        digest: [1; 32],
+        created_at: noon(),
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+    };
+    let refused = [
+        stores.keys.add_key(&key).await.err(),
+        stores.keys.key("\0").await.err(),
+        stores.keys.revoke_key("nul", "\0", noon()).await.err(),
+        stores.keys.list_keys("a\0b").await.err(),
+    ];
+    for error in refused {
+        assert!(matches!(error, Some(StoreError::NulInText)), "{error:?}");
+    }
+    assert_eq!(stores.keys.list_keys("nul").await.unwrap(), []);
 }
 
 /// Saves more faces than the parameters of one statement allow.

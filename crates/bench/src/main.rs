@@ -82,7 +82,7 @@ fn main() {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let (config, provenance) = Config::load(&Sources::from_process(cli.config.clone())?)?;
+    let (config, provenance) = Config::load(&Sources::from_process(cli.config.clone(), None)?)?;
     if let Command::DrillServer(args) = &cli.command {
         return drill_server::run(config, args);
     }

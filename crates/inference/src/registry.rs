@@ -9,6 +9,7 @@ mod check;
 mod contract;
 pub(crate) mod digest;
 mod error;
+mod external_data;
 mod family;
 mod signature;
 mod spec;
@@ -131,35 +132,57 @@ impl ModelSpec {
         }
     }
 
-    /// Makes sure that the model's file exists and is the one in the registry.
+    /// Makes sure that the model's file exists, is the one in the registry, and has all weights that it uses.
     ///
     /// # Errors
-    /// Returns an error if the file is missing, is unreadable, or has another sha256. The message says what to do.
+    /// Returns an error if the file is missing, is unreadable, has another sha256, or has weights in other files, which the
+    /// sha256 does not cover. The message says what to do.
     pub fn verify_file(&self, models_dir: &Path) -> Result<(), RegistryError> {
+        if self.remote.is_some() {
+            return Ok(());
+        }
         let path = self.path(models_dir);
-        match self.file_state(models_dir) {
-            Ok(FileState::Ready | FileState::Remote) => Ok(()),
-            Ok(FileState::Missing) => Err(RegistryError::Missing {
-                model: self.id.clone(),
-                path,
-                hint: if self.prepare.is_some() {
-                    "run `facescan models prepare`"
-                } else {
-                    "put it there, or correct the field"
-                },
-            }),
-            Ok(FileState::Different { found }) => Err(RegistryError::Hash {
+        let prepare = |otherwise| match self.prepare {
+            Some(_) => "run `facescan models prepare`",
+            None => otherwise,
+        };
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RegistryError::Missing {
+                    model: self.id.clone(),
+                    path,
+                    hint: prepare("put it there, or correct the field"),
+                });
+            }
+            Err(source) => return Err(RegistryError::Read { path, source }),
+        };
+        let found = digest::sha256(&bytes);
+        if found != self.sha256 {
+            return Err(RegistryError::Hash {
                 model: self.id.clone(),
                 path,
                 expected: self.sha256.clone(),
                 found,
-                hint: if self.prepare.is_some() {
-                    "run `facescan models prepare`"
-                } else {
-                    "correct the field, or provide the correct file"
-                },
+                hint: prepare("correct the field, or provide the correct file"),
+            });
+        }
+        self.check_weights(path, &bytes)
+    }
+
+    fn check_weights(&self, path: PathBuf, bytes: &[u8]) -> Result<(), RegistryError> {
+        match external_data::first_location(bytes) {
+            Ok(None) => Ok(()),
+            Ok(Some(location)) => Err(RegistryError::ExternalData {
+                model: self.id.clone(),
+                path,
+                location,
             }),
-            Err(source) => Err(RegistryError::Read { path, source }),
+            Err(error) => Err(RegistryError::invalid(
+                &self.id,
+                "file",
+                format!("{} is not an ONNX model: {error}", path.display()),
+            )),
         }
     }
 }

@@ -117,14 +117,15 @@ macro_rules! snapshot {
     };
 }
 
-/// Runs statements in a transaction that changes rows. With `no limit`, the call may take longer than other calls.
+/// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. With `no limit`, the call may take longer than other calls.
 macro_rules! change {
     ($store:ident, $name:literal, |$connection:ident| $statements:expr) => {
         $store
             .observe(
                 $name,
-                $crate::call::transaction!($store.writer(), DB::BEGIN_WRITE, |$connection| {
-                    $statements
+                $crate::call::transaction!($store.writer(), DB::BEGIN_WRITE, |$connection| async {
+                    $crate::schema::check::<DB>(&mut *$connection).await?;
+                    $statements.await
                 }),
             )
             .await
@@ -133,8 +134,9 @@ macro_rules! change {
         $store
             .observe_without_limit(
                 $name,
-                $crate::call::transaction!($store.writer(), DB::BEGIN_WRITE, |$connection| {
-                    $statements
+                $crate::call::transaction!($store.writer(), DB::BEGIN_WRITE, |$connection| async {
+                    $crate::schema::check::<DB>(&mut *$connection).await?;
+                    $statements.await
                 }),
             )
             .await

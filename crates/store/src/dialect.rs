@@ -32,7 +32,7 @@ pub(super) trait Dialect: Database<Connection: Statements + Migrate> {
     const NEXT_CHUNK: &'static str;
 
     /// Returns the migrations that make the tables.
-    fn migrator() -> Migrator;
+    fn migrator() -> &'static Migrator;
 
     /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
     fn purge_files(

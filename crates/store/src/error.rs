@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 
+use super::values::NulInText;
+
 /// The reason why a call to the store failed.
 ///
 /// The message says what to do. The source has the error of the database or the driver. Neither text contains the user
@@ -19,13 +21,24 @@ pub enum StoreError {
     #[error("the database is unavailable; try again later")]
     Unavailable(#[source] sqlx::Error),
 
-    /// The tables do not exist yet, because the database was unavailable at the start.
-    #[error("the database has no tables yet; run `facescan migrate`")]
+    /// The connection to Postgres cannot be encrypted, or the certificate of the server is not trusted.
+    #[error(
+        "the database offers no TLS with a certificate that is trusted; add `sslmode=verify-full&sslrootcert=FILE` to its URL, \
+         with the certificate of its authority, or `sslmode=disable` if nobody else can reach the network between"
+    )]
+    Tls(#[source] sqlx::Error),
+
+    /// The tables do not exist yet or are older than the program, because the database was unavailable at the start or
+    /// because the program may not upgrade them.
+    #[error("the database has no tables yet, or older ones; run `facescan migrate`")]
     NotMigrated(#[source] sqlx::Error),
 
-    /// Another version of the program made the tables.
+    /// Another version of the program made the tables. Nothing is written to them.
+    ///
+    /// The same call succeeds when the tables fit again.
     #[error(
-        "the tables belong to another version of the program; run the version that made them, or a newer one"
+        "the tables belong to another version of the program, so nothing is written; run the version that made them, or a \
+         newer one"
     )]
     Schema(#[source] MigrateError),
 
@@ -50,8 +63,12 @@ pub enum StoreError {
     #[error("{0}")]
     Invalid(String),
 
+    /// A text that cannot be stored, because Postgres has no texts with that character.
+    #[error("a text has the character U+0000, which cannot be stored; remove it")]
+    NulInText,
+
     /// A stored row or the database file is damaged.
-    #[error("the stored data cannot be read; restore it from a backup")]
+    #[error("the database is damaged, or is no database of facescan; restore it from a backup")]
     Corrupt(#[source] sqlx::Error),
 
     /// The database refused a statement. This is a defect of the program.
@@ -62,7 +79,18 @@ pub enum StoreError {
 impl StoreError {
     /// Returns whether the same call may succeed later without a repair.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::NotMigrated(_))
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::Tls(_) | Self::NotMigrated(_) | Self::Schema(_)
+        )
+    }
+
+    /// Returns whether the error can come from tables that another version of the program made.
+    pub(super) fn may_be_another_schema(&self) -> bool {
+        matches!(
+            self,
+            Self::NotMigrated(_) | Self::Refused(_) | Self::Corrupt(_)
+        )
     }
 
     /// Returns a stored value that cannot be read; `detail` names it.
@@ -75,9 +103,11 @@ impl StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Unavailable,
+    Tls,
     NotMigrated,
     Schema,
     Url,
+    NulInText,
     Corrupt,
     Refused,
 }
@@ -87,8 +117,10 @@ impl From<sqlx::Error> for StoreError {
         match (Kind::of(&error), error) {
             (Kind::Schema, sqlx::Error::Migrate(error)) => Self::Schema(*error),
             (Kind::Unavailable, error) => Self::Unavailable(error),
+            (Kind::Tls, error) => Self::Tls(error),
             (Kind::NotMigrated, error) => Self::NotMigrated(error),
             (Kind::Url, error) => Self::Url(error),
+            (Kind::NulInText, _) => Self::NulInText,
             (Kind::Corrupt, error) => Self::Corrupt(error),
             (Kind::Refused | Kind::Schema, error) => Self::Refused(error),
         }
@@ -106,8 +138,10 @@ impl Kind {
         use sqlx::Error as E;
         match error {
             E::Database(error) => Self::of_answer(error.as_ref()),
+            E::Tls(_) => Self::Tls,
+            // What TLS reports during its handshake.
+            E::Io(error) if error.kind() == io::ErrorKind::InvalidData => Self::Tls,
             E::Io(_)
-            | E::Tls(_)
             | E::PoolTimedOut
             | E::PoolClosed
             | E::WorkerCrashed
@@ -115,6 +149,7 @@ impl Kind {
             // The stream broke off, or the server does not speak the protocol. A new connection may work.
             | E::Protocol(_) => Self::Unavailable,
             E::Configuration(_) => Self::Url,
+            E::Encode(error) if error.is::<NulInText>() => Self::NulInText,
             E::Decode(_) | E::ColumnDecode { .. } => Self::Corrupt,
             E::Migrate(error) => Self::of_migration(error),
             _ => Self::Refused,
@@ -153,6 +188,8 @@ impl Kind {
             "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
                 Self::Unavailable
             }
+            // A character that the encoding or a JSON text cannot have.
+            "22021" | "22P05" => Self::NulInText,
             // Corrupted data, corrupted index.
             "XX001" | "XX002" => Self::Corrupt,
             _ => match code.get(..2) {

@@ -26,6 +26,7 @@ mod records;
 mod retention;
 mod rows;
 mod save;
+mod schema;
 mod sql_store;
 mod sqlite;
 mod values;
@@ -125,6 +126,12 @@ pub struct ConnectionCounts {
 /// tables do not exist. Both can be temporary. The next call tries again. Methods that read return [`StoreError::Corrupt`]
 /// if a stored value cannot be read. Each method lists what else it returns.
 ///
+/// # Tables of another version
+///
+/// Methods that change rows return [`StoreError::Schema`], and change nothing, if the tables belong to another version of the
+/// program. Each call checks it in its own transaction, because other processes upgrade the tables at any time. Methods that
+/// read go on, and return the same error if the tables do not have what they read.
+///
 /// # Adding a method
 ///
 /// Add it to this trait and to `SqlStore`. Its queries belong in `read.rs` or `save.rs`.
@@ -139,7 +146,11 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Schema`] when another version of the program made the tables.
     async fn migrate(&self) -> Result<(), StoreError>;
 
-    /// Checks that the database answers and has its tables.
+    /// Checks that the database answers and has the tables of this version of the program.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Schema`] when another version of the program made the tables.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Records the models whose results are stored from now on.
@@ -296,7 +307,7 @@ pub async fn open(settings: &StoreSettings, observer: Observer) -> Result<Stores
             })
         }
         "sqlite" => {
-            let store = sqlite::open(url, settings, observer).await?;
+            let store = sqlite::open(url, settings, observer)?;
             Ok(Stores::of(Arc::new(store)))
         }
         _ => Err(StoreError::Invalid(

@@ -1,6 +1,7 @@
 //! The migrations of both databases, in order. The SQL files are in `migrations/` at the top of the repository.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use sqlx::SqlStr;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -45,15 +46,11 @@ const STEPS: &[Step] = &[
     step!(15, "batch_keys", "0015_batch_keys.sql"),
 ];
 
-/// Returns the migrations of Postgres.
-pub(super) fn postgres() -> Migrator {
-    migrator(|step| step.postgres)
-}
+/// The migrations of Postgres.
+pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.postgres));
 
-/// Returns the migrations of SQLite.
-pub(super) fn sqlite() -> Migrator {
-    migrator(|step| step.sqlite)
-}
+/// The migrations of SQLite.
+pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.sqlite));
 
 fn migrator(sql: fn(&Step) -> &'static str) -> Migrator {
     let migration = |step: &Step| {
@@ -93,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_migration_file_is_built_in_for_both_databases() {
-        for (dialect, migrator) in [("postgres", postgres()), ("sqlite", sqlite())] {
+        for (dialect, migrator) in [("postgres", &POSTGRES), ("sqlite", &SQLITE)] {
             let built_in: Vec<_> = migrator
                 .iter()
                 .map(|migration| {

@@ -3,10 +3,11 @@
 mod notifications;
 mod vector_indexes;
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{PgConnection, Postgres, SqlSafeStr};
 
 use super::batches::next_chunk_sql;
@@ -23,7 +24,8 @@ pub(super) fn open(
     settings: &StoreSettings,
     observer: Observer,
 ) -> Result<(SqlStore<Postgres>, PostgresNotifications), StoreError> {
-    let options = PgConnectOptions::from_str(url)?.application_name("facescan");
+    let options = encrypted(PgConnectOptions::from_str(url)?, url);
+    let options = options.application_name("facescan");
     let pool = PgPoolOptions::new()
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
@@ -35,6 +37,27 @@ pub(super) fn open(
     };
     let store = SqlStore::new(pools, observer, settings.call_timeout);
     Ok((store, notifications))
+}
+
+/// Requires TLS and a certificate of the host if the host is not this machine and nobody has chosen. The driver's own default
+/// takes an unencrypted connection from whoever answers.
+fn encrypted(options: PgConnectOptions, url: &str) -> PgConnectOptions {
+    let is_chosen = ["sslmode=", "ssl-mode="]
+        .iter()
+        .any(|name| url.contains(name))
+        || std::env::var_os("PGSSLMODE").is_some_and(|mode| !mode.is_empty());
+    let host = options.get_host();
+    let is_local = host == "localhost"
+        || host.starts_with('/')
+        || options.get_socket().is_some()
+        || host
+            .trim_matches(['[', ']'])
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback());
+    match is_chosen || is_local {
+        true => options,
+        false => options.ssl_mode(PgSslMode::VerifyFull),
+    }
 }
 
 /// The statement for the tables whose rows are erased, with their indexes. `enrolments` is the first, because indexes of vectors
@@ -57,8 +80,8 @@ impl Dialect for Postgres {
     const CLOSES_INTERRUPTED: bool = true;
     const NEXT_CHUNK: &'static str = next_chunk_sql!("FOR UPDATE OF c SKIP LOCKED");
 
-    fn migrator() -> Migrator {
-        migrations::postgres()
+    fn migrator() -> &'static Migrator {
+        &migrations::POSTGRES
     }
 
     async fn purge_files(
@@ -140,4 +163,36 @@ fn arguments(values: &[&dyn Value]) -> Result<PgArguments, sqlx::Error> {
             .map_err(sqlx::Error::Encode)?;
     }
     Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> PgSslMode {
+        encrypted(PgConnectOptions::from_str(url).unwrap(), url).get_ssl_mode()
+    }
+
+    #[test]
+    fn hosts_that_are_not_local_need_a_certificate_unless_the_url_says_otherwise() {
+        for url in [
+            "postgres://ann@db/faces",
+            "postgres://ann:pw@10.0.0.7:5432/faces",
+            "postgres://ann@[2001:db8::1]/faces",
+            "postgres:///faces?host=db.example.org",
+            "postgres://ann@localhost.example.org/faces",
+        ] {
+            assert!(matches!(mode(url), PgSslMode::VerifyFull), "{url}");
+        }
+        for url in [
+            "postgres://ann@localhost/faces",
+            "postgres://ann@127.0.0.1:5433/faces",
+            "postgres://ann@[::1]/faces",
+            "postgres:///faces?host=/var/run/postgresql",
+        ] {
+            assert!(!matches!(mode(url), PgSslMode::VerifyFull), "{url}");
+        }
+        let chosen = "postgres://ann@db/faces?sslmode=disable";
+        assert!(matches!(mode(chosen), PgSslMode::Disable));
+    }
 }

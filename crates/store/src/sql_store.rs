@@ -13,7 +13,7 @@ use super::records::{
     CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
     StoredFace, StoredImage,
 };
-use super::{ConnectionCounts, Observer, Store, StoreError, read, save};
+use super::{ConnectionCounts, Observer, Store, StoreError, read, save, schema};
 
 /// A store in a database of type `DB`.
 pub(super) struct SqlStore<DB: Dialect> {
@@ -64,6 +64,7 @@ impl<DB: Dialect> SqlStore<DB> {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let limit = Some(self.call_timeout);
+        let call = self.explain(call);
         self.observer.observe(name, limit, call).await
     }
 
@@ -73,30 +74,58 @@ impl<DB: Dialect> SqlStore<DB> {
         name: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.observer.observe(name, None, call).await
+        self.observer.observe(name, None, self.explain(call)).await
+    }
+
+    /// Names the tables as the reason if a statement failed because they belong to another version.
+    async fn explain<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let result = call.await;
+        if !matches!(&result, Err(error) if error.may_be_another_schema()) {
+            return result;
+        }
+        let mut acquired = self.reader().await?;
+        let checked = schema::check::<DB>(&mut acquired).await;
+        acquired.finish();
+        match checked {
+            Err(error @ StoreError::Schema(_)) => Err(error),
+            _ => result,
+        }
     }
 
     /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
     pub(super) async fn purge_files(&self, purge: FilePurge) -> Result<bool, StoreError> {
         let mut acquired = self.writer().await?;
-        let result = DB::purge_files(&mut acquired, purge).await;
+        let result = async {
+            schema::check::<DB>(&mut acquired).await?;
+            Ok(DB::purge_files(&mut acquired, purge).await?)
+        };
+        let result = result.await;
         acquired.finish();
-        Ok(result?)
+        result
     }
 
     /// Creates or upgrades the tables. The migrator has transactions of its own.
     async fn run_migrations(&self) -> Result<(), StoreError> {
-        let migrator = DB::migrator();
-        match migrator
-            .run(self.write_pool())
-            .await
-            .map_err(StoreError::from)
-        {
+        match self.run_migrations_once().await {
             // SQLite takes no lock around all migrations. If two processes migrate at once, the second one fails
             // because the table exists. When it runs again, it finds the migration applied.
-            Err(StoreError::Refused(_)) => Ok(migrator.run(self.write_pool()).await?),
+            Err(StoreError::Refused(_)) => self.run_migrations_once().await,
             done => done,
         }
+    }
+
+    /// A migrator that fails keeps its lock until its connection ends. The connection is therefore given back only after a
+    /// success.
+    async fn run_migrations_once(&self) -> Result<(), StoreError> {
+        let mut acquired = self.writer().await?;
+        DB::migrator()
+            .run_direct(None, &mut *acquired, false)
+            .await?;
+        acquired.finish();
+        Ok(())
     }
 }
 
@@ -108,7 +137,10 @@ impl<DB: Dialect> Store for SqlStore<DB> {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        query!(self, "ping", |connection| read::ping(connection))
+        query!(self, "ping", |connection| async {
+            schema::check::<DB>(&mut *connection).await?;
+            read::ping(connection).await
+        })
     }
 
     async fn register_models(

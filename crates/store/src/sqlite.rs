@@ -1,6 +1,7 @@
 //! SQLite, in a file or in memory.
 
-use std::path::Path;
+mod files;
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,11 +21,11 @@ use super::{Observer, StoreError, StoreSettings, migrations};
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Creates the directory of the file and opens two pools: one connection for writing, several for reading.
+/// Prepares the files of the database and opens two pools: one connection for writing, several for reading.
 ///
 /// SQLite allows one writer at a time. The writers of this process queue for one connection, in order. Otherwise they
 /// would poll the lock of the file until one of them times out.
-pub(super) async fn open(
+pub(super) fn open(
     url: &str,
     settings: &StoreSettings,
     observer: Observer,
@@ -51,7 +52,7 @@ pub(super) async fn open(
         };
         return Ok(SqlStore::new(pools, observer, settings.call_timeout));
     }
-    create_directory(options.get_filename()).await?;
+    files::prepare(options.get_filename(), url.contains("mode=rwc"))?;
     let readers = pool.max_connections(settings.max_connections.max(1));
     let pools = Pools {
         read: readers.connect_lazy_with(options.clone()),
@@ -64,18 +65,6 @@ fn is_in_memory(url: &str) -> bool {
     url.contains(":memory:") || url.contains("mode=memory")
 }
 
-async fn create_directory(file: &Path) -> Result<(), StoreError> {
-    let Some(directory) = file.parent().filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok(());
-    };
-    tokio::fs::create_dir_all(directory)
-        .await
-        .map_err(|source| StoreError::Directory {
-            directory: directory.to_owned(),
-            source,
-        })
-}
-
 impl Dialect for Sqlite {
     const BEGIN_READ: &'static str = "BEGIN DEFERRED";
     // A connection has no network that can break. The only connection to a database in memory must not be closed.
@@ -84,8 +73,8 @@ impl Dialect for Sqlite {
     const BEGIN_WRITE: &'static str = "BEGIN IMMEDIATE";
     const NEXT_CHUNK: &'static str = next_chunk_sql!("");
 
-    fn migrator() -> Migrator {
-        migrations::sqlite()
+    fn migrator() -> &'static Migrator {
+        &migrations::SQLITE
     }
 
     async fn purge_files(

@@ -5,6 +5,8 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgTypeInfo, PgValueRef};
 use sqlx::sqlite::{SqliteArguments, SqliteArgumentsBuffer, SqliteTypeInfo, SqliteValueRef};
 use sqlx::{Arguments, Database, Decode, Encode, Postgres, Sqlite, Type};
+use time::OffsetDateTime;
+use uuid::Uuid;
 
 /// A value that either database takes as a parameter.
 pub(super) trait Value: Sync {
@@ -14,19 +16,80 @@ pub(super) trait Value: Sync {
     fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
 }
 
-impl<T> Value for T
-where
-    T: Sync,
-    T: Type<Postgres> + for<'q> Encode<'q, Postgres>,
-    T: Type<Sqlite> + for<'q> Encode<'q, Sqlite>,
-{
-    fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError> {
-        arguments.add(self)
-    }
+/// A text has the character U+0000. Postgres has no such texts and SQLite's functions cut them off, so neither gets one.
+#[derive(Debug, thiserror::Error)]
+#[error("a text has the character U+0000")]
+pub(super) struct NulInText;
 
-    fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
-        Arguments::add(arguments, self)
+/// A value that has texts.
+trait Texts {
+    fn has_nul(&self) -> bool;
+}
+
+impl Texts for &str {
+    fn has_nul(&self) -> bool {
+        self.contains('\0')
     }
+}
+
+impl Texts for String {
+    fn has_nul(&self) -> bool {
+        self.as_str().has_nul()
+    }
+}
+
+impl Texts for serde_json::Value {
+    fn has_nul(&self) -> bool {
+        match self {
+            Self::String(text) => text.has_nul(),
+            Self::Array(values) => values.iter().any(Self::has_nul),
+            Self::Object(fields) => fields
+                .iter()
+                .any(|(name, value)| name.has_nul() || value.has_nul()),
+            Self::Null | Self::Bool(_) | Self::Number(_) => false,
+        }
+    }
+}
+
+impl<T: Texts> Texts for Option<T> {
+    fn has_nul(&self) -> bool {
+        self.as_ref().is_some_and(T::has_nul)
+    }
+}
+
+/// Implements [`Value`] for types that both drivers take.
+macro_rules! values {
+    ($check:expr; $($type:ty),+) => {
+        $(
+            impl Value for $type {
+                fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError> {
+                    $check(self)?;
+                    arguments.add(self)
+                }
+
+                fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
+                    $check(self)?;
+                    Arguments::add(arguments, self)
+                }
+            }
+        )+
+    };
+}
+
+values!(without_nul; &str, String, Option<String>, serde_json::Value, Option<serde_json::Value>);
+values!(unchecked; bool, i16, i32, Option<i32>, i64, Option<i64>, f32, Option<f32>, f64, Option<f64>);
+values!(unchecked; Uuid, Option<Uuid>, OffsetDateTime, Option<OffsetDateTime>);
+values!(unchecked; Digest, Option<Digest>, Floats, Option<Floats>);
+
+fn without_nul(value: &impl Texts) -> Result<(), NulInText> {
+    match value.has_nul() {
+        true => Err(NulInText),
+        false => Ok(()),
+    }
+}
+
+fn unchecked<T>(_: &T) -> Result<(), NulInText> {
+    Ok(())
 }
 
 /// A SHA-256: `bytea` in Postgres, `BLOB` in SQLite.

@@ -53,12 +53,21 @@ pub struct NatsQueue {
 }
 
 impl NatsQueue {
-    /// Creates a queue for the chunks of `outbox`. A server that is away is connected to later.
+    /// Creates a queue for the chunks of `outbox`, with the token of the server if it has one. A server that is away is connected
+    /// to later.
     ///
     /// # Errors
     /// Returns an error if the URL cannot be read.
-    pub async fn connect(url: &SecretString, outbox: Outbox) -> anyhow::Result<Self> {
-        let client = ConnectOptions::new()
+    pub async fn connect(
+        url: &SecretString,
+        token: Option<&SecretString>,
+        outbox: Outbox,
+    ) -> anyhow::Result<Self> {
+        let options = match token {
+            None => ConnectOptions::new(),
+            Some(token) => ConnectOptions::with_token(token.expose_secret().to_owned()),
+        };
+        let client = options
             .name("facescan")
             .retry_on_initial_connect()
             .request_timeout(Some(REQUEST_TIMEOUT))

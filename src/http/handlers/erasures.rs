@@ -9,14 +9,13 @@ use axum::{
 };
 use facescan_store::{Erasure, ErasureTarget};
 use serde::Deserialize;
-use url::Host;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use crate::{
     context::RequestContext,
-    erasure::report::ErasureReport,
+    erasure::{host, report::ErasureReport},
     http::{
         AppState,
         error::ApiError,
@@ -103,9 +102,9 @@ fn target_source(source: String) -> Result<ErasureTarget, ApiError> {
 
 /// Writes a host as the URLs of images have it.
 fn target_host(host: &str) -> Result<ErasureTarget, ApiError> {
-    match Host::parse(host) {
-        Ok(host) => Ok(ErasureTarget::Host(host.to_string())),
-        Err(_) => Err(ApiError::invalid_option(
+    match host::canonical(host) {
+        Some(host) => Ok(ErasureTarget::Host(host)),
+        None => Err(ApiError::invalid_option(
             "host",
             "must be a host without scheme, port and path, such as img.example.com",
         )),

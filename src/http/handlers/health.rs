@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    app::store_fault,
     http::{AppState, openapi::failures::OpenFailures},
     telemetry::causes::with_causes,
 };
 use facescan_inference::device::DeviceState;
-use facescan_store::StoreError;
 
 /// Whether the server can serve requests.
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,17 +66,11 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
     }
     if state.config.store.enabled {
         let fault = match (state.store_fault.get(), state.store.ping().await) {
-            (Some(fault), _) => Some(fault.clone()),
+            (Some(fault), _) => Some(fault),
             (None, Ok(())) => None,
             (None, Err(error)) => {
                 tracing::warn!(error = %with_causes(&error), "the database cannot be used");
-                let fault = match error {
-                    StoreError::NotMigrated(_) => {
-                        "the database has no tables yet; run `facescan migrate`"
-                    }
-                    _ => "the database does not answer",
-                };
-                Some(fault.to_owned())
+                Some(store_fault::reason(&error))
             }
         };
         reasons.extend(fault.map(|fault| format!("{fault}; requests with store=false are served")));

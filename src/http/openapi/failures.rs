@@ -39,6 +39,11 @@ const AUDIT_UNAVAILABLE: Example = (
     "the request cannot be recorded now, so it is refused; try again later",
 );
 
+const SCHEMA_MISMATCH: Example = (
+    table::SCHEMA_MISMATCH,
+    "the database belongs to another version of the server, so nothing is written; try again later, or send store=false",
+);
+
 /// The errors of every route.
 const OF_EVERY_ROUTE: [Example; 3] = [
     (
@@ -53,10 +58,10 @@ const OF_EVERY_ROUTE: [Example; 3] = [
 ];
 
 /// The errors of the routes that use the database.
-const OF_THE_STORE: [Example; 2] = [STORE_UNAVAILABLE, AUDIT_UNAVAILABLE];
+const OF_THE_STORE: [Example; 3] = [STORE_UNAVAILABLE, SCHEMA_MISMATCH, AUDIT_UNAVAILABLE];
 
 /// The errors of the routes that take images.
-const OF_IMAGES: [Example; 18] = [
+const OF_IMAGES: [Example; 19] = [
     (
         table::INVALID_BODY,
         "the body could not be read: expected value at line 1 column 1",
@@ -120,6 +125,7 @@ const OF_IMAGES: [Example; 18] = [
         "face_detection cannot run on cuda:0: there is no such device",
     ),
     STORE_UNAVAILABLE,
+    SCHEMA_MISMATCH,
     AUDIT_UNAVAILABLE,
     INTERNAL,
 ];

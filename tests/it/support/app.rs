@@ -91,7 +91,7 @@ fn backend() -> Arc<dyn Backend> {
         );
         let library = runtime_dir().join("onnxruntime").join(name);
         let plugins = runtime_dir().join("plugins");
-        let onnx = OrtBackend::load(Some(&library), &plugins).unwrap();
+        let onnx = OrtBackend::load(&library, &plugins).unwrap();
         let openvino = OpenvinoBackend::new(&plugins);
         Arc::new(CombinedBackend::new(Box::new(onnx), Box::new(openvino)))
     });
@@ -168,6 +168,16 @@ impl TestApp {
             router: http::router(Arc::clone(&app)),
             app,
             data,
+        }
+    }
+
+    /// Starts an application whose database is not prepared.
+    pub async fn unprepared(config: Config) -> Self {
+        let app = Arc::new(Self::try_start(config).await.unwrap());
+        Self {
+            router: http::router(Arc::clone(&app)),
+            app,
+            data: tempfile::tempdir().unwrap(),
         }
     }
 

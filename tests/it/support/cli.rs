@@ -24,6 +24,8 @@ pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
             "FACESCAN__RUNTIME__LIBRARY",
             runtime_dir().join("onnxruntime").join(library),
         )
+        // As in `settings_for`.
+        .env("FACESCAN__CPU__PROVIDER", "default")
         .env("LOG_LEVEL", "warn")
         .current_dir(env!("CARGO_TARGET_TMPDIR"));
     command

@@ -72,9 +72,60 @@ impl Database {
         }
     }
 
-    /// Executes a statement on Postgres.
+    /// Executes a statement.
     pub async fn execute(&self, statement: &str) {
-        execute(&mut self.connect().await, statement).await;
+        match self {
+            Self::Sqlite { url } => {
+                let mut connection = SqliteConnection::connect(url).await.unwrap();
+                sqlx::query(AssertSqlSafe(statement))
+                    .execute(&mut connection)
+                    .await
+                    .unwrap();
+            }
+            Self::Postgres { .. } => execute(&mut self.connect().await, statement).await,
+        }
+    }
+
+    /// Returns the rows of every table as text.
+    pub async fn dump(&self) -> Vec<String> {
+        let (tables, columns) = match self {
+            Self::Sqlite { .. } => (
+                "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name",
+                "SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('TABLE')",
+            ),
+            Self::Postgres { .. } => (
+                "SELECT table_name::text FROM information_schema.tables \
+                 WHERE table_schema = 'public' ORDER BY 1",
+                "SELECT 'quote_nullable(\"' || column_name || '\")' FROM information_schema.columns \
+                 WHERE table_schema = 'public' AND table_name = 'TABLE'",
+            ),
+        };
+        let mut rows = Vec::new();
+        for table in self.texts(tables).await {
+            let columns = self.texts(&columns.replace("TABLE", &table)).await;
+            let row = columns.join(" || ',' || ");
+            let select = format!("SELECT '{table}: ' || {row} FROM {table} ORDER BY 1");
+            rows.extend(self.texts(&select).await);
+        }
+        rows
+    }
+
+    /// Returns the first column of the rows of a query.
+    async fn texts(&self, query: &str) -> Vec<String> {
+        let query = sqlx::AssertSqlSafe(query);
+        match self {
+            Self::Sqlite { url } => {
+                let mut connection = SqliteConnection::connect(url).await.unwrap();
+                sqlx::query_scalar(query)
+                    .fetch_all(&mut connection)
+                    .await
+                    .unwrap()
+            }
+            Self::Postgres { .. } => sqlx::query_scalar(query)
+                .fetch_all(&mut self.connect().await)
+                .await
+                .unwrap(),
+        }
     }
 
     /// Returns the result of a `SELECT count(*)`.

@@ -178,7 +178,7 @@ impl Worker {
         images: &[RgbImage],
         kind: ScanKind,
     ) -> anyhow::Result<Self> {
-        let models = &app.config.models.dir;
+        let models = &app.config.models_dir();
         let detector = &app.pipeline.models.detector.spec;
         let embedder = app.pipeline.models.embedder.spec();
         let size = plan(app, kind)?.detect.main_input();

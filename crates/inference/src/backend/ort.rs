@@ -38,22 +38,21 @@ pub struct OrtBackend {
 }
 
 impl OrtBackend {
-    /// Loads the runtime library. `plugins` is the folder of the providers that are separate libraries. Turn off the
-    /// library's telemetry before this call.
+    /// Loads the runtime library: an absolute path, or a name that the system's loader looks up. `plugins` is the folder of
+    /// the providers that are separate libraries. Turn off the library's telemetry before this call.
     ///
     /// # Errors
     /// Returns [`BackendError::Library`] if the library is missing or has the wrong version.
-    pub fn load(library: Option<&Path>, plugins: &Path) -> Result<Self, BackendError> {
-        let path = library.map_or_else(find_library, Path::to_owned);
-        let library = |detail: String| BackendError::Library {
-            detail: format!("{}: {detail}", path.display()),
+    pub fn load(library: &Path, plugins: &Path) -> Result<Self, BackendError> {
+        let refused = |detail: String| BackendError::Library {
+            detail: format!("{}: {detail}", library.display()),
         };
-        let environment = ort::init_from(&path)
-            .map_err(|error| library(error.to_string()))?
+        let environment = ort::init_from(library)
+            .map_err(|error| refused(error.to_string()))?
             .with_name("facescan")
             .with_telemetry(false)
             .build()
-            .map_err(|error| library(error.to_string()))?;
+            .map_err(|error| refused(error.to_string()))?;
         Ok(Self {
             environment,
             // The runtime resolves a relative path against its own library.
@@ -168,28 +167,4 @@ impl Backend for OrtBackend {
         let session = self.session(opening, &PrepackedWeights::new())?;
         Ok(Box::new(OrtGraph::new(session)))
     }
-}
-
-/// Returns the first library that exists among `ORT_DYLIB_PATH`, `.runtime/onnxruntime/` below the working directory
-/// and the binary's own directory. If there is none, returns the bare name, which the system's loader looks up.
-fn find_library() -> PathBuf {
-    let name = format!(
-        "{}onnxruntime{}",
-        std::env::consts::DLL_PREFIX,
-        std::env::consts::DLL_SUFFIX
-    );
-    if let Some(path) = std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
-        return path.into();
-    }
-    let beside_binary = std::env::current_exe()
-        .ok()
-        .and_then(|binary| Some(binary.parent()?.join(&name)));
-    [
-        Some(Path::new(".runtime/onnxruntime").join(&name)),
-        beside_binary,
-    ]
-    .into_iter()
-    .flatten()
-    .find(|path| path.exists())
-    .unwrap_or_else(|| name.into())
 }

@@ -47,7 +47,7 @@ pub fn onnx_runtime() -> &'static OrtBackend {
             std::env::consts::DLL_SUFFIX
         );
         let library = fetched("onnxruntime").join(name);
-        OrtBackend::load(Some(&library), &fetched("plugins")).unwrap()
+        OrtBackend::load(&library, &fetched("plugins")).unwrap()
     })
 }
 

@@ -66,6 +66,20 @@ pub enum RegistryError {
         /// What to do.
         hint: &'static str,
     },
+    /// The model's file has weights in another file.
+    #[error(
+        "model `{model}`: field `file`: {} has weights in another file, `{location}`, which its sha256 does not cover; save the \
+         model as one file",
+        path.display()
+    )]
+    ExternalData {
+        /// The registry id.
+        model: String,
+        /// The file.
+        path: PathBuf,
+        /// The name of the other file, as the model has it.
+        location: String,
+    },
     /// The inputs or outputs of the loaded graph do not match the entry.
     #[error(
         "model `{model}`: field `{field}`: the registry expects {expected}, the file has {found}"

@@ -287,7 +287,9 @@ fn a_file_is_missing_then_different_then_ready() {
         .get("centerface")
         .unwrap()
         .clone();
-    model.sha256 = digest::sha256(b"right");
+    // The version of the format, as a message.
+    let right = [0x08, 0x06];
+    model.sha256 = digest::sha256(&right);
     assert_eq!(model.file_state(folder.path()).unwrap(), FileState::Missing);
     let text = model.verify_file(folder.path()).unwrap_err().to_string();
     assert!(text.starts_with("model `centerface`: field `file`: there is no "));
@@ -296,12 +298,52 @@ fn a_file_is_missing_then_different_then_ready() {
     let text = model.verify_file(folder.path()).unwrap_err().to_string();
     assert!(text.starts_with("model `centerface`: field `sha256`: "));
     assert!(text.contains(&digest::sha256(b"wrong")) && text.contains(&model.sha256));
-    fs::write(model.path(folder.path()), b"right").unwrap();
+    fs::write(model.path(folder.path()), right).unwrap();
     model.verify_file(folder.path()).unwrap();
     assert_eq!(
         digest::sha256(b"abc"),
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     );
+}
+
+#[test]
+fn a_file_with_weights_elsewhere_is_refused_although_its_sha256_is_right() {
+    use crate::onnx::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+    use prost::Message;
+
+    let folder = tempfile::tempdir().unwrap();
+    let weights = TensorProto {
+        data_location: Some(1),
+        external_data: vec![StringStringEntryProto {
+            key: Some("location".into()),
+            value: Some("w.bin".into()),
+        }],
+        ..TensorProto::default()
+    };
+    let graph = GraphProto {
+        initializer: vec![weights],
+        ..GraphProto::default()
+    };
+    let bytes = ModelProto {
+        graph: Some(graph),
+        ..ModelProto::default()
+    }
+    .encode_to_vec();
+    let registry = Registry::embedded().unwrap();
+    let mut model = registry.get("centerface").unwrap().clone();
+    model.sha256 = digest::sha256(&bytes);
+    fs::write(model.path(folder.path()), &bytes).unwrap();
+    let text = model.verify_file(folder.path()).unwrap_err().to_string();
+    assert!(
+        text.contains("`w.bin`") && text.ends_with("save the model as one file"),
+        "{text}"
+    );
+
+    // Text that is no message of ONNX.
+    model.sha256 = digest::sha256(b"\xff\xff");
+    fs::write(model.path(folder.path()), b"\xff\xff").unwrap();
+    let text = model.verify_file(folder.path()).unwrap_err().to_string();
+    assert!(text.contains("is not an ONNX model"), "{text}");
 }
 
 fn yunet() -> Signature {

@@ -12,6 +12,7 @@ use crate::{
     call::{query, snapshot},
     dialect::{Dialect, Statements},
     record::record,
+    schema,
     sql_store::SqlStore,
     values::{Floats, Value},
     vector_indexes::{
@@ -149,6 +150,7 @@ impl SqlStore<Postgres> {
     /// can take hours. The end of the connection releases the lock, also if this process is killed.
     async fn locked(&self) -> Result<Option<PgConnection>, StoreError> {
         let mut connection = self.detached().await?;
+        schema::check::<Postgres>(&mut connection).await?;
         let lock: Option<LockRow> = connection.fetch_optional(LOCK, &[]).await?;
         if lock.is_some_and(|lock| lock.is_locked) {
             return Ok(Some(connection));

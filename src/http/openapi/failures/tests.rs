@@ -154,6 +154,8 @@ async fn the_server_sends_the_text_of_every_example() {
     errors.extend(errors_of_images());
     errors.extend(errors_of_recognition());
     errors.push(store_error().await.into());
+    let newer = sqlx::migrate::MigrateError::VersionMissing(99);
+    errors.push(StoreError::Schema(newer).into());
     let sent: Vec<_> = errors
         .iter()
         .map(|error| (error.kind(), error.public_detail()))

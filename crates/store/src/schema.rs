@@ -1,0 +1,59 @@
+//! Whether the tables are those of this version of the program.
+//!
+//! Every call that changes rows asks this first, in its own transaction. Another version of the program can upgrade the tables
+//! at any time, and may then rely on rules that this version does not know.
+
+use std::collections::BTreeMap;
+
+use sqlx::SqlStr;
+use sqlx::migrate::MigrateError;
+
+use super::StoreError;
+use super::dialect::{Dialect, Statements};
+use super::record::record;
+
+const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
+
+record! {
+    struct AppliedMigration {
+        version: i64,
+        checksum: Vec<u8>,
+        success: bool,
+    }
+}
+
+/// Returns an error unless the migrations of the database are exactly those of the program.
+///
+/// # Errors
+///
+/// [`StoreError::Schema`] if a migration is unknown, has another text or was interrupted, and [`StoreError::NotMigrated`] if
+/// one is missing.
+pub(super) async fn check<DB: Dialect>(connection: &mut DB::Connection) -> Result<(), StoreError> {
+    let applied: Vec<AppliedMigration> = connection
+        .fetch_all(SqlStr::from_static(APPLIED), &[])
+        .await?;
+    let mut missing: BTreeMap<i64, &[u8]> = DB::migrator()
+        .iter()
+        .map(|known| (known.version, &*known.checksum))
+        .collect();
+    for migration in &applied {
+        let version = migration.version;
+        if !migration.success {
+            return Err(MigrateError::Dirty(version).into());
+        }
+        match missing.remove(&version) {
+            None => return Err(MigrateError::VersionMissing(version).into()),
+            Some(checksum) if checksum != migration.checksum => {
+                return Err(MigrateError::VersionMismatch(version).into());
+            }
+            Some(_) => {}
+        }
+    }
+    match missing.first_key_value() {
+        None => Ok(()),
+        Some((&version, _)) => {
+            let error = MigrateError::VersionNotPresent(version);
+            Err(StoreError::NotMigrated(error.into()))
+        }
+    }
+}

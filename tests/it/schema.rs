@@ -1,0 +1,225 @@
+//! A database whose tables belong to another version of the program: nothing is written until they fit again.
+
+use axum::http::StatusCode;
+use facescan::{access::keys::NewKey, context::scope::Scope};
+use serde_json::{Value, json};
+
+use crate::{
+    batches::{id_of, item, post_json, submit, worker},
+    support::{
+        app::{TestApp, image_file},
+        cli::facescan,
+        database::{Database, on_postgres, on_sqlite},
+    },
+};
+
+/// A migration that this version of the program does not know.
+const UPGRADE: &str = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                       VALUES (99999, 'future', true, checksum_of_a_text, 0)";
+
+const DOWNGRADE: &str = "DELETE FROM _sqlx_migrations WHERE version = 99999";
+
+fn upgrade(database: &Database) -> String {
+    let checksum = match database {
+        Database::Sqlite { .. } => "x'00'",
+        Database::Postgres { .. } => r"'\x00'::bytea",
+    };
+    UPGRADE.replace("checksum_of_a_text", checksum)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_to_a_newer_sqlite_file() {
+    on_sqlite(nothing_is_written_to_newer_tables).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_to_a_newer_postgres_database() {
+    on_postgres(nothing_is_written_to_newer_tables).await;
+}
+
+async fn nothing_is_written_to_newer_tables(database: Database) {
+    let url = database.url();
+    let app = TestApp::with(&[
+        ("DATABASE_URL", &url),
+        ("FACESCAN__RETENTION__RESULTS_DAYS", "1"),
+        ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]"),
+        ("FACESCAN__RETENTION__PURGE_MINUTES", "0"),
+    ])
+    .await;
+    let erased = stored_image(&app).await;
+    app.delete(&format!("/images/{erased}")).await;
+    let image = stored_image(&app).await;
+    let open = submit(
+        &app,
+        &json!({"operation": "detect", "open": true, "items": [item("a", "t1.jpg")]}),
+    )
+    .await;
+
+    database.execute(&upgrade(&database)).await;
+    let before = database.dump().await;
+    refuse_requests_that_write(&app, &image, &id_of(&open)).await;
+    run_background_work_once(&app).await;
+    refuse_commands(&url);
+    assert_eq!(database.dump().await, before);
+
+    let ready = app.get("/readyz").await;
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    let reason = ready.json()["reasons"][0].to_string();
+    assert!(reason.contains("another version"), "{reason}");
+    serve_what_writes_nothing(&app, &image).await;
+
+    database.execute(DOWNGRADE).await;
+    assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
+    app.post("/detect?store=true", image_file("t1.jpg"))
+        .await
+        .result();
+    assert_ne!(database.dump().await, before);
+}
+
+async fn stored_image(app: &TestApp) -> String {
+    let reply = app.post("/embed?store=true", image_file("t1.jpg")).await;
+    reply.result()["image_id"].as_str().unwrap().to_owned()
+}
+
+async fn refuse_requests_that_write(app: &TestApp, image: &str, batch: &str) {
+    let requests: &[(&str, Value)] = &[
+        (
+            "/batches",
+            json!({"operation": "detect", "items": [item("b", "t1.jpg")]}),
+        ),
+        (
+            &format!("/batches/{batch}/items"),
+            json!({"items": [item("b", "t1.jpg")]}),
+        ),
+        (&format!("/batches/{batch}/close"), json!({})),
+        (&format!("/batches/{batch}/cancel"), json!({})),
+        ("/webhooks", json!({"url": "https://example.org/hook"})),
+        ("/erasures", json!({"host": "example.org"})),
+        (
+            "/collections",
+            json!({"name": "staff", "purpose": "entry control", "legal_basis": "consent", "retention_days": 30}),
+        ),
+    ];
+    for (uri, body) in requests {
+        let reply = post_json(app, uri, body).await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "schema_mismatch"),
+            "{uri}: {:?}",
+            reply.body
+        );
+    }
+    for uri in ["/detect?store=true", "/embed?store=true&cache=false"] {
+        let reply = app.post(uri, image_file("t1.jpg")).await;
+        assert_eq!(reply.code(), "schema_mismatch", "{uri}: {:?}", reply.body);
+    }
+    for uri in [format!("/images/{image}"), format!("/batches/{batch}")] {
+        let reply = app.delete(&uri).await;
+        assert_eq!(reply.code(), "schema_mismatch", "{uri}: {:?}", reply.body);
+    }
+    let new = NewKey {
+        tenant: "default".to_owned(),
+        name: "crawler".to_owned(),
+        scopes: vec![Scope::Infer],
+        expires_at: None,
+    };
+    let error = app.app.keys.create(new).await.unwrap_err();
+    assert!(error.to_string().contains("another version"), "{error}");
+}
+
+/// Runs what a server or a worker does without a request.
+async fn run_background_work_once(app: &TestApp) {
+    app.app.batches.sweep().await.unwrap_err();
+    app.app.retention.sweep().await.unwrap_err();
+    worker(app).claim().await.unwrap_err();
+    app.app.prepare_store().await.unwrap_err();
+    // These have work only sometimes, and then fail too.
+    app.app.erasures.sweep().await.ok();
+    app.app.collections.expire().await.ok();
+    app.app.libraries.work_once().await.ok();
+}
+
+fn refuse_commands(url: &str) {
+    for args in [
+        &["migrate"][..],
+        &["keys", "create", "--name", "a", "--scopes", "infer"],
+        &["keys", "revoke", "5f0c2a9be1d34c77"],
+    ] {
+        let output = facescan(args).env("DATABASE_URL", url).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("another version"), "{text}");
+    }
+}
+
+async fn serve_what_writes_nothing(app: &TestApp, image: &str) {
+    app.post("/detect?store=false", image_file("t1.jpg"))
+        .await
+        .result();
+    for uri in ["/images", &format!("/images/{image}"), "/batches"] {
+        assert_eq!(app.get(uri).await.status, StatusCode::OK, "{uri}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_another_version_removed_is_named_as_such_on_sqlite() {
+    on_sqlite(name_removed_columns).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_another_version_removed_is_named_as_such_on_postgres() {
+    on_postgres(name_removed_columns).await;
+}
+
+async fn name_removed_columns(database: Database) {
+    let app = TestApp::with(&[("DATABASE_URL", &database.url())]).await;
+    database.execute(&upgrade(&database)).await;
+    database
+        .execute("ALTER TABLE images RENAME COLUMN format TO codec")
+        .await;
+    let reply = app.get("/images").await;
+    assert_eq!(reply.code(), "schema_mismatch", "{:?}", reply.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_no_database_is_unavailable_and_readyz_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("facescan.sqlite");
+    std::fs::write(&file, "not a database, but as long as one. ".repeat(100)).unwrap();
+    let url = format!("sqlite://{}", file.display());
+    let (_data, config) = TestApp::configured(&[("DATABASE_URL", &url)]);
+    let app = TestApp::unprepared(config).await;
+    app.app.prepare_store().await.unwrap_err();
+    for reply in [
+        app.post("/detect?store=true", image_file("t1.jpg")).await,
+        app.get("/images").await,
+        app.get("/batches").await,
+    ] {
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
+            "{:?}",
+            reply.body
+        );
+    }
+    let reason = app.get("/readyz").await.json()["reasons"][0].to_string();
+    assert!(reason.contains("damaged"), "{reason}");
+    app.post("/detect?store=false", image_file("t1.jpg"))
+        .await
+        .result();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_an_older_version_are_not_written_before_they_are_upgraded() {
+    on_sqlite(async |database: Database| {
+        let app = TestApp::with(&[("DATABASE_URL", &database.url())]).await;
+        database
+            .execute("DELETE FROM _sqlx_migrations WHERE version = 15")
+            .await;
+        let before = database.dump().await;
+        let reply = app.post("/detect?store=true", image_file("t1.jpg")).await;
+        assert_eq!(reply.code(), "store_unavailable", "{:?}", reply.body);
+        assert_eq!(database.dump().await, before);
+    })
+    .await;
+}
