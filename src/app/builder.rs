@@ -231,8 +231,9 @@ async fn collections(
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
+        max_search_far: config.recognition.max_search_far,
         quota: SearchQuota {
-            audit: Arc::clone(&stores.audit),
+            store: Arc::clone(&stores.search_quotas),
             per_day: config.recognition.max_searches_per_day,
         },
         clock: Arc::clone(&pipeline.clock),

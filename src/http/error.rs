@@ -280,6 +280,7 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         | RecognitionError::ClusteringUnfinished
         | RecognitionError::Uncalibrated(_) => table::CONFLICT,
         RecognitionError::TooManySearches { .. } => table::RATE_LIMITED,
+        RecognitionError::AlignedCrops => table::FORBIDDEN,
         RecognitionError::PurposeNotAllowed(_) | RecognitionError::OtherPurpose(_) => {
             table::PURPOSE_NOT_ALLOWED
         }

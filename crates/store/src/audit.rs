@@ -64,15 +64,6 @@ impl AuditEntry {
     }
 }
 
-/// The newest searches of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CountedSearches {
-    /// Their number.
-    pub count: u64,
-    /// When the oldest one of them was made.
-    pub oldest: Option<OffsetDateTime>,
-}
-
 /// Both ends of a tenant's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditChain {
@@ -115,14 +106,6 @@ pub trait AuditStore: Send + Sync {
         (before, limit): (Option<u64>, u32),
     ) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Counts the newest searches of a key after a time, at most `limit` of them. Without a key, those that had none.
-    async fn count_searches(
-        &self,
-        caller: (&str, Option<&str>),
-        since: OffsetDateTime,
-        limit: u32,
-    ) -> Result<CountedSearches, StoreError>;
-
     /// Returns the tenants that have entries.
     async fn audited_tenants(&self) -> Result<Vec<String>, StoreError>;
 
@@ -160,11 +143,6 @@ const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, t
      previous_hash, hash FROM audit_entries WHERE tenant = $1 AND target = $2 AND action = 'search' \
      AND number < $3 ORDER BY number DESC LIMIT $4";
 
-/// `coalesce` as in the index.
-const COUNT: &str = "SELECT count(*) AS count, min(at) AS oldest FROM \
-     (SELECT at FROM audit_entries WHERE tenant = $1 AND coalesce(key_id, '') = $2 \
-     AND action = 'search' AND at > $3 ORDER BY at DESC LIMIT $4) newest";
-
 /// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
 /// entry that is too young ends the range.
 const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $3 \
@@ -201,13 +179,6 @@ record! {
     struct LinkRow {
         number: i64,
         hash: Digest,
-    }
-}
-
-record! {
-    struct CountRow {
-        count: i64,
-        oldest: Option<i64>,
     }
 }
 
@@ -293,17 +264,6 @@ impl<DB: Dialect> AuditStore for SqlStore<DB> {
     ) -> Result<Vec<AuditEntry>, StoreError> {
         query!(self, "audited_searches", |connection| searches(
             connection, tenant, collection, page
-        ))
-    }
-
-    async fn count_searches(
-        &self,
-        caller: (&str, Option<&str>),
-        since: OffsetDateTime,
-        limit: u32,
-    ) -> Result<CountedSearches, StoreError> {
-        query!(self, "count_searches", |connection| count_searches(
-            connection, caller, since, limit
         ))
     }
 
@@ -418,24 +378,6 @@ async fn searches(
     ];
     let rows: Vec<EntryRow> = connection.fetch_all(SEARCHES, &values).await?;
     rows.into_iter().map(AuditEntry::try_from).collect()
-}
-
-async fn count_searches(
-    connection: &mut impl Statements,
-    (tenant, key): (&str, Option<&str>),
-    since: OffsetDateTime,
-    limit: u32,
-) -> Result<CountedSearches, StoreError> {
-    let (key, since) = (key.unwrap_or_default(), micros(since));
-    let values: [&dyn Value; 4] = [&tenant, &key, &since, &i64::from(limit)];
-    let row: Option<CountRow> = connection.fetch_optional(COUNT, &values).await?;
-    let Some(row) = row else {
-        return Ok(CountedSearches::default());
-    };
-    Ok(CountedSearches {
-        count: row.count.cast_unsigned(),
-        oldest: row.oldest.and_then(from_micros),
-    })
 }
 
 async fn tenants(connection: &mut impl Statements) -> Result<Vec<String>, StoreError> {

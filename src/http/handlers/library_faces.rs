@@ -187,7 +187,7 @@ struct ShownFace {
 /// Enrols all faces of images in a library.
 ///
 /// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
-/// the scope `read`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
+/// the scope `read`, and a vector or an aligned crop the scope `search_vectors`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
 #[utoipa::path(
     post, path = "/collections/{id}/faces", operation_id = "enrol_in_library", tag = "recognition",
     security(("key" = ["enrol"])),

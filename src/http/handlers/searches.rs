@@ -136,8 +136,8 @@ pub struct SearchesQuery {
 
 /// Searches for a face in a collection.
 ///
-/// The body has one face: in an image, stored, or a vector. A stored face also needs the scope `read`. The audit trail has
-/// every search before it is answered.
+/// The body has one face: in an image, stored, or a vector. A stored face also needs the scope `read`, and a vector or an
+/// aligned crop the scope `search_vectors`. The audit trail has every search before it is answered.
 #[utoipa::path(
     post, path = "/collections/{id}/search", operation_id = "search_collection", tag = "recognition",
     security(("key" = ["search"])),
