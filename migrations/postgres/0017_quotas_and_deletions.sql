@@ -25,7 +25,6 @@ CREATE TABLE audit_deletions (
     first     bigint NOT NULL, -- the number of the first deleted entry
     last      bigint NOT NULL,
     at        bigint NOT NULL, -- microseconds since 1970
-    newest    bigint NOT NULL, -- when the newest deleted entry was written, microseconds since 1970
     hashes    bytea  NOT NULL, -- 32 bytes for each entry
     signature bytea,           -- HMAC-SHA256; NULL if audit.secret is not set
     PRIMARY KEY (tenant, first)

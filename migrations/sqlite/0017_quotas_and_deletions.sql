@@ -21,7 +21,6 @@ CREATE TABLE audit_deletions (
     first     INTEGER NOT NULL,
     last      INTEGER NOT NULL,
     at        INTEGER NOT NULL,
-    newest    INTEGER NOT NULL,
     hashes    BLOB    NOT NULL,
     signature BLOB,
     PRIMARY KEY (tenant, first)

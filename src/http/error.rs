@@ -236,9 +236,10 @@ impl ApiError {
 fn kind_of_access(error: &AccessError) -> ErrorKind {
     match error {
         AccessError::NoCredential | AccessError::InvalidCredential => table::UNAUTHORIZED,
-        AccessError::MissingScope(_) | AccessError::NotLocal | AccessError::NoKeysHere => {
-            table::FORBIDDEN
-        }
+        AccessError::MissingScope(_)
+        | AccessError::NotLocal
+        | AccessError::NoKeysHere
+        | AccessError::NotOperator => table::FORBIDDEN,
         AccessError::RateLimited { .. } => table::RATE_LIMITED,
         AccessError::Store(error) => kind_of_store(error),
         AccessError::Issuer(_) => table::ISSUER_UNAVAILABLE,

@@ -4,6 +4,8 @@
 //! `[previous_hash,tenant,number,at,request_id,key_id,action,target,details]`, without spaces. The hash of the previous entry
 //! is in hex, and `at` is in microseconds since 1970. An entry that is changed, deleted or inserted later breaks the chain.
 
+mod deletions;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -17,10 +19,13 @@ use crate::{
     call::{change, query},
     dialect::{Dialect, Statements, insert_rows},
     record::record,
+    retention::ExpiryTimes,
     rows::TenantRow,
     sql_store::SqlStore,
     values::{Digest, Value, hex},
 };
+
+pub use deletions::{AuditDeletion, DeletionSigner};
 
 /// The hash before the first entry of a chain.
 pub const FIRST_HASH: [u8; 32] = [0; 32];
@@ -106,16 +111,25 @@ pub trait AuditStore: Send + Sync {
         (before, limit): (Option<u64>, u32),
     ) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Returns the tenants that have entries.
+    /// Returns the tenants that have a chain, or entries without one.
     async fn audited_tenants(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `before`. Returns their number.
+    /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `times.before`, and keeps their hashes
+    /// in an [`AuditDeletion`], which `sign` signs. Returns their number.
     async fn expire_audit(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
-        limit: u32,
+        page: (ExpiryTimes, u32),
+        sign: &DeletionSigner<'_>,
     ) -> Result<u64, StoreError>;
+
+    /// Returns deletions of a tenant whose first entry has a number greater than `after`, in order.
+    async fn audit_deletions(
+        &self,
+        tenant: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditDeletion>, StoreError>;
 }
 
 const CREATE_CHAIN: &str = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
@@ -142,12 +156,6 @@ const ENTRIES: &str = "SELECT tenant, number, at, request_id, key_id, action, ta
 const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
      previous_hash, hash FROM audit_entries WHERE tenant = $1 AND target = $2 AND action = 'search' \
      AND number < $3 ORDER BY number DESC LIMIT $4";
-
-/// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
-/// entry that is too young ends the range.
-const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $3 \
-     AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = $1 AND at >= $2), $4) \
-     ORDER BY number DESC LIMIT 1";
 
 const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = $1 AND number <= $2";
 
@@ -274,11 +282,24 @@ impl<DB: Dialect> AuditStore for SqlStore<DB> {
     async fn expire_audit(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
-        limit: u32,
+        page: (ExpiryTimes, u32),
+        sign: &DeletionSigner<'_>,
     ) -> Result<u64, StoreError> {
-        change!(self, "expire_audit", |connection| expire(
-            connection, tenant, before, limit
+        change!(self, "expire_audit", |connection| deletions::expire(
+            connection, tenant, page, sign
+        ))
+    }
+
+    async fn audit_deletions(
+        &self,
+        tenant: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditDeletion>, StoreError> {
+        query!(self, "audit_deletions", |connection| deletions::deletions(
+            connection,
+            tenant,
+            (after, limit)
         ))
     }
 }
@@ -381,34 +402,8 @@ async fn searches(
 }
 
 async fn tenants(connection: &mut impl Statements) -> Result<Vec<String>, StoreError> {
-    let query = "SELECT tenant FROM audit_chains ORDER BY tenant";
+    let query =
+        "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
     let rows: Vec<TenantRow> = connection.fetch_all(query, &[]).await?;
     Ok(rows.into_iter().map(|row| row.tenant).collect())
-}
-
-async fn expire(
-    connection: &mut impl Statements,
-    tenant: &str,
-    before: OffsetDateTime,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    let Some(start) = connection
-        .fetch_optional::<ChainRow>(LOCK_CHAIN, &[&tenant])
-        .await?
-    else {
-        return Ok(0);
-    };
-    let end = start.deleted + i64::from(limit);
-    let values: [&dyn Value; 4] = [&tenant, &micros(before), &end, &i64::MAX];
-    let Some(link) = connection
-        .fetch_optional::<LinkRow>(EXPIRED, &values)
-        .await?
-    else {
-        return Ok(0);
-    };
-    let deleted = connection.execute(DELETE, &[&tenant, &link.number]).await?;
-    connection
-        .execute(MOVE_START, &[&tenant, &link.number, &link.hash])
-        .await?;
-    Ok(deleted)
 }

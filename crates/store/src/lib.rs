@@ -44,7 +44,9 @@ use dialect::Dialect;
 use sql_store::SqlStore;
 
 pub use api_keys::{ApiKey, ApiKeyStore};
-pub use audit::{AuditChain, AuditEntry, AuditStore, FIRST_HASH, NewAuditEntry};
+pub use audit::{
+    AuditChain, AuditDeletion, AuditEntry, AuditStore, DeletionSigner, FIRST_HASH, NewAuditEntry,
+};
 pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,

@@ -4,6 +4,7 @@ use axum::{extract::RawQuery, http::StatusCode, response::Response};
 use facescan_imaging::quality::acceptance::{Preset, Reason};
 use facescan_store::{Collection, Enrolment, ErasureTarget};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -379,6 +380,10 @@ pub async fn list(
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
     let page = Page::read(query.as_deref())?;
+    let details = json!({"collection": collection.id, "after": page.after()});
+    request
+        .record_read("list_enrolments", subject, details)
+        .await?;
     page.check_face(&request.state, &collection).await?;
     let mut listed = store
         .list_enrolments(key(&collection), subject, page.wanted())

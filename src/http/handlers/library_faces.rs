@@ -4,6 +4,7 @@ use axum::{extract::RawQuery, response::Response};
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_store::{FaceFilter, LibraryFace};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -356,6 +357,10 @@ pub async fn list(
         (None, true) => FaceFilter::Unassigned,
         (None, false) => FaceFilter::All,
     };
+    let details = json!({"person": query.person, "after": page.after()});
+    request
+        .record_read("list_library_faces", library.id, details)
+        .await?;
     page.check_face(&request.state, &library).await?;
     let store = &request.state.libraries.store;
     let mut listed = store

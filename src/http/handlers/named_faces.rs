@@ -104,6 +104,10 @@ impl NamedFaces<'_> {
         let tenant = &self.context.principal.tenant;
         let face: Option<StoredFace> = self.state.store.face(tenant, id).await?;
         let face = face.ok_or(RecognitionError::NotFound(id))?;
+        // Only an aligned crop has no score: the caller who stored it has chosen its pixels.
+        if face.score.is_none() {
+            self.context.principal.require(Scope::SearchVectors)?;
+        }
         Ok(NamedFace::Stored(id, FaceVector::of_stored(&face)?))
     }
 }

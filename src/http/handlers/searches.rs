@@ -5,7 +5,7 @@ use std::{slice, vec};
 use axum::{extract::RawQuery, response::Response};
 use facescan_store::{AuditEntry, Collection};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -309,6 +309,10 @@ pub async fn list(
     if query.before.is_some_and(|before| before < 1) {
         return Err(ApiError::invalid_option("before", "must be at least 1"));
     }
+    let details = json!({"before": query.before});
+    request
+        .record_read("list_searches", collection.id, details)
+        .await?;
     let before = query.before.map(i64::cast_unsigned);
     let page = (before, limit + 1);
     let mut listed = audit.audited_searches(tenant, collection.id, page).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -15,7 +15,8 @@ use hyper::body::Body as _;
 
 use crate::{
     access::{error::AccessError, rate_limit::Usage},
-    context::{Principal, RequestContext},
+    audit::refusals::{RefusalKind, RefusedRequest},
+    context::{Principal, RequestContext, RequestId},
     http::{
         AppState,
         error::ApiError,
@@ -45,6 +46,7 @@ pub async fn authorize(
     let requirement = path.map_or(Requirement::Open, |path| {
         scopes.requirement(request.method(), path.as_str())
     });
+    let mut seen = Seen::new(&request);
     let mut limits = None;
     let principal = match requirement {
         Requirement::Open => Ok(None),
@@ -64,6 +66,7 @@ pub async fn authorize(
             if stated.is_none() {
                 request = charge_body(request, &state, &principal);
             }
+            seen.principal = Some(principal.clone());
             if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
                 if let Some(key) = &principal.key_id {
                     context.span.record("tenant", &*principal.tenant);
@@ -72,9 +75,14 @@ pub async fn authorize(
                 context.principal = principal;
             }
         }
-        Err(error) => return ApiError::from(error).into_response(),
+        Err(error) => {
+            let response = ApiError::from(error).into_response();
+            seen.record(&state, response.status());
+            return response;
+        }
     }
     let mut response = next.run(request).await;
+    seen.record(&state, response.status());
     if let Some(limits) = limits {
         for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
             if let Ok(value) = HeaderValue::from_str(&value) {
@@ -83,6 +91,43 @@ pub async fn authorize(
         }
     }
     response
+}
+
+/// What the audit trail needs of a request if it is refused.
+struct Seen {
+    id: Option<RequestId>,
+    route: Option<String>,
+    principal: Option<Principal>,
+}
+
+impl Seen {
+    fn new(request: &Request) -> Self {
+        let path = request.extensions().get::<MatchedPath>();
+        let context = request.extensions().get::<RequestContext>();
+        Self {
+            id: context.map(|context| context.id.clone()),
+            route: path.map(|path| format!("{} {}", request.method(), path.as_str())),
+            principal: None,
+        }
+    }
+
+    /// Records the request if its status says that the caller was refused.
+    fn record(&self, state: &AppState, status: StatusCode) {
+        let kind = match status {
+            StatusCode::UNAUTHORIZED => RefusalKind::Unauthorized,
+            StatusCode::FORBIDDEN => RefusalKind::Forbidden,
+            _ => return,
+        };
+        let (Some(id), Some(route)) = (&self.id, &self.route) else {
+            return;
+        };
+        state.refusals.add(&RefusedRequest {
+            principal: self.principal.as_ref(),
+            kind,
+            id,
+            route,
+        });
+    }
 }
 
 /// Returns the answer to a request beyond a limit, with the header that names the limit and the seconds to wait.
