@@ -51,11 +51,12 @@ pub async fn authorize(
     let principal = match requirement {
         Requirement::Open => Ok(None),
         _ => match local::check(&request, &state.config) {
-            Ok(()) => principal(&state, requirement, request.headers()).await,
+            Ok(()) => principal(&state, request.headers()).await.map(Some),
             Err(error) => Err(error),
         },
     };
-    match principal {
+    seen.principal = principal.as_ref().ok().cloned().flatten();
+    match principal.and_then(|principal| permitted(principal, requirement)) {
         Ok(None) => {}
         Ok(Some(principal)) => {
             let stated = stated_length(request.headers());
@@ -66,7 +67,6 @@ pub async fn authorize(
             if stated.is_none() {
                 request = charge_body(request, &state, &principal);
             }
-            seen.principal = Some(principal.clone());
             if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
                 if let Some(key) = &principal.key_id {
                     context.span.record("tenant", &*principal.tenant);
@@ -162,20 +162,20 @@ fn charge_body(request: Request, state: &AppState, principal: &Principal) -> Req
     })
 }
 
-/// Returns the principal of a request, or `None` if its route is open.
-async fn principal(
-    state: &AppState,
+/// Returns the principal of a request.
+async fn principal(state: &AppState, headers: &HeaderMap) -> Result<Principal, AccessError> {
+    state.access.authenticate(credential(headers)).await
+}
+
+/// Checks that the principal, if the route is not open, has the scope of the route.
+fn permitted(
+    principal: Option<Principal>,
     requirement: Requirement,
-    headers: &HeaderMap,
 ) -> Result<Option<Principal>, AccessError> {
-    if requirement == Requirement::Open {
-        return Ok(None);
-    }
-    let principal = state.access.authenticate(credential(headers)).await?;
-    if let Requirement::Scope(scope) = requirement {
+    if let (Some(principal), Requirement::Scope(scope)) = (&principal, requirement) {
         principal.require(scope)?;
     }
-    Ok(Some(principal))
+    Ok(principal)
 }
 
 /// Returns the credential of a request. The scheme of `authorization` has any case.

@@ -137,7 +137,7 @@ async fn a_threshold_below_the_floor_is_refused_with_the_floor() {
         (
             "POST",
             format!("{staff}/search"),
-            search(json!({"far": 0.0101})),
+            search(json!({"far": 0.02})),
             "at most 0.01",
         ),
         ("PATCH", staff.clone(), json!({"far": 0.05}), "to 0.01"),
