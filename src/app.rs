@@ -12,7 +12,7 @@ use facescan_store::{Model, Store, StoreError};
 use crate::{
     access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
     admission::Admission,
-    audit::AuditLog,
+    audit::{AuditLog, heads::HeadPublisher, refusals::RefusalLog},
     batches::Batches,
     config::Config,
     context::{Principal, RequestContext, RequestId},
@@ -26,6 +26,7 @@ use crate::{
 pub use builder::{AppBuilder, open_stores};
 pub use face_index::open as open_face_index;
 
+mod audit_heads;
 use store_fault::StoreFault;
 
 mod builder;
@@ -48,6 +49,10 @@ pub struct App {
     pub keys: ApiKeys,
     /// Records who did what.
     pub audit: AuditLog,
+    /// Records which requests were refused.
+    pub refusals: RefusalLog,
+    /// Notes the heads of the audit trail elsewhere. `None` if the settings name no place.
+    pub audit_heads: Option<Arc<HeadPublisher>>,
     /// Erases what is stored.
     pub erasures: Erasures,
     /// Deletes what has been kept long enough.

@@ -1,7 +1,11 @@
 //! The audit trail: who did what, in one chain of entries for each tenant.
 //!
-//! [`AuditLog`] records what requests do. [`verify`](mod@verify) checks a chain. Entries have no image, no vector and no name.
+//! [`AuditLog`] records what requests do, and [`refusals`] those that were refused. [`verify`](mod@verify)
+//! checks a chain, and [`heads`] notes it elsewhere. Entries have no image, no vector and no name.
 
+pub mod heads;
+pub mod key;
+pub mod refusals;
 pub mod verify;
 
 use std::sync::Arc;
@@ -72,6 +76,24 @@ impl AuditEvent {
     pub fn with(self, details: Value) -> Self {
         Self { details, ..self }
     }
+}
+
+/// Returns the entry of an event that a command of the command line causes. `None` if the level does not record it.
+pub fn command_entry(
+    level: AuditLevel,
+    clock: &dyn Clock,
+    tenant: &str,
+    event: AuditEvent,
+) -> Option<NewAuditEntry> {
+    (event.level <= level).then(|| NewAuditEntry {
+        tenant: tenant.to_owned(),
+        at: clock.now(),
+        request_id: clock.new_id().to_string(),
+        key_id: None,
+        action: event.action.to_owned(),
+        target: event.target,
+        details: event.details.to_string(),
+    })
 }
 
 /// An entry cannot be written, so the request is refused.

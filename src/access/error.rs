@@ -20,10 +20,10 @@ pub enum AccessError {
     /// The credential does not open this route.
     #[error("the key does not have the scope `{}`; use a key that has it", .0.name())]
     MissingScope(Scope),
-    /// The server needs no key because only its own machine can reach it, and the request names another one.
+    /// The server needs no key because only its own machine can reach it, and the request comes from elsewhere.
     #[error(
-        "this server needs no key, so it answers only requests to localhost and from its own pages; set access.mode to \
-         `required`, or to `off` if something in front of it decides who may use it"
+        "this server needs no key, so it answers only programs of this machine and its own pages, and nothing that a proxy passes \
+         on; set access.mode to `required`, or to `off` if something in front of it decides who may use it"
     )]
     NotLocal,
     /// Keys are managed over HTTP only by a caller with a key. Otherwise anyone could keep a key for later.
@@ -37,6 +37,12 @@ pub enum AccessError {
         /// When a request of this size is admitted.
         retry_after: Duration,
     },
+    /// Only who reads the metrics of all tenants may let others do so.
+    #[error(
+        "a key with the scope `metrics` reads the metrics of all tenants, so only a key that has it creates one; use \
+         `facescan keys create`"
+    )]
+    NotOperator,
     /// The database with the keys cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

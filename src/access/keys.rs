@@ -3,15 +3,24 @@
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{ApiKey, ApiKeyStore};
+use facescan_store::{ApiKey, ApiKeyStore, NewAuditEntry};
 use secrecy::SecretString;
+use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{
     error::KeyError,
     secret::{self, NewSecret},
 };
-use crate::{config::is_tenant, context::scope::Scope, pipeline::error::InvalidOption};
+use crate::{
+    audit::AuditEvent, config::is_tenant, context::scope::Scope, pipeline::error::InvalidOption,
+};
+
+/// The name of the creation of a key in the audit trail.
+pub const CREATE_KEY: &str = "create_key";
+
+/// The name of its revocation.
+pub const REVOKE_KEY: &str = "revoke_key";
 
 /// The longest name of a key, in characters.
 const MAX_NAME: usize = 128;
@@ -41,15 +50,22 @@ impl ApiKeys {
         Self { store, clock }
     }
 
-    /// Creates a key. Returns it with its text, which is not stored.
+    /// Creates a key. Returns it with its text, which is not stored. `entry` returns the entry of the audit trail, which is
+    /// written together with the key.
     ///
     /// # Errors
     /// Returns an error if a field is not valid, or an error of the database.
-    pub async fn create(&self, new: NewKey) -> Result<(ApiKey, SecretString), KeyError> {
+    pub async fn create(
+        &self,
+        new: NewKey,
+        entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
+    ) -> Result<(ApiKey, SecretString), KeyError> {
         loop {
             let (key, text) = make(new.clone(), self.clock.now())?;
+            let details = json!({"scopes": key.scopes});
+            let event = AuditEvent::change(CREATE_KEY, &key.id).with(details);
             // Another key has this id once in 2⁶⁴ times.
-            if self.store.add_key(&key).await? {
+            if self.store.add_key(&key, entry(event)).await? {
                 return Ok((key, text));
             }
         }
@@ -63,13 +79,20 @@ impl ApiKeys {
         Ok(self.store.list_keys(tenant).await?)
     }
 
-    /// Revokes a key. Returns false if the tenant has no such key.
+    /// Revokes a key. Returns false if the tenant has no such key. `entry` returns the entry of the audit trail, which is
+    /// written together with the change.
     ///
     /// # Errors
     /// Returns an error of the database.
-    pub async fn revoke(&self, tenant: &str, id: &str) -> Result<bool, KeyError> {
+    pub async fn revoke(
+        &self,
+        tenant: &str,
+        id: &str,
+        entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
+    ) -> Result<bool, KeyError> {
         let now = self.clock.now();
-        Ok(self.store.revoke_key(tenant, id, now).await?)
+        let entry = entry(AuditEvent::change(REVOKE_KEY, id));
+        Ok(self.store.revoke_key(tenant, id, now, entry).await?)
     }
 }
 

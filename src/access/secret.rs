@@ -51,6 +51,12 @@ pub fn generate() -> Result<NewSecret, NoRandomness> {
     })
 }
 
+/// Returns whether a text can be the id of a key.
+pub fn is_id(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == 2 * ID_BYTES && text.bytes().all(is_hex)
+}
+
 /// A key that a caller sent.
 pub struct SentKey<'a> {
     /// The id.
@@ -62,9 +68,7 @@ impl<'a> SentKey<'a> {
     /// Reads a key. Returns `None` if the text has another format.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let is_key = id.len() == 2 * ID_BYTES && id.bytes().all(is_hex) && !secret.is_empty();
-        is_key.then_some(Self { id, secret })
+        (is_id(id) && !secret.is_empty()).then_some(Self { id, secret })
     }
 
     /// Returns whether the secret has this digest. The time does not depend on where two digests differ.

@@ -13,7 +13,7 @@ use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
 use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
-    App, face_index,
+    App, audit_heads, face_index,
     model_set::ModelSet,
     models::{Loader, connect},
     store_fault::StoreFault,
@@ -26,7 +26,7 @@ use crate::{
         rate_limit::RateLimits,
     },
     admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
-    audit::AuditLog,
+    audit::{AuditLog, key::AuditKey, refusals::RefusalLog},
     batches::{
         Batches,
         payloads::Payloads,
@@ -103,8 +103,7 @@ impl AppBuilder {
         record_limits(&self.config, &metrics);
         let pipeline = self.load_pipeline(&registry, &metrics).await?;
         let (config, clock) = (self.config, self.clock);
-        let audit_store = Arc::clone(&stores.audit);
-        let audit = AuditLog::start(config.audit.level, audit_store, Arc::clone(&clock));
+        let (audit, refusals) = audit_logs(&config, &stores, &clock);
         let fan_out = FanOut {
             hashes_images: audit.records(AuditLevel::All),
             intake: Arc::new(Intake::new(
@@ -124,6 +123,7 @@ impl AppBuilder {
         let batches = batches(&config, stores.clone(), &fan_out, &collections).await?;
         let keys = Arc::clone(&stores.keys);
         Ok(App {
+            audit_heads: audit_heads::open(&config, &stores.audit, (&clock, &metrics))?,
             libraries: libraries(&stores, &collections),
             collections,
             calibrations,
@@ -137,6 +137,7 @@ impl AppBuilder {
                 batches: batches.clone(),
             },
             store: stores.scans,
+            refusals,
             audit,
             batches,
             admission: fan_out.admission.clone(),
@@ -186,6 +187,16 @@ impl AppBuilder {
     }
 }
 
+/// Starts what records requests in the audit trail.
+fn audit_logs(config: &Config, stores: &Stores, clock: &Arc<dyn Clock>) -> (AuditLog, RefusalLog) {
+    let level = config.audit.level;
+    let (store, tenant) = (&stores.audit, &config.store.tenant);
+    (
+        AuditLog::start(level, Arc::clone(store), Arc::clone(clock)),
+        RefusalLog::start(level, tenant, Arc::clone(store), Arc::clone(clock)),
+    )
+}
+
 fn authenticator(
     config: &Config,
     keys: Arc<dyn ApiKeyStore>,
@@ -229,8 +240,9 @@ async fn collections(
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
+        max_search_far: config.recognition.max_search_far,
         quota: SearchQuota {
-            audit: Arc::clone(&stores.audit),
+            store: Arc::clone(&stores.search_quotas),
             per_day: config.recognition.max_searches_per_day,
         },
         clock: Arc::clone(&pipeline.clock),
@@ -253,6 +265,7 @@ fn retention(
     RetentionSweeper {
         store: Arc::clone(&stores.retention),
         audit: Arc::clone(&stores.audit),
+        audit_key: AuditKey::new(config.audit.secret.as_ref()),
         clock,
         metrics: metrics.clone(),
         config: Arc::new(config.clone()),

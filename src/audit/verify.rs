@@ -1,11 +1,14 @@
 //! Verifying and exporting the chain of a tenant.
 
+mod deletions;
+
 use std::fmt;
 
 use facescan_store::{AuditChain, AuditEntry, AuditStore, FIRST_HASH, StoreError};
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::key::AuditKey;
 use crate::pipeline::scan::hex;
 
 /// The entries that are read at a time.
@@ -41,6 +44,12 @@ pub enum Fault {
     Changed,
     /// The entry does not have the hash that was noted before.
     NotAsNoted,
+    /// The entry was deleted, and there is no record that retention has done so.
+    NotExpired,
+    /// The entry was deleted, although the settings keep entries forever.
+    KeptForever,
+    /// The entry was noted or is left, and the tenant has no chain.
+    NoChain,
 }
 
 impl fmt::Display for Fault {
@@ -50,6 +59,13 @@ impl fmt::Display for Fault {
             Self::Detached => "it does not continue the entry before it",
             Self::Changed => "its fields were changed",
             Self::NotAsNoted => "it does not have the hash that was noted",
+            Self::NotExpired => {
+                "it was deleted, and no record of retention with a valid signature says so"
+            }
+            Self::KeptForever => {
+                "it was deleted, although retention.audit_days keeps entries forever"
+            }
+            Self::NoChain => "the chain that it belongs to is gone",
         })
     }
 }
@@ -57,37 +73,53 @@ impl fmt::Display for Fault {
 /// An entry whose hash was noted outside of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedHead {
-    /// The number of the entry.
+    /// The number of the entry, from 1.
     pub number: u64,
     /// Its hash.
     pub hash: [u8; 32],
 }
 
+/// What a chain is compared with.
+#[derive(Clone, Copy, Default)]
+pub struct Evidence<'a> {
+    /// The entries that were noted.
+    pub heads: &'a [NotedHead],
+    /// The secret that deletions are signed with. Without it, records of deletions are believed.
+    pub key: Option<&'a AuditKey>,
+    /// Whether the settings let retention delete entries.
+    pub expires: bool,
+}
+
+impl Evidence<'_> {
+    /// Returns whether an entry has each hash that was noted for it.
+    fn agrees(&self, number: u64, hash: &[u8; 32]) -> bool {
+        let mut noted = self.heads.iter().filter(|noted| noted.number == number);
+        noted.all(|noted| noted.hash == *hash)
+    }
+
+    fn is_beyond(&self, number: u64) -> bool {
+        self.heads.iter().any(|noted| noted.number > number)
+    }
+}
+
 /// Checks the chain of a tenant.
 ///
-/// Someone who can write to the database can also compute a whole chain anew. Only a head that was noted elsewhere shows that.
+/// Someone who can write to the database can also compute a whole chain anew. Only heads that were noted elsewhere show that.
 ///
 /// # Errors
 /// Returns an error of the database.
 pub async fn verify(
     store: &dyn AuditStore,
     tenant: &str,
-    noted: Option<NotedHead>,
+    evidence: Evidence<'_>,
 ) -> Result<Verdict, StoreError> {
-    let chain = store.audit_chain(tenant).await?.unwrap_or(AuditChain {
-        deleted: 0,
-        deleted_hash: FIRST_HASH,
-        last: 0,
-        last_hash: FIRST_HASH,
-    });
-    let (mut number, mut hash) = (chain.deleted, chain.deleted_hash);
-    let is_noted = |number: u64, hash: [u8; 32]| match noted {
-        Some(noted) if noted.number == number => noted.hash == hash,
-        _ => true,
+    let Some(chain) = store.audit_chain(tenant).await? else {
+        return without_chain(store, tenant, evidence).await;
     };
-    if !is_noted(number, hash) {
-        return Ok(broken(number, Fault::NotAsNoted));
+    if let Some((number, fault)) = deletions::fault(store, tenant, (&chain, evidence)).await? {
+        return Ok(broken(number, fault));
     }
+    let (mut number, mut hash) = (chain.deleted, chain.deleted_hash);
     loop {
         let page = store.audit_entries(tenant, number, PAGE).await?;
         if page.is_empty() {
@@ -96,7 +128,8 @@ pub async fn verify(
         for entry in page {
             let fault = fault(&entry, number + 1, &hash);
             (number, hash) = (number + 1, entry.hash);
-            let fault = fault.or((!is_noted(number, hash)).then_some(Fault::NotAsNoted));
+            let is_as_noted = evidence.agrees(number, &hash);
+            let fault = fault.or((!is_as_noted).then_some(Fault::NotAsNoted));
             if let Some(fault) = fault {
                 return Ok(broken(number, fault));
             }
@@ -105,15 +138,39 @@ pub async fn verify(
     // Entries that were written while the chain was read do not count as missing.
     let is_short = number < chain.last;
     let is_other_end = number == chain.last && hash != chain.last_hash;
-    let is_unknown = noted.is_some_and(|noted| noted.number > number);
-    Ok(match is_short || is_other_end || is_unknown {
-        true => broken(number + 1, Fault::Missing),
-        false => Verdict::Intact {
-            entries: number - chain.deleted,
+    Ok(
+        match is_short || is_other_end || evidence.is_beyond(number) {
+            true => broken(number + 1, Fault::Missing),
+            false => Verdict::Intact {
+                entries: number - chain.deleted,
+                chain: AuditChain {
+                    last: number,
+                    last_hash: hash,
+                    ..chain
+                },
+            },
+        },
+    )
+}
+
+/// Returns the verdict on a tenant without a chain.
+async fn without_chain(
+    store: &dyn AuditStore,
+    tenant: &str,
+    evidence: Evidence<'_>,
+) -> Result<Verdict, StoreError> {
+    let left = store.audit_entries(tenant, 0, 1).await?;
+    let known = evidence.heads.iter().map(|noted| noted.number);
+    let known = known.chain(left.iter().map(|entry| entry.number)).min();
+    Ok(match known {
+        Some(number) => broken(number, Fault::NoChain),
+        None => Verdict::Intact {
+            entries: 0,
             chain: AuditChain {
-                last: number,
-                last_hash: hash,
-                ..chain
+                deleted: 0,
+                deleted_hash: FIRST_HASH,
+                last: 0,
+                last_hash: FIRST_HASH,
             },
         },
     })

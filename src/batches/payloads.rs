@@ -161,39 +161,12 @@ impl Payloads {
     }
 
     fn at(url: &Url) -> anyhow::Result<Self> {
-        let retry = RetryConfig {
-            retry_timeout: RETRY_TIMEOUT,
-            ..RetryConfig::default()
-        };
-        let connector = Connector;
-        let text = url.as_str();
         let opening = || format!("opening batches.payloads, {}", shown(url));
-        let store: Arc<dyn ObjectStore> = match url.scheme() {
-            "file" => {
-                let folder = url.to_file_path().ok().with_context(opening)?;
-                return Ok(Self::in_folder(folder));
-            }
-            "s3" => {
-                let builder = AmazonS3Builder::from_env().with_url(text);
-                let builder = builder.with_retry(retry).with_http_connector(connector);
-                Arc::new(builder.build().with_context(opening)?)
-            }
-            "gs" => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_url(text);
-                let builder = builder.with_retry(retry).with_http_connector(connector);
-                Arc::new(builder.build().with_context(opening)?)
-            }
-            _ => {
-                let builder = MicrosoftAzureBuilder::from_env().with_url(text);
-                let builder = builder.with_retry(retry).with_http_connector(connector);
-                Arc::new(builder.build().with_context(opening)?)
-            }
-        };
-        let prefix = Path::parse(url.path()).with_context(opening)?;
-        Ok(Self::new(match prefix.as_ref() {
-            "" => store,
-            _ => Arc::new(PrefixStore::new(store, prefix)),
-        }))
+        if url.scheme() == "file" {
+            let folder = url.to_file_path().ok().with_context(opening)?;
+            return Ok(Self::in_folder(folder));
+        }
+        Ok(Self::new(open_bucket(url).with_context(opening)?))
     }
 
     /// Writes an object. It replaces an equal one.
@@ -270,6 +243,41 @@ impl Payloads {
         }
         Ok(())
     }
+}
+
+/// Opens a bucket of S3 (`s3`), Google (`gs`) or Azure (`az`), or a folder in it. It connects to nothing yet.
+///
+/// # Errors
+/// Returns an error if the URL or the credentials of the environment cannot be used.
+pub fn open_bucket(url: &Url) -> anyhow::Result<Arc<dyn ObjectStore>> {
+    let retry = RetryConfig {
+        retry_timeout: RETRY_TIMEOUT,
+        ..RetryConfig::default()
+    };
+    let connector = Connector;
+    let text = url.as_str();
+    let store: Arc<dyn ObjectStore> = match url.scheme() {
+        "s3" => {
+            let builder = AmazonS3Builder::from_env().with_url(text);
+            let builder = builder.with_retry(retry).with_http_connector(connector);
+            Arc::new(builder.build()?)
+        }
+        "gs" => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(text);
+            let builder = builder.with_retry(retry).with_http_connector(connector);
+            Arc::new(builder.build()?)
+        }
+        _ => {
+            let builder = MicrosoftAzureBuilder::from_env().with_url(text);
+            let builder = builder.with_retry(retry).with_http_connector(connector);
+            Arc::new(builder.build()?)
+        }
+    };
+    let prefix = Path::parse(url.path())?;
+    Ok(match prefix.as_ref() {
+        "" => store,
+        _ => Arc::new(PrefixStore::new(store, prefix)),
+    })
 }
 
 /// Makes the HTTP clients of object stores. They use the TLS of all other requests.

@@ -28,7 +28,7 @@ use crate::{
     admission::Priority,
     audit::AuditEvent,
     config::AuditLevel,
-    context::RequestContext,
+    context::{RequestContext, scope::Scope},
     pipeline::{error::PipelineError, scan::ContentHash},
     recognition::error::RecognitionError,
     telemetry::traces,
@@ -202,6 +202,9 @@ impl Batches {
         context: &RequestContext,
         plan: &BatchSearchPlan,
     ) -> Result<f64, BatchError> {
+        if plan.image.is_aligned() && !context.principal.scopes.contains(Scope::SearchVectors) {
+            return Err(RecognitionError::AlignedCrops.into());
+        }
         let collection = self.collections.of(context, plan.collection).await?;
         self.collections.check_search(&collection, &plan.search)?;
         let contract = &self.fan_out.scans.pipeline.models.embedder.contract;
@@ -212,7 +215,7 @@ impl Batches {
             }
             .into());
         }
-        Ok(collection.terms.far)
+        Ok(collection.terms.far.min(self.collections.max_search_far))
     }
 
     /// Begins a submission that adds items to an open batch.

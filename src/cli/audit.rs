@@ -1,20 +1,27 @@
 //! `facescan audit`: the audit trail in the database.
 
 use std::{
+    collections::BTreeSet,
     io::{self, BufWriter, Write},
+    path::PathBuf,
     process::ExitCode,
 };
 
 use anyhow::bail;
 use clap::Subcommand;
-use facescan_clock::{Clock, SystemClock};
-use facescan_store::{AuditStore, NewAuditEntry};
+use facescan_clock::SystemClock;
+use facescan_store::AuditStore;
 use serde_json::json;
 
 use super::runtime::{open_database, tokio_runtime};
 use crate::{
-    audit::verify::{NotedHead, Verdict, export, verify},
-    config::{AuditLevel, Config},
+    audit::{
+        AuditEvent, command_entry,
+        heads::{NotedHeads, read_heads},
+        key::AuditKey,
+        verify::{Evidence, NotedHead, Verdict, export, verify},
+    },
+    config::Config,
     pipeline::{scan::hex, stored::hash_from_hex},
 };
 
@@ -30,9 +37,12 @@ pub enum AuditCommand {
         /// Only this tenant.
         #[arg(long)]
         tenant: Option<String>,
-        /// A head that was noted before: NUMBER:HASH. It needs `--tenant`.
+        /// A head that was noted before: NUMBER:HASH. It needs `--tenant`, and can be repeated.
         #[arg(long, value_name = "NUMBER:HASH", value_parser = read_head, requires = "tenant")]
-        head: Option<NotedHead>,
+        head: Vec<NotedHead>,
+        /// A file of heads that `audit.heads` has written. It can be repeated.
+        #[arg(long, value_name = "FILE")]
+        heads: Vec<PathBuf>,
     },
     /// Print the entries of a tenant, one JSON line each. The export is recorded too.
     Export {
@@ -45,12 +55,13 @@ pub enum AuditCommand {
 fn read_head(text: &str) -> Result<NotedHead, String> {
     let read = || {
         let (number, hash) = text.split_once(':')?;
-        Some(NotedHead {
-            number: number.parse().ok()?,
+        let number = number.parse().ok()?;
+        (number > 0).then_some(NotedHead {
+            number,
             hash: hash_from_hex(hash).ok()?,
         })
     };
-    read().ok_or_else(|| "must be a number, a colon and 64 hex digits".to_owned())
+    read().ok_or_else(|| "must be a number from 1, a colon and 64 hex digits".to_owned())
 }
 
 /// Runs the command.
@@ -58,11 +69,26 @@ fn read_head(text: &str) -> Result<NotedHead, String> {
 /// # Errors
 /// Returns an error if the database cannot be used or the output cannot be written.
 pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
+    let key = AuditKey::new(config.audit.secret.as_ref());
+    let noted = match &command {
+        AuditCommand::Verify {
+            tenant,
+            head,
+            heads,
+        } => noted(tenant.as_deref(), (head, heads), key.as_ref())?,
+        AuditCommand::Export { .. } => NotedHeads::new(),
+    };
     tokio_runtime()?.block_on(async {
         let stores = open_database(config).await?;
         let code = match command {
-            AuditCommand::Verify { tenant, head } => {
-                verify_chains(&*stores.audit, tenant, head).await?
+            AuditCommand::Verify { tenant, .. } => {
+                let check = ChainCheck {
+                    config,
+                    store: &*stores.audit,
+                    noted,
+                    key,
+                };
+                check.run(tenant).await?
             }
             AuditCommand::Export { tenant } => {
                 let tenant = tenant.unwrap_or_else(|| config.store.tenant.clone());
@@ -75,32 +101,74 @@ pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn verify_chains(
-    store: &dyn AuditStore,
-    tenant: Option<String>,
-    head: Option<NotedHead>,
-) -> anyhow::Result<ExitCode> {
-    let tenants = match tenant {
-        Some(tenant) => vec![tenant],
-        None => store.audited_tenants().await?,
-    };
-    let mut code = ExitCode::SUCCESS;
-    for tenant in tenants {
-        match verify(store, &tenant, head).await? {
+/// Returns the heads of the arguments and of the files.
+fn noted(
+    tenant: Option<&str>,
+    (heads, files): (&[NotedHead], &[PathBuf]),
+    key: Option<&AuditKey>,
+) -> anyhow::Result<NotedHeads> {
+    let mut noted = NotedHeads::new();
+    for file in files {
+        for (tenant, heads) in read_heads(file, key)? {
+            noted.entry(tenant).or_default().extend(heads);
+        }
+    }
+    if let Some(tenant) = tenant {
+        noted.retain(|other, _| other == tenant);
+        noted.entry(tenant.to_owned()).or_default().extend(heads);
+    }
+    Ok(noted)
+}
+
+/// A check of chains against what was noted.
+struct ChainCheck<'a> {
+    config: &'a Config,
+    store: &'a dyn AuditStore,
+    noted: NotedHeads,
+    key: Option<AuditKey>,
+}
+
+impl ChainCheck<'_> {
+    async fn run(&self, tenant: Option<String>) -> anyhow::Result<ExitCode> {
+        let mut tenants: BTreeSet<String> = self.noted.keys().cloned().collect();
+        match tenant {
+            Some(tenant) => {
+                tenants.insert(tenant);
+            }
+            None => tenants.extend(self.store.audited_tenants().await?),
+        }
+        let mut code = ExitCode::SUCCESS;
+        for tenant in tenants {
+            if !self.print(&tenant).await? {
+                code = ExitCode::FAILURE;
+            }
+        }
+        Ok(code)
+    }
+
+    /// Prints the state of a chain. Returns whether it is intact.
+    async fn print(&self, tenant: &str) -> anyhow::Result<bool> {
+        let evidence = Evidence {
+            heads: self.noted.get(tenant).map_or(&[], Vec::as_slice),
+            key: self.key.as_ref(),
+            expires: self.config.retention.of(tenant).audit.is_some(),
+        };
+        let mut out = io::stdout();
+        match verify(self.store, tenant, evidence).await? {
             Verdict::Intact { entries, chain } => {
                 let (first, last, hash) = (chain.deleted + 1, chain.last, hex(&chain.last_hash));
                 writeln!(
-                    io::stdout(),
+                    out,
                     "{tenant}: intact, {entries} entries from {first}, head {last}:{hash}"
                 )?;
+                Ok(true)
             }
             Verdict::Broken { number, fault } => {
-                code = ExitCode::FAILURE;
-                writeln!(io::stdout(), "{tenant}: broken at entry {number}: {fault}")?;
+                writeln!(out, "{tenant}: broken at entry {number}: {fault}")?;
+                Ok(false)
             }
         }
     }
-    Ok(code)
 }
 
 async fn export_chain(
@@ -108,19 +176,13 @@ async fn export_chain(
     store: &dyn AuditStore,
     tenant: String,
 ) -> anyhow::Result<()> {
-    if config.audit.level >= AuditLevel::Changes {
-        let clock = SystemClock::start();
-        let entry = NewAuditEntry {
-            tenant: tenant.clone(),
-            at: clock.now(),
-            request_id: clock.new_id().to_string(),
-            key_id: None,
-            action: "export_audit".to_owned(),
-            target: None,
-            details: json!({"by": "facescan audit export"}).to_string(),
-        };
-        store.append_audit(&[entry]).await?;
-    }
+    let event = AuditEvent {
+        target: None,
+        ..AuditEvent::change("export_audit", "").with(json!({"by": "facescan audit export"}))
+    };
+    let clock = SystemClock::start();
+    let entry = command_entry(config.audit.level, &clock, &tenant, event);
+    store.append_audit(entry.as_slice()).await?;
     let mut out = BufWriter::new(io::stdout().lock());
     let lines = export(store, &tenant, |entry| {
         serde_json::to_writer(&mut out, &entry)?;

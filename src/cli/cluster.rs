@@ -90,7 +90,8 @@ pub fn run(
         let app = start_app(config.without_encoder()).await?;
         let calibration = app.calibrations.of(&app.pipeline.models.embedder.contract);
         if let Some(calibration) = calibration {
-            check(calibration, (args.far, Some(args.min_faces)))?;
+            let max_far = app.config.recognition.max_search_far;
+            check(calibration, max_far, (args.far, Some(args.min_faces)))?;
         }
         let found = FoundFaces::of(&app, args).await?;
         let people = found.group(&app, args)?;

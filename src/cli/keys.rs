@@ -4,25 +4,26 @@ use std::{
     io::{self, Write},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets::NOTHING};
 use facescan_clock::{Clock, SystemClock};
-use facescan_store::ApiKey;
+use facescan_store::{ApiKey, NewAuditEntry};
 use secrecy::ExposeSecret;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::runtime::{open_database, tokio_runtime};
 use crate::{
-    access::keys::{self, ApiKeys, NewKey},
+    access::{
+        keys::{self, ApiKeys, NewKey},
+        secret::is_id,
+    },
+    audit::{AuditEvent, command_entry},
     config::{Config, ConfiguredKey, KeyDigest},
     context::scope::Scope,
 };
-
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What to do with keys.
 #[derive(Debug, Subcommand)]
@@ -57,8 +58,8 @@ pub struct CreateArgs {
     /// The tenant whose results the key reads and writes. The default is `store.tenant`.
     #[arg(long)]
     tenant: Option<String>,
-    /// The days after which the key expires. By default it never does.
-    #[arg(long, value_name = "N")]
+    /// The days after which the key expires, 1 to 36500. By default it never does.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     expires_in_days: Option<u32>,
     /// Do not store the key. Print an entry for the setting `access.keys` too.
     #[arg(long)]
@@ -75,24 +76,25 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     if let KeysCommand::Create(args) = &command
         && args.digest
     {
-        return print_entry(
-            new_key(args, own(args.tenant.clone()), clock.now()),
-            clock.now(),
-        );
+        let new = new_key(args, own(args.tenant.clone()), clock.now())?;
+        return print_entry(new, clock.now());
     }
     tokio_runtime()?.block_on(async {
         let stores = open_database(config).await?;
         let keys = ApiKeys::new(Arc::clone(&stores.keys), Arc::clone(&clock));
         match command {
             KeysCommand::Create(args) => {
-                let new = new_key(&args, own(args.tenant.clone()), clock.now());
-                let (_, text) = keys.create(new).await?;
+                let new = new_key(&args, own(args.tenant.clone()), clock.now())?;
+                let tenant = new.tenant.clone();
+                let entry = |event| entry(config, &*clock, (&tenant, event));
+                let (_, text) = keys.create(new, entry).await?;
                 writeln!(io::stdout(), "{}", text.expose_secret())?;
             }
             KeysCommand::List { tenant } => print_list(&keys.list(&own(tenant)).await?)?,
             KeysCommand::Revoke { id, tenant } => {
                 let tenant = own(tenant);
-                if !keys.revoke(&tenant, &id).await? {
+                let entry = |event| entry(config, &*clock, (&tenant, event));
+                if !is_id(&id) || !keys.revoke(&tenant, &id, entry).await? {
                     bail!("the tenant {tenant} has no key {id}");
                 }
             }
@@ -102,13 +104,28 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn new_key(args: &CreateArgs, tenant: String, now: OffsetDateTime) -> NewKey {
-    NewKey {
+fn new_key(args: &CreateArgs, tenant: String, now: OffsetDateTime) -> anyhow::Result<NewKey> {
+    let after = |days| now.checked_add(time::Duration::days(i64::from(days)));
+    let expires_at = args.expires_in_days.map(after);
+    if expires_at == Some(None) {
+        bail!("the key would expire after the last date of the calendar; use fewer days");
+    }
+    Ok(NewKey {
         tenant,
         name: args.name.clone(),
         scopes: args.scopes.clone(),
-        expires_at: args.expires_in_days.map(|days| now + DAY * days),
-    }
+        expires_at: expires_at.flatten(),
+    })
+}
+
+/// Returns the entry of a change in the audit trail.
+fn entry(
+    config: &Config,
+    clock: &dyn Clock,
+    (tenant, mut event): (&str, AuditEvent),
+) -> Option<NewAuditEntry> {
+    event.details["by"] = "facescan keys".into();
+    command_entry(config.audit.level, clock, tenant, event)
 }
 
 /// Prints a new key and its entry for the settings.

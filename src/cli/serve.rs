@@ -32,6 +32,9 @@ use facescan_store::StoreError;
 /// The time limit for closing the connections of the database.
 const STORE_CLOSE: Duration = Duration::from_secs(2);
 
+/// How long the last entries of the audit trail and its heads may take.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
 /// The wait before the next attempt to create the tables, if the database is unavailable.
 const STORE_RETRY: Duration = Duration::from_secs(5);
 
@@ -155,14 +158,29 @@ pub(super) fn stop_at_signal(lifecycle: Lifecycle, work: &'static str) -> impl F
     }
 }
 
-/// Closes the connections of the database. A hanging query keeps its connection. It already had enough time.
+/// Writes what waits for it, and closes the connections of the database. A hanging query keeps its connection. It already had
+/// enough time.
 pub(super) async fn close_store(app: &App) {
+    let last = async {
+        // The store warns about a failed call with its cause.
+        app.refusals.write().await.ok();
+        if let Some(heads) = &app.audit_heads {
+            heads.publish_or_warn().await;
+        }
+    };
+    tokio::time::timeout(LAST_WRITES, last).await.ok();
     tokio::time::timeout(STORE_CLOSE, app.store.close())
         .await
         .ok();
 }
 
 fn announce(app: &App, bound: &str) {
+    if app.config.is_for_this_machine() {
+        tracing::warn!(
+            "this server needs no key, because only this machine reaches {bound}; a proxy on this machine opens it to whoever \
+             reaches the proxy, and not every proxy can be recognized: set access.mode to `required` before you put one in front"
+        );
+    }
     tracing::info!(
         address = %bound,
         detector = %app.pipeline.models.detector.spec.id,

@@ -84,6 +84,10 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
         let metrics = app.metrics.clone();
         async move { libraries.work_until(&metrics, stop).await }
     }));
+    if let Some(heads) = app.audit_heads.clone() {
+        let stop = stop.clone();
+        tasks.push(tokio::spawn(async move { heads.publish_until(stop).await }));
+    }
     if chunks > 0 {
         let worker = Worker::new(
             app.batches.clone(),

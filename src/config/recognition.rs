@@ -27,6 +27,8 @@ pub struct Recognition {
     pub max_retention_days: u32,
     #[garde(custom(must(|far: &f64| *far > 0.0 && *far <= 1.0)))]
     pub search_far: f64,
+    #[garde(custom(must(|far: &f64| *far > 0.0 && *far <= 1.0)))]
+    pub max_search_far: f64,
     #[garde(skip)]
     pub max_searches_per_day: u32,
     #[garde(skip)]

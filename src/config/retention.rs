@@ -5,9 +5,11 @@
 use std::time::Duration;
 
 use garde::Validate;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-use super::{must, storage::is_tenant};
+use super::{must, storage::is_tenant, traces::hidden};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -16,6 +18,41 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Audit {
     #[garde(skip)]
     pub level: AuditLevel,
+    #[garde(inner(custom(must(is_long_secret))))]
+    #[serde(serialize_with = "hidden")]
+    pub secret: Option<SecretString>,
+    /// Serialisation hides it, because it can have a secret.
+    #[garde(inner(custom(must(is_heads_url))))]
+    #[serde(serialize_with = "hidden")]
+    pub heads: Option<SecretString>,
+    #[garde(range(min = 1, max = 10_080))]
+    pub heads_minutes: u64,
+}
+
+impl Audit {
+    /// Returns where the heads of the chains go.
+    pub fn heads_url(&self) -> Option<Url> {
+        Url::parse(self.heads.as_ref()?.expose_secret()).ok()
+    }
+
+    /// Returns the time between two deliveries of heads.
+    pub fn heads_period(&self) -> Duration {
+        Duration::from_secs(60 * self.heads_minutes)
+    }
+}
+
+/// The shortest secret, in bytes. It is as long as a signature.
+const MIN_SECRET: usize = 32;
+
+fn is_long_secret(secret: &SecretString) -> bool {
+    secret.expose_secret().len() >= MIN_SECRET
+}
+
+fn is_heads_url(url: &SecretString) -> bool {
+    Url::parse(url.expose_secret()).is_ok_and(|url| match url.scheme() {
+        "file" => url.to_file_path().is_ok() && !url.path().ends_with('/'),
+        scheme => ["s3", "gs", "az", "http", "https"].contains(&scheme) && url.has_host(),
+    })
 }
 
 /// What the audit trail records.

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 /// A group of routes that a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Scope {
     /// Process images.
     Infer,
@@ -21,19 +22,25 @@ pub enum Scope {
     Enrol,
     /// Search in collections of faces.
     Search,
-    /// Manage keys, and read the metrics.
+    /// Compare vectors and aligned crops of the caller with enrolled faces. It can read enrolled vectors.
+    SearchVectors,
+    /// Read the metrics of the server, which are those of all tenants.
+    Metrics,
+    /// Manage keys.
     Admin,
 }
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Infer,
         Self::Read,
         Self::Erase,
         Self::Batch,
         Self::Enrol,
         Self::Search,
+        Self::SearchVectors,
+        Self::Metrics,
         Self::Admin,
     ];
 
@@ -46,6 +53,8 @@ impl Scope {
             Self::Batch => "batch",
             Self::Enrol => "enrol",
             Self::Search => "search",
+            Self::SearchVectors => "search_vectors",
+            Self::Metrics => "metrics",
             Self::Admin => "admin",
         }
     }

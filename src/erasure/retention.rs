@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    audit::key::AuditKey,
     config::{AuditLevel, Config},
     telemetry::metrics::{Metrics, labels::Sweep},
 };
@@ -28,6 +29,8 @@ pub struct RetentionSweeper {
     pub store: Arc<dyn RetentionStore>,
     /// The audit trail.
     pub audit: Arc<dyn AuditStore>,
+    /// The secret that deletions from the audit trail are signed with.
+    pub audit_key: Option<AuditKey>,
     /// The clock that decides what is old.
     pub clock: Arc<dyn Clock>,
     /// Counts failures.
@@ -134,8 +137,11 @@ impl RetentionSweeper {
 
     async fn expire_audit(&self, tenant: &str, before: OffsetDateTime) -> Result<u64, StoreError> {
         let mut all = 0;
+        let sign = |text: &str| self.audit_key.as_ref().map(|key| key.sign(text));
         loop {
-            match self.audit.expire_audit(tenant, before, ROWS).await? {
+            let now = self.clock.now();
+            let page = (ExpiryTimes { before, now }, ROWS);
+            match self.audit.expire_audit(tenant, page, &sign).await? {
                 0 => return Ok(all),
                 some => all += some,
             }

@@ -257,9 +257,10 @@ impl ApiError {
 fn kind_of_access(error: &AccessError) -> ErrorKind {
     match error {
         AccessError::NoCredential | AccessError::InvalidCredential => table::UNAUTHORIZED,
-        AccessError::MissingScope(_) | AccessError::NotLocal | AccessError::NoKeysHere => {
-            table::FORBIDDEN
-        }
+        AccessError::MissingScope(_)
+        | AccessError::NotLocal
+        | AccessError::NoKeysHere
+        | AccessError::NotOperator => table::FORBIDDEN,
         AccessError::RateLimited { .. } => table::RATE_LIMITED,
         AccessError::Store(error) => kind_of_store(error),
         AccessError::Issuer(_) => table::ISSUER_UNAVAILABLE,
@@ -301,6 +302,7 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         | RecognitionError::ClusteringUnfinished
         | RecognitionError::Uncalibrated(_) => table::CONFLICT,
         RecognitionError::TooManySearches { .. } => table::RATE_LIMITED,
+        RecognitionError::AlignedCrops => table::FORBIDDEN,
         RecognitionError::PurposeNotAllowed(_) | RecognitionError::OtherPurpose(_) => {
             table::PURPOSE_NOT_ALLOWED
         }

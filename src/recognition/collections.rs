@@ -4,6 +4,7 @@
 //! [`terms`] checks what a caller wants to write. Erasing is in [`crate::erasure`].
 
 pub mod candidates;
+pub mod disclosure;
 pub mod enrol;
 pub mod quota;
 pub mod search;
@@ -14,7 +15,7 @@ pub mod terms;
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{Collection, CollectionKey, CollectionStore};
+use facescan_store::{Collection, CollectionKey, CollectionKind, CollectionStore};
 use uuid::Uuid;
 
 use quota::SearchQuota;
@@ -35,6 +36,8 @@ pub struct Collections {
     pub audit: AuditLog,
     /// The purposes that the settings allow.
     pub purposes: Arc<[String]>,
+    /// The highest false accept rate of a search. It decides the lowest threshold.
+    pub max_search_far: f64,
     /// Limits the searches of a caller.
     pub quota: SearchQuota,
     /// The clock that decides whose time is over.
@@ -71,10 +74,23 @@ impl Collections {
         }
     }
 
-    /// Returns the cosine at the false accept rate of a collection. `None` if its contract has no calibration.
-    fn threshold_of(&self, collection: &Collection) -> Option<f32> {
+    /// Returns the cosine from which a face is that of a person in a collection, at the rate of the collection. `None` if its
+    /// contract has no calibration.
+    fn own_threshold(&self, collection: &Collection) -> Option<f32> {
         let calibration = self.calibrations.of(&collection.contract)?;
-        calibration.threshold(collection.terms.far)
+        let threshold = calibration.threshold(collection.terms.far)?;
+        let step = match collection.kind {
+            // In doubt, a person who objected is recognized.
+            CollectionKind::Suppression => disclosure::round_down(threshold),
+            CollectionKind::Gallery | CollectionKind::Library => disclosure::round_up(threshold),
+        };
+        Some(step.max(self.lowest_threshold(collection)))
+    }
+
+    /// Returns the lowest threshold at which faces are compared with those of a collection.
+    fn lowest_threshold(&self, collection: &Collection) -> f32 {
+        let calibration = self.calibrations.of(&collection.contract);
+        disclosure::floor(calibration, self.max_search_far)
     }
 }
 

@@ -118,6 +118,11 @@ pub enum RecognitionError {
         /// When the caller may search again.
         retry_after: Duration,
     },
+    /// The caller may not choose the input of the embedder.
+    #[error(
+        "aligned crops need a key with the scope `search_vectors`, because they can measure enrolled vectors; send whole images"
+    )]
+    AlignedCrops,
     /// A suppression collection is not searched.
     #[error("the collection {0} is a suppression collection, which cannot be searched")]
     NotSearchable(Uuid),

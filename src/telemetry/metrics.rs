@@ -146,7 +146,7 @@ metrics! {
     webhook_messages: Family<OutcomeLabels, Counter> = Family::default(),
         "webhook_messages", "Attempts to deliver messages of webhooks, by outcome: delivered, retry or failed";
     sweeps_failed: Family<SweepLabels, Counter> = Family::default(),
-        "sweeps_failed", "Sweeps in the background that failed and are repeated, by sweep: batches, collections, erasures, retention or webhooks";
+        "sweeps_failed", "Sweeps in the background that failed and are repeated, by sweep: audit_heads, batches, clusterings, collections, erasures, retention or webhooks";
     resident_memory: Gauge = Gauge::default(),
         "process_resident_memory" [Bytes], "Memory of the process that is in use";
     build_info: Family<BuildLabels, Gauge> = Family::default(),

@@ -3,6 +3,7 @@
 mod keys;
 mod local;
 mod openid;
+mod refusals;
 mod routes;
 mod tenants;
 
@@ -28,7 +29,7 @@ pub(crate) async fn key(app: &TestApp, tenant: &str, scopes: &[Scope]) -> String
         scopes: scopes.to_vec(),
         expires_at: None,
     };
-    let (_, text) = app.app.keys.create(new).await.unwrap();
+    let (_, text) = app.app.keys.create(new, |_| None).await.unwrap();
     text.expose_secret().to_owned()
 }
 

@@ -5,6 +5,7 @@ mod commands;
 mod guards;
 mod index;
 mod libraries;
+mod measuring;
 #[cfg(feature = "qdrant")]
 mod qdrant;
 
@@ -25,6 +26,9 @@ const ALLOWED: (&str, &str) = (
     "FACESCAN__RECOGNITION__PURPOSES",
     "[entry control, finding photographs]",
 );
+
+/// The setting that allows every threshold.
+const EVERY_THRESHOLD: (&str, &str) = ("FACESCAN__RECOGNITION__MAX_SEARCH_FAR", "1");
 
 async fn call(app: &TestApp, method: &str, uri: &str, body: Value) -> Reply {
     let body = match body {
@@ -110,7 +114,7 @@ fn id(uri: &str) -> String {
 async fn a_person_is_enrolled_found_and_erased_on_sqlite() {
     on_sqlite(|database: Database| async move {
         let url = database.url();
-        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
+        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED, EVERY_THRESHOLD]).await;
         story(&app, "exact").await;
     })
     .await;
@@ -120,7 +124,7 @@ async fn a_person_is_enrolled_found_and_erased_on_sqlite() {
 async fn a_person_is_enrolled_found_and_erased_on_postgres() {
     on_postgres(|database: Database| async move {
         let url = database.url();
-        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
+        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED, EVERY_THRESHOLD]).await;
         story(&app, "exact").await;
     })
     .await;

@@ -1,6 +1,7 @@
 //! Erasing over HTTP: one story on both databases, and what files still have afterwards.
 
 mod audit;
+mod heads;
 mod retention;
 
 use axum::http::StatusCode;

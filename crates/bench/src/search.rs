@@ -180,8 +180,9 @@ fn collections(
             Arc::clone(&clock),
         ),
         purposes: Arc::new([]),
+        max_search_far: 1.0,
         quota: SearchQuota {
-            audit: Arc::clone(&stores.audit),
+            store: Arc::clone(&stores.search_quotas),
             per_day: 0,
         },
         clock,

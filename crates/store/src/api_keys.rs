@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 
-use super::StoreError;
+use super::{NewAuditEntry, StoreError};
 use crate::{
+    audit::append,
     batches::{from_micros, micros},
     call::{change, query},
     dialect::{Dialect, Statements},
@@ -44,8 +45,9 @@ pub struct ApiKey {
 /// As for [`Store`](super::Store).
 #[async_trait]
 pub trait ApiKeyStore: Send + Sync {
-    /// Adds a key. Returns false, and writes nothing, if its id is taken.
-    async fn add_key(&self, key: &ApiKey) -> Result<bool, StoreError>;
+    /// Adds a key, and its entry to the audit trail. Returns false, and writes nothing, if its id is taken.
+    async fn add_key(&self, key: &ApiKey, audit: Option<NewAuditEntry>)
+    -> Result<bool, StoreError>;
 
     /// Returns a key of any tenant, also one that has expired or was revoked.
     async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError>;
@@ -53,12 +55,14 @@ pub trait ApiKeyStore: Send + Sync {
     /// Returns the keys of a tenant, oldest first.
     async fn list_keys(&self, tenant: &str) -> Result<Vec<ApiKey>, StoreError>;
 
-    /// Revokes a key. A key that was revoked before keeps its time. Returns false if the tenant has no such key.
+    /// Revokes a key, and adds the entry to the audit trail. A key that was revoked before keeps its time. Returns false, and
+    /// writes nothing, if the tenant has no such key.
     async fn revoke_key(
         &self,
         tenant: &str,
         id: &str,
         now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError>;
 
     /// Records that a key was used.
@@ -134,8 +138,12 @@ impl TryFrom<ApiKeyRow> for ApiKey {
 
 #[async_trait]
 impl<DB: Dialect> ApiKeyStore for SqlStore<DB> {
-    async fn add_key(&self, key: &ApiKey) -> Result<bool, StoreError> {
-        change!(self, "add_key", |connection| add(connection, key))
+    async fn add_key(
+        &self,
+        key: &ApiKey,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
+        change!(self, "add_key", |connection| add(connection, key, audit))
     }
 
     async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
@@ -151,11 +159,13 @@ impl<DB: Dialect> ApiKeyStore for SqlStore<DB> {
         tenant: &str,
         id: &str,
         now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "revoke_key", |connection| revoke(
             connection,
             (tenant, id),
-            now
+            now,
+            audit
         ))
     }
 
@@ -172,7 +182,11 @@ impl<DB: Dialect> ApiKeyStore for SqlStore<DB> {
     }
 }
 
-async fn add(connection: &mut impl Statements, key: &ApiKey) -> Result<bool, StoreError> {
+async fn add(
+    connection: &mut impl Statements,
+    key: &ApiKey,
+    audit: Option<NewAuditEntry>,
+) -> Result<bool, StoreError> {
     let values: [&dyn Value; 7] = [
         &key.id,
         &key.tenant,
@@ -182,7 +196,11 @@ async fn add(connection: &mut impl Statements, key: &ApiKey) -> Result<bool, Sto
         &micros(key.created_at),
         &key.expires_at.map(micros),
     ];
-    Ok(connection.execute(INSERT, &values).await? == 1)
+    let is_added = connection.execute(INSERT, &values).await? == 1;
+    if is_added {
+        append(connection, audit.as_slice()).await?;
+    }
+    Ok(is_added)
 }
 
 async fn one(connection: &mut impl Statements, id: &str) -> Result<Option<ApiKey>, StoreError> {
@@ -199,9 +217,14 @@ async fn revoke(
     connection: &mut impl Statements,
     (tenant, id): (&str, &str),
     now: OffsetDateTime,
+    audit: Option<NewAuditEntry>,
 ) -> Result<bool, StoreError> {
     let values: [&dyn Value; 3] = [&tenant, &id, &micros(now)];
-    Ok(connection.execute(REVOKE, &values).await? == 1)
+    let is_revoked = connection.execute(REVOKE, &values).await? == 1;
+    if is_revoked {
+        append(connection, audit.as_slice()).await?;
+    }
+    Ok(is_revoked)
 }
 
 async fn record_use(

@@ -4,6 +4,8 @@
 //! `[previous_hash,tenant,number,at,request_id,key_id,action,target,details]`, without spaces. The hash of the previous entry
 //! is in hex, and `at` is in microseconds since 1970. An entry that is changed, deleted or inserted later breaks the chain.
 
+mod deletions;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -17,10 +19,13 @@ use crate::{
     call::{change, query},
     dialect::{Dialect, Statements, insert_rows},
     record::record,
+    retention::ExpiryTimes,
     rows::TenantRow,
     sql_store::SqlStore,
     values::{Digest, Value, hex},
 };
+
+pub use deletions::{AuditDeletion, DeletionSigner};
 
 /// The hash before the first entry of a chain.
 pub const FIRST_HASH: [u8; 32] = [0; 32];
@@ -62,15 +67,6 @@ impl AuditEntry {
     pub fn computed_hash(&self) -> [u8; 32] {
         hash(&self.previous_hash, self.number, &self.entry)
     }
-}
-
-/// The newest searches of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CountedSearches {
-    /// Their number.
-    pub count: u64,
-    /// When the oldest one of them was made.
-    pub oldest: Option<OffsetDateTime>,
 }
 
 /// Both ends of a tenant's chain.
@@ -115,24 +111,25 @@ pub trait AuditStore: Send + Sync {
         (before, limit): (Option<u64>, u32),
     ) -> Result<Vec<AuditEntry>, StoreError>;
 
-    /// Counts the newest searches of a key after a time, at most `limit` of them. Without a key, those that had none.
-    async fn count_searches(
-        &self,
-        caller: (&str, Option<&str>),
-        since: OffsetDateTime,
-        limit: u32,
-    ) -> Result<CountedSearches, StoreError>;
-
-    /// Returns the tenants that have entries.
+    /// Returns the tenants that have a chain, or entries without one.
     async fn audited_tenants(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `before`. Returns their number.
+    /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `times.before`, and keeps their hashes
+    /// in an [`AuditDeletion`], which `sign` signs. Returns their number.
     async fn expire_audit(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
-        limit: u32,
+        page: (ExpiryTimes, u32),
+        sign: &DeletionSigner<'_>,
     ) -> Result<u64, StoreError>;
+
+    /// Returns deletions of a tenant whose first entry has a number greater than `after`, in order.
+    async fn audit_deletions(
+        &self,
+        tenant: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditDeletion>, StoreError>;
 }
 
 const CREATE_CHAIN: &str = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
@@ -159,17 +156,6 @@ const ENTRIES: &str = "SELECT tenant, number, at, request_id, key_id, action, ta
 const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
      previous_hash, hash FROM audit_entries WHERE tenant = $1 AND target = $2 AND action = 'search' \
      AND number < $3 ORDER BY number DESC LIMIT $4";
-
-/// `coalesce` as in the index.
-const COUNT: &str = "SELECT count(*) AS count, min(at) AS oldest FROM \
-     (SELECT at FROM audit_entries WHERE tenant = $1 AND coalesce(key_id, '') = $2 \
-     AND action = 'search' AND at > $3 ORDER BY at DESC LIMIT $4) newest";
-
-/// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
-/// entry that is too young ends the range.
-const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $3 \
-     AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = $1 AND at >= $2), $4) \
-     ORDER BY number DESC LIMIT 1";
 
 const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = $1 AND number <= $2";
 
@@ -201,13 +187,6 @@ record! {
     struct LinkRow {
         number: i64,
         hash: Digest,
-    }
-}
-
-record! {
-    struct CountRow {
-        count: i64,
-        oldest: Option<i64>,
     }
 }
 
@@ -296,17 +275,6 @@ impl<DB: Dialect> AuditStore for SqlStore<DB> {
         ))
     }
 
-    async fn count_searches(
-        &self,
-        caller: (&str, Option<&str>),
-        since: OffsetDateTime,
-        limit: u32,
-    ) -> Result<CountedSearches, StoreError> {
-        query!(self, "count_searches", |connection| count_searches(
-            connection, caller, since, limit
-        ))
-    }
-
     async fn audited_tenants(&self) -> Result<Vec<String>, StoreError> {
         query!(self, "audited_tenants", |connection| tenants(connection))
     }
@@ -314,11 +282,24 @@ impl<DB: Dialect> AuditStore for SqlStore<DB> {
     async fn expire_audit(
         &self,
         tenant: &str,
-        before: OffsetDateTime,
-        limit: u32,
+        page: (ExpiryTimes, u32),
+        sign: &DeletionSigner<'_>,
     ) -> Result<u64, StoreError> {
-        change!(self, "expire_audit", |connection| expire(
-            connection, tenant, before, limit
+        change!(self, "expire_audit", |connection| deletions::expire(
+            connection, tenant, page, sign
+        ))
+    }
+
+    async fn audit_deletions(
+        &self,
+        tenant: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditDeletion>, StoreError> {
+        query!(self, "audit_deletions", |connection| deletions::deletions(
+            connection,
+            tenant,
+            (after, limit)
         ))
     }
 }
@@ -420,53 +401,9 @@ async fn searches(
     rows.into_iter().map(AuditEntry::try_from).collect()
 }
 
-async fn count_searches(
-    connection: &mut impl Statements,
-    (tenant, key): (&str, Option<&str>),
-    since: OffsetDateTime,
-    limit: u32,
-) -> Result<CountedSearches, StoreError> {
-    let (key, since) = (key.unwrap_or_default(), micros(since));
-    let values: [&dyn Value; 4] = [&tenant, &key, &since, &i64::from(limit)];
-    let row: Option<CountRow> = connection.fetch_optional(COUNT, &values).await?;
-    let Some(row) = row else {
-        return Ok(CountedSearches::default());
-    };
-    Ok(CountedSearches {
-        count: row.count.cast_unsigned(),
-        oldest: row.oldest.and_then(from_micros),
-    })
-}
-
 async fn tenants(connection: &mut impl Statements) -> Result<Vec<String>, StoreError> {
-    let query = "SELECT tenant FROM audit_chains ORDER BY tenant";
+    let query =
+        "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
     let rows: Vec<TenantRow> = connection.fetch_all(query, &[]).await?;
     Ok(rows.into_iter().map(|row| row.tenant).collect())
-}
-
-async fn expire(
-    connection: &mut impl Statements,
-    tenant: &str,
-    before: OffsetDateTime,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    let Some(start) = connection
-        .fetch_optional::<ChainRow>(LOCK_CHAIN, &[&tenant])
-        .await?
-    else {
-        return Ok(0);
-    };
-    let end = start.deleted + i64::from(limit);
-    let values: [&dyn Value; 4] = [&tenant, &micros(before), &end, &i64::MAX];
-    let Some(link) = connection
-        .fetch_optional::<LinkRow>(EXPIRED, &values)
-        .await?
-    else {
-        return Ok(0);
-    };
-    let deleted = connection.execute(DELETE, &[&tenant, &link.number]).await?;
-    connection
-        .execute(MOVE_START, &[&tenant, &link.number, &link.hash])
-        .await?;
-    Ok(deleted)
 }

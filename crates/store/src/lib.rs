@@ -27,6 +27,7 @@ mod retention;
 mod rows;
 mod save;
 mod schema;
+mod search_quotas;
 mod sql_store;
 mod sqlite;
 mod values;
@@ -45,7 +46,9 @@ use dialect::Dialect;
 use sql_store::SqlStore;
 
 pub use api_keys::{ApiKey, ApiKeyStore};
-pub use audit::{AuditChain, AuditEntry, AuditStore, CountedSearches, FIRST_HASH, NewAuditEntry};
+pub use audit::{
+    AuditChain, AuditDeletion, AuditEntry, AuditStore, DeletionSigner, FIRST_HASH, NewAuditEntry,
+};
 pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
@@ -77,6 +80,7 @@ pub use records::{
 };
 pub use retention::{ExpiredResults, ExpiryTimes, RetentionStore};
 pub use save::check_scan;
+pub use search_quotas::{SearchCount, SearchQuotaStore, Searcher, TakenSearches};
 pub use vector_indexes::{
     Graph, IndexWork, MAX_INDEXED_DIM, NearRow, NearRows, NearestRows, VectorIndex,
     VectorIndexStore,
@@ -255,6 +259,8 @@ pub struct Stores {
     pub keys: Arc<dyn ApiKeyStore>,
     /// The audit trail.
     pub audit: Arc<dyn AuditStore>,
+    /// How often callers have searched.
+    pub search_quotas: Arc<dyn SearchQuotaStore>,
     /// Erasures.
     pub erasures: Arc<dyn ErasureStore>,
     /// Results and batches that are too old.
@@ -276,6 +282,7 @@ impl Stores {
             libraries: Arc::clone(&store) as Arc<dyn LibraryStore>,
             keys: Arc::clone(&store) as Arc<dyn ApiKeyStore>,
             audit: Arc::clone(&store) as Arc<dyn AuditStore>,
+            search_quotas: Arc::clone(&store) as Arc<dyn SearchQuotaStore>,
             erasures: Arc::clone(&store) as Arc<dyn ErasureStore>,
             retention: Arc::clone(&store) as Arc<dyn RetentionStore>,
             webhooks: store,

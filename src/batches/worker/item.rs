@@ -266,10 +266,7 @@ impl ItemRunner<'_> {
         }
         if let BatchPlan::Search(_) = self.plan {
             // Before the image costs anything.
-            self.batches
-                .collections
-                .check_quota(self.context, 1)
-                .await?;
+            self.batches.collections.check_quota(self.context).await?;
         }
         let image = self.load(item).await?;
         match self.plan {

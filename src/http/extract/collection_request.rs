@@ -10,6 +10,7 @@ use facescan_store::Collection;
 use uuid::Uuid;
 
 use crate::{
+    audit::{AuditError, AuditEvent},
     context::RequestContext,
     http::{AppState, error::ApiError, respond::Accepted},
     recognition::error::RecognitionError,
@@ -47,6 +48,20 @@ impl CollectionRequest {
     /// As [`collection`](Self::collection), or [`RecognitionError::NoLibrary`].
     pub async fn library(&self) -> Result<Collection, RecognitionError> {
         self.state.libraries.of(&self.context, self.id).await
+    }
+
+    /// Records what the request reads, if the settings say so.
+    ///
+    /// # Errors
+    /// [`AuditError`] if it cannot be recorded.
+    pub async fn record_read(
+        &self,
+        action: &'static str,
+        target: Uuid,
+        details: serde_json::Value,
+    ) -> Result<(), AuditError> {
+        let event = AuditEvent::read(action, target).with(details);
+        self.state.audit.record(&self.context, event).await
     }
 
     /// Returns the id of the subject, the enrolment, the person or the clustering.

@@ -185,6 +185,7 @@ pub async fn create(
     let calibration = state.calibrations.of(&library.contract);
     check(
         calibration.ok_or_else(uncalibrated)?,
+        state.collections.max_search_far,
         (body.far, body.min_faces),
     )?;
     state.collections.check_purpose(&library)?;

@@ -4,6 +4,7 @@ use axum::{extract::RawQuery, http::StatusCode, response::Response};
 use facescan_imaging::quality::acceptance::{Preset, Reason};
 use facescan_store::{Collection, Enrolment, ErasureTarget};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -106,7 +107,7 @@ pub struct EnrolledFace {
     #[serde(skip_serializing_if = "Option::is_none")]
     enrolment_id: Option<Uuid>,
     /// Why it is not enrolled: `no_face`, `several_faces`, `low_quality`, `contract_mismatch`, `conflict`, `suppressed` or
-    /// `image`.
+    /// `image`. Keys without the scope `search` get `conflict` also for `suppressed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     /// `several_faces`: the number of faces in the image.
@@ -118,7 +119,7 @@ pub struct EnrolledFace {
     /// `conflict`: the subject with a similar face. Only for keys with the scope `search`.
     #[serde(skip_serializing_if = "Option::is_none")]
     subject_id: Option<Uuid>,
-    /// `conflict`: the cosine. Only for keys with the scope `search`.
+    /// `conflict`: the cosine, rounded down to hundredths. Only for keys with the scope `search`.
     #[serde(skip_serializing_if = "Option::is_none")]
     similarity: Option<f32>,
     /// `image`: the error of the image.
@@ -172,7 +173,7 @@ impl From<Enrolment> for EnrolmentAnswer {
 }
 
 impl EnrolledFace {
-    /// Returns what the caller sees of an outcome. To name a similar subject is a search, which needs its own scope.
+    /// Returns what the caller sees of an outcome. To say to whom a face is similar is a search, which needs its own scope.
     fn new(may_search: bool, outcome: EnrolOutcome) -> Self {
         let rejection = match outcome {
             EnrolOutcome::Enrolled(id) => {
@@ -183,7 +184,11 @@ impl EnrolledFace {
             }
             EnrolOutcome::Rejected(rejection) => rejection,
         };
-        let rejected = Self::rejected(EnrolmentStatus::Rejected, Some(rejection.name()));
+        let reason = match &rejection {
+            Rejection::Suppressed if !may_search => Rejection::CONFLICT,
+            rejection => rejection.name(),
+        };
+        let rejected = Self::rejected(EnrolmentStatus::Rejected, Some(reason));
         match rejection {
             Rejection::SeveralFaces { faces } => Self {
                 faces: Some(faces),
@@ -225,8 +230,9 @@ impl EnrolledFace {
 
 /// Enrols faces of a subject.
 ///
-/// Each face is in an image, stored, or a vector. A stored face also needs the scope `read`. A face that is not good enough is
-/// rejected, and the others are enrolled. Images are not stored.
+/// Each face is in an image, stored, or a vector. A stored face also needs the scope `read`, and a vector or an aligned crop
+/// the scope `search_vectors`. A face that is not good enough is rejected, and the others are enrolled. Each face that is
+/// compared with other people counts as a search of the key. Images are not stored.
 #[utoipa::path(
     post, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "enrol_faces", tag = "recognition",
     security(("key" = ["enrol"])),
@@ -374,6 +380,10 @@ pub async fn list(
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
     let page = Page::read(query.as_deref())?;
+    let details = json!({"collection": collection.id, "after": page.after()});
+    request
+        .record_read("list_enrolments", subject, details)
+        .await?;
     page.check_face(&request.state, &collection).await?;
     let mut listed = store
         .list_enrolments(key(&collection), subject, page.wanted())

@@ -8,12 +8,17 @@ use axum::{
 use facescan_store::ApiKey;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    access::{error::AccessError, keys::NewKey},
+    access::{
+        error::AccessError,
+        keys::{CREATE_KEY, NewKey, REVOKE_KEY},
+        secret::is_id,
+    },
     audit::AuditEvent,
     context::{RequestContext, scope::Scope},
     http::{
@@ -140,23 +145,53 @@ pub async fn create(
     body: Result<JsonObject<KeyBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     require_key(&context)?;
-    let JsonObject(body) = body?;
+    let created = match body {
+        Ok(JsonObject(body)) => create_from(&state, &context, body).await,
+        Err(error) => Err(error),
+    };
+    let failed = AuditEvent {
+        target: None,
+        ..AuditEvent::change(CREATE_KEY, "")
+    };
+    let answer = recorded(&state, &context, (created, failed)).await?;
+    let body = respond_small(Accepted::structured(&headers), &answer)?;
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+async fn create_from(
+    state: &AppState,
+    context: &RequestContext,
+    body: KeyBody,
+) -> Result<KeyAnswer, ApiError> {
+    // The metrics are those of all tenants.
+    if body.scopes.contains(&Scope::Metrics) && !context.principal.scopes.contains(Scope::Metrics) {
+        return Err(AccessError::NotOperator.into());
+    }
     let new = NewKey {
         tenant: context.principal.tenant.to_string(),
         name: body.name,
         scopes: body.scopes,
         expires_at: body.expires_at,
     };
-    let (key, secret) = state.keys.create(new).await?;
-    let event = AuditEvent::change("create_key", &key.id);
-    let event = event.with(serde_json::json!({"scopes": key.scopes}));
-    state.audit.record(&context, event).await?;
-    let answer = KeyAnswer {
+    let entry = |event| state.audit.entry(context, event);
+    let (key, secret) = state.keys.create(new, entry).await?;
+    Ok(KeyAnswer {
         key: Some(secret.expose_secret().to_owned()),
         ..key.into()
-    };
-    let body = respond_small(Accepted::structured(&headers), &answer)?;
-    Ok((StatusCode::CREATED, body).into_response())
+    })
+}
+
+/// Records a change of keys that has failed. One that was made is recorded already.
+async fn recorded<T>(
+    state: &AppState,
+    context: &RequestContext,
+    (outcome, failed): (Result<T, ApiError>, AuditEvent),
+) -> Result<T, ApiError> {
+    if let Err(error) = &outcome {
+        let failed = failed.with(json!({"failed": error.kind().code}));
+        state.audit.record(context, failed).await?;
+    }
+    outcome
 }
 
 /// Lists the keys of the tenant of the caller.
@@ -199,13 +234,22 @@ pub async fn revoke(
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     require_key(&context)?;
-    match state.keys.revoke(&context.principal.tenant, &id).await? {
-        true => {
-            state.access.forget(&id);
-            let event = AuditEvent::change("revoke_key", &id);
-            state.audit.record(&context, event).await?;
-            Ok(StatusCode::NO_CONTENT)
-        }
-        false => Err(ApiError::NotFound(format!("there is no key {id}"))),
+    let revoked = revoke_one(&state, &context, &id).await;
+    let failed = AuditEvent {
+        // Not an id, and perhaps a secret.
+        target: is_id(&id).then_some(id),
+        ..AuditEvent::change(REVOKE_KEY, "")
+    };
+    recorded(&state, &context, (revoked, failed)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn revoke_one(state: &AppState, context: &RequestContext, id: &str) -> Result<(), ApiError> {
+    let entry = |event| state.audit.entry(context, event);
+    let tenant = &context.principal.tenant;
+    if !is_id(id) || !state.keys.revoke(tenant, id, entry).await? {
+        return Err(ApiError::NotFound(format!("there is no key {id}")));
     }
+    state.access.forget(id);
+    Ok(())
 }

@@ -4,6 +4,7 @@ use axum::{extract::RawQuery, response::Response};
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_store::{FaceFilter, LibraryFace};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -187,7 +188,7 @@ struct ShownFace {
 /// Enrols all faces of images in a library.
 ///
 /// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
-/// the scope `read`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
+/// the scope `read`, and a vector or an aligned crop the scope `search_vectors`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
 #[utoipa::path(
     post, path = "/collections/{id}/faces", operation_id = "enrol_in_library", tag = "recognition",
     security(("key" = ["enrol"])),
@@ -356,6 +357,10 @@ pub async fn list(
         (None, true) => FaceFilter::Unassigned,
         (None, false) => FaceFilter::All,
     };
+    let details = json!({"person": query.person, "after": page.after()});
+    request
+        .record_read("list_library_faces", library.id, details)
+        .await?;
     page.check_face(&request.state, &library).await?;
     let store = &request.state.libraries.store;
     let mut listed = store

@@ -18,10 +18,10 @@ pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(read))
 }
 
-/// Returns the metrics of the server in the text format of OpenMetrics.
+/// Returns the metrics of the server, which are those of all tenants, in the text format of OpenMetrics.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "read_metrics", tag = "service",
-    security(("key" = ["admin"])),
+    security(("key" = ["metrics"])),
     responses(
         (
             status = 200, description = "OpenMetrics text", body = String,

@@ -42,6 +42,7 @@ pub(super) struct NamedFaces<'a> {
 impl NamedFaces<'_> {
     /// Returns the faces in order. Reads stored faces before it runs a model.
     pub async fn read(&self, faces: Vec<FaceInput>) -> Result<Vec<NamedFace>, ApiError> {
+        self.check_scopes(&faces)?;
         let mut named = Vec::with_capacity(faces.len());
         let (mut places, mut images) = (Vec::new(), Vec::new());
         for (place, face) in faces.into_iter().enumerate() {
@@ -79,16 +80,34 @@ impl NamedFaces<'_> {
         Ok(scans.map(|output| output.map(|run| run.result)).collect())
     }
 
-    /// Reads a stored face. A similarity tells something about its vector, so this needs the scope that reading needs.
-    async fn stored(&self, id: Uuid) -> Result<NamedFace, ApiError> {
-        if !self.context.principal.scopes.contains(Scope::Read) {
-            return Err(AccessError::MissingScope(Scope::Read).into());
+    /// Checks that the caller may name faces in these ways.
+    ///
+    /// A similarity tells something about the vector of a stored face, so naming one needs the scope that reading needs. Who
+    /// chooses the vector, or the very pixels that the embedder gets, can measure enrolled vectors component by component.
+    fn check_scopes(&self, faces: &[FaceInput]) -> Result<(), AccessError> {
+        for face in faces {
+            match face {
+                FaceInput::Stored(_) => self.context.principal.require(Scope::Read)?,
+                FaceInput::Vector(_) => self.context.principal.require(Scope::SearchVectors)?,
+                FaceInput::Image(_) if self.plan.is_aligned() => {
+                    self.context.principal.require(Scope::SearchVectors)?;
+                }
+                FaceInput::Image(_) => {}
+            }
         }
+        Ok(())
+    }
+
+    async fn stored(&self, id: Uuid) -> Result<NamedFace, ApiError> {
         let event = AuditEvent::read("use_face", id);
         self.state.audit.record(self.context, event).await?;
         let tenant = &self.context.principal.tenant;
         let face: Option<StoredFace> = self.state.store.face(tenant, id).await?;
         let face = face.ok_or(RecognitionError::NotFound(id))?;
+        // Only an aligned crop has no score: the caller who stored it has chosen its pixels.
+        if face.score.is_none() {
+            self.context.principal.require(Scope::SearchVectors)?;
+        }
         Ok(NamedFace::Stored(id, FaceVector::of_stored(&face)?))
     }
 }

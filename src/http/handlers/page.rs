@@ -50,6 +50,11 @@ impl Page {
         Ok(Self { after, limit })
     }
 
+    /// Returns the entry after which the page begins.
+    pub(super) fn after(self) -> Option<Uuid> {
+        self.after
+    }
+
     /// Returns what the store is asked for. One more entry shows whether there is another page.
     pub(super) fn wanted(self) -> (Option<Uuid>, u32) {
         (self.after, self.limit + 1)

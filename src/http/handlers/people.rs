@@ -3,6 +3,7 @@
 use axum::{extract::RawQuery, http::StatusCode, response::Response};
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -141,6 +142,9 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let library = request.library().await?;
     let page = Page::read(query.as_deref())?;
+    request
+        .record_read("list_people", library.id, json!({"after": page.after()}))
+        .await?;
     let store = &request.state.libraries.store;
     let mut listed = store.people(key(&library), page.wanted()).await?;
     let next = page.cut(&mut listed, |person| person.id);
@@ -169,6 +173,9 @@ pub async fn list(
 pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
+    request
+        .record_read("read_person", id, json!({"collection": library.id}))
+        .await?;
     answer(&request, &library, id).await
 }
 

@@ -5,7 +5,7 @@ use std::{slice, vec};
 use axum::{extract::RawQuery, response::Response};
 use facescan_store::{AuditEntry, Collection};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -136,8 +136,8 @@ pub struct SearchesQuery {
 
 /// Searches for a face in a collection.
 ///
-/// The body has one face: in an image, stored, or a vector. A stored face also needs the scope `read`. The audit trail has
-/// every search before it is answered.
+/// The body has one face: in an image, stored, or a vector. A stored face also needs the scope `read`, and a vector or an
+/// aligned crop the scope `search_vectors`. The audit trail has every search before it is answered.
 #[utoipa::path(
     post, path = "/collections/{id}/search", operation_id = "search_collection", tag = "recognition",
     security(("key" = ["search"])),
@@ -309,6 +309,10 @@ pub async fn list(
     if query.before.is_some_and(|before| before < 1) {
         return Err(ApiError::invalid_option("before", "must be at least 1"));
     }
+    let details = json!({"before": query.before});
+    request
+        .record_read("list_searches", collection.id, details)
+        .await?;
     let before = query.before.map(i64::cast_unsigned);
     let page = (before, limit + 1);
     let mut listed = audit.audited_searches(tenant, collection.id, page).await?;

@@ -10,7 +10,7 @@ use facescan_store::{
     Written,
 };
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -254,6 +254,11 @@ pub async fn list(
     let collection = request.collection().await?;
     let query: SubjectQuery = read_query(query.as_deref().unwrap_or_default())?;
     let page = Page::new(query.after, query.limit)?;
+    let is_filtered = query.external_id.is_some();
+    let details = json!({"after": query.after, "by_external_id": is_filtered});
+    request
+        .record_read("list_subjects", collection.id, details)
+        .await?;
     let store = &request.state.collections.store;
     let external_id = query.external_id.as_deref();
     let mut listed = store
@@ -283,6 +288,10 @@ pub async fn list(
     )
 )]
 pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+    let details = json!({"collection": request.id});
+    request
+        .record_read("read_subject", request.member()?, details)
+        .await?;
     let subject = subject_of(&request).await?;
     respond_small(request.accepted, &SubjectAnswer::from(subject))
 }

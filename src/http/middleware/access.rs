@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::AUTHORIZATION},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -15,7 +15,8 @@ use hyper::body::Body as _;
 
 use crate::{
     access::{error::AccessError, rate_limit::Usage},
-    context::{Principal, RequestContext},
+    audit::refusals::{RefusalKind, RefusedRequest},
+    context::{Principal, RequestContext, RequestId},
     http::{
         AppState,
         error::ApiError,
@@ -45,15 +46,17 @@ pub async fn authorize(
     let requirement = path.map_or(Requirement::Open, |path| {
         scopes.requirement(request.method(), path.as_str())
     });
+    let mut seen = Seen::new(&request);
     let mut limits = None;
     let principal = match requirement {
         Requirement::Open => Ok(None),
         _ => match local::check(&request, &state.config) {
-            Ok(()) => principal(&state, requirement, request.headers()).await,
+            Ok(()) => principal(&state, request.headers()).await.map(Some),
             Err(error) => Err(error),
         },
     };
-    match principal {
+    seen.principal = principal.as_ref().ok().cloned().flatten();
+    match principal.and_then(|principal| permitted(principal, requirement)) {
         Ok(None) => {}
         Ok(Some(principal)) => {
             let stated = stated_length(request.headers());
@@ -72,9 +75,14 @@ pub async fn authorize(
                 context.principal = principal;
             }
         }
-        Err(error) => return ApiError::from(error).into_response(),
+        Err(error) => {
+            let response = ApiError::from(error).into_response();
+            seen.record(&state, response.status());
+            return response;
+        }
     }
     let mut response = next.run(request).await;
+    seen.record(&state, response.status());
     if let Some(limits) = limits {
         for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
             if let Ok(value) = HeaderValue::from_str(&value) {
@@ -83,6 +91,43 @@ pub async fn authorize(
         }
     }
     response
+}
+
+/// What the audit trail needs of a request if it is refused.
+struct Seen {
+    id: Option<RequestId>,
+    route: Option<String>,
+    principal: Option<Principal>,
+}
+
+impl Seen {
+    fn new(request: &Request) -> Self {
+        let path = request.extensions().get::<MatchedPath>();
+        let context = request.extensions().get::<RequestContext>();
+        Self {
+            id: context.map(|context| context.id.clone()),
+            route: path.map(|path| format!("{} {}", request.method(), path.as_str())),
+            principal: None,
+        }
+    }
+
+    /// Records the request if its status says that the caller was refused.
+    fn record(&self, state: &AppState, status: StatusCode) {
+        let kind = match status {
+            StatusCode::UNAUTHORIZED => RefusalKind::Unauthorized,
+            StatusCode::FORBIDDEN => RefusalKind::Forbidden,
+            _ => return,
+        };
+        let (Some(id), Some(route)) = (&self.id, &self.route) else {
+            return;
+        };
+        state.refusals.add(&RefusedRequest {
+            principal: self.principal.as_ref(),
+            kind,
+            id,
+            route,
+        });
+    }
 }
 
 /// Returns the answer to a request beyond a limit, with the header that names the limit and the seconds to wait.
@@ -117,20 +162,20 @@ fn charge_body(request: Request, state: &AppState, principal: &Principal) -> Req
     })
 }
 
-/// Returns the principal of a request, or `None` if its route is open.
-async fn principal(
-    state: &AppState,
+/// Returns the principal of a request.
+async fn principal(state: &AppState, headers: &HeaderMap) -> Result<Principal, AccessError> {
+    state.access.authenticate(credential(headers)).await
+}
+
+/// Checks that the principal, if the route is not open, has the scope of the route.
+fn permitted(
+    principal: Option<Principal>,
     requirement: Requirement,
-    headers: &HeaderMap,
 ) -> Result<Option<Principal>, AccessError> {
-    if requirement == Requirement::Open {
-        return Ok(None);
-    }
-    let principal = state.access.authenticate(credential(headers)).await?;
-    if let Requirement::Scope(scope) = requirement {
+    if let (Some(principal), Requirement::Scope(scope)) = (&principal, requirement) {
         principal.require(scope)?;
     }
-    Ok(Some(principal))
+    Ok(principal)
 }
 
 /// Returns the credential of a request. The scheme of `authorization` has any case.

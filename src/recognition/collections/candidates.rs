@@ -61,7 +61,7 @@ pub struct CandidateAnswer {
     /// The stored face that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
-    /// The cosine, -1 to 1.
+    /// The cosine, -1 to 1, rounded down to hundredths. Candidates with the same one are in the order of their enrolment.
     similarity: f32,
     /// The false accept rate of one comparison at this cosine. Null if the contract has no calibration.
     #[schema(required)]

@@ -6,7 +6,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    Collections, key,
+    Collections,
+    disclosure::round_down,
+    key,
     search::check_vector,
     similar::{SimilarFace, Wanted},
 };
@@ -70,6 +72,9 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// The name of [`Conflict`](Self::Conflict) in answers.
+    pub const CONFLICT: &str = "conflict";
+
     /// Returns the name in answers.
     pub fn name(&self) -> &'static str {
         match self {
@@ -77,7 +82,7 @@ impl Rejection {
             Self::SeveralFaces { .. } => "several_faces",
             Self::LowQuality { .. } => "low_quality",
             Self::ContractMismatch => "contract_mismatch",
-            Self::Conflict { .. } => "conflict",
+            Self::Conflict { .. } => Self::CONFLICT,
             Self::Suppressed => "suppressed",
             Self::Image(_) => "image",
         }
@@ -109,21 +114,34 @@ impl Collections {
     }
 
     /// Enrols the faces that are not rejected. Returns one outcome for each face, in order. The audit trail has the outcomes
-    /// before this returns.
+    /// before this returns. Each face that is compared with other people is a search of the caller.
     ///
     /// # Errors
-    /// Returns an error, and enrols nothing, if the subject does not exist, may not be enrolled, or the database fails.
+    /// Returns an error, and enrols nothing, if the subject does not exist, may not be enrolled, the caller has not so many
+    /// searches left, or the database fails.
     pub async fn enrol(
         &self,
         context: &RequestContext,
         target: EnrolTarget<'_>,
         faces: Vec<Result<FaceToEnrol, Rejection>>,
     ) -> Result<Vec<EnrolOutcome>, RecognitionError> {
+        let faces = faces.into_iter().map(|face| match face {
+            Ok(face) => with_contract(target.collection, face),
+            Err(rejection) => Ok(Err(rejection)),
+        });
+        let faces: Vec<Result<FaceToEnrol, Rejection>> = faces.collect::<Result<_, _>>()?;
+        let comparison = self.comparison(target).await?;
+        let searches = match comparison.compares() {
+            true => faces.iter().filter(|face| face.is_ok()).count(),
+            false => 0,
+        };
+        let now = self.clock.now();
+        self.quota.take(context, searches, now).await?;
         let mut outcomes = Vec::with_capacity(faces.len());
         let mut accepted = Vec::new();
         for face in faces {
             let checked = match face {
-                Ok(face) => self.check(target, face).await?,
+                Ok(face) => self.check(target, &comparison, face).await?,
                 Err(rejection) => Err(rejection),
             };
             outcomes.push(match checked {
@@ -141,7 +159,8 @@ impl Collections {
                 Err(rejection) => EnrolOutcome::Rejected(rejection),
             });
         }
-        let event = self.audit.entry(context, enrol_event(target, &outcomes));
+        let event = enrol_event(target, searches, &outcomes);
+        let event = self.audit.entry(context, event);
         let subject = (key(target.collection), Some(target.subject));
         let now = self.clock.now();
         let enrolled = self.store.enrol(subject, &accepted, now, event).await?;
@@ -149,49 +168,50 @@ impl Collections {
         Ok(outcomes)
     }
 
+    /// Returns whom the faces of a target are compared with.
+    async fn comparison(&self, target: EnrolTarget<'_>) -> Result<Comparison, RecognitionError> {
+        let collection = target.collection;
+        if collection.kind == CollectionKind::Suppression {
+            return Ok(Comparison::default());
+        }
+        Ok(Comparison {
+            suppressions: self.suppressions(collection).await?,
+            // Without a calibration nobody knows which similarity is too high.
+            conflict_from: match target.allow_conflicts {
+                true => None,
+                false => self.own_threshold(collection),
+            },
+        })
+    }
+
     /// Checks a face against the collection and the suppression collections.
     async fn check(
         &self,
         target: EnrolTarget<'_>,
+        comparison: &Comparison,
         face: FaceToEnrol,
     ) -> Result<Result<FaceToEnrol, Rejection>, RecognitionError> {
-        let collection = target.collection;
-        match check_vector(collection, &face.vector) {
-            Ok(()) => {}
-            Err(RecognitionError::CollectionContract { .. }) => {
-                return Ok(Err(Rejection::ContractMismatch));
-            }
-            Err(error) => return Err(error),
-        }
-        if collection.kind == CollectionKind::Suppression {
-            return Ok(Ok(face));
-        }
-        let suppressions = self.suppressions(collection).await?;
         let suppressed = self
-            .suppressed(&suppressions, &[&face.vector.values])
+            .suppressed(&comparison.suppressions, &[&face.vector.values])
             .await?;
         if suppressed.contains(&true) {
             return Ok(Err(Rejection::Suppressed));
         }
-        if !target.allow_conflicts
-            && let Some(conflict) = self.conflict(target, &face.vector).await?
-        {
-            return Ok(Err(conflict));
-        }
-        Ok(Ok(face))
+        let Some(threshold) = comparison.conflict_from else {
+            return Ok(Ok(face));
+        };
+        let conflict = self.conflict(target, &face.vector, threshold).await?;
+        Ok(conflict.map_or(Ok(face), Err))
     }
 
-    /// Returns the most similar other subject, if it reaches the threshold of the collection.
+    /// Returns the most similar other subject, if it reaches the threshold.
     async fn conflict(
         &self,
         target: EnrolTarget<'_>,
         vector: &FaceVector,
+        threshold: f32,
     ) -> Result<Option<Rejection>, RecognitionError> {
         let collection = target.collection;
-        let Some(threshold) = self.threshold_of(collection) else {
-            // Without a calibration nobody knows which similarity is too high.
-            return Ok(None);
-        };
         let wanted = Wanted {
             threshold,
             limit: NEIGHBOURS,
@@ -203,10 +223,37 @@ impl Collections {
             let subject_id = face.row.enrolment.subject_id?;
             (subject_id != target.subject).then_some(Rejection::Conflict {
                 subject_id,
-                similarity: face.similarity,
+                similarity: round_down(face.similarity),
             })
         };
         Ok(found.faces.iter().find_map(conflict))
+    }
+}
+
+/// Whom new faces are compared with.
+#[derive(Debug, Default)]
+struct Comparison {
+    /// The people who must not be enrolled.
+    suppressions: Vec<Collection>,
+    /// The cosine from which a face of another subject is a conflict. `None` if conflicts are not looked for.
+    conflict_from: Option<f32>,
+}
+
+impl Comparison {
+    fn compares(&self) -> bool {
+        !self.suppressions.is_empty() || self.conflict_from.is_some()
+    }
+}
+
+/// Rejects a face whose contract is not that of the collection.
+fn with_contract(
+    collection: &Collection,
+    face: FaceToEnrol,
+) -> Result<Result<FaceToEnrol, Rejection>, RecognitionError> {
+    match check_vector(collection, &face.vector) {
+        Ok(()) => Ok(Ok(face)),
+        Err(RecognitionError::CollectionContract { .. }) => Ok(Err(Rejection::ContractMismatch)),
+        Err(error) => Err(error),
     }
 }
 
@@ -219,9 +266,9 @@ fn done(enrolled: Enrolled, subject: Uuid) -> Result<(), RecognitionError> {
     }
 }
 
-/// Returns the entry of an enrolment. A face that is similar to another person was searched for, so it is recorded as searches
-/// are: whatever the settings say.
-fn enrol_event(target: EnrolTarget<'_>, outcomes: &[EnrolOutcome]) -> AuditEvent {
+/// Returns the entry of an enrolment. One that compared faces with other people is recorded as searches are: whatever the
+/// settings say.
+fn enrol_event(target: EnrolTarget<'_>, searches: usize, outcomes: &[EnrolOutcome]) -> AuditEvent {
     let (mut enrolments, mut conflicts, mut suppressed) = (Vec::new(), Vec::new(), 0);
     for outcome in outcomes {
         match outcome {
@@ -233,19 +280,19 @@ fn enrol_event(target: EnrolTarget<'_>, outcomes: &[EnrolOutcome]) -> AuditEvent
             EnrolOutcome::Rejected(_) => {}
         }
     }
-    let is_search = !conflicts.is_empty() || suppressed > 0;
     let details = json!({
         "subject": target.subject,
+        "searches": searches,
         "enrolments": enrolments,
         "conflicts": conflicts,
         "suppressed": suppressed,
     });
     let event = AuditEvent::change("enrol", target.collection.id).with(details);
-    match is_search {
-        true => AuditEvent {
+    match searches {
+        0 => event,
+        _ => AuditEvent {
             level: AuditLevel::Off,
             ..event
         },
-        false => event,
     }
 }

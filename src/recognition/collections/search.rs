@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::{
     Collections,
+    disclosure::{disclose, round_up},
     similar::{SimilarFace, Wanted},
     terms::check_text,
 };
@@ -30,7 +31,7 @@ use crate::{
 };
 
 /// The most candidates of a search.
-const MAX_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 50;
 
 /// The candidates beyond the limit that take the places of suppressed ones.
 const SPARE: usize = 20;
@@ -50,9 +51,9 @@ pub struct SearchRequest {
     /// A reference to the case that the search belongs to. The audit trail has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
-    /// The most candidates, 1 to 100; by default 10.
+    /// The most candidates, 1 to 50; by default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 100)]
+    #[schema(minimum = 1, maximum = 50)]
     pub limit: Option<usize>,
     /// Whether a subject is a candidate once, with its most similar face (`subject`, the default), or each face is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,8 @@ pub struct SearchRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(exclusive_minimum = 0, maximum = 1)]
     pub far: Option<f64>,
-    /// The cosine from which a face is a candidate, -1 to 1. Not together with `far`.
+    /// The cosine from which a face is a candidate, -1 to 1, rounded up to hundredths. It has a lower limit, the cosine at the
+    /// rate `recognition.max_search_far`. Not together with `far`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -1, maximum = 1)]
     pub threshold: Option<f32>,
@@ -241,7 +243,9 @@ impl Collections {
         for vector in vectors {
             check_vector(collection, vector)?;
         }
-        self.check_quota(context, vectors.len()).await?;
+        self.quota
+            .take(context, vectors.len(), self.clock.now())
+            .await?;
         // At the same time, so that they share a pass over the memory.
         let searches = vectors
             .iter()
@@ -249,11 +253,12 @@ impl Collections {
         try_join_all(searches).await
     }
 
-    /// Checks that a collection may be searched, and that the threshold is known. Returns the threshold.
+    /// Checks that a collection may be searched, and that the threshold is known and not too low. Returns the threshold.
     ///
     /// # Errors
     /// [`RecognitionError::NotSearchable`], [`RecognitionError::OtherPurpose`], [`RecognitionError::PurposeNotAllowed`], or
-    /// [`RecognitionError::InvalidOption`] if the calibration does not have the rate.
+    /// [`RecognitionError::InvalidOption`] if the calibration does not have the rate, or if it is above
+    /// `recognition.max_search_far`.
     pub fn check_search(
         &self,
         collection: &Collection,
@@ -261,24 +266,36 @@ impl Collections {
     ) -> Result<f32, RecognitionError> {
         plan.check(collection)?;
         self.check_purpose(collection)?;
-        let criterion = plan.criterion;
-        let criterion = criterion.unwrap_or(Criterion::Far(collection.terms.far));
         let calibration = self.calibrations.of(&collection.contract);
-        Ok(threshold(criterion, calibration)?)
+        let floor = self.lowest_threshold(collection);
+        let Some(criterion) = plan.criterion else {
+            let own = Criterion::Far(collection.terms.far);
+            return Ok(round_up(threshold(own, calibration)?).max(floor));
+        };
+        let threshold = round_up(threshold(criterion, calibration)?);
+        if threshold >= floor {
+            return Ok(threshold);
+        }
+        let far = self.max_search_far;
+        Err(match criterion {
+            Criterion::Threshold(_) => InvalidOption::new(
+                "threshold",
+                format!("must be at least {floor}, the cosine at a false accept rate of {far} (recognition.max_search_far)"),
+            ),
+            Criterion::Far(_) | Criterion::DefaultFar(_) => InvalidOption::new(
+                "far",
+                format!("must be at most {far}, which is recognition.max_search_far; the threshold is then {floor}"),
+            ),
+        }
+        .into())
     }
 
-    /// Checks that the caller may make so many searches now.
+    /// Checks that the caller has searches left, without taking one.
     ///
     /// # Errors
     /// The errors of [`SearchQuota::check`](super::quota::SearchQuota::check).
-    pub async fn check_quota(
-        &self,
-        context: &RequestContext,
-        searches: usize,
-    ) -> Result<(), RecognitionError> {
-        self.quota
-            .check(context, (searches, self.clock.now()))
-            .await
+    pub async fn check_quota(&self, context: &RequestContext) -> Result<(), RecognitionError> {
+        self.quota.check(context, self.clock.now()).await
     }
 
     async fn search_for(
@@ -295,10 +312,10 @@ impl Collections {
             must_be_exact: plan.must_be_exact,
         };
         let found = self.similar(collection, &vector.values, wanted).await?;
-        let mut faces = self
+        let faces = self
             .without_suppressed(collection, vector, found.faces)
             .await?;
-        faces.truncate(plan.limit);
+        let faces = disclose(faces, plan.limit);
         let far = |cosine| calibration.and_then(|calibration| calibration.far(cosine));
         let candidates = faces.into_iter().map(|face| Candidate {
             far: far(face.similarity),
@@ -364,7 +381,7 @@ impl Collections {
     ) -> Result<Vec<bool>, RecognitionError> {
         let mut suppressed = vec![false; vectors.len()];
         for suppression in suppressions {
-            let threshold = self.threshold_of(suppression);
+            let threshold = self.own_threshold(suppression);
             let uncalibrated = || RecognitionError::Uncalibrated(suppression.contract.clone());
             let wanted = Wanted {
                 threshold: threshold.ok_or_else(uncalibrated)?,

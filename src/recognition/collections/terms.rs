@@ -63,9 +63,12 @@ pub fn check_change(
         return Err(InvalidOption::new("retention_days", detail));
     }
     let (low, high) = calibration.map_or((0.0, 1.0), Calibration::fars);
+    let high = high.min(settings.max_search_far);
     let is_rate = |far: f64| far > 0.0 && (low..=high).contains(&far);
     if !change.far.is_none_or(is_rate) {
-        let detail = format!("must be from {low} to {high}, the rates that the calibration covers");
+        let detail = format!(
+            "must be from {low} to {high}, the rates that the calibration and recognition.max_search_far allow"
+        );
         return Err(InvalidOption::new("far", detail));
     }
     Ok(())

@@ -16,7 +16,10 @@ use super::{
     neighbours::{NEIGHBOURS, NeighbourSearch},
 };
 use crate::pipeline::error::InvalidOption;
-use crate::recognition::{calibration::Calibration, error::RecognitionError, index::IndexError};
+use crate::recognition::{
+    calibration::Calibration, collections::disclosure::round_up, error::RecognitionError,
+    index::IndexError,
+};
 
 /// The faces that are read at a time.
 const PAGE: u32 = 4096;
@@ -36,12 +39,13 @@ const MAX_MIN_FACES: u32 = 1000;
 /// The people without faces that one transaction deletes.
 const EMPTY_PEOPLE: u32 = 1000;
 
-/// Checks the options of a clustering.
+/// Checks the options of a clustering. `max_far` is the highest false accept rate of a search.
 ///
 /// # Errors
 /// [`InvalidOption`] with the option that is out of range.
 pub fn check(
     calibration: &Calibration,
+    max_far: f64,
     (far, min_faces): (Option<f64>, Option<u32>),
 ) -> Result<(), InvalidOption> {
     if !min_faces.is_none_or(|faces| (1..=MAX_MIN_FACES).contains(&faces)) {
@@ -49,8 +53,11 @@ pub fn check(
         return Err(InvalidOption::new("min_faces", detail));
     }
     let (low, high) = calibration.fars();
+    let high = high.min(max_far);
     if !far.is_none_or(|far| (low..=high).contains(&far)) {
-        let detail = format!("must be from {low} to {high}, the rates that the calibration covers");
+        let detail = format!(
+            "must be from {low} to {high}, the rates that the calibration and recognition.max_search_far allow"
+        );
         return Err(InvalidOption::new("far", detail));
     }
     Ok(())
@@ -83,7 +90,11 @@ pub fn settings(
     (far, min_faces): (Option<f64>, u32),
 ) -> Option<Settings> {
     let chosen = || (WRONG_LINKS / faces.max(1) as f64).min(MAX_FAR);
-    let threshold = calibration.extrapolated_threshold(far.unwrap_or_else(chosen))?;
+    let threshold = match far {
+        // Who is linked at many close rates would tell more than one.
+        Some(far) => round_up(calibration.extrapolated_threshold(far)?),
+        None => calibration.extrapolated_threshold(chosen())?,
+    };
     Some(Settings {
         min_faces,
         ..Settings::new(threshold, threshold)

@@ -41,9 +41,11 @@ pub enum LibraryOutcome {
 impl Libraries {
     /// Enrols the faces of images. Returns one outcome for each face of each image, in order.
     ///
+    /// If the tenant has suppression collections, each face is a search of the caller.
+    ///
     /// # Errors
-    /// Returns an error, and enrols nothing, if the settings do not allow the purpose, a stored face was erased, or the
-    /// database fails.
+    /// Returns an error, and enrols nothing, if the settings do not allow the purpose, a stored face was erased, the caller has
+    /// not so many searches left, or the database fails.
     pub async fn enrol(
         &self,
         context: &RequestContext,
@@ -53,6 +55,12 @@ impl Libraries {
         let collections = &self.collections;
         collections.check_purpose(library)?;
         let suppressions = collections.suppressions(library).await?;
+        let searches = match suppressions.is_empty() {
+            true => 0,
+            false => comparable(library, images.iter().flatten()).count(),
+        };
+        let now = collections.clock.now();
+        collections.quota.take(context, searches, now).await?;
         let mut outcomes = Vec::with_capacity(images.len());
         let mut accepted = Vec::new();
         for faces in images {
@@ -75,9 +83,8 @@ impl Libraries {
             }
             outcomes.push(of_image);
         }
-        let event = collections
-            .audit
-            .entry(context, enrol_event(library, &outcomes));
+        let event = enrol_event(library, searches, &outcomes);
+        let event = collections.audit.entry(context, event);
         let now = collections.clock.now();
         let enrolled = collections
             .store
@@ -99,13 +106,12 @@ impl Libraries {
         suppressions: &[Collection],
         faces: &[FaceForLibrary],
     ) -> Result<Vec<bool>, RecognitionError> {
-        let is_comparable = |face: &FaceForLibrary| check_vector(library, &face.vector).is_ok();
-        let vectors = faces.iter().filter(|face| is_comparable(face));
-        let vectors: Vec<&[f32]> = vectors.map(|face| &face.vector.values[..]).collect();
+        let vectors = comparable(library, faces).map(|face| &face.vector.values[..]);
+        let vectors: Vec<&[f32]> = vectors.collect();
         let suppressed = self.collections.suppressed(suppressions, &vectors).await?;
         let mut suppressed = suppressed.into_iter();
-        let of_face = |face| is_comparable(face) && suppressed.next().unwrap_or(false);
-        Ok(faces.iter().map(of_face).collect())
+        let mut of_face = |face| is_comparable(library, face) && suppressed.next().unwrap_or(false);
+        Ok(faces.iter().map(&mut of_face).collect())
     }
 
     fn judge(
@@ -124,9 +130,26 @@ impl Libraries {
     }
 }
 
-/// Returns the entry of an enrolment. A face that is similar to a person in a suppression collection was searched for, so it
-/// is recorded as searches are: whatever the settings say.
-fn enrol_event(library: &Collection, outcomes: &[Vec<LibraryOutcome>]) -> AuditEvent {
+fn is_comparable(library: &Collection, face: &FaceForLibrary) -> bool {
+    check_vector(library, &face.vector).is_ok()
+}
+
+/// Returns the faces that can be compared with those of the suppression collections of a library.
+fn comparable<'a>(
+    library: &Collection,
+    faces: impl IntoIterator<Item = &'a FaceForLibrary>,
+) -> impl Iterator<Item = &'a FaceForLibrary> {
+    let faces = faces.into_iter();
+    faces.filter(|face| is_comparable(library, face))
+}
+
+/// Returns the entry of an enrolment. One that compared faces with other people is recorded as searches are: whatever the
+/// settings say.
+fn enrol_event(
+    library: &Collection,
+    searches: usize,
+    outcomes: &[Vec<LibraryOutcome>],
+) -> AuditEvent {
     let outcomes = || outcomes.iter().flatten();
     let is_enrolled = |outcome: &&LibraryOutcome| matches!(outcome, LibraryOutcome::Enrolled(_));
     let suppressed = outcomes().filter(|outcome| **outcome == LibraryOutcome::Suppressed);
@@ -134,9 +157,10 @@ fn enrol_event(library: &Collection, outcomes: &[Vec<LibraryOutcome>]) -> AuditE
     let details = json!({
         "enrolled": outcomes().filter(is_enrolled).count(),
         "suppressed": suppressed,
+        "searches": searches,
     });
     let event = AuditEvent::change("enrol_in_library", library.id).with(details);
-    match suppressed {
+    match searches {
         0 => event,
         _ => AuditEvent {
             level: AuditLevel::Off,

@@ -40,6 +40,8 @@ label! {
 label! {
     /// A task that sweeps in the background.
     Sweep {
+        /// Delivers the heads of the audit trail.
+        AuditHeads = "audit_heads",
         /// Deletes what finished batches leave.
         Batches = "batches",
         /// Groups the faces of libraries.

@@ -7,7 +7,9 @@ use facescan_store::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{ALLOWED, create, enrol, found, gallery, id, image, ok, search, subject};
+use super::{
+    ALLOWED, EVERY_THRESHOLD, create, enrol, found, gallery, id, image, ok, search, subject,
+};
 use crate::support::{
     app::TestApp,
     database::{Database, on_postgres, on_sqlite},
@@ -116,7 +118,7 @@ async fn two_processes_see_each_others_changes() {
 async fn an_index_that_is_far_behind_is_loaded_again() {
     on_sqlite(|database: Database| async move {
         let url = database.url();
-        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
+        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED, EVERY_THRESHOLD]).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..10).await;
         assert_eq!(nearest(&app, &staff, 3).await, (Some(subjects[3]), 10));
@@ -182,7 +184,7 @@ async fn searches_at_the_same_time_get_their_own_answers() {
 /// All rows that the index proposes first belong to one subject.
 #[tokio::test]
 async fn many_faces_of_one_subject_do_not_hide_others() {
-    let app = TestApp::with(&[ALLOWED]).await;
+    let app = TestApp::with(&[ALLOWED, EVERY_THRESHOLD]).await;
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
     let copies = vec![image("obama.jpg"); 60];

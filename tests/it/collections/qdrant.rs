@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    ALLOWED, create, gallery,
+    ALLOWED, EVERY_THRESHOLD, create, gallery,
     index::{add, collection, nearest, vector},
     ok, story,
 };
@@ -24,7 +24,7 @@ use crate::support::{
 /// Starts an application on a database and a Qdrant server.
 async fn start(url: &str, server: &QdrantServer) -> TestApp {
     let mut settings = server.settings();
-    settings.extend([("DATABASE_URL", url), ALLOWED]);
+    settings.extend([("DATABASE_URL", url), ALLOWED, EVERY_THRESHOLD]);
     TestApp::with(&settings).await
 }
 

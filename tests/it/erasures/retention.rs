@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// A clock that is days ahead.
-struct Ahead {
-    days: u64,
+pub(super) struct Ahead {
+    pub(super) days: u64,
 }
 
 impl Clock for Ahead {

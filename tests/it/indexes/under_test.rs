@@ -77,8 +77,9 @@ impl UnderTest {
             store: Arc::clone(&stores.collections),
             index: Arc::new(counted),
             calibrations: Arc::new(Calibrations::load(&[]).unwrap()),
+            max_search_far: 1.0,
             quota: SearchQuota {
-                audit: Arc::clone(&audit),
+                store: Arc::clone(&stores.search_quotas),
                 per_day: 0,
             },
             audit: AuditLog::start(AuditLevel::Off, audit, Arc::clone(&clock)),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use facescan::audit::verify::{Fault, NotedHead, Verdict, verify};
-use facescan_store::{AuditEntry, FIRST_HASH, NewAuditEntry, Stores};
+use facescan::audit::verify::{Evidence, Fault, NotedHead, Verdict, verify};
+use facescan_store::{AuditEntry, ExpiryTimes, FIRST_HASH, NewAuditEntry, Stores};
 
 use super::fixtures::noon;
 
@@ -59,44 +59,56 @@ async fn verify_and_expire(stores: &Stores, entries: &[AuditEntry]) {
         Verdict::Intact { entries, chain } => (entries, chain.last),
         broken @ Verdict::Broken { .. } => panic!("{broken:?}"),
     };
-    assert_eq!(
-        intact(verify(&**audit, "audit", None).await.unwrap()),
-        (10, 10)
-    );
-    let noted = |number, hash| Some(NotedHead { number, hash });
-    let head = noted(7, entries[6].hash);
-    assert_eq!(
-        intact(verify(&**audit, "audit", head).await.unwrap()),
-        (10, 10)
-    );
+    let check = async |heads: &[NotedHead], expires| {
+        let evidence = Evidence {
+            heads,
+            expires,
+            ..Evidence::default()
+        };
+        verify(&**audit, "audit", evidence).await.unwrap()
+    };
+    assert_eq!(intact(check(&[], false).await), (10, 10));
+    let noted = |number, hash| NotedHead { number, hash };
+    let heads = [noted(7, entries[6].hash), noted(2, entries[1].hash)];
+    assert_eq!(intact(check(&heads, false).await), (10, 10));
     let broken = |number, fault| Verdict::Broken { number, fault };
+    for number in [7, 2] {
+        // Each head counts, not only the newest one.
+        let heads = [heads[0], noted(number, [1; 32]), heads[1]];
+        let found = check(&heads, false).await;
+        assert_eq!(found, broken(number, Fault::NotAsNoted));
+    }
     assert_eq!(
-        verify(&**audit, "audit", noted(7, [1; 32])).await.unwrap(),
-        broken(7, Fault::NotAsNoted)
-    );
-    assert_eq!(
-        verify(&**audit, "audit", noted(12, [1; 32])).await.unwrap(),
+        check(&[noted(12, [1; 32])], false).await,
         broken(11, Fault::Missing)
     );
 
     // Retention deletes from the start, and the rest is still a chain. The entries of concurrent calls can be out of order, so
     // the test expires those of the first call only.
     let before = noon() + Duration::from_secs(2);
-    assert_eq!(audit.expire_audit("audit", before, 1).await.unwrap(), 1);
-    assert_eq!(audit.expire_audit("audit", before, 100).await.unwrap(), 1);
-    assert_eq!(audit.expire_audit("audit", before, 100).await.unwrap(), 0);
-    assert_eq!(audit.expire_audit("unknown", before, 9).await.unwrap(), 0);
+    let expire = async |tenant: &str, before, limit| {
+        let now = noon() + Duration::from_secs(1000);
+        let page = (ExpiryTimes { before, now }, limit);
+        audit.expire_audit(tenant, page, &|_| None).await.unwrap()
+    };
+    assert_eq!(expire("audit", before, 1).await, 1);
+    assert_eq!(expire("audit", before, 100).await, 1);
+    assert_eq!(expire("audit", before, 100).await, 0);
+    assert_eq!(expire("unknown", before, 9).await, 0);
+    assert_eq!(intact(check(&heads, true).await), (8, 10));
     assert_eq!(
-        intact(verify(&**audit, "audit", None).await.unwrap()),
-        (8, 10)
+        check(&[noted(2, [1; 32])], true).await,
+        broken(2, Fault::NotAsNoted)
     );
+    assert_eq!(check(&[], false).await, broken(1, Fault::KeptForever));
     let all = noon() + Duration::from_secs(100);
-    assert_eq!(audit.expire_audit("audit", all, 100).await.unwrap(), 8);
+    assert_eq!(expire("audit", all, 100).await, 8);
     audit.append_audit(&[entry("audit", 11)]).await.unwrap();
-    assert_eq!(
-        intact(verify(&**audit, "audit", None).await.unwrap()),
-        (1, 11)
-    );
+    assert_eq!(intact(check(&heads, true).await), (1, 11));
+    let deletions = audit.audit_deletions("audit", 0, 10).await.unwrap();
+    let ranges: Vec<_> = deletions.iter().map(|it| (it.first, it.last())).collect();
+    assert_eq!(ranges, [(1, 1), (2, 2), (3, 10)]);
+    assert_eq!(deletions[2].hash(7), Some(entries[6].hash));
     let tenants = audit.audited_tenants().await.unwrap();
     assert_eq!(tenants, ["audit", "other"]);
 }

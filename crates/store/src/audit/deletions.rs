@@ -1,0 +1,180 @@
+//! What retention has deleted from a chain.
+//!
+//! The hashes of deleted entries stay, so that an entry whose hash was noted elsewhere can still be compared. The signature shows
+//! that the program deleted the entries, and not somebody with access to the database.
+
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+
+use super::{ChainRow, DELETE, LOCK_CHAIN, LinkRow, MOVE_START};
+use crate::{
+    StoreError,
+    batches::{from_micros, micros},
+    dialect::Statements,
+    record::record,
+    retention::ExpiryTimes,
+    values::{Digest, Value, hex},
+};
+
+/// Signs a text. `None` if there is no secret to sign with.
+pub type DeletionSigner<'a> = dyn Fn(&str) -> Option<[u8; 32]> + Send + Sync + 'a;
+
+/// Entries that one transaction of retention has deleted from a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditDeletion {
+    /// The tenant.
+    pub tenant: String,
+    /// The number of the first deleted entry.
+    pub first: u64,
+    /// When they were deleted, to the microsecond.
+    pub at: OffsetDateTime,
+    /// The hash of each deleted entry, in order.
+    pub hashes: Vec<[u8; 32]>,
+    /// The signature of [`signed_text`](Self::signed_text). `None` if no secret was set.
+    pub signature: Option<[u8; 32]>,
+}
+
+impl AuditDeletion {
+    /// Returns the number of the last deleted entry.
+    pub fn last(&self) -> u64 {
+        self.first + self.hashes.len() as u64 - 1
+    }
+
+    /// Returns the hash that a deleted entry had.
+    pub fn hash(&self, number: u64) -> Option<[u8; 32]> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.hashes.get(index).copied()
+    }
+
+    /// Returns the text that is signed: a JSON list without spaces, with the SHA-256 of all hashes.
+    pub fn signed_text(&self) -> String {
+        let hashes = hex(&Sha256::digest(self.hashes.as_flattened()));
+        let at = micros(self.at);
+        serde_json::json!([
+            "facescan audit deletion",
+            self.tenant,
+            self.first,
+            self.last(),
+            at,
+            hashes
+        ])
+        .to_string()
+    }
+}
+
+/// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
+/// entry that is too young ends the range.
+const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $3 \
+     AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = $1 AND at >= $2), $4) \
+     ORDER BY number DESC LIMIT 1";
+
+const HASHES: &str =
+    "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $2 ORDER BY number";
+
+const INSERT: &str = "INSERT INTO audit_deletions (tenant, first, last, at, hashes, signature) \
+     VALUES ($1, $2, $3, $4, $5, $6)";
+
+const DELETIONS: &str = "SELECT tenant, first, at, hashes, signature FROM audit_deletions \
+     WHERE tenant = $1 AND first > $2 ORDER BY first LIMIT $3";
+
+record! {
+    struct DeletionRow {
+        tenant: String,
+        first: i64,
+        at: i64,
+        hashes: Vec<u8>,
+        signature: Option<Digest>,
+    }
+}
+
+impl TryFrom<DeletionRow> for AuditDeletion {
+    type Error = StoreError;
+
+    fn try_from(row: DeletionRow) -> Result<Self, StoreError> {
+        let damaged = || {
+            StoreError::corrupt(format!(
+                "the audit deletion at {} of {}",
+                row.first, row.tenant
+            ))
+        };
+        let (hashes, rest) = row.hashes.as_chunks::<32>();
+        if hashes.is_empty() || !rest.is_empty() {
+            return Err(damaged());
+        }
+        Ok(Self {
+            first: u64::try_from(row.first).map_err(|_| damaged())?,
+            at: from_micros(row.at).ok_or_else(damaged)?,
+            hashes: hashes.to_vec(),
+            signature: row.signature.map(|signature| signature.0),
+            tenant: row.tenant,
+        })
+    }
+}
+
+/// Returns deletions; see [`AuditStore::audit_deletions`](super::AuditStore::audit_deletions).
+pub(super) async fn deletions(
+    connection: &mut impl Statements,
+    tenant: &str,
+    (after, limit): (u64, u32),
+) -> Result<Vec<AuditDeletion>, StoreError> {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
+    let rows: Vec<DeletionRow> = connection.fetch_all(DELETIONS, &values).await?;
+    rows.into_iter().map(AuditDeletion::try_from).collect()
+}
+
+/// Deletes old entries; see [`AuditStore::expire_audit`](super::AuditStore::expire_audit). Run it in a transaction.
+pub(super) async fn expire(
+    connection: &mut impl Statements,
+    tenant: &str,
+    (times, limit): (ExpiryTimes, u32),
+    sign: &DeletionSigner<'_>,
+) -> Result<u64, StoreError> {
+    let Some(start) = connection
+        .fetch_optional::<ChainRow>(LOCK_CHAIN, &[&tenant])
+        .await?
+    else {
+        return Ok(0);
+    };
+    let end = start.deleted + i64::from(limit);
+    let values: [&dyn Value; 4] = [&tenant, &micros(times.before), &end, &i64::MAX];
+    let Some(link) = connection
+        .fetch_optional::<LinkRow>(EXPIRED, &values)
+        .await?
+    else {
+        return Ok(0);
+    };
+    let hashes: Vec<LinkRow> = connection
+        .fetch_all(HASHES, &[&tenant, &link.number])
+        .await?;
+    let deletion = AuditDeletion {
+        tenant: tenant.to_owned(),
+        first: (start.deleted + 1).cast_unsigned(),
+        at: from_micros(micros(times.now)).unwrap_or(times.now),
+        hashes: hashes.iter().map(|link| link.hash.0).collect(),
+        signature: None,
+    };
+    record(connection, &deletion, sign(&deletion.signed_text())).await?;
+    let deleted = connection.execute(DELETE, &[&tenant, &link.number]).await?;
+    connection
+        .execute(MOVE_START, &[&tenant, &link.number, &link.hash])
+        .await?;
+    Ok(deleted)
+}
+
+async fn record(
+    connection: &mut impl Statements,
+    deletion: &AuditDeletion,
+    signature: Option<[u8; 32]>,
+) -> Result<(), StoreError> {
+    let values: [&dyn Value; 6] = [
+        &deletion.tenant,
+        &deletion.first.cast_signed(),
+        &deletion.last().cast_signed(),
+        &micros(deletion.at),
+        &deletion.hashes.as_flattened().to_vec(),
+        &signature.map(Digest),
+    ];
+    connection.execute(INSERT, &values).await?;
+    Ok(())
+}

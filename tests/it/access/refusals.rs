@@ -1,0 +1,286 @@
+//! What the audit trail has of refused requests, of changes of keys and of reads of people.
+
+use axum::http::StatusCode;
+use facescan::context::scope::Scope;
+use facescan_store::AuditEntry;
+use serde_json::{Value, json};
+
+use super::{key, locked, send};
+use crate::support::{
+    app::TestApp,
+    cli::facescan,
+    database::{Database, on_postgres, on_sqlite},
+};
+
+async fn entries(app: &TestApp, tenant: &str) -> Vec<AuditEntry> {
+    let audit = &app.app.retention.audit;
+    audit.audit_entries(tenant, 0, 100).await.unwrap()
+}
+
+fn details(entry: &AuditEntry) -> Value {
+    serde_json::from_str(&entry.entry.details).unwrap()
+}
+
+fn actions(entries: &[AuditEntry]) -> Vec<&str> {
+    entries.iter().map(|entry| &*entry.entry.action).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests_are_recorded_without_filling_the_trail_on_sqlite() {
+    on_sqlite(refused_requests).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests_are_recorded_without_filling_the_trail_on_postgres() {
+    on_postgres(refused_requests).await;
+}
+
+async fn refused_requests(database: Database) {
+    let url = database.url();
+    let settings = [
+        ("DATABASE_URL", url.as_str()),
+        ("FACESCAN__ACCESS__MODE", "required"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let reads = key(&app, "alice", &[Scope::Read]).await;
+    for number in 0..300 {
+        let wrong = format!("fsk_{number:016x}_wrong");
+        let refused = send(&app, &wrong, ("GET", "/images"), "").await;
+        assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    }
+    for uri in ["/detect", "/erasures"] {
+        let refused = send(&app, &reads, ("POST", uri), "").await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    }
+    app.app.refusals.write().await.unwrap();
+    app.app.refusals.write().await.unwrap();
+    let unknown = entries(&app, "default").await;
+    assert_eq!(actions(&unknown), ["refuse_requests"]);
+    let told = details(&unknown[0]);
+    assert_eq!(
+        (
+            &told["unauthorized"],
+            &told["routes"],
+            &unknown[0].entry.key_id
+        ),
+        (&json!(300), &json!(["GET /images"]), &None)
+    );
+    assert!(!format!("{unknown:?}").contains("wrong"), "a credential");
+    let known = entries(&app, "alice").await;
+    assert_eq!(actions(&known), ["refuse_requests"]);
+    let told = details(&known[0]);
+    assert_eq!(
+        (&told["forbidden"], &told["routes"]),
+        (&json!(2), &json!(["POST /detect", "POST /erasures"]))
+    );
+    assert_eq!(known[0].entry.key_id.as_deref(), Some(&reads[4..20]));
+    // Another minute has its own entry.
+    send(&app, "", ("GET", "/images"), "").await;
+    app.app.refusals.write().await.unwrap();
+    assert_eq!(entries(&app, "default").await.len(), 2);
+}
+
+#[tokio::test]
+async fn refusals_that_cannot_be_written_are_written_later() {
+    let app = locked().await;
+    let file = app.data_dir().join("facescan.sqlite");
+    let url = format!("sqlite://{}", file.display());
+    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let rename = async |from: &str, to: &str| {
+        let statement = format!("ALTER TABLE {from} RENAME TO {to}");
+        sqlx::query(sqlx::AssertSqlSafe(statement))
+            .execute(&database)
+            .await
+            .unwrap();
+    };
+    send(&app, "one", ("GET", "/images"), "").await;
+    rename("audit_entries", "away").await;
+    app.app.refusals.write().await.unwrap_err();
+    send(&app, "two", ("GET", "/faces/1"), "").await;
+    rename("away", "audit_entries").await;
+    app.app.refusals.write().await.unwrap();
+    let written = entries(&app, "default").await;
+    assert_eq!(written.len(), 1);
+    assert_eq!(details(&written[0])["unauthorized"], 2);
+}
+
+#[tokio::test]
+async fn changes_of_keys_are_recorded_also_when_they_fail() {
+    let app = locked().await;
+    let admin = key(&app, "default", &[Scope::Admin]).await;
+    let new = json!({"name": "a", "scopes": ["read"]}).to_string();
+    let created = send(&app, &admin, ("POST", "/keys"), new).await.json();
+    let id = created["id"].as_str().unwrap();
+    for body in [r#"{"name": "", "scopes": ["read"]}"#, "{"] {
+        send(&app, &admin, ("POST", "/keys"), body).await;
+    }
+    for uri in [
+        format!("/keys/{id}"),
+        "/keys/0123456789abcdef".into(),
+        "/keys/fsk_secret".into(),
+    ] {
+        send(&app, &admin, ("DELETE", &uri), "").await;
+    }
+    let entries = entries(&app, "default").await;
+    let told: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let entry_of = &entry.entry;
+            let failed = details(entry)["failed"].as_str().map(str::to_owned);
+            (entry_of.action.as_str(), entry_of.target.as_deref(), failed)
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("create_key", Some(id), None),
+            ("create_key", None, Some("invalid_option".into())),
+            ("create_key", None, Some("invalid_body".into())),
+            ("revoke_key", Some(id), None),
+            (
+                "revoke_key",
+                Some("0123456789abcdef"),
+                Some("not_found".into())
+            ),
+            ("revoke_key", None, Some("not_found".into())),
+        ]
+    );
+    assert!(
+        entries
+            .iter()
+            .all(|entry| entry.entry.key_id.as_deref() == Some(&admin[4..20]))
+    );
+}
+
+/// A key that is not in the trail does not exist.
+#[tokio::test]
+async fn a_key_that_cannot_be_recorded_is_not_created() {
+    let app = locked().await;
+    let admin = key(&app, "default", &[Scope::Admin]).await;
+    let file = app.data_dir().join("facescan.sqlite");
+    let url = format!("sqlite://{}", file.display());
+    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let broken = "ALTER TABLE audit_entries RENAME TO audit_entries_away";
+    sqlx::query(broken).execute(&database).await.unwrap();
+    let new = json!({"name": "a", "scopes": ["read"]}).to_string();
+    let refused = send(&app, &admin, ("POST", "/keys"), new).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    let uri = format!("/keys/{}", &admin[4..20]);
+    let refused = send(&app, &admin, ("DELETE", &uri), "").await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    let keys = app.app.keys.list("default").await.unwrap();
+    assert_eq!(keys.len(), 1);
+    assert_eq!(keys[0].revoked_at, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_change_keys_are_recorded() {
+    let app = locked().await;
+    let run = |args: &[&str]| {
+        let args = ["keys"].iter().chain(args).map(|arg| (*arg).to_owned());
+        let mut command = facescan(args.collect::<Vec<_>>());
+        let output = command.env("FACESCAN__DATA_DIR", app.data_dir()).output();
+        output.unwrap()
+    };
+    let created = run(&[
+        "create",
+        "--name",
+        "a",
+        "--scopes",
+        "search_vectors,metrics",
+    ]);
+    let created = String::from_utf8(created.stdout).unwrap();
+    let id = &created[4..20];
+    assert!(run(&["revoke", id]).status.success());
+    assert!(!run(&["revoke", id, "--tenant", "other"]).status.success());
+    for days in ["0", "36501", "4294967295"] {
+        let refused = run(&[
+            "create",
+            "--name",
+            "a",
+            "--scopes",
+            "read",
+            "--expires-in-days",
+            days,
+        ]);
+        assert_eq!(refused.status.code(), Some(2), "{days}");
+    }
+    let entries = entries(&app, "default").await;
+    assert_eq!(actions(&entries), ["create_key", "revoke_key"]);
+    for entry in &entries {
+        assert_eq!(entry.entry.target.as_deref(), Some(id));
+        assert_eq!(details(entry)["by"], "facescan keys");
+    }
+}
+
+#[tokio::test]
+async fn reads_of_people_are_recorded_if_the_settings_say_so() {
+    let settings = [
+        ("FACESCAN__AUDIT__LEVEL", "all"),
+        ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let new = async |uri: &str, body: Value| {
+        let reply = app.post_as(uri, "application/json", body.to_string()).await;
+        format!("{uri}/{}", reply.json()["id"].as_str().unwrap())
+    };
+    let terms = json!({"name": "staff", "purpose": "entry control", "legal_basis": "consent", "retention_days": 30});
+    let staff = new("/collections", terms.clone()).await;
+    let person = new(
+        &format!("{staff}/subjects"),
+        json!({"external_id": "a name"}),
+    )
+    .await;
+    let mut archive = terms;
+    archive["name"] = json!("archive");
+    archive["kind"] = json!("library");
+    let library = new("/collections", archive).await;
+    let changes = entries(&app, "default").await.len();
+    for uri in [
+        format!("{staff}/subjects?external_id=a+name"),
+        person.clone(),
+        format!("{person}/faces"),
+        format!("{staff}/searches"),
+        format!("{library}/people"),
+        format!("{library}/people/0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f"),
+        format!("{library}/faces"),
+    ] {
+        app.get(&uri).await;
+    }
+    let entries = entries(&app, "default").await;
+    assert_eq!(
+        actions(&entries[changes..]),
+        [
+            "list_subjects",
+            "read_subject",
+            "list_enrolments",
+            "list_searches",
+            "list_people",
+            "read_person",
+            "list_library_faces",
+        ]
+    );
+    assert!(!format!("{entries:?}").contains("a name"));
+}
+
+/// The metrics are those of all tenants.
+#[tokio::test]
+async fn an_admin_of_a_tenant_neither_reads_the_metrics_nor_lets_others_do_so() {
+    let app = locked().await;
+    let admin = key(&app, "alice", &[Scope::Admin]).await;
+    let refused = send(&app, &admin, ("GET", "/metrics"), "").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let new = json!({"name": "a", "scopes": ["metrics"]}).to_string();
+    let refused = send(&app, &admin, ("POST", "/keys"), new.clone()).await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (StatusCode::FORBIDDEN, "forbidden".into())
+    );
+    let operator = key(&app, "operator", &[Scope::Admin, Scope::Metrics]).await;
+    assert_eq!(
+        send(&app, &operator, ("GET", "/metrics"), "").await.status,
+        StatusCode::OK
+    );
+    let created = send(&app, &operator, ("POST", "/keys"), new).await;
+    assert_eq!(created.status, StatusCode::CREATED);
+}

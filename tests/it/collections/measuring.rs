@@ -1,0 +1,324 @@
+//! What searches and enrolments tell of the vectors of enrolled faces, and how often.
+
+use axum::http::StatusCode;
+use facescan::context::scope::Scope;
+use serde_json::{Value, json};
+
+use super::{
+    ALLOWED, call, create, enrol, found, gallery, id, image, ok, search, search_body, subject, text,
+};
+use crate::{
+    access::{key, send},
+    support::{
+        app::TestApp,
+        database::{Database, on_postgres, on_sqlite},
+    },
+};
+
+/// A vector along one axis, whose cosines are components of other vectors.
+fn axis(app: &TestApp, number: usize) -> Value {
+    let embedder = &app.app.pipeline.models.embedder;
+    let mut values = vec![0.0; 128];
+    values[number] = 1.0;
+    json!({"embedding": values, "contract": embedder.contract})
+}
+
+#[tokio::test]
+async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
+    let app = TestApp::with(&[ALLOWED, ("FACESCAN__ACCESS__MODE", "required")]).await;
+    let all = key(&app, "default", &Scope::ALL).await;
+    let most: Vec<Scope> = Scope::ALL
+        .into_iter()
+        .filter(|scope| *scope != Scope::SearchVectors)
+        .collect();
+    let most = key(&app, "default", &most).await;
+    let post = async |key: &str, uri: &str, body: &Value| {
+        send(&app, key, ("POST", uri), body.to_string()).await
+    };
+    let new = async |uri: &str, body: Value| {
+        let created = post(&all, uri, &body).await.json();
+        format!("{uri}/{}", text(&created["id"]))
+    };
+    let staff = new("/collections", gallery("staff")).await;
+    let mut library = gallery("archive");
+    library["kind"] = json!("library");
+    let library = new("/collections", library).await;
+    let person = new(&format!("{staff}/subjects"), json!({})).await;
+
+    let body = json!({"images": [image("obama.jpg")], "options": {"crops": true}});
+    let scan = post(&all, "/embed?store=false", &body).await.result();
+    let pixels = json!({"data": scan["faces"][0]["crop"]});
+    let vector = json!({"faces": [axis(&app, 7)]});
+    let crop = json!({"faces": [pixels], "options": {"aligned": true}});
+    let mut requests = Vec::new();
+    for body in [vector, crop] {
+        let mut searched = body.clone();
+        searched["options"]["purpose"] = json!("entry control");
+        requests.push((format!("{staff}/search"), searched.clone()));
+        requests.push((format!("{staff}/searches"), searched.clone()));
+        requests.push((format!("{library}/search"), searched));
+        requests.push((format!("{person}/faces"), body.clone()));
+        requests.push((format!("{library}/faces"), body));
+    }
+    // A stored face that came from a crop is no way around it.
+    let uri = "/embed?store=true&aligned=true";
+    let stored = post(&most, uri, &json!({"images": [pixels]})).await;
+    let stored = json!({"face_id": stored.result()["faces"][0]["face_id"]});
+    let options = json!({"purpose": "entry control"});
+    requests.push((
+        format!("{staff}/search"),
+        search_body(stored.clone(), options),
+    ));
+    requests.push((format!("{person}/faces"), json!({"faces": [stored]})));
+    let collection = id(&staff);
+    let options = json!({"collection": collection, "purpose": "entry control", "aligned": true});
+    let batch = json!({"operation": "search", "options": options, "items": []});
+    requests.push(("/batches".to_owned(), batch));
+    for (uri, body) in &requests {
+        let refused = post(&most, uri, body).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (StatusCode::FORBIDDEN, "forbidden".to_owned()),
+            "{uri} {body}"
+        );
+        let detail = refused.json()["detail"].to_string();
+        assert!(detail.contains("search_vectors"), "{detail}");
+        let allowed = post(&all, uri, body).await;
+        assert_ne!(allowed.status, StatusCode::FORBIDDEN, "{uri}");
+    }
+    // Nothing was searched for with the first key.
+    let listed = send(&app, &all, ("GET", &format!("{staff}/searches")), "").await;
+    let recorded = listed.json()["searches"].as_array().unwrap().len();
+    // Searches for the vector, the crop and the stored face; /search for the vector and /searches for both.
+    assert_eq!(recorded, 5);
+}
+
+#[tokio::test]
+async fn a_threshold_below_the_floor_is_refused_with_the_floor() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let mut library = gallery("archive");
+    library["kind"] = json!("library");
+    let library = create(&app, library).await;
+    let search = |options: Value| search_body(image("obama.jpg"), options);
+    let mut patch = gallery("loose");
+    patch["far"] = json!(0.05);
+    for (method, uri, body, part) in [
+        (
+            "POST",
+            format!("{staff}/search"),
+            search(json!({"threshold": -1})),
+            "at least 0.31",
+        ),
+        (
+            "POST",
+            format!("{staff}/search"),
+            search(json!({"threshold": 0.3})),
+            "at least 0.31",
+        ),
+        (
+            "POST",
+            format!("{staff}/searches"),
+            search(json!({"threshold": 0})),
+            "at least 0.31",
+        ),
+        (
+            "POST",
+            format!("{library}/search"),
+            search(json!({"threshold": 0})),
+            "at least 0.31",
+        ),
+        (
+            "POST",
+            format!("{staff}/search"),
+            search(json!({"far": 0.05})),
+            "at most 0.01",
+        ),
+        (
+            "POST",
+            format!("{staff}/search"),
+            search(json!({"far": 0.02})),
+            "at most 0.01",
+        ),
+        ("PATCH", staff.clone(), json!({"far": 0.05}), "to 0.01"),
+        ("POST", "/collections".to_owned(), patch, "to 0.01"),
+        (
+            "POST",
+            format!("{library}/clusterings"),
+            json!({"far": 0.05}),
+            "to 0.01",
+        ),
+        (
+            "POST",
+            "/batches".to_owned(),
+            json!({"operation": "search", "items": [], "options":
+                {"collection": id(&staff), "purpose": "entry control", "threshold": -1}}),
+            "at least 0.31",
+        ),
+    ] {
+        let refused = call(&app, method, &uri, body).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "invalid_option".to_owned()
+            ),
+            "{uri}"
+        );
+        let detail = text(&refused.json()["detail"]);
+        assert!(
+            detail.contains(part) && detail.contains("max_search_far"),
+            "{detail}"
+        );
+    }
+    for options in [json!({"threshold": 0.31}), json!({"far": 0.01}), json!({})] {
+        ok(&app, "POST", &format!("{staff}/search"), search(options)).await;
+    }
+}
+
+/// Neither close thresholds nor the order of candidates tell more than a hundredth.
+#[tokio::test]
+async fn similarities_and_thresholds_are_hundredths() {
+    let app = TestApp::with(&[ALLOWED]).await;
+    let staff = create(&app, gallery("staff")).await;
+    let obama = subject(&app, &staff, json!({})).await;
+    enrol(&app, &obama, &[image("obama2.jpg")], json!({})).await;
+    let answer = search(&app, &staff, image("obama.jpg"), json!({})).await;
+    let hundredths = |value: &Value| {
+        let hundredths = value.as_f64().unwrap() * 100.0;
+        assert!((hundredths - hundredths.round()).abs() < 1e-4, "{value}");
+        hundredths.round() as i32
+    };
+    let similarity = hundredths(&answer["candidates"][0]["similarity"]);
+    assert!(similarity > hundredths(&answer["threshold"]));
+    for (thousandths, is_found) in [
+        (-9, true),
+        (-1, true),
+        (0, true),
+        (1, false),
+        (4, false),
+        (9, false),
+    ] {
+        let threshold = f64::from(similarity * 10 + thousandths) / 1000.0;
+        let close = search(
+            &app,
+            &staff,
+            image("obama.jpg"),
+            json!({"threshold": threshold}),
+        )
+        .await;
+        assert_eq!(!found(&close).is_empty(), is_found, "{threshold}");
+        let used = hundredths(&close["threshold"]);
+        assert_eq!(used > similarity, !is_found, "{threshold}");
+    }
+    // The one that was enrolled first comes first, although another one is as similar.
+    let twin = subject(&app, &staff, json!({})).await;
+    let allowed = json!({"allow_conflicts": true});
+    enrol(&app, &twin, &[image("obama2.jpg")], allowed).await;
+    let answer = search(&app, &staff, image("obama.jpg"), json!({"limit": 1})).await;
+    assert_eq!(found(&answer), [id(&obama)]);
+}
+
+/// Every face that an enrolment compares with other people is a search of the key.
+#[tokio::test]
+async fn enrolments_that_compare_faces_use_up_the_searches() {
+    let settings = [
+        ALLOWED,
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "3"),
+        ("FACESCAN__AUDIT__LEVEL", "off"),
+    ];
+    let app = TestApp::with(&settings).await;
+    let enrols = key(&app, "default", &[Scope::Enrol]).await;
+    let post =
+        async |uri: &str, body: Value| send(&app, &enrols, ("POST", uri), body.to_string()).await;
+    let created = post("/collections", gallery("staff")).await.json();
+    let subjects = format!("/collections/{}/subjects", text(&created["id"]));
+    let created = post(&subjects, json!({})).await.json();
+    let faces = format!("{subjects}/{}/faces", text(&created["id"]));
+    let two = json!({"faces": [image("obama.jpg"), image("obama2.jpg")]});
+    assert_eq!(post(&faces, two.clone()).await.status, StatusCode::OK);
+    let refused = post(&faces, two.clone()).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "one is left");
+    let one = json!({"faces": [image("obama3.jpg")]});
+    assert_eq!(post(&faces, one.clone()).await.status, StatusCode::OK);
+    assert_eq!(
+        post(&faces, one.clone()).await.status,
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    // Nobody is compared, so nothing is told.
+    let mut unchecked = two.clone();
+    unchecked["options"] = json!({"allow_conflicts": true});
+    assert_eq!(post(&faces, unchecked.clone()).await.status, StatusCode::OK);
+    // With a suppression collection, these are compared too, and faces of libraries.
+    let mut objections = gallery("objections");
+    objections["kind"] = json!("suppression");
+    let created = post("/collections", objections).await.json();
+    let objectors = format!("/collections/{}/subjects", text(&created["id"]));
+    let created = post(&objectors, json!({})).await.json();
+    let objector = format!("{objectors}/{}/faces", text(&created["id"]));
+    assert_eq!(post(&objector, one.clone()).await.status, StatusCode::OK);
+    assert_eq!(
+        post(&faces, unchecked).await.status,
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    let mut library = gallery("archive");
+    library["kind"] = json!("library");
+    let created = post("/collections", library).await.json();
+    let library = format!("/collections/{}/faces", text(&created["id"]));
+    assert_eq!(
+        post(&library, one).await.status,
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    // They are recorded as searches are: at every level.
+    let entries = app
+        .app
+        .retention
+        .audit
+        .audit_entries("default", 0, 10)
+        .await;
+    let entries = entries.unwrap();
+    let searches = entries.iter().map(|entry| {
+        assert_eq!(entry.entry.action, "enrol");
+        let details: Value = serde_json::from_str(&entry.entry.details).unwrap();
+        details["searches"].as_u64().unwrap()
+    });
+    assert_eq!(searches.collect::<Vec<_>>(), [2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_at_the_same_moment_do_not_exceed_the_limit_on_sqlite() {
+    on_sqlite(searches_at_the_same_moment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_at_the_same_moment_do_not_exceed_the_limit_on_postgres() {
+    on_postgres(searches_at_the_same_moment).await;
+}
+
+async fn searches_at_the_same_moment(database: Database) {
+    let url = database.url();
+    let settings = [
+        ("DATABASE_URL", url.as_str()),
+        ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "5"),
+        ALLOWED,
+    ];
+    let app = TestApp::with(&settings).await;
+    let staff = create(&app, gallery("staff")).await;
+    let uri = format!("{staff}/search");
+    let searches = (0..12).map(|number| {
+        let body = search_body(axis(&app, number), json!({}));
+        call(&app, "POST", &uri, body)
+    });
+    let replies = futures::future::join_all(searches).await;
+    let count = |status| {
+        replies
+            .iter()
+            .filter(|reply| reply.status == status)
+            .count()
+    };
+    assert_eq!(
+        (count(StatusCode::OK), count(StatusCode::TOO_MANY_REQUESTS)),
+        (5, 7)
+    );
+}
