@@ -28,6 +28,7 @@ mod storage;
 mod tests;
 mod traces;
 mod urls;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,7 @@ pub use self::{
     storage::*,
     traces::*,
     urls::*,
+    webhooks::*,
 };
 use self::{
     load::{Loader, pointer},
@@ -126,6 +128,8 @@ pub struct Config {
     pub audit: Audit,
     #[garde(dive)]
     pub batches: Batches,
+    #[garde(dive)]
+    pub webhooks: Webhooks,
     #[garde(dive)]
     pub urls: Urls,
 }

@@ -33,6 +33,7 @@ use crate::{
         Batches,
         payloads::Payloads,
         queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
+        running::RunningBatches,
     },
     config::{AuditLevel, Config, DecodeMode},
     erasure::{Erasures, retention::RetentionSweeper},
@@ -324,6 +325,7 @@ async fn batches(
         audit: collections.audit.clone(),
         collections: collections.clone(),
         config: Arc::new(config.clone()),
+        running: RunningBatches::default(),
     })
 }
 

@@ -247,10 +247,11 @@ fn kind_of_access(error: &AccessError) -> ErrorKind {
 
 fn kind_of_batch(error: &BatchError) -> ErrorKind {
     match error {
-        BatchError::NotFound(_) => table::NOT_FOUND,
-        BatchError::NotOpen(_) | BatchError::Cancelled(_) | BatchError::Concurrent => {
-            table::CONFLICT
-        }
+        BatchError::NotFound(_) | BatchError::NoWebhook(_) => table::NOT_FOUND,
+        BatchError::NotOpen(_)
+        | BatchError::Cancelled(_)
+        | BatchError::Concurrent
+        | BatchError::TooManyWebhooks { .. } => table::CONFLICT,
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
         BatchError::OtherKey(_) => table::FORBIDDEN,
         BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,

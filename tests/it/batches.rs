@@ -6,6 +6,7 @@ mod faults;
 mod nats;
 mod operations;
 mod s3;
+mod stops;
 mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc};
