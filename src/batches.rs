@@ -14,6 +14,7 @@ pub mod results;
 pub mod running;
 pub mod submission;
 pub mod sweeper;
+pub mod watches;
 pub mod webhooks;
 pub mod worker;
 
@@ -25,7 +26,7 @@ use uuid::Uuid;
 
 use self::{
     error::BatchError, operation::BatchOperation, payloads::Payloads, queue::WorkQueue,
-    running::RunningBatches,
+    running::RunningBatches, watches::BatchWatches,
 };
 use crate::{
     audit::AuditLog, config::Config, context::RequestContext, ingest::post::Poster,
@@ -55,6 +56,8 @@ pub struct Batches {
     pub queue: Arc<dyn WorkQueue>,
     /// The batches that the workers of this process work on.
     pub running: RunningBatches,
+    /// The batches whose progress somebody watches.
+    pub watches: BatchWatches,
 }
 
 impl Batches {

@@ -34,6 +34,7 @@ use crate::{
         payloads::Payloads,
         queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
         running::RunningBatches,
+        watches::BatchWatches,
     },
     config::{AuditLevel, Config, DecodeMode},
     erasure::{Erasures, retention::RetentionSweeper},
@@ -326,6 +327,7 @@ async fn batches(
         collections: collections.clone(),
         config: Arc::new(config.clone()),
         running: RunningBatches::default(),
+        watches: BatchWatches::default(),
     })
 }
 

@@ -53,6 +53,14 @@ pub enum BatchError {
         /// The limit.
         limit: u32,
     },
+    /// The tenant watches as many batches as it may.
+    #[error(
+        "the tenant has {limit} open event streams, the limit of this server; close some first"
+    )]
+    TooManyWatches {
+        /// The limit.
+        limit: usize,
+    },
     /// The object store cannot be used.
     #[error(transparent)]
     Payload(#[from] PayloadError),

@@ -3,6 +3,7 @@
 //! The transaction that ends a batch inserts the messages, so none is lost and none is sent for a batch that did not end.
 //! [`deliveries`] sends them. A message is sent at least once. Its id is the same for each attempt.
 
+mod attempt;
 pub mod deliveries;
 mod message;
 mod signature;

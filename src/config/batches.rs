@@ -30,6 +30,8 @@ pub struct Batches {
     pub retry_ms: u64,
     #[garde(range(min = 10, max = 600_000))]
     pub poll_ms: u64,
+    #[garde(range(min = 1, max = 1 << 20))]
+    pub max_event_streams: usize,
     #[garde(range(max = 87_600))]
     pub ttl_hours: u32,
     /// `None` means no message queue. Serialisation masks the password.

@@ -44,7 +44,7 @@ const MAX_STREAMS: u32 = 200;
 
 /// The largest size of the head of an HTTP/1 request. A larger one is answered with 431, as is one with more than 100 headers.
 /// A connection reads parts of bodies of this size, too. So this many bytes of each connection can be in memory in no budget.
-const MAX_HEAD: usize = 64 << 10;
+const MAX_HEAD: usize = 32 << 10;
 
 /// The largest size of the headers of an HTTP/2 request, uncompressed. A larger list is answered with 431, and a much larger
 /// one closes the connection.

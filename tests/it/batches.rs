@@ -7,6 +7,7 @@ mod nats;
 mod operations;
 mod s3;
 mod stops;
+mod watches;
 mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc};

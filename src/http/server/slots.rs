@@ -1,8 +1,8 @@
 //! The connections that are open at a time.
 //!
 //! If all slots are taken, the connection that has waited the longest for its client makes room. So whoever opens connections
-//! and sends no request, or an unfinished one, keeps nobody out. A connection with a request in work is never closed for
-//! another.
+//! and sends no request, or an unfinished one, or does not read the answer, keeps nobody out. A connection with a request in
+//! work is never closed for another.
 
 use std::{
     collections::BTreeMap,
@@ -54,8 +54,12 @@ struct Work {
     turn: u64,
 }
 
-/// A request in work, from its whole head to the end of its answer.
-struct RequestInWork(Arc<OpenConnection>);
+/// A request of a connection. It is in work while its answer, or the next part of it, is computed, and not while the client
+/// reads.
+struct Request {
+    connection: Arc<OpenConnection>,
+    is_in_work: bool,
+}
 
 impl ConnectionSlots {
     pub(super) fn new(total: usize, metrics: Metrics) -> Self {
@@ -125,19 +129,20 @@ impl OpenConnection {
         self.makes_room.cancelled().await;
     }
 
-    /// Answers a request. The connection has work until the whole answer was taken.
+    /// Computes the answer to a request. The connection has work meanwhile.
     pub(super) async fn answer<E>(
         self: Arc<Self>,
         answer: impl Future<Output = Result<Response, E>>,
     ) -> Result<Response, E> {
-        let request = RequestInWork::begin(self);
+        let mut request = Request {
+            connection: self,
+            is_in_work: false,
+        };
+        request.set_in_work(true);
         let answer = answer.await?;
-        Ok(answer.map(|body| {
-            Body::new(BodyInWork {
-                body,
-                _request: request,
-            })
-        }))
+        // A client without a window does not take the first part.
+        request.set_in_work(false);
+        Ok(answer.map(|body| Body::new(Answer { body, request })))
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
@@ -155,36 +160,43 @@ impl Drop for OpenConnection {
     }
 }
 
-impl RequestInWork {
-    fn begin(connection: Arc<OpenConnection>) -> Self {
-        {
-            let mut work = connection.work();
+impl Request {
+    fn set_in_work(&mut self, is_in_work: bool) {
+        if self.is_in_work == is_in_work {
+            return;
+        }
+        self.is_in_work = is_in_work;
+        let OpenConnection {
+            shared, makes_room, ..
+        } = &*self.connection;
+        let mut work = self.connection.work();
+        if is_in_work {
             work.requests += 1;
             if work.requests == 1 {
-                connection.shared.open().waiting.remove(&work.turn);
+                shared.open().waiting.remove(&work.turn);
+            }
+        } else {
+            work.requests -= 1;
+            if work.requests == 0 {
+                work.turn = shared.open().wait(makes_room.clone());
             }
         }
-        Self(connection)
     }
 }
 
-impl Drop for RequestInWork {
+impl Drop for Request {
     fn drop(&mut self) {
-        let mut work = self.0.work();
-        work.requests -= 1;
-        if work.requests == 0 {
-            work.turn = self.0.shared.open().wait(self.0.makes_room.clone());
-        }
+        self.set_in_work(false);
     }
 }
 
 /// The body of an answer.
-struct BodyInWork {
+struct Answer {
     body: Body,
-    _request: RequestInWork,
+    request: Request,
 }
 
-impl HttpBody for BodyInWork {
+impl HttpBody for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -192,7 +204,9 @@ impl HttpBody for BodyInWork {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.request.set_in_work(frame.is_pending());
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
