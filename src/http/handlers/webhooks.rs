@@ -68,6 +68,7 @@ pub struct WebhookAnswer {
     consecutive_failures: u64,
     /// Why the last of them failed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     last_error: Option<String>,
     /// The time of the first of them.
     #[serde(

@@ -15,7 +15,6 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::{
     access::error::AccessError,
@@ -73,8 +72,7 @@ struct EventStream {
 /// Streams the progress of a batch as server-sent events.
 ///
 /// Each event has the name `progress`, and its data has the state, the counts and the rate. The stream ends with the batch, and
-/// when the key is revoked or expires.
-/// A client that connects again with `Last-Event-ID` gets the next change.
+/// when the key is revoked or expires. A client that connects again with `Last-Event-ID` gets the next change.
 #[utoipa::path(
     get, path = "/batches/{id}/events", operation_id = "watch_batch", tag = "batches",
     security(("key" = ["batch"])),
@@ -123,9 +121,13 @@ impl EventStream {
             if is_over(&batch) {
                 return None;
             }
-            tokio::select! {
-                has_changed = self.watch.changed() => if !has_changed { return None; },
-                _ = self.checks.tick() => if !self.is_allowed().await { return None; },
+            let goes_on = tokio::select! {
+                biased;
+                _ = self.checks.tick() => self.is_allowed().await,
+                has_changed = self.watch.changed() => has_changed,
+            };
+            if !goes_on {
+                return None;
             }
         }
         None
