@@ -79,8 +79,8 @@ pub use vector_indexes::{
     VectorIndexStore,
 };
 pub use webhooks::{
-    AttemptEnd, AttemptResult, DueDelivery, OldSecret, SecretRotation, TakeDeliveries,
-    TakenDeliveries, Webhook, WebhookEvent, WebhookHealth, WebhookStore,
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, OldSecret, SecretRotation,
+    TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth, WebhookStore,
 };
 
 /// The settings of the database connection.

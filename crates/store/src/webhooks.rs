@@ -18,8 +18,8 @@ use crate::{
 
 pub(super) use deliveries::insert_deliveries;
 pub use records::{
-    AttemptEnd, AttemptResult, DueDelivery, OldSecret, SecretRotation, TakeDeliveries,
-    TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, OldSecret, SecretRotation,
+    TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
 };
 
 /// The webhooks of one database.

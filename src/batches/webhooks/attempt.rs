@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use facescan_store::{AttemptEnd, AttemptResult, DueDelivery, NewAuditEntry, StoreError};
+use facescan_store::{
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, NewAuditEntry, StoreError,
+};
 use serde_json::json;
 use time::OffsetDateTime;
 use url::Url;
@@ -109,13 +111,13 @@ impl Attempt {
         };
         let since = if is_final { at } else { at - FAILS_FOR };
         let audit = self.disabled_entry(&reason);
-        let result = AttemptResult::Failed {
+        let failure = AttemptFailure {
             error: reason,
             retry_at,
             disable_if_failing_since: since,
             audit,
         };
-        (result, outcome)
+        (AttemptResult::Failed(Box::new(failure)), outcome)
     }
 
     /// Returns the entry of the audit trail that this attempt switched the webhook off.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use facescan_store::{
-    AttemptEnd, AttemptResult, DueDelivery, NewAuditEntry, SecretRotation, Stores, TakeDeliveries,
-    TakenDeliveries, Webhook, WebhookHealth, WebhookStore,
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, NewAuditEntry, SecretRotation, Stores,
+    TakeDeliveries, TakenDeliveries, Webhook, WebhookHealth, WebhookStore,
 };
 use secrecy::ExposeSecret;
 use time::{Duration, OffsetDateTime};
@@ -91,12 +91,13 @@ async fn take(stores: &Stores, tenant: &str, now: OffsetDateTime) -> TakenDelive
 
 /// Ends an attempt with a failure. Returns whether this switched the webhook off.
 async fn fail(stores: &Stores, due: &DueDelivery, at: OffsetDateTime) -> bool {
-    let result = AttemptResult::Failed {
+    let failure = AttemptFailure {
         error: "no".into(),
         retry_at: Some(at + Duration::minutes(5)),
         disable_if_failing_since: at - DAY,
         audit: entry(&due.webhook.tenant, "disable_webhook"),
     };
+    let result = AttemptResult::Failed(Box::new(failure));
     end(&stores.webhooks, due, at, result).await
 }
 

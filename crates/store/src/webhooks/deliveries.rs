@@ -5,7 +5,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    AttemptEnd, AttemptResult, DueDelivery, TakeDeliveries, TakenDeliveries, WebhookEvent,
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, TakeDeliveries, TakenDeliveries,
+    WebhookEvent,
     rows::{DeliveryRow, webhook_columns},
 };
 use crate::{
@@ -184,12 +185,13 @@ pub(super) async fn end(
             ("delivered", None)
         }
         AttemptResult::Obsolete => ("failed", None),
-        AttemptResult::Failed {
-            error,
-            retry_at,
-            disable_if_failing_since,
-            audit,
-        } => {
+        AttemptResult::Failed(failure) => {
+            let AttemptFailure {
+                error,
+                retry_at,
+                disable_if_failing_since,
+                audit,
+            } = &**failure;
             let values: [&dyn Value; 5] = [&end.webhook, &end.delivery, &attempt, &at, error];
             if connection.execute(FAILED, &values).await? == 1 {
                 let since = micros(*disable_if_failing_since);

@@ -142,14 +142,18 @@ pub enum AttemptResult {
     /// There is nothing to send any more. This says nothing about the address.
     Obsolete,
     /// The address did not take the message.
-    Failed {
-        /// The reason.
-        error: String,
-        /// When the message is tried again. `None` means never.
-        retry_at: Option<OffsetDateTime>,
-        /// The webhook is switched off if it fails since this time or longer.
-        disable_if_failing_since: OffsetDateTime,
-        /// Is written if the webhook is switched off.
-        audit: Option<NewAuditEntry>,
-    },
+    Failed(Box<AttemptFailure>),
+}
+
+/// Why an attempt failed, and what follows.
+#[derive(Clone, Debug)]
+pub struct AttemptFailure {
+    /// The reason.
+    pub error: String,
+    /// When the message is tried again. `None` means never.
+    pub retry_at: Option<OffsetDateTime>,
+    /// The webhook is switched off if it fails since this time or longer.
+    pub disable_if_failing_since: OffsetDateTime,
+    /// Is written if the webhook is switched off.
+    pub audit: Option<NewAuditEntry>,
 }
