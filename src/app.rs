@@ -26,9 +26,9 @@ use crate::{
 pub use builder::{AppBuilder, open_stores};
 pub use face_index::open as open_face_index;
 
-mod audit_heads;
 use store_fault::StoreFault;
 
+mod audit_heads;
 mod builder;
 mod face_index;
 mod model_set;

@@ -11,8 +11,10 @@ pub mod operation;
 pub mod payloads;
 pub mod queue;
 pub mod results;
+pub mod running;
 pub mod submission;
 pub mod sweeper;
+pub mod watches;
 pub mod webhooks;
 pub mod worker;
 
@@ -22,7 +24,10 @@ use facescan_clock::Clock;
 use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
 use uuid::Uuid;
 
-use self::{error::BatchError, operation::BatchOperation, payloads::Payloads, queue::WorkQueue};
+use self::{
+    error::BatchError, operation::BatchOperation, payloads::Payloads, queue::WorkQueue,
+    running::RunningBatches, watches::BatchWatches,
+};
 use crate::{
     audit::AuditLog, config::Config, context::RequestContext, ingest::post::Poster,
     pipeline::fan_out::FanOut, recognition::collections::Collections, telemetry::metrics::Metrics,
@@ -49,6 +54,10 @@ pub struct Batches {
     pub config: Arc<Config>,
     /// Wakes the workers when there is work.
     pub queue: Arc<dyn WorkQueue>,
+    /// The batches that the workers of this process work on.
+    pub running: RunningBatches,
+    /// The batches whose progress somebody watches.
+    pub watches: BatchWatches,
 }
 
 impl Batches {
@@ -81,13 +90,14 @@ impl Batches {
         closed.ok_or(BatchError::NotFound(id))
     }
 
-    /// Cancels a batch. Workers finish the chunks that they have.
+    /// Cancels a batch. Workers stop the items that they are working on, at the latest within a second.
     ///
     /// # Errors
     /// The errors of [`batch`](Self::batch).
     pub async fn cancel(&self, tenant: &str, id: Uuid) -> Result<CancelledBatch, BatchError> {
         let now = self.clock().now();
         let cancelled = self.store.cancel_batch(tenant, id, now).await?;
+        self.running.stop(id);
         cancelled.ok_or(BatchError::NotFound(id))
     }
 

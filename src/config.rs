@@ -30,6 +30,7 @@ mod storage;
 mod tests;
 mod traces;
 mod urls;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,7 @@ pub use self::{
     storage::*,
     traces::*,
     urls::*,
+    webhooks::*,
 };
 use self::{
     load::{Loader, pointer},
@@ -129,6 +131,8 @@ pub struct Config {
     pub audit: Audit,
     #[garde(dive)]
     pub batches: Batches,
+    #[garde(dive)]
+    pub webhooks: Webhooks,
     #[garde(dive)]
     pub urls: Urls,
 }

@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use error::ApiError;
 use route_scopes::RouteScopes;
-use server::tls::Tls;
+use server::{ServerOptions, tls::Tls};
 
 pub mod error;
 pub mod extract;
@@ -109,8 +109,8 @@ pub async fn serve(
     app: AppState,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
-    let header_timeout = app.config.server.header_timeout();
-    server::serve(listener, tls, router(app), header_timeout, stopped).await;
+    let options = server_options(&app, tls);
+    server::serve(listener, router(app), options, stopped).await;
 }
 
 /// Serves the health and the metrics of a process until `stopped` resolves.
@@ -119,8 +119,17 @@ pub async fn serve_metrics(
     app: AppState,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
-    let header_timeout = app.config.server.header_timeout();
-    server::serve(listener, None, metrics_router(app), header_timeout, stopped).await;
+    let options = server_options(&app, None);
+    server::serve(listener, metrics_router(app), options, stopped).await;
+}
+
+fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
+    ServerOptions {
+        tls,
+        header_timeout: app.config.server.header_timeout(),
+        max_connections: app.config.server.max_connections,
+        metrics: app.metrics.clone(),
+    }
 }
 
 /// Returns the routes that the OpenAPI document describes. Each module has one group of routes.

@@ -10,7 +10,10 @@ use crate::{
     admission::Priority,
     app::App,
     context::RequestContext,
-    ingest::{intake::LoadedImage, source::ImageInput},
+    ingest::{
+        intake::{LoadedImage, Requester},
+        source::ImageInput,
+    },
     pipeline::error::PipelineError,
     pipeline::{
         answer::ErrorEntry,
@@ -44,7 +47,11 @@ impl Source {
             Self::Bytes(bytes) => ImageInput::from_bytes(bytes.clone()),
         };
         // A batch job may wait, and no other request shares its budget.
-        let loaded = app.fan_out.intake.load(image, Priority::Interactive).await;
+        let requester = Requester {
+            tenant: &app.config.store.tenant.as_str().into(),
+            priority: Priority::Interactive,
+        };
+        let loaded = app.fan_out.intake.load(image, requester).await;
         loaded.map_err(ErrorEntry::in_full)
     }
 }

@@ -31,6 +31,8 @@ use crate::{
         Batches,
         payloads::Payloads,
         queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
+        running::RunningBatches,
+        watches::BatchWatches,
     },
     config::{AuditLevel, Config, DecodeMode},
     erasure::{Erasures, retention::RetentionSweeper},
@@ -335,6 +337,8 @@ async fn batches(
         audit: collections.audit.clone(),
         collections: collections.clone(),
         config: Arc::new(config.clone()),
+        running: RunningBatches::default(),
+        watches: BatchWatches::default(),
     })
 }
 

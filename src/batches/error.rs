@@ -44,6 +44,23 @@ pub enum BatchError {
         /// The limit.
         limit: u64,
     },
+    /// The tenant has no such webhook.
+    #[error("there is no webhook {0}, or it was deleted")]
+    NoWebhook(Uuid),
+    /// The tenant has as many webhooks as it may have.
+    #[error("the tenant has {limit} webhooks, the limit of this server; delete one first")]
+    TooManyWebhooks {
+        /// The limit.
+        limit: u32,
+    },
+    /// The tenant watches as many batches as it may.
+    #[error(
+        "the tenant has {limit} open event streams, the limit of this server; close some first"
+    )]
+    TooManyWatches {
+        /// The limit.
+        limit: usize,
+    },
     /// The object store cannot be used.
     #[error(transparent)]
     Payload(#[from] PayloadError),

@@ -65,6 +65,7 @@ impl Batches {
 
     /// Deletes the objects and then the rows of a batch that is marked as deleted.
     pub(crate) async fn purge(&self, tenant: &str, batch: Uuid) -> Result<(), BatchError> {
+        self.running.stop(batch);
         self.payloads
             .delete_all(ObjectOwner { tenant, batch })
             .await?;

@@ -29,6 +29,9 @@ pub use item::{Describe, Failure, ItemError};
 /// The longest wait before another attempt of an item.
 const MAX_RETRY: Duration = Duration::from_secs(300);
 
+/// The time between two looks for batches that another process has cancelled or deleted.
+const WATCH_PERIOD: Duration = Duration::from_millis(500);
+
 /// Returns a number from 0 to 1. Tests pass a fixed one.
 pub type Jitter = Arc<dyn Fn() -> f64 + Send + Sync>;
 
@@ -67,9 +70,26 @@ impl Worker {
             let (worker, stop) = (self.clone(), stop.clone());
             loops.spawn(async move { worker.process(&stop).await });
         }
-        while let Some(ended) = loops.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a worker of batches ended early");
+        let work = async {
+            while let Some(ended) = loops.join_next().await {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a worker of batches ended early");
+                }
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = self.watch() => {}
+        }
+    }
+
+    /// Stops the work on batches that another process has cancelled or deleted. Never returns.
+    async fn watch(&self) {
+        let Batches { running, store, .. } = &self.batches;
+        loop {
+            tokio::time::sleep(WATCH_PERIOD).await;
+            if let Err(error) = running.stop_ended(store.as_ref()).await {
+                tracing::debug!(%error, "the states of batches cannot be read now");
             }
         }
     }

@@ -51,7 +51,7 @@ pub enum BatchesCommand {
     },
     /// Close an open batch, so that it ends when its items are finished.
     Close(OneBatch),
-    /// Cancel a batch; workers finish the chunks that they have.
+    /// Cancel a batch; workers stop the items that they are working on.
     Cancel(OneBatch),
     /// Give the items that failed another life.
     Retry(OneBatch),

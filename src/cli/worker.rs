@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     app::App,
-    batches::worker::Worker,
+    batches::{webhooks::deliveries::Deliveries, worker::Worker},
     config::Config,
     http::{self, error::describe_item},
     lifecycle::Ending,
@@ -63,8 +63,8 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
         }
     }));
     tasks.push(tokio::spawn({
-        let (batches, stop) = (app.batches.clone(), stop.clone());
-        async move { batches.deliver_until(stop).await }
+        let deliveries = Deliveries::new(app.batches.clone(), Arc::new(fastrand::f64));
+        deliveries.run(stop.clone())
     }));
     tasks.push(tokio::spawn({
         let (erasures, stop) = (app.erasures.clone(), stop.clone());

@@ -27,12 +27,16 @@ pub struct Batches {
     pub in_flight: usize,
     #[garde(range(min = 100, max = 3_600_000))]
     pub lease_ms: u64,
+    #[garde(range(min = 1, max = 3_600_000))]
+    pub item_timeout_ms: u64,
     #[garde(range(min = 1, max = 100))]
     pub max_attempts: u32,
     #[garde(range(max = 600_000))]
     pub retry_ms: u64,
     #[garde(range(min = 10, max = 600_000))]
     pub poll_ms: u64,
+    #[garde(range(min = 1, max = 1 << 20))]
+    pub max_event_streams: usize,
     #[garde(range(max = 87_600))]
     pub ttl_hours: u32,
     /// `None` means no message queue. Serialisation masks the password.
@@ -51,6 +55,11 @@ impl Batches {
     /// Returns the length of a lease.
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
+    }
+
+    /// Returns the time limit of one attempt of an item.
+    pub fn item_timeout(&self) -> Duration {
+        Duration::from_millis(self.item_timeout_ms)
     }
 
     /// Returns the time between two looks for work.

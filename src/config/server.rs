@@ -35,6 +35,8 @@ pub struct Server {
     pub max_images_per_request: usize,
     #[garde(range(min = 1, max = 3_600_000))]
     pub request_timeout_ms: u64,
+    #[garde(range(min = 1, max = 1 << 20))]
+    pub max_connections: usize,
     #[garde(range(min = 1, max = 3_600_000))]
     pub header_timeout_ms: u64,
     #[garde(range(max = 1 << 30))]

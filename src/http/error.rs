@@ -21,7 +21,7 @@ use crate::{
     telemetry::causes::with_causes,
 };
 
-/// When a client tries again whose tenant has too many waiting items.
+/// When a client tries again whose tenant has too many waiting items or event streams.
 const BATCH_RETRY: Duration = Duration::from_secs(60);
 
 /// An error of a request or of one of its images.
@@ -212,7 +212,9 @@ impl ApiError {
             | Self::Recognition(RecognitionError::TooManySearches { retry_after, .. }) => {
                 Some(*retry_after)
             }
-            Self::Batch(BatchError::TooManyWaiting { .. }) => Some(BATCH_RETRY),
+            Self::Batch(BatchError::TooManyWaiting { .. } | BatchError::TooManyWatches { .. }) => {
+                Some(BATCH_RETRY)
+            }
             // Requests take fractions of a second, so the server usually has capacity after one second.
             error if error.kind() == table::OVERLOADED => Some(Duration::from_secs(1)),
             _ => None,
@@ -269,13 +271,16 @@ fn kind_of_access(error: &AccessError) -> ErrorKind {
 
 fn kind_of_batch(error: &BatchError) -> ErrorKind {
     match error {
-        BatchError::NotFound(_) => table::NOT_FOUND,
-        BatchError::NotOpen(_) | BatchError::Cancelled(_) | BatchError::Concurrent => {
-            table::CONFLICT
-        }
+        BatchError::NotFound(_) | BatchError::NoWebhook(_) => table::NOT_FOUND,
+        BatchError::NotOpen(_)
+        | BatchError::Cancelled(_)
+        | BatchError::Concurrent
+        | BatchError::TooManyWebhooks { .. } => table::CONFLICT,
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
         BatchError::OtherKey(_) => table::FORBIDDEN,
-        BatchError::TooManyWaiting { .. } => table::RATE_LIMITED,
+        BatchError::TooManyWaiting { .. } | BatchError::TooManyWatches { .. } => {
+            table::RATE_LIMITED
+        }
         BatchError::Audit(error) => kind_of_audit(error),
         BatchError::Payload(_) => table::PAYLOADS_UNAVAILABLE,
         BatchError::Recognition(error) => kind_of_recognition(error),
@@ -386,6 +391,7 @@ fn kind_of_ingest(error: &IngestError) -> ErrorKind {
         IngestError::Fetch(
             FetchError::NotAUrl
             | FetchError::Unreachable
+            | FetchError::NotPublic
             | FetchError::Untrusted
             | FetchError::TimedOut { .. }
             | FetchError::Status(_)

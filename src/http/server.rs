@@ -1,6 +1,7 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
 mod reading;
+mod slots;
 #[cfg(test)]
 mod tests;
 pub mod tls;
@@ -23,7 +24,13 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{reading::StreamExecutor, tls::Tls, version::HttpVersion};
+use self::{
+    reading::StreamExecutor,
+    slots::{ConnectionSlots, OpenConnection},
+    tls::Tls,
+    version::HttpVersion,
+};
+use crate::telemetry::metrics::Metrics;
 
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -35,9 +42,12 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 /// The largest number of requests in work on an HTTP/2 connection. The server announces it and refuses further streams.
 const MAX_STREAMS: u32 = 200;
 
+/// The largest size of the head of an HTTP/1 request. A larger one is answered with 431, as is one with more than 100 headers.
+/// A connection reads parts of bodies of this size, too. So this many bytes of each connection can be in memory in no budget.
+const MAX_HEAD: usize = 32 << 10;
+
 /// The largest size of the headers of an HTTP/2 request, uncompressed. A larger list is answered with 431, and a much larger
-/// one closes the connection. HTTP/1 has the limits of hyper: 100 headers and 400 KiB. A smaller one for HTTP/1 would also
-/// shrink the buffer for bodies.
+/// one closes the connection.
 const MAX_HEADER_LIST: u32 = 16 << 10;
 
 /// The largest number of HTTP/2 streams that the client has reset before the server looked at them. A client that resets
@@ -47,19 +57,35 @@ const MAX_RESET_STREAMS: usize = 20;
 /// The largest number of HTTP/2 streams that the server has reset because of errors of the client. A correct client causes none.
 const MAX_ERROR_STREAMS: usize = 100;
 
+/// How a listener treats its connections.
+pub struct ServerOptions {
+    /// The certificate. `None` means no TLS.
+    pub tls: Option<Tls>,
+    /// How long a client may take to send a head or to read a part of an answer, and how long a connection may be idle.
+    pub header_timeout: Duration,
+    /// The largest number of connections that are open at a time.
+    pub max_connections: usize,
+    /// Counts connections.
+    pub metrics: Metrics,
+}
+
 /// Serves `router` until `stopped` resolves and no request is in flight.
+///
+/// If `max_connections` are open, the one that has waited the longest for its client makes room for a new one. If all have a
+/// request in work, the new one is closed.
 ///
 /// Closes a connection that sends nothing, or no complete request head, or reads nothing of an answer, within `header_timeout`.
 /// A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping. An HTTP/2
 /// stream whose client reads nothing of the answer within `header_timeout` is reset.
 pub async fn serve(
     listener: TcpListener,
-    tls: Option<Tls>,
     router: Router,
-    header_timeout: Duration,
+    options: ServerOptions,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
-    let tls = tls.map(Arc::new);
+    let header_timeout = options.header_timeout;
+    let slots = ConnectionSlots::new(options.max_connections, options.metrics);
+    let tls = options.tls.map(Arc::new);
     let reloading = tls.clone();
     let reloading = tokio::spawn(async move {
         if let Some(tls) = reloading {
@@ -77,13 +103,17 @@ pub async fn serve(
     let mut stopped = std::pin::pin!(stopped);
     loop {
         let stream = tokio::select! {
-            stream = accept(&listener) => stream,
+            stream = accept(&listener, &slots) => stream,
             () = &mut stopped => break,
         };
-        open.spawn(connections.clone().serve(stream));
+        if let Some(connection) = slots.take() {
+            open.spawn(connections.clone().serve(stream, connection));
+        }
     }
     for stream in waiting(listener) {
-        open.spawn(connections.clone().serve(stream));
+        if let Some(connection) = slots.take() {
+            open.spawn(connections.clone().serve(stream, connection));
+        }
     }
     reloading.abort();
     connections.stopping.cancel();
@@ -102,15 +132,24 @@ struct Connections {
 }
 
 impl Connections {
-    /// Serves a connection until the client or a shutdown closes it.
-    async fn serve(self, stream: TcpStream) {
+    /// Serves a connection until the client or a shutdown closes it, or until it has to make room for another.
+    async fn serve(self, stream: TcpStream, connection: Arc<OpenConnection>) {
+        tokio::select! {
+            biased;
+            () = connection.makes_room() => {}
+            () = self.serve_stream(stream, &connection) => {}
+        }
+    }
+
+    async fn serve_stream(&self, stream: TcpStream, connection: &Arc<OpenConnection>) {
         // The server writes an answer at once, so waiting to fill a packet would only delay it.
         stream.set_nodelay(true).ok();
         match &self.tls {
             None => {
                 let first = version::of_first_bytes(&stream);
                 if let Some(version) = self.in_time(first).await {
-                    self.serve_http(self.limited(stream), version).await;
+                    self.serve_http(self.limited(stream), version, connection)
+                        .await;
                 }
             }
             Some(tls) => {
@@ -118,7 +157,7 @@ impl Connections {
                 if let Some(stream) = self.in_time(accepted).await {
                     let agreed = stream.get_ref().get_ref().1.alpn_protocol();
                     let version = version::of_protocol(agreed);
-                    self.serve_http(stream, version).await;
+                    self.serve_http(stream, version, connection).await;
                 }
             }
         }
@@ -145,13 +184,13 @@ impl Connections {
         }
     }
 
-    async fn serve_http<S>(&self, stream: S, version: HttpVersion)
+    async fn serve_http<S>(&self, stream: S, version: HttpVersion, open: &Arc<OpenConnection>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |request| {
-            let answer = router.call(request);
+            let answer = Arc::clone(open).answer(router.call(request));
             async move { answer.await.map(reading::watch) }
         });
         let builder = match version {
@@ -196,7 +235,8 @@ fn connection_builder(header_timeout: Duration) -> Builder<StreamExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout);
+        .header_read_timeout(header_timeout)
+        .max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -210,14 +250,15 @@ fn connection_builder(header_timeout: Duration) -> Builder<StreamExecutor> {
 }
 
 /// Returns the next connection. Retries after errors, because they are temporary: a client left, or no file descriptor
-/// was free.
-async fn accept(listener: &TcpListener) -> TcpStream {
+/// was free. A connection that waits for its client then gives up its descriptor.
+async fn accept(listener: &TcpListener, slots: &ConnectionSlots) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) if concerns_only_one_connection(&error) => {}
             Err(error) => {
                 tracing::error!(error = %error, "cannot accept connections; trying again");
+                slots.make_room();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

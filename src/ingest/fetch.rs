@@ -36,6 +36,10 @@ pub enum FetchError {
     /// The host has no address or does not accept the connection.
     #[error("the url's host cannot be reached: check the url, or try again later")]
     Unreachable,
+    /// The name of the host has an address that is not public. Callers cannot tell this from [`Unreachable`](Self::Unreachable),
+    /// because the difference would tell them which names exist inside the network.
+    #[error("the url's host cannot be reached: check the url, or try again later")]
+    NotPublic,
     /// The host cannot prove its identity.
     #[error("the certificate of the url's host is not trusted, or its tls is not understood")]
     Untrusted,
@@ -77,7 +81,7 @@ impl FetchError {
     /// Returns whether a later fetch of the same URL can succeed.
     pub fn is_temporary(self) -> bool {
         match self {
-            Self::Unreachable | Self::TimedOut { .. } | Self::BrokeOff => true,
+            Self::Unreachable | Self::NotPublic | Self::TimedOut { .. } | Self::BrokeOff => true,
             Self::Status(status) => status >= 500 || status == 429 || status == 408,
             Self::Refused(_)
             | Self::NotAUrl
@@ -92,7 +96,7 @@ impl FetchError {
     /// Returns the name in metrics.
     pub fn outcome(self) -> &'static str {
         match self {
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::NotPublic => "refused",
             Self::NotAUrl | Self::BadRedirect => "no_url",
             Self::Unreachable => "unreachable",
             Self::Untrusted => "untrusted",

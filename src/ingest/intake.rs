@@ -10,6 +10,7 @@ use super::{
     fetch::{FetchError, Fetcher},
     guard::Refused,
     source::{Content, ImageInput},
+    tenant_slots::{Slot, TenantSlots},
 };
 use crate::{
     admission::{
@@ -17,6 +18,7 @@ use crate::{
         byte_budget::{ByteBudget, Reservation},
     },
     config::Config,
+    context::RequestContext,
     ingest::error::IngestError,
     telemetry::metrics::Metrics,
 };
@@ -29,6 +31,9 @@ const MAX_URL_BYTES: usize = 4096;
 pub struct Intake {
     /// `None` if fetching is disabled.
     fetcher: Option<Arc<dyn Fetcher>>,
+    /// A fetch holds one until it ends.
+    slots: TenantSlots,
+    /// A fetch, and then its image, hold a part until the image has been processed.
     budget: ByteBudget,
     limit: u64,
     clock: Arc<dyn Clock>,
@@ -52,7 +57,25 @@ pub struct LoadedImage {
     pub reservation: Option<Reservation>,
 }
 
-/// Whether a fetch waits if the byte budget is used up.
+/// Whom an image is loaded for. Tenants share what fetches take.
+#[derive(Clone, Copy, Debug)]
+pub struct Requester<'a> {
+    /// The tenant.
+    pub tenant: &'a Arc<str>,
+    /// The priority.
+    pub priority: Priority,
+}
+
+impl<'a> From<&'a RequestContext> for Requester<'a> {
+    fn from(context: &'a RequestContext) -> Self {
+        Self {
+            tenant: &context.principal.tenant,
+            priority: context.priority,
+        }
+    }
+}
+
+/// Whether a fetch waits if the tenant may hold no more slots, or if the byte budget is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WhenFull {
     Wait,
@@ -70,6 +93,7 @@ impl Intake {
         let limit = config.max_fetched_bytes();
         Self {
             fetcher: fetcher.filter(|_| config.urls.enabled),
+            slots: TenantSlots::new(config.urls.max_concurrent),
             budget: ByteBudget::new(config.urls.max_concurrent, limit),
             limit,
             clock,
@@ -84,9 +108,9 @@ impl Intake {
     pub async fn load(
         &self,
         image: ImageInput,
-        priority: Priority,
+        requester: Requester<'_>,
     ) -> Result<LoadedImage, IngestError> {
-        self.load_with(image, priority, WhenFull::Wait).await
+        self.load_with(image, requester, WhenFull::Wait).await
     }
 
     /// Loads the bytes of an image without waiting for a reservation. Use it for a request that already holds one,
@@ -97,9 +121,9 @@ impl Intake {
     pub async fn try_load(
         &self,
         image: ImageInput,
-        priority: Priority,
+        requester: Requester<'_>,
     ) -> Result<LoadedImage, IngestError> {
-        self.load_with(image, priority, WhenFull::Refuse).await
+        self.load_with(image, requester, WhenFull::Refuse).await
     }
 
     /// Checks a URL that is fetched later.
@@ -116,7 +140,7 @@ impl Intake {
     async fn load_with(
         &self,
         image: ImageInput,
-        priority: Priority,
+        requester: Requester<'_>,
         when_full: WhenFull,
     ) -> Result<LoadedImage, IngestError> {
         let loaded = LoadedImage {
@@ -135,11 +159,8 @@ impl Intake {
         let fetcher = self.fetcher.as_deref().ok_or(Refused::Off);
         let fetcher = fetcher.map_err(FetchError::from)?;
         let url = read_url(&named)?;
-        let reservation = match when_full {
-            WhenFull::Wait => self.budget.reserve(priority).await,
-            WhenFull::Refuse => self.budget.try_reserve(priority),
-        };
-        let mut reservation = reservation.ok_or_else(|| {
+        let admitted = self.admit(requester, when_full).await;
+        let (_slot, mut reservation) = admitted.ok_or_else(|| {
             self.metrics.refused(AdmissionError::Fetches.refusal());
             AdmissionError::Fetches
         })?;
@@ -151,6 +172,25 @@ impl Intake {
             fetch_ms: self.since(began).as_secs_f64() * 1e3,
             reservation: Some(reservation),
             ..loaded
+        })
+    }
+
+    async fn admit(
+        &self,
+        requester: Requester<'_>,
+        when_full: WhenFull,
+    ) -> Option<(Slot, Reservation)> {
+        let Requester { tenant, priority } = requester;
+        Some(match when_full {
+            // Only who has a slot waits for bytes, so the shares of tenants hold for bytes, too.
+            WhenFull::Wait => (
+                self.slots.take(tenant, priority).await?,
+                self.budget.reserve(priority).await?,
+            ),
+            WhenFull::Refuse => (
+                self.slots.try_take(tenant, priority)?,
+                self.budget.try_reserve(priority)?,
+            ),
         })
     }
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
 use facescan_outbound::tls;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use reqwest::Client;
 use url::Url;
 
@@ -47,6 +47,13 @@ pub enum PostError {
     /// The server answered with another status.
     #[error("the server answered with the status {0}")]
     Status(u16),
+}
+
+impl PostError {
+    /// Returns whether the server says that it never wants a message again.
+    pub fn is_final(self) -> bool {
+        self == Self::Status(StatusCode::GONE.as_u16())
+    }
 }
 
 /// Sends messages over the network.

@@ -101,7 +101,7 @@ impl FanOut {
                 let id = image.id.clone();
                 let mut hash = None;
                 let output = async {
-                    let image = self.intake.load(image, context.priority).await?;
+                    let image = self.intake.load(image, context.into()).await?;
                     hash = self.hash(&image).await?;
                     self.run_one(context, image, plan).await
                 };

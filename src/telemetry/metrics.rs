@@ -18,6 +18,7 @@ use facescan_inference::{device::DeviceState, pool::PoolLoad};
 use facescan_store::ConnectionCounts;
 
 mod batches;
+mod connections;
 pub mod labels;
 mod layers;
 
@@ -89,6 +90,10 @@ metrics! {
         "requests", "Requests answered, by route and status";
     request_seconds: Histograms<RouteLabels> = Family::new_with_constructor(seconds),
         "request" [Seconds], "Time from a request's head to its answer, by route";
+    connections: Gauge = Gauge::default(),
+        "connections", "Connections that are open";
+    connections_closed: Family<ReasonLabels, Counter> = Family::default(),
+        "connections_closed", "Connections closed because of server.max_connections, by reason: made_room or refused";
     refused: Family<ReasonLabels, Counter> = Family::default(),
         "refused", "Requests refused with 429 and images not fetched, by the exhausted budget or limit";
     limits: Family<LimitLabels, Gauge> = Family::default(),
@@ -145,6 +150,8 @@ metrics! {
         "batch_leases_lost", "Leases that a worker of this process lost before it saved its results";
     webhook_messages: Family<OutcomeLabels, Counter> = Family::default(),
         "webhook_messages", "Attempts to deliver messages of webhooks, by outcome: delivered, retry or failed";
+    webhooks_disabled: Counter = Counter::default(),
+        "webhooks_disabled", "Webhooks that were switched off because their addresses failed";
     sweeps_failed: Family<SweepLabels, Counter> = Family::default(),
         "sweeps_failed", "Sweeps in the background that failed and are repeated, by sweep: audit_heads, batches, clusterings, collections, erasures, retention or webhooks";
     resident_memory: Gauge = Gauge::default(),
@@ -362,6 +369,7 @@ impl Metrics {
                 .inc_by(0);
         }
         self.create_known_of_batches();
+        self.create_known_of_connections();
     }
 
     /// Records a setting that limits what is admitted.

@@ -6,6 +6,8 @@ mod faults;
 mod nats;
 mod operations;
 mod s3;
+mod stops;
+mod watches;
 mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc};

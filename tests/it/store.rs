@@ -1,7 +1,7 @@
 //! The store: one scenario that runs on both databases. `outage` tests databases that are unreachable or damaged.
 
 mod audit;
-mod batches;
+pub(crate) mod batches;
 mod collections;
 mod erasing;
 mod fixtures;
@@ -9,6 +9,7 @@ mod libraries;
 mod outage;
 mod retention;
 mod upgrade;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,16 @@ async fn the_batch_scenario_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_batch_scenario_on_postgres() {
     on_postgres(|database: Database| async move { batches::scenario(&database).await }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_webhook_scenario_on_sqlite() {
+    on_sqlite(async |database: Database| webhooks::scenario(&database).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_webhook_scenario_on_postgres() {
+    on_postgres(|database: Database| async move { webhooks::scenario(&database).await }).await;
 }
 
 /// Runs every step. Each step has its own tenant, so each step also proves that it does not touch the rows of others.

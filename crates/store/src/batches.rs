@@ -89,7 +89,7 @@ pub trait BatchStore: Send + Sync {
         page: ItemPage,
     ) -> Result<Vec<Item>, StoreError>;
 
-    /// Cancels a batch. Chunks that a worker has are finished. Returns `None` if the tenant has no such batch.
+    /// Cancels a batch. A chunk that a worker has ends when the worker returns it, or with its lease. Returns `None` if the tenant has no such batch.
     async fn cancel_batch(
         &self,
         tenant: &str,
@@ -145,6 +145,9 @@ pub trait BatchStore: Send + Sync {
 
     /// Ends the chunks of cancelled batches whose worker lost its lease. Returns the number of chunks.
     async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError>;
+
+    /// Returns those of some batches that are neither cancelled nor deleted.
+    async fn active_batches(&self, batches: &[Uuid]) -> Result<Vec<Uuid>, StoreError>;
 
     /// Leases the next chunk to a worker. Returns `None` if no chunk is ready.
     ///

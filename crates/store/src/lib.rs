@@ -85,7 +85,10 @@ pub use vector_indexes::{
     Graph, IndexWork, MAX_INDEXED_DIM, NearRow, NearRows, NearestRows, VectorIndex,
     VectorIndexStore,
 };
-pub use webhooks::{DeliveryEnd, DueDelivery, Webhook, WebhookEvent, WebhookStore};
+pub use webhooks::{
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, OldSecret, SecretRotation,
+    TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth, WebhookStore,
+};
 
 /// The settings of the database connection.
 #[derive(Clone, Debug)]

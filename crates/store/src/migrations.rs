@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     step!(13, "libraries", "0013_libraries.sql"),
     step!(14, "unpurged_deletions", "0014_unpurged_deletions.sql"),
     step!(15, "batch_keys", "0015_batch_keys.sql"),
+    step!(16, "webhooks", "0016_webhooks.sql"),
     step!(17, "quotas_and_deletions", "0017_quotas_and_deletions.sql"),
 ];
 

@@ -1,154 +1,174 @@
 //! Webhooks: addresses that are told when a batch ends, and the messages to them.
 
+mod deliveries;
+mod manage;
+mod records;
 mod rows;
-mod statements;
 
 use async_trait::async_trait;
-use secrecy::SecretString;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{NewAuditEntry, StoreError};
 use crate::{
     call::{change, query},
     dialect::Dialect,
     sql_store::SqlStore,
 };
 
-pub(super) use statements::insert_deliveries;
-
-/// A webhook.
-#[derive(Clone, Debug)]
-pub struct Webhook {
-    /// The id.
-    pub id: Uuid,
-    /// The tenant that owns it.
-    pub tenant: String,
-    /// The only batch that it is told about. `None` means every batch of the tenant.
-    pub batch_id: Option<Uuid>,
-    /// The address.
-    pub url: String,
-    /// The secret that signs the messages.
-    pub secret: SecretString,
-    /// When it was created.
-    pub created_at: OffsetDateTime,
-}
-
-/// The event of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookEvent {
-    /// All items of a batch are finished.
-    BatchDone,
-    /// A batch was cancelled.
-    BatchCancelled,
-}
-
-impl WebhookEvent {
-    /// Every event.
-    pub const ALL: [Self; 2] = [Self::BatchDone, Self::BatchCancelled];
-
-    /// Returns the name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BatchDone => "batch.done",
-            Self::BatchCancelled => "batch.cancelled",
-        }
-    }
-}
-
-/// A message that is due.
-#[derive(Clone, Debug)]
-pub struct DueDelivery {
-    /// The id of the message. It is the same for each attempt.
-    pub id: Uuid,
-    /// The webhook.
-    pub webhook: Webhook,
-    /// The batch.
-    pub batch_id: Uuid,
-    /// The event.
-    pub event: WebhookEvent,
-    /// When the event happened.
-    pub created_at: OffsetDateTime,
-    /// The number of attempts so far, with the one that begins now.
-    pub attempts: u32,
-}
-
-/// What happens to a message after an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryEnd {
-    /// It was delivered.
-    Delivered,
-    /// It is tried again at this time.
-    Retry(OffsetDateTime),
-    /// It is not tried again.
-    Failed,
-}
+pub(super) use deliveries::insert_deliveries;
+pub use records::{
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, OldSecret, SecretRotation,
+    TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
+};
 
 /// The webhooks of one database.
+///
+/// A call that takes an audit entry writes it in the transaction of its change, and only if there is a change.
 ///
 /// # Errors
 ///
 /// As for [`Store`](super::Store).
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
-    /// Adds a webhook. Returns false, and writes nothing, if it is for a batch that already has one.
+    /// Adds the webhook of one batch. Returns false, and writes nothing, if the batch already has one.
     async fn add_webhook(&self, webhook: &Webhook) -> Result<bool, StoreError>;
+
+    /// Adds a webhook for every batch of a tenant. Returns false, and writes nothing, if the tenant has `limit` of them.
+    async fn create_webhook(
+        &self,
+        webhook: &Webhook,
+        limit: u32,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError>;
 
     /// Returns the tenant's webhooks for every batch, oldest first.
     async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError>;
 
     /// Deletes a webhook with its messages. Returns false if the tenant has no such webhook.
-    async fn delete_webhook(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError>;
+    async fn delete_webhook(
+        &self,
+        key: (&str, Uuid),
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError>;
 
-    /// Takes messages that are due, and counts an attempt of each. Another call takes them again at `again_at`, if their
-    /// attempt has not ended by then.
-    async fn take_deliveries(
+    /// Switches a webhook on, and sends the messages that wait for this. Returns `None` if the tenant has no such webhook.
+    async fn enable_webhook(
+        &self,
+        key: (&str, Uuid),
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Webhook>, StoreError>;
+
+    /// Replaces the secret of a webhook. Returns `None` if the tenant has no such webhook.
+    async fn rotate_webhook_secret(
+        &self,
+        key: (&str, Uuid),
+        rotation: &SecretRotation,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Webhook>, StoreError>;
+
+    /// Returns tenants with messages that are due, in the order of their names, from the first one behind `after`.
+    async fn tenants_with_deliveries(
         &self,
         now: OffsetDateTime,
-        again_at: OffsetDateTime,
+        after: &str,
         limit: u32,
-    ) -> Result<Vec<DueDelivery>, StoreError>;
+    ) -> Result<Vec<String>, StoreError>;
 
-    /// Ends an attempt of a message.
-    async fn end_delivery(&self, id: Uuid, end: DeliveryEnd) -> Result<(), StoreError>;
+    /// Takes messages of a tenant that are due, those first that are due the longest, and counts an attempt of each.
+    async fn take_deliveries(
+        &self,
+        tenant: &str,
+        request: TakeDeliveries,
+    ) -> Result<TakenDeliveries, StoreError>;
+
+    /// Ends an attempt. Returns whether this switched the webhook off. Writes nothing if another attempt of the message has
+    /// begun.
+    async fn end_attempt(&self, end: &AttemptEnd) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
 impl<DB: Dialect> WebhookStore for SqlStore<DB> {
     async fn add_webhook(&self, webhook: &Webhook) -> Result<bool, StoreError> {
-        change!(self, "add_webhook", |connection| statements::add(
+        change!(self, "add_webhook", |connection| manage::add(
             connection, webhook
         ))
     }
 
+    async fn create_webhook(
+        &self,
+        webhook: &Webhook,
+        limit: u32,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
+        change!(self, "create_webhook", |connection| manage::create(
+            connection, webhook, limit, audit
+        ))
+    }
+
     async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError> {
-        query!(self, "list_webhooks", |connection| statements::list(
+        query!(self, "list_webhooks", |connection| manage::list(
             connection, tenant
         ))
     }
 
-    async fn delete_webhook(&self, tenant: &str, id: Uuid) -> Result<bool, StoreError> {
-        change!(self, "delete_webhook", |connection| statements::delete(
-            connection, tenant, id
+    async fn delete_webhook(
+        &self,
+        key: (&str, Uuid),
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
+        change!(self, "delete_webhook", |connection| manage::delete(
+            connection, key, audit
         ))
+    }
+
+    async fn enable_webhook(
+        &self,
+        key: (&str, Uuid),
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Webhook>, StoreError> {
+        change!(self, "enable_webhook", |connection| manage::enable(
+            connection, key, now, audit
+        ))
+    }
+
+    async fn rotate_webhook_secret(
+        &self,
+        key: (&str, Uuid),
+        rotation: &SecretRotation,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Webhook>, StoreError> {
+        change!(self, "rotate_webhook_secret", |connection| manage::rotate(
+            connection, key, rotation, audit
+        ))
+    }
+
+    async fn tenants_with_deliveries(
+        &self,
+        now: OffsetDateTime,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<String>, StoreError> {
+        query!(self, "tenants_with_deliveries", |connection| {
+            deliveries::tenants(connection, now, after, limit)
+        })
     }
 
     async fn take_deliveries(
         &self,
-        now: OffsetDateTime,
-        again_at: OffsetDateTime,
-        limit: u32,
-    ) -> Result<Vec<DueDelivery>, StoreError> {
-        change!(self, "take_deliveries", |connection| statements::take(
-            connection,
-            (now, again_at),
-            limit
+        tenant: &str,
+        request: TakeDeliveries,
+    ) -> Result<TakenDeliveries, StoreError> {
+        change!(self, "take_deliveries", |connection| deliveries::take(
+            connection, tenant, request
         ))
     }
 
-    async fn end_delivery(&self, id: Uuid, end: DeliveryEnd) -> Result<(), StoreError> {
-        change!(self, "end_delivery", |connection| statements::end(
-            connection, id, end
+    async fn end_attempt(&self, end: &AttemptEnd) -> Result<bool, StoreError> {
+        change!(self, "end_attempt", |connection| deliveries::end(
+            connection, end
         ))
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     admission::Priority,
-    batches::operation::BatchPlan,
+    batches::{operation::BatchPlan, running::RunningChunk},
     context::{Principal, RequestContext, RequestId},
     pipeline::error::PipelineError,
 };
@@ -29,6 +29,7 @@ pub(super) struct ChunkRun<'a> {
     worker: &'a Worker,
     chunk: LeasedChunk,
     context: RequestContext,
+    running: RunningChunk,
 }
 
 /// The outcomes of the items that ended.
@@ -58,6 +59,7 @@ impl<'a> ChunkRun<'a> {
         };
         context.span = span;
         Self {
+            running: worker.batches.running.begin(chunk.lease.batch),
             worker,
             chunk,
             context,
@@ -89,6 +91,9 @@ impl<'a> ChunkRun<'a> {
             Ok(()) => {
                 let elapsed = self.worker.batches.clock().monotonic() - started;
                 tracing::debug!(items = self.chunk.items.len(), ?elapsed, "chunk done");
+            }
+            Err(LeaseLost) if self.running.is_stopped() => {
+                tracing::debug!("the batch was deleted");
             }
             Err(LeaseLost) => {
                 metrics.batch_lease_lost();
@@ -150,6 +155,7 @@ impl<'a> ChunkRun<'a> {
             let ended = tokio::select! {
                 biased;
                 () = stop.cancelled() => None,
+                () = self.running.stopped() => None,
                 ended = ends.next() => ended,
             };
             let Some((item, end)) = ended else { break };
@@ -162,11 +168,15 @@ impl<'a> ChunkRun<'a> {
             }
             self.add(&mut outcomes, item, end, item.attempts + 1);
         }
+        // Items in work are dropped before the outcomes are saved.
+        drop(ends);
         for item in later {
             if stop.is_cancelled() {
                 break;
             }
-            let end = runner.run(item).await;
+            let Some(end) = self.unless_stopped(runner.run(item)).await else {
+                break;
+            };
             self.add(&mut outcomes, item, end, item.attempts + 1);
         }
         outcomes
@@ -181,7 +191,7 @@ impl<'a> ChunkRun<'a> {
     ) -> Result<Outcomes, LeaseLost> {
         let mut all = Outcomes::default();
         for item in &self.chunk.items {
-            if stop.is_cancelled() {
+            if stop.is_cancelled() || self.running.is_stopped() {
                 break;
             }
             let mut outcomes = Outcomes::default();
@@ -195,7 +205,9 @@ impl<'a> ChunkRun<'a> {
             } else {
                 let _alone = self.worker.isolation.write().await;
                 self.begin(item, stop).await?;
-                let end = runner.run(item).await;
+                let Some(end) = self.unless_stopped(runner.run(item)).await else {
+                    break;
+                };
                 self.add(&mut outcomes, item, end, item.attempts + 1);
             }
             all.most_attempts = all.most_attempts.max(outcomes.most_attempts);
@@ -203,6 +215,15 @@ impl<'a> ChunkRun<'a> {
             self.save_some(outcomes.ended, ChunkEnd::Keep, stop).await?;
         }
         Ok(all)
+    }
+
+    /// Runs an item. Returns `None`, and drops the item, if its batch is cancelled or deleted meanwhile.
+    async fn unless_stopped(&self, item: impl Future<Output = ItemEnd>) -> Option<ItemEnd> {
+        tokio::select! {
+            biased;
+            () = self.running.stopped() => None,
+            end = item => Some(end),
+        }
     }
 
     fn add(&self, outcomes: &mut Outcomes, item: &LeasedItem, end: ItemEnd, attempts: u32) {

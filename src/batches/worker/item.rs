@@ -67,6 +67,9 @@ pub enum Failure {
 /// An item whose image is no longer in the object store.
 const PAYLOAD_MISSING: &str = "payload_missing";
 
+/// An attempt that took longer than it may.
+const TOO_LONG: &str = "deadline_exceeded";
+
 /// The result of an item.
 #[derive(Clone, Debug)]
 pub(super) enum ItemEnd {
@@ -215,12 +218,34 @@ impl ItemRunner<'_> {
         })
     }
 
-    /// Loads the image of an item and runs the plan.
+    /// Loads the image of an item and runs the plan, within the time limit of an item.
     pub(super) async fn run(&self, item: &LeasedItem) -> ItemEnd {
         let fan_out = &self.batches.fan_out;
         let tenant = &self.context.principal.tenant;
         let admission = &fan_out.admission;
         let _admitted = admission.admit(tenant, self.context.priority, 1).await;
+        let limit = self.batches.config.batches.item_timeout();
+        let context = RequestContext {
+            deadline: Some(self.batches.clock().monotonic() + limit),
+            ..self.context.clone()
+        };
+        let runner = ItemRunner {
+            context: &context,
+            ..*self
+        };
+        let ended = tokio::time::timeout(limit, runner.run_admitted(item)).await;
+        ended.unwrap_or_else(|_| ItemEnd::Failed {
+            failure: Failure::Temporary,
+            code: TOO_LONG.to_owned(),
+            detail: format!(
+                "the item took longer than {} ms; send a smaller image or fewer steps, or allow more time in \
+                 `batches.item_timeout_ms`",
+                limit.as_millis()
+            ),
+        })
+    }
+
+    async fn run_admitted(&self, item: &LeasedItem) -> ItemEnd {
         match self.try_run(item).await {
             Ok(end) => end,
             // A folder that is not mounted looks like an empty one, so the item is tried again.
@@ -303,7 +328,7 @@ impl ItemRunner<'_> {
             content: Ok(content),
         };
         let intake = &self.batches.fan_out.intake;
-        let loaded = intake.load(input, self.context.priority).await;
+        let loaded = intake.load(input, self.context.into()).await;
         Ok(loaded.map_err(PipelineError::from)?)
     }
 

@@ -197,7 +197,7 @@ pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
     answer(&request, batch).await
 }
 
-/// Cancels a batch. Workers finish the chunks that they have, and the other items are not processed.
+/// Cancels a batch. Items that are not done are not processed, and workers stop those that they are working on.
 #[utoipa::path(
     post, path = "/batches/{id}/cancel", operation_id = "cancel_batch", tag = "batches",
     security(("key" = ["batch"])),

@@ -91,13 +91,7 @@ async fn load_masks(
 ) -> Result<ProcessPlan, ApiError> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(
-            state
-                .fan_out
-                .intake
-                .try_load(mask, context.priority)
-                .await?,
-        );
+        loaded.push(state.fan_out.intake.try_load(mask, context.into()).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
     Ok(state.pipeline.load_masks(context, plan, bytes).await?)

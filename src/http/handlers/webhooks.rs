@@ -19,11 +19,8 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{
-            json_object::JsonObject,
-            stored_request::{StoredRequest, not_found},
-        },
-        openapi::failures::{BatchFailures, WebhookFailures},
+        extract::{json_object::JsonObject, stored_request::StoredRequest},
+        openapi::failures::{OneWebhookFailures, WebhookFailures},
         respond::{Accepted, respond_small},
     },
 };
@@ -33,6 +30,8 @@ pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(create, list))
         .routes(routes!(delete))
+        .routes(routes!(enable))
+        .routes(routes!(rotate))
 }
 
 /// A webhook to be created.
@@ -55,13 +54,52 @@ pub struct WebhookAnswer {
     id: Uuid,
     /// The address.
     url: String,
-    /// The secret. Only the answer that creates the webhook has it.
+    /// The secret. Only the answers that create the webhook or rotate its secret have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     /// The time when it was created.
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
+    /// `disabled` if the address failed for a day. Nothing is sent to it until it is enabled.
+    state: WebhookState,
+    /// The attempts that failed since a message was delivered.
+    consecutive_failures: u64,
+    /// Why the last of them failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    last_error: Option<String>,
+    /// The time of the first of them.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    failing_since: Option<OffsetDateTime>,
+    /// The time when a message was delivered last.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    last_success_at: Option<OffsetDateTime>,
+    /// The time when it was switched off.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    disabled_at: Option<OffsetDateTime>,
+}
+
+/// Whether messages are sent to a webhook.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WebhookState {
+    /// Messages are sent.
+    Enabled,
+    /// No messages are sent, because the address kept failing.
+    Disabled,
 }
 
 /// The webhooks of the tenant.
@@ -74,18 +112,40 @@ pub struct WebhooksAnswer {
 
 impl From<Webhook> for WebhookAnswer {
     fn from(webhook: Webhook) -> Self {
+        let health = webhook.health;
         Self {
             id: webhook.id,
             url: webhook.url,
             secret: None,
             created_at: webhook.created_at,
+            state: match health.disabled_at {
+                None => WebhookState::Enabled,
+                Some(_) => WebhookState::Disabled,
+            },
+            consecutive_failures: health.failures,
+            last_error: health.last_error,
+            failing_since: health.failing_since,
+            last_success_at: health.last_success_at,
+            disabled_at: health.disabled_at,
+        }
+    }
+}
+
+impl WebhookAnswer {
+    /// Shows the secret, too.
+    fn with_secret(webhook: Webhook) -> Self {
+        let secret = shown_secret(&webhook).to_owned();
+        Self {
+            secret: Some(secret),
+            ..webhook.into()
         }
     }
 }
 
 /// Creates a webhook that is told about the end of every batch.
 ///
-/// Each message is signed as in Standard Webhooks: HMAC-SHA256 over its id, its time and its body. It is tried for a day.
+/// Each message is signed as in Standard Webhooks: HMAC-SHA256 over its id, its time and its body. It is tried for a day. An
+/// address that fails for a day, or answers 410, is switched off.
 #[utoipa::path(
     post, path = "/webhooks", operation_id = "create_webhook", tag = "batches",
     security(("key" = ["batch"])),
@@ -104,16 +164,9 @@ pub async fn create(
     body: Result<JsonObject<WebhookBody>, ApiError>,
 ) -> Result<Response, ApiError> {
     let JsonObject(body) = body?;
-    let batches = &state.batches;
-    let tenant = &context.principal.tenant;
     let content = (body.url.as_str(), body.secret.as_deref());
-    let webhook = batches.new_webhook(tenant, None, content)?;
-    batches.webhooks.add_webhook(&webhook).await?;
-    let secret = shown_secret(&webhook).to_owned();
-    let answer = WebhookAnswer {
-        secret: Some(secret),
-        ..webhook.into()
-    };
+    let webhook = state.batches.create_webhook(&context, content).await?;
+    let answer = WebhookAnswer::with_secret(webhook);
     let body = respond_small(Accepted::structured(&headers), &answer)?;
     Ok((StatusCode::CREATED, body).into_response())
 }
@@ -149,16 +202,53 @@ pub async fn list(
     params(("id" = Uuid, Path, description = "The id of the webhook")),
     responses(
         (status = 204, description = "Deleted"),
-        BatchFailures,
+        OneWebhookFailures,
     )
 )]
 pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
-    let webhooks = &request.state.batches.webhooks;
-    match webhooks
-        .delete_webhook(request.tenant(), request.id)
-        .await?
-    {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(not_found("webhook", request.id)),
-    }
+    let batches = &request.state.batches;
+    batches.delete_webhook(&request.context, request.id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Switches a webhook on that was switched off.
+///
+/// Its messages of the last day that were not delivered are sent.
+#[utoipa::path(
+    post, path = "/webhooks/{id}/enable", operation_id = "enable_webhook", tag = "batches",
+    security(("key" = ["batch"])),
+    params(("id" = Uuid, Path, description = "The id of the webhook")),
+    responses(
+        (status = 200, description = "The webhook", content(
+            (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
+        )),
+        OneWebhookFailures,
+    )
+)]
+pub async fn enable(request: StoredRequest) -> Result<Response, ApiError> {
+    let batches = &request.state.batches;
+    let webhook = batches.enable_webhook(&request.context, request.id).await?;
+    respond_small(request.accepted(), &WebhookAnswer::from(webhook))
+}
+
+/// Replaces the secret of a webhook.
+///
+/// The answer is the only place that shows the new secret. For a day, messages have a signature of each of the two secrets.
+#[utoipa::path(
+    post, path = "/webhooks/{id}/rotate-secret", operation_id = "rotate_webhook_secret", tag = "batches",
+    security(("key" = ["batch"])),
+    params(("id" = Uuid, Path, description = "The id of the webhook")),
+    responses(
+        (status = 200, description = "The webhook with its new secret", content(
+            (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
+        )),
+        OneWebhookFailures,
+    )
+)]
+pub async fn rotate(request: StoredRequest) -> Result<Response, ApiError> {
+    let batches = &request.state.batches;
+    let webhook = batches
+        .rotate_webhook_secret(&request.context, request.id)
+        .await?;
+    respond_small(request.accepted(), &WebhookAnswer::with_secret(webhook))
 }

@@ -179,7 +179,7 @@ fn permitted(
 }
 
 /// Returns the credential of a request. The scheme of `authorization` has any case.
-fn credential(headers: &HeaderMap) -> Option<&str> {
+pub(in crate::http) fn credential(headers: &HeaderMap) -> Option<&str> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok();
     text(AUTHORIZATION)
         .and_then(|value| {

@@ -197,8 +197,18 @@ const OF_ACCESS: [Example; 4] = [
     ),
 ];
 
+/// The errors of the routes for one webhook.
+const OF_ONE_WEBHOOK: [Example; 1] = [(
+    table::NOT_FOUND,
+    "there is no webhook 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was deleted",
+)];
+
 /// The errors of the routes for all webhooks.
-const OF_WEBHOOKS: [Example; 2] = [
+const OF_WEBHOOKS: [Example; 3] = [
+    (
+        table::CONFLICT,
+        "the tenant has 32 webhooks, the limit of this server; delete one first",
+    ),
     (
         table::INVALID_BODY,
         "the body could not be read: missing field `url` at line 1 column 2",
@@ -368,6 +378,8 @@ failures! {
     OneKeyFailures: OF_ACCESS, OF_ONE_KEY, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of the routes for all webhooks.
     WebhookFailures: OF_ACCESS, OF_WEBHOOKS, OF_THE_STORE, OF_EVERY_ROUTE;
+    /// The error responses of the routes for one webhook.
+    OneWebhookFailures: OF_ACCESS, OF_ONE_WEBHOOK, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route for one batch.
     BatchFailures: OF_ACCESS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
     /// The error responses of a route that takes the items of a batch.

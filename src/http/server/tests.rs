@@ -1,5 +1,10 @@
+use std::net::SocketAddr;
+
 use axum::routing::get;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
+};
 
 use super::*;
 
@@ -12,7 +17,13 @@ async fn a_client_that_connected_before_the_stop_gets_its_answer() {
         .unwrap();
     let router = Router::new().route("/", get(|| async { "the answer" }));
     let patience = Duration::from_secs(60);
-    let server = tokio::spawn(serve(listener, None, router, patience, async {}));
+    let options = ServerOptions {
+        tls: None,
+        header_timeout: patience,
+        max_connections: 8,
+        metrics: Metrics::default(),
+    };
+    let server = tokio::spawn(serve(listener, router, options, async {}));
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
         .await
@@ -22,6 +33,10 @@ async fn a_client_that_connected_before_the_stop_gets_its_answer() {
     server.await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.ends_with("the answer"), "{answer}");
+}
+
+fn slots(total: usize) -> ConnectionSlots {
+    ConnectionSlots::new(total, Metrics::default())
 }
 
 /// Returns connections that wait for a client only for a short time.
@@ -46,7 +61,9 @@ async fn a_client_that_sends_only_the_beginning_of_a_connection_is_disconnected(
         client.write_all(beginning).await.unwrap();
         // It returns although the client stays.
         let connections = impatient(Router::new());
-        connections.serve(accept(&listener).await).await;
+        connections
+            .serve(accept(&listener, &slots(1)).await, slots(1).take().unwrap())
+            .await;
         drop(client);
     }
 }
@@ -57,7 +74,7 @@ async fn a_preface_that_arrives_in_parts_begins_http2() {
     let mut client = TcpStream::connect(listener.local_addr().unwrap())
         .await
         .unwrap();
-    let server = accept(&listener).await;
+    let server = accept(&listener, &slots(1)).await;
     client.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
     let version = tokio::spawn(async move { version::of_first_bytes(&server).await });
     tokio::task::yield_now().await;
@@ -79,8 +96,127 @@ async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     let router = Router::new().route("/", get(|| async { vec![0_u8; ANSWER] }));
     let connections = impatient(router);
     // It returns although the client has read nothing.
-    connections.serve(accept(&listener).await).await;
+    connections
+        .serve(accept(&listener, &slots(1)).await, slots(1).take().unwrap())
+        .await;
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await.ok();
     assert!(answer.len() < ANSWER, "{}", answer.len());
+}
+
+/// What a slow handler tells, and what it waits for.
+#[derive(Default)]
+struct Slow {
+    begun: Notify,
+    ends: Notify,
+}
+
+/// Starts a server with a route that answers at once and one that answers when it is told to.
+async fn start(max_connections: usize) -> (SocketAddr, Arc<Slow>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let slow = Arc::new(Slow::default());
+    let told = Arc::clone(&slow);
+    let handler = move || async move {
+        told.begun.notify_one();
+        told.ends.notified().await;
+        "late"
+    };
+    let router = Router::new()
+        .route("/", get(|| async { "the answer" }))
+        .route("/large", get(|| async { vec![0_u8; 64 << 20] }))
+        .route("/slow", get(handler));
+    let options = ServerOptions {
+        tls: None,
+        header_timeout: Duration::from_secs(60),
+        max_connections,
+        metrics: Metrics::default(),
+    };
+    tokio::spawn(serve(listener, router, options, std::future::pending()));
+    (address, slow)
+}
+
+async fn ask(client: &mut TcpStream, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+}
+
+/// Returns the answer to a request whose answer ends with these bytes.
+async fn answer_with(client: &mut TcpStream, end: &str) -> String {
+    let mut answer = Vec::new();
+    while !answer.ends_with(end.as_bytes()) {
+        let read = client.read_buf(&mut answer).await.unwrap();
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&answer));
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+async fn is_closed(client: &mut TcpStream) -> bool {
+    matches!(client.read(&mut [0]).await, Ok(0) | Err(_))
+}
+
+#[tokio::test]
+async fn the_connection_that_waits_the_longest_makes_room_for_a_new_one() {
+    let (address, _) = start(2).await;
+    let connect = || TcpStream::connect(address);
+    let mut idle = connect().await.unwrap();
+    let mut unfinished = connect().await.unwrap();
+    ask(&mut idle, "/").await;
+    answer_with(&mut idle, "the answer").await;
+    unfinished.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    // The first one has waited since its answer, and the second one since it was opened.
+    let mut new = connect().await.unwrap();
+    ask(&mut new, "/").await;
+    answer_with(&mut new, "the answer").await;
+    assert!(is_closed(&mut unfinished).await);
+    ask(&mut idle, "/").await;
+    answer_with(&mut idle, "the answer").await;
+    // Strangers that open connections and send nothing keep nobody out.
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(connect().await.unwrap());
+    }
+    let mut last = connect().await.unwrap();
+    ask(&mut last, "/").await;
+    answer_with(&mut last, "the answer").await;
+}
+
+#[tokio::test]
+async fn a_request_in_work_is_not_closed_for_a_new_connection() {
+    let (address, slow) = start(1).await;
+    let mut working = TcpStream::connect(address).await.unwrap();
+    ask(&mut working, "/slow").await;
+    slow.begun.notified().await;
+    for _ in 0..3 {
+        let mut new = TcpStream::connect(address).await.unwrap();
+        assert!(is_closed(&mut new).await);
+    }
+    slow.ends.notify_one();
+    answer_with(&mut working, "late").await;
+    // It waits for its client now.
+    let mut new = TcpStream::connect(address).await.unwrap();
+    ask(&mut new, "/").await;
+    answer_with(&mut new, "the answer").await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_makes_room() {
+    let (address, _) = start(1).await;
+    let mut unread = TcpStream::connect(address).await.unwrap();
+    ask(&mut unread, "/large").await;
+    // It has the beginning of its answer, so nothing is left to do for it.
+    unread.read_exact(&mut [0; 9]).await.unwrap();
+    let mut new = TcpStream::connect(address).await.unwrap();
+    ask(&mut new, "/").await;
+    answer_with(&mut new, "the answer").await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused() {
+    let (address, _) = start(1).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET / HTTP/1.1\r\nx: {}\r\n", "a".repeat(MAX_HEAD));
+    client.write_all(head.as_bytes()).await.ok();
+    let answer = answer_with(&mut client, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
 }

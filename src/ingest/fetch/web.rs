@@ -76,10 +76,7 @@ impl WebFetcher {
             };
             // The reason would reveal the target of the redirect.
             self.guard.check(&next).map_err(|_| Refused::Redirect)?;
-            response = self.ask(&next).await.map_err(|error| match error {
-                FetchError::Refused(_) => Refused::Redirect.into(),
-                other => other,
-            })?;
+            response = self.ask(&next).await?;
         }
         match target(&response)? {
             Some(_) => Err(FetchError::TooManyRedirects {
@@ -112,8 +109,8 @@ impl Fetcher for WebFetcher {
 
 /// Maps an error of the client to the reason.
 fn reason(error: &reqwest::Error) -> FetchError {
-    if let Some(refused) = cause::<Refused>(error) {
-        (*refused).into()
+    if cause::<Refused>(error).is_some() {
+        FetchError::NotPublic
     } else if cause::<rustls::Error>(error).is_some() {
         FetchError::Untrusted
     } else if error.is_timeout() || error.is_connect() {

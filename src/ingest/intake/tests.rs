@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use async_trait::async_trait;
 use futures::{FutureExt, future::join_all};
 use tokio::sync::Semaphore;
@@ -49,13 +51,21 @@ fn image(url: &str) -> ImageInput {
     ImageInput::from_url(url.to_owned())
 }
 
+fn requester(priority: Priority) -> Requester<'static> {
+    static TENANT: LazyLock<Arc<str>> = LazyLock::new(|| "one".into());
+    Requester {
+        tenant: &TENANT,
+        priority,
+    }
+}
+
 const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
 
 #[tokio::test]
 async fn no_url_is_fetched_unless_the_settings_allow_it() {
     let intake = intake(Arc::default(), &[]);
     let error = intake
-        .load(image("https://a.test/5"), Priority::Interactive)
+        .load(image("https://a.test/5"), requester(Priority::Interactive))
         .await
         .unwrap_err();
     assert!(
@@ -65,7 +75,7 @@ async fn no_url_is_fetched_unless_the_settings_allow_it() {
     let bytes = intake
         .load(
             ImageInput::from_bytes("hello".into()),
-            Priority::Interactive,
+            requester(Priority::Interactive),
         )
         .await;
     assert_eq!(bytes.unwrap().bytes, "hello");
@@ -75,14 +85,17 @@ async fn no_url_is_fetched_unless_the_settings_allow_it() {
 async fn a_url_is_loaded_and_keeps_its_address() {
     let intake = intake(Arc::default(), &[ENABLED]);
     let loaded = intake
-        .load(image("https://A.test/5?b=%00#part"), Priority::Interactive)
+        .load(
+            image("https://A.test/5?b=%00#part"),
+            requester(Priority::Interactive),
+        )
         .await;
     let loaded = loaded.unwrap();
     assert_eq!(loaded.bytes.len(), 5);
     assert_eq!(loaded.url.as_deref(), Some("https://a.test/5?b=%00"));
     assert!(loaded.fetch_ms >= 0.0 && loaded.source_url.is_none());
     let missing = intake
-        .load(image("https://a.test/x"), Priority::Interactive)
+        .load(image("https://a.test/x"), requester(Priority::Interactive))
         .await
         .unwrap_err();
     assert!(
@@ -114,7 +127,7 @@ async fn an_invalid_url_is_not_fetched() {
         grows.as_str(),
     ] {
         let error = intake
-            .load(image(text), Priority::Interactive)
+            .load(image(text), requester(Priority::Interactive))
             .await
             .unwrap_err();
         assert!(
@@ -141,12 +154,12 @@ async fn the_lower_of_the_two_limits_applies() {
         let intake = intake(Arc::default(), &settings);
         assert!(
             intake
-                .load(image("https://a.test/10"), Priority::Interactive)
+                .load(image("https://a.test/10"), requester(Priority::Interactive))
                 .await
                 .is_ok()
         );
         let error = intake
-            .load(image("https://a.test/11"), Priority::Interactive)
+            .load(image("https://a.test/11"), requester(Priority::Interactive))
             .await
             .unwrap_err();
         assert!(
@@ -165,17 +178,16 @@ async fn the_number_of_concurrent_fetches_is_limited() {
     let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
     let intake = intake(
         Arc::clone(&fetcher),
-        &[ENABLED, ("URLS__MAX_CONCURRENT", "2")],
+        &[ENABLED, ("URLS__MAX_CONCURRENT", "3")],
     );
-    let mut all =
-        Box::pin(join_all((0..5).map(|_| {
-            intake.load(image("https://a.test/9"), Priority::Interactive)
-        })));
+    let mut all = Box::pin(join_all((0..5).map(|_| {
+        intake.load(image("https://a.test/9"), requester(Priority::Interactive))
+    })));
     assert!((&mut all).now_or_never().is_none());
     assert_eq!(running(), 2);
     // A mask does not wait behind the images. It is refused before it is fetched.
     let mask = intake
-        .try_load(image("https://a.test/9"), Priority::Interactive)
+        .try_load(image("https://a.test/9"), requester(Priority::Interactive))
         .await;
     assert!(matches!(
         mask,
@@ -201,13 +213,14 @@ async fn an_interactive_image_is_fetched_while_bulk_images_wait() {
     let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
     let intake = intake(
         Arc::clone(&fetcher),
-        &[ENABLED, ("URLS__MAX_CONCURRENT", "4")],
+        &[ENABLED, ("URLS__MAX_CONCURRENT", "5")],
     );
-    let bulk = (0..64).map(|_| intake.load(image("https://a.test/9"), Priority::Bulk));
+    let bulk = (0..64).map(|_| intake.load(image("https://a.test/9"), requester(Priority::Bulk)));
     let mut bulk = Box::pin(join_all(bulk));
     assert!((&mut bulk).now_or_never().is_none());
     assert_eq!(running(), 3);
-    let mut alone = Box::pin(intake.load(image("https://a.test/9"), Priority::Interactive));
+    let mut alone =
+        Box::pin(intake.load(image("https://a.test/9"), requester(Priority::Interactive)));
     assert!((&mut alone).now_or_never().is_none());
     assert_eq!(running(), 4, "the interactive image is fetched at once");
     fetcher.permits.as_ref().unwrap().add_permits(65);
@@ -224,7 +237,8 @@ async fn an_abandoned_fetch_releases_its_reservation() {
         Arc::clone(&fetcher),
         &[ENABLED, ("URLS__MAX_CONCURRENT", "1")],
     );
-    let mut leaving = Box::pin(intake.load(image("https://a.test/9"), Priority::Interactive));
+    let mut leaving =
+        Box::pin(intake.load(image("https://a.test/9"), requester(Priority::Interactive)));
     assert!((&mut leaving).now_or_never().is_none());
     drop(leaving);
     let text = intake.metrics.text().unwrap();
@@ -233,8 +247,39 @@ async fn an_abandoned_fetch_releases_its_reservation() {
     fetcher.permits.as_ref().unwrap().add_permits(1);
     assert!(
         intake
-            .try_load(image("https://a.test/9"), Priority::Interactive)
+            .try_load(image("https://a.test/9"), requester(Priority::Interactive))
             .await
             .is_ok()
     );
+}
+
+#[tokio::test]
+async fn a_silent_host_of_one_tenant_does_not_delay_another_tenant() {
+    let fetcher = Arc::new(Fake {
+        permits: Some(Semaphore::new(0)),
+        ..Fake::default()
+    });
+    let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
+    let intake = intake(Arc::clone(&fetcher), &[ENABLED]);
+    for priority in [Priority::Interactive, Priority::Bulk] {
+        let noisy = (0..60).map(|_| intake.load(image("https://a.test/9"), requester(priority)));
+        let mut noisy = Box::pin(join_all(noisy));
+        assert!((&mut noisy).now_or_never().is_none());
+        let held = running();
+        assert!((8..=12).contains(&held), "{held}");
+        for tenant in ["two", "three"] {
+            let other = Requester {
+                tenant: &tenant.into(),
+                priority,
+            };
+            let before = running();
+            let mut alone = Box::pin(intake.load(image("https://a.test/9"), other));
+            assert!((&mut alone).now_or_never().is_none());
+            assert_eq!(running(), before + 1, "it is fetched at once");
+        }
+        drop(noisy);
+        fetcher
+            .running
+            .store(0, std::sync::atomic::Ordering::Relaxed);
+    }
 }

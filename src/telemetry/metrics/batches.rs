@@ -34,6 +34,11 @@ impl Metrics {
             .inc();
     }
 
+    /// Counts a webhook that was switched off.
+    pub fn webhook_disabled(&self) {
+        self.webhooks_disabled.inc();
+    }
+
     /// Counts a sweep that failed.
     pub fn sweep_failed(&self, sweep: Sweep) {
         let sweep = sweep.name();

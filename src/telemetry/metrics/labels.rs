@@ -69,6 +69,16 @@ label! {
     }
 }
 
+label! {
+    /// Why the server closed a connection.
+    ClosedConnection {
+        /// It waited for its client the longest, and a new connection needed its place.
+        MadeRoom = "made_room",
+        /// It was new, and every other connection had a request in work.
+        Refused = "refused",
+    }
+}
+
 /// A setting that limits what is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {

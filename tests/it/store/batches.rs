@@ -43,7 +43,7 @@ pub async fn scenario(database: &Database) {
     turns::claim_concurrently(batches).await;
 }
 
-fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
+pub(crate) fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
     NewBatch {
         id: Uuid::now_v7(),
         tenant: tenant.into(),

@@ -7,7 +7,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{BatchKey, Deletion, rows::micros};
+use super::{BatchKey, Deletion, manage::LOCK_CHUNKS, rows::micros};
 use crate::{
     StoreError,
     collections::detach_scans,
@@ -113,6 +113,7 @@ pub(crate) async fn mark(
     (tenant, batch): (&str, Uuid),
     deletion: Deletion,
 ) -> Result<bool, StoreError> {
+    connection.execute(LOCK_CHUNKS, &[&tenant, &batch]).await?;
     let values: [&dyn Value; 4] = [&tenant, &batch, &deletion.name(), &false];
     if connection.execute(MARK, &values).await? == 0 {
         return Ok(false);

@@ -21,6 +21,11 @@ use crate::{
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
      WHERE tenant = $1 AND id = $2 AND deletion IS NULL RETURNING next_chunk, chunk_size";
 
+/// Locks the chunks of a tenant's batch. Workers lock a chunk before its batch, so whoever deletes chunks does it, too: in
+/// another order, the two could wait for each other.
+pub(super) const LOCK_CHUNKS: &str = "UPDATE batch_chunks SET lease_token = lease_token \
+     WHERE batch_id = $2 AND EXISTS (SELECT 1 FROM batches b WHERE b.id = $2 AND b.tenant = $1)";
+
 const CANCEL: &str = "UPDATE batches SET cancelled_at = $2, is_open = $3, payloads_due = $4 \
      WHERE id = $1 AND cancelled_at IS NULL AND finished_at IS NULL";
 
@@ -70,6 +75,7 @@ pub(super) async fn cancel_batch(
     (tenant, batch): (&str, Uuid),
     now: OffsetDateTime,
 ) -> Result<Option<CancelledBatch>, StoreError> {
+    connection.execute(LOCK_CHUNKS, &[&tenant, &batch]).await?;
     let locked: Option<LockedBatch> = connection
         .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
         .await?;

@@ -1,13 +1,19 @@
 //! Reading batches and items.
 
-use sqlx::types::JsonValue;
+use sqlx::{AssertSqlSafe, types::JsonValue};
 use uuid::Uuid;
 
 use super::{
     Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemPage, ItemState, QueueDepth,
     rows::{BatchRow, ItemRow, batch_columns, from_micros},
 };
-use crate::{StoreError, dialect::Statements, record::record, values::Digest};
+use crate::{
+    StoreError,
+    dialect::{Statements, placeholders},
+    record::record,
+    rows::IdRow,
+    values::{Digest, Value},
+};
 
 const BATCH: &str = concat!(
     "SELECT ",
@@ -81,6 +87,23 @@ pub(super) async fn batch_by_id(
 ) -> Result<Option<Batch>, StoreError> {
     let row: Option<BatchRow> = connection.fetch_optional(BATCH_BY_ID, &[&batch]).await?;
     row.map(Batch::try_from).transpose()
+}
+
+/// Returns the batches that are neither cancelled nor deleted; see [`super::BatchStore::active_batches`].
+pub(super) async fn active(
+    connection: &mut impl Statements,
+    batches: &[Uuid],
+) -> Result<Vec<Uuid>, StoreError> {
+    if batches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = placeholders(1, 1, batches.len());
+    let query = format!(
+        "SELECT id FROM batches WHERE id IN {list} AND cancelled_at IS NULL AND deletion IS NULL"
+    );
+    let values: Vec<&dyn Value> = batches.iter().map(|id| id as &dyn Value).collect();
+    let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 pub(super) async fn batch_by_key(

@@ -170,6 +170,12 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         })
     }
 
+    async fn active_batches(&self, batches: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+        query!(self, "active_batches", |connection| read::active(
+            connection, batches
+        ))
+    }
+
     async fn claim_chunk(&self, request: &ClaimRequest) -> Result<Option<LeasedChunk>, StoreError> {
         change!(self, "claim_chunk", |connection| claim::claim_chunk::<DB>(
             connection, request

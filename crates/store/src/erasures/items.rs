@@ -308,8 +308,11 @@ pub(super) async fn erase_webhooks(
     connection: &mut impl Statements,
     tenant: &str,
 ) -> Result<(), StoreError> {
-    connection
-        .execute("DELETE FROM webhooks WHERE tenant = $1", &[&tenant])
-        .await?;
+    for statement in [
+        "DELETE FROM webhooks WHERE tenant = $1",
+        "DELETE FROM webhook_tenants WHERE tenant = $1",
+    ] {
+        connection.execute(statement, &[&tenant]).await?;
+    }
     Ok(())
 }

@@ -3,8 +3,17 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{DueDelivery, Webhook, WebhookEvent};
+use super::{DueDelivery, OldSecret, Webhook, WebhookEvent, WebhookHealth};
 use crate::{StoreError, batches::from_micros, record::record};
+
+/// The columns of a [`WebhookRow`], of the table `webhooks` under the name `w`.
+macro_rules! webhook_columns {
+    () => {
+        "w.id, w.tenant, w.batch_id, w.url, w.secret, w.created_at, w.old_secret, w.old_secret_until, \
+         w.failures, w.failing_since, w.last_error, w.last_success_at, w.disabled_at"
+    };
+}
+pub(super) use webhook_columns;
 
 record! {
     pub(super) struct WebhookRow {
@@ -14,11 +23,21 @@ record! {
         url: String,
         secret: String,
         created_at: OffsetDateTime,
+        old_secret: Option<String>,
+        old_secret_until: Option<i64>,
+        failures: i64,
+        failing_since: Option<i64>,
+        last_error: Option<String>,
+        last_success_at: Option<i64>,
+        disabled_at: Option<i64>,
     }
 }
 
 impl From<WebhookRow> for Webhook {
     fn from(row: WebhookRow) -> Self {
+        let old_secret = row
+            .old_secret
+            .zip(row.old_secret_until.and_then(from_micros));
         Self {
             id: row.id,
             tenant: row.tenant,
@@ -26,6 +45,17 @@ impl From<WebhookRow> for Webhook {
             url: row.url,
             secret: row.secret.into(),
             created_at: row.created_at,
+            old_secret: old_secret.map(|(secret, until)| OldSecret {
+                secret: secret.into(),
+                until,
+            }),
+            health: WebhookHealth {
+                failures: row.failures.try_into().unwrap_or(0),
+                failing_since: row.failing_since.and_then(from_micros),
+                last_error: row.last_error,
+                last_success_at: row.last_success_at.and_then(from_micros),
+                disabled_at: row.disabled_at.and_then(from_micros),
+            },
         }
     }
 }

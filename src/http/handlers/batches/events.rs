@@ -1,6 +1,6 @@
 //! `GET /batches/{id}/events`: server-sent events about the progress of a batch.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
 use axum::{
     http::{HeaderMap, HeaderName},
@@ -9,20 +9,25 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use facescan_store::{Batch, BatchState};
+use facescan_store::Batch;
 use futures::stream;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
-use crate::batches::answer::{BatchAnswer, CountsAnswer};
-use crate::http::{
-    AppState, error::ApiError, extract::stored_request::StoredRequest,
-    openapi::failures::BatchFailures,
+use crate::{
+    access::error::AccessError,
+    batches::{
+        answer::{BatchAnswer, CountsAnswer},
+        watches::{BatchWatch, PERIOD, is_over},
+    },
+    context::scope::Scope,
+    http::{
+        AppState, error::ApiError, extract::stored_request::StoredRequest,
+        middleware::access::credential, openapi::failures::BatchFailures,
+    },
 };
-
-/// The time between two looks at the batch.
-const PERIOD: Duration = Duration::from_millis(500);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -54,20 +59,20 @@ struct EventData {
     eta_s: Option<f64>,
 }
 
-/// A stream of events between two looks.
-struct Watch {
+/// A stream of events between two changes.
+struct EventStream {
     state: AppState,
-    tenant: String,
-    id: Uuid,
+    watch: BatchWatch,
+    /// What the caller sent to be authenticated.
+    credential: Option<SecretString>,
+    checks: Interval,
     last: Option<String>,
-    is_ended: bool,
-    is_first: bool,
 }
 
 /// Streams the progress of a batch as server-sent events.
 ///
-/// Each event has the name `progress`, and its data has the state, the counts and the rate. The stream ends with the batch.
-/// A client that connects again with `Last-Event-ID` gets the next change.
+/// Each event has the name `progress`, and its data has the state, the counts and the rate. The stream ends with the batch, and
+/// when the key is revoked or expires. A client that connects again with `Last-Event-ID` gets the next change.
 #[utoipa::path(
     get, path = "/batches/{id}/events", operation_id = "watch_batch", tag = "batches",
     security(("key" = ["batch"])),
@@ -82,59 +87,72 @@ struct Watch {
 )]
 pub async fn stream(headers: HeaderMap, request: StoredRequest) -> Result<Response, ApiError> {
     let batches = &request.state.batches;
-    // An unknown batch is an error and not an empty stream.
-    batches.batch(request.tenant(), request.id).await?;
+    let tenant = &request.context.principal.tenant;
+    let watch = batches.watch(tenant, request.id).await?;
     let last = headers.get(&LAST_EVENT_ID);
-    let watch = Watch {
+    let mut checks = interval_at(Instant::now() + PERIOD, PERIOD);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let stream = EventStream {
         state: AppState::clone(&request.state),
-        tenant: request.tenant().to_owned(),
-        id: request.id,
+        watch,
+        credential: credential(&headers).map(SecretString::from),
+        checks,
         last: last.and_then(|id| id.to_str().ok()).map(str::to_owned),
-        is_ended: false,
-        is_first: true,
     };
-    let events = stream::unfold(watch, |mut watch| async {
-        let event = watch.next().await?;
-        Some((Ok::<_, Infallible>(event), watch))
+    let events = stream::unfold(stream, |mut stream| async {
+        let event = stream.next().await?;
+        Some((Ok::<_, Infallible>(event), stream))
     });
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::default())
         .into_response())
 }
 
-impl Watch {
-    /// Waits for the next change. Returns `None` after the end of the batch.
+impl EventStream {
+    /// Waits for the next change. Returns `None` after the end of the batch, or if the caller may not watch it any more.
     async fn next(&mut self) -> Option<Event> {
-        loop {
-            if self.is_ended || self.state.lifecycle.is_stopping() {
+        while !self.state.lifecycle.is_stopping() {
+            let batch = self.watch.newest()?;
+            let id = event_id(&batch);
+            if self.last.as_ref() != Some(&id) {
+                self.last = Some(id.clone());
+                return self.event(id, &batch);
+            }
+            if is_over(&batch) {
                 return None;
             }
-            if !std::mem::take(&mut self.is_first) {
-                tokio::time::sleep(PERIOD).await;
-            }
-            let store = &self.state.batches.store;
-            let batch = match store.batch(&self.tenant, self.id).await {
-                Ok(Some(batch)) => batch,
-                Ok(None) => return None,
-                // The client keeps its connection while the database is away.
-                Err(_) => continue,
+            let goes_on = tokio::select! {
+                biased;
+                _ = self.checks.tick() => self.is_allowed().await,
+                has_changed = self.watch.changed() => has_changed,
             };
-            self.is_ended = matches!(batch.state, BatchState::Done | BatchState::Cancelled)
-                && batch.counts.running == 0;
-            let id = event_id(&batch);
-            if self.last.as_ref() == Some(&id) {
-                continue;
+            if !goes_on {
+                return None;
             }
-            self.last = Some(id.clone());
-            let answer = BatchAnswer::new(batch, self.state.batches.clock().now());
-            let data = EventData {
-                state: answer.state,
-                counts: answer.counts,
-                rate_per_s: answer.rate_per_s,
-                eta_s: answer.eta_s,
-            };
-            let event = Event::default().event("progress").id(id);
-            return event.json_data(data).ok();
+        }
+        None
+    }
+
+    fn event(&self, id: String, batch: &Batch) -> Option<Event> {
+        let now = self.state.batches.clock().now();
+        let answer = BatchAnswer::new(batch.clone(), now);
+        let data = EventData {
+            state: answer.state,
+            counts: answer.counts,
+            rate_per_s: answer.rate_per_s,
+            eta_s: answer.eta_s,
+        };
+        let event = Event::default().event("progress").id(id);
+        event.json_data(data).ok()
+    }
+
+    /// Returns whether the caller may still watch batches. If this cannot be found out now, the stream goes on.
+    async fn is_allowed(&self) -> bool {
+        let credential = self.credential.as_ref().map(ExposeSecret::expose_secret);
+        match self.state.access.authenticate(credential).await {
+            Ok(principal) => principal.require(Scope::Batch).is_ok(),
+            Err(AccessError::Store(_) | AccessError::Issuer(_)) => true,
+            Err(_) => false,
         }
     }
 }

@@ -276,10 +276,12 @@ async fn each_redirect_is_checked_like_the_first_url() {
         .map(|host| HostPattern::try_from(host.to_owned()).unwrap())
         .into();
     let fetcher = WebFetcher::new(&urls, Names::usual()).unwrap();
-    for path in ["/address", "/spelling", "/name", "/file", "/user", "/host"] {
+    for path in ["/address", "/spelling", "/file", "/user", "/host"] {
         let fetched = fetcher.fetch(&server.url(path), LIMIT).await;
         assert_eq!(fetched, Err(Refused::Redirect.into()), "{path}");
     }
+    let fetched = fetcher.fetch(&server.url("/name"), LIMIT).await;
+    assert_eq!(fetched, Err(FetchError::NotPublic));
 }
 
 #[tokio::test]
@@ -297,8 +299,12 @@ async fn a_name_with_a_private_address_is_refused() {
         let names = Names::with(&[("pictures.test", addresses)]);
         let fetcher = WebFetcher::new(&urls, names).unwrap();
         let fetched = fetcher.fetch(&server.url("/"), LIMIT).await;
-        assert_eq!(fetched, Err(Refused::Address.into()), "{addresses:?}");
+        assert_eq!(fetched, Err(FetchError::NotPublic), "{addresses:?}");
     }
+    // A caller cannot tell such a name from one that does not exist.
+    let (private, unknown) = (FetchError::NotPublic, FetchError::Unreachable);
+    assert_eq!(private.to_string(), unknown.to_string());
+    assert_eq!(private.is_temporary(), unknown.is_temporary());
     assert!(
         server.heads.try_recv().is_err(),
         "the server received a request"
@@ -318,7 +324,7 @@ async fn a_name_is_resolved_once_per_connection() {
     let turned = vec!["169.254.169.254".parse().unwrap()];
     names.names.lock().unwrap().insert("pictures.test", turned);
     let fetched = fetcher.fetch(&server.url("/"), LIMIT).await;
-    assert_eq!(fetched, Err(Refused::Address.into()));
+    assert_eq!(fetched, Err(FetchError::NotPublic));
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use facescan_store::{
     BatchCounts, BatchFilter, BatchPage, BatchState, BatchStore, ItemOutcome, NewBatch,
 };
 
+use uuid::Uuid;
+
 use super::{LEASE, claim, end, failed, finish, new_batch, ok, submit};
 use crate::store::fixtures::noon;
 
@@ -14,6 +16,8 @@ pub async fn cancel_between_chunks(batches: &Arc<dyn BatchStore>) {
     let done = claim(batches, noon()).await.unwrap();
     finish(batches, &done).await;
     let running = claim(batches, noon()).await.unwrap();
+    let active = async || batches.active_batches(&[Uuid::nil(), batch.id]).await;
+    assert_eq!(active().await.unwrap(), [batch.id]);
     let cancelled = batches
         .cancel_batch("cancel", batch.id, noon())
         .await
@@ -23,6 +27,7 @@ pub async fn cancel_between_chunks(batches: &Arc<dyn BatchStore>) {
         (cancelled.cancelled, cancelled.batch.state),
         (2, BatchState::Cancelled)
     );
+    assert!(active().await.unwrap().is_empty());
     assert!(claim(batches, noon() + LEASE).await.is_none());
     let retry = ItemOutcome::Retry {
         position: 3,

@@ -1,0 +1,213 @@
+//! The messages: they are inserted, taken, and ended.
+
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, TakeDeliveries, TakenDeliveries,
+    WebhookEvent,
+    rows::{DeliveryRow, webhook_columns},
+};
+use crate::{
+    StoreError, audit,
+    batches::micros,
+    dialect::{Statements, insert_rows},
+    record::record,
+    rows::TenantRow,
+    values::Value,
+};
+
+/// The webhooks that are told about a batch.
+const OF_BATCH: &str = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
+     WHERE b.id = $1 AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = $1)";
+
+/// Steps from one tenant to the next in the index, so that the messages of a tenant are not read.
+const TENANTS: &str = "WITH RECURSIVE waiting (tenant) AS ( \
+         SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
+             WHERE d.next_at IS NOT NULL AND d.tenant > $2) \
+         UNION ALL \
+         SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
+             WHERE d.next_at IS NOT NULL AND d.tenant > waiting.tenant) \
+         FROM waiting WHERE waiting.tenant IS NOT NULL) \
+     SELECT waiting.tenant FROM waiting WHERE waiting.tenant IS NOT NULL AND EXISTS \
+         (SELECT 1 FROM webhook_deliveries d WHERE d.tenant = waiting.tenant AND d.next_at <= $1) \
+     LIMIT $3";
+
+const DUE: &str = concat!(
+    "SELECT d.id AS delivery_id, d.batch_id AS of_batch, d.event, \
+     d.created_at AS happened_at, d.attempts + 1 AS attempts, ",
+    webhook_columns!(),
+    " FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+     WHERE d.tenant = $1 AND d.next_at <= $2 ORDER BY d.next_at LIMIT $3"
+);
+
+/// Another process that took the message first has moved its time.
+const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = $3 \
+     WHERE id = $1 AND next_at <= $2";
+
+/// A message of a webhook that is off waits until it is on.
+const PARK: &str = "UPDATE webhook_deliveries SET next_at = NULL WHERE id = $1 AND next_at <= $2";
+
+/// The rest of these statements: no other attempt of the message has begun.
+macro_rules! if_current {
+    ($statement:literal) => {
+        concat!(
+            $statement,
+            " AND EXISTS (SELECT 1 FROM webhook_deliveries d \
+             WHERE d.id = $2 AND d.attempts = $3 AND d.status = 'pending')"
+        )
+    };
+}
+
+const SUCCEEDED: &str = if_current!(
+    "UPDATE webhooks SET failures = 0, failing_since = NULL, last_error = NULL, last_success_at = $4 \
+     WHERE id = $1"
+);
+
+const FAILED: &str = if_current!(
+    "UPDATE webhooks SET failures = failures + 1, failing_since = coalesce(failing_since, $4), \
+     last_error = $5 WHERE id = $1"
+);
+
+const DISABLE: &str = "UPDATE webhooks SET disabled_at = $2 \
+     WHERE id = $1 AND disabled_at IS NULL AND failing_since <= $3";
+
+const END: &str = "UPDATE webhook_deliveries SET status = $3, next_at = $4 \
+     WHERE id = $1 AND attempts = $2 AND status = 'pending'";
+
+record! {
+    struct WebhookKeyRow {
+        id: Uuid,
+        tenant: String,
+    }
+}
+
+/// Inserts a message to each webhook that is told about a batch. Run it in the transaction that ends the batch.
+pub(crate) async fn insert_deliveries(
+    connection: &mut impl Statements,
+    batch: Uuid,
+    event: WebhookEvent,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let webhooks: Vec<WebhookKeyRow> = connection.fetch_all(OF_BATCH, &[&batch]).await?;
+    let (name, now) = (event.name(), micros(now));
+    let ids: Vec<Uuid> = webhooks
+        .iter()
+        .map(|webhook| message_id(webhook.id, batch, now))
+        .collect();
+    let rows: Vec<[&dyn Value; 9]> = webhooks
+        .iter()
+        .zip(&ids)
+        .map(|(webhook, id)| -> [&dyn Value; 9] {
+            [
+                id,
+                &webhook.id,
+                &batch,
+                &name,
+                &now,
+                &0_i32,
+                &now,
+                &"pending",
+                &webhook.tenant,
+            ]
+        })
+        .collect();
+    let into = "webhook_deliveries \
+         (id, webhook_id, batch_id, event, created_at, attempts, next_at, status, tenant)";
+    Ok(insert_rows(connection, into, &rows).await?)
+}
+
+/// Returns the id of a message: a digest of what it is about, so that the store needs no random numbers.
+fn message_id(webhook: Uuid, batch: Uuid, now: i64) -> Uuid {
+    let mut digest = Sha256::new();
+    digest.update(webhook);
+    digest.update(batch);
+    digest.update(now.to_le_bytes());
+    let digest: [u8; 32] = digest.finalize().into();
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(id).into_uuid()
+}
+
+pub(super) async fn tenants(
+    connection: &mut impl Statements,
+    now: OffsetDateTime,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<String>, StoreError> {
+    let values: [&dyn Value; 3] = [&micros(now), &after, &i64::from(limit)];
+    let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &values).await?;
+    Ok(rows.into_iter().map(|row| row.tenant).collect())
+}
+
+/// Takes messages; see [`super::WebhookStore::take_deliveries`]. Run it in a transaction.
+pub(super) async fn take(
+    connection: &mut impl Statements,
+    tenant: &str,
+    request: TakeDeliveries,
+) -> Result<TakenDeliveries, StoreError> {
+    let (now, again_at) = (micros(request.now), micros(request.again_at));
+    let limit = i64::from(request.limit);
+    let due: Vec<DeliveryRow> = connection.fetch_all(DUE, &[&tenant, &now, &limit]).await?;
+    let mut taken = TakenDeliveries {
+        has_more: due.len() as i64 == limit,
+        deliveries: Vec::with_capacity(due.len()),
+    };
+    for row in due {
+        let delivery = DueDelivery::try_from(row)?;
+        if delivery.webhook.health.disabled_at.is_some() {
+            connection.execute(PARK, &[&delivery.id, &now]).await?;
+            continue;
+        }
+        let values: [&dyn Value; 3] = [&delivery.id, &now, &again_at];
+        if connection.execute(TAKE, &values).await? == 1 {
+            taken.deliveries.push(delivery);
+        }
+    }
+    Ok(taken)
+}
+
+/// Ends an attempt; see [`super::WebhookStore::end_attempt`]. Run it in a transaction.
+///
+/// The webhook is changed before the message, so that two ends for one webhook lock their rows in the same order.
+pub(super) async fn end(
+    connection: &mut impl Statements,
+    end: &AttemptEnd,
+) -> Result<bool, StoreError> {
+    let attempt = i32::try_from(end.attempt).unwrap_or(i32::MAX);
+    let at = micros(end.at);
+    let mut is_disabled = false;
+    let (status, next_at) = match &end.result {
+        AttemptResult::Delivered => {
+            let values: [&dyn Value; 4] = [&end.webhook, &end.delivery, &attempt, &at];
+            connection.execute(SUCCEEDED, &values).await?;
+            ("delivered", None)
+        }
+        AttemptResult::Obsolete => ("failed", None),
+        AttemptResult::Failed(failure) => {
+            let AttemptFailure {
+                error,
+                retry_at,
+                disable_if_failing_since,
+                audit,
+            } = &**failure;
+            let values: [&dyn Value; 5] = [&end.webhook, &end.delivery, &attempt, &at, error];
+            if connection.execute(FAILED, &values).await? == 1 {
+                let since = micros(*disable_if_failing_since);
+                let values: [&dyn Value; 3] = [&end.webhook, &at, &since];
+                is_disabled = connection.execute(DISABLE, &values).await? == 1;
+            }
+            if is_disabled {
+                audit::append(connection, audit.as_slice()).await?;
+            }
+            match retry_at {
+                Some(retry_at) => ("pending", Some(micros(*retry_at))),
+                None => ("failed", None),
+            }
+        }
+    };
+    let values: [&dyn Value; 4] = [&end.delivery, &attempt, &status, &next_at];
+    connection.execute(END, &values).await?;
+    Ok(is_disabled)
+}

@@ -1,0 +1,149 @@
+//! Adding, changing and deleting webhooks.
+
+use secrecy::ExposeSecret;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    SecretRotation, Webhook,
+    rows::{WebhookRow, webhook_columns},
+};
+use crate::{
+    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, record::record,
+    rows::to_the_microsecond, values::Value,
+};
+
+const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at) \
+     SELECT $1, $2, $3, $4, $5, $6 WHERE $3 IS NULL OR NOT EXISTS \
+         (SELECT 1 FROM webhooks w WHERE w.batch_id = $3)";
+
+/// Locks the tenant until the transaction ends, so that its webhooks are counted one after another.
+const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES ($1) \
+     ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant";
+
+const COUNT: &str =
+    "SELECT count(*) AS webhooks FROM webhooks WHERE tenant = $1 AND batch_id IS NULL";
+
+const LIST: &str = concat!(
+    "SELECT ",
+    webhook_columns!(),
+    " FROM webhooks w WHERE w.tenant = $1 AND w.batch_id IS NULL ORDER BY w.id"
+);
+
+const ONE: &str = concat!(
+    "SELECT ",
+    webhook_columns!(),
+    " FROM webhooks w WHERE w.tenant = $1 AND w.id = $2"
+);
+
+const DELETE: &str = "DELETE FROM webhooks WHERE tenant = $1 AND id = $2";
+
+const ENABLE: &str = "UPDATE webhooks SET failures = 0, failing_since = NULL, disabled_at = NULL \
+     WHERE tenant = $1 AND id = $2";
+
+/// The messages that wait because the webhook was off.
+const RESUME: &str = "UPDATE webhook_deliveries SET next_at = $2 \
+     WHERE webhook_id = $1 AND status = 'pending' AND next_at IS NULL";
+
+const ROTATE: &str = "UPDATE webhooks SET old_secret = secret, old_secret_until = $3, secret = $4 \
+     WHERE tenant = $1 AND id = $2";
+
+record! {
+    struct CountRow {
+        webhooks: i64,
+    }
+}
+
+pub(super) async fn add(
+    connection: &mut impl Statements,
+    webhook: &Webhook,
+) -> Result<bool, StoreError> {
+    let values: [&dyn Value; 6] = [
+        &webhook.id,
+        &webhook.tenant,
+        &webhook.batch_id,
+        &webhook.url,
+        &webhook.secret.expose_secret(),
+        &to_the_microsecond(webhook.created_at),
+    ];
+    Ok(connection.execute(INSERT, &values).await? == 1)
+}
+
+/// Adds a webhook for every batch; see [`super::WebhookStore::create_webhook`]. Run it in a transaction.
+pub(super) async fn create(
+    connection: &mut impl Statements,
+    webhook: &Webhook,
+    limit: u32,
+    audit: Option<NewAuditEntry>,
+) -> Result<bool, StoreError> {
+    connection.execute(LOCK_TENANT, &[&webhook.tenant]).await?;
+    let count: Option<CountRow> = connection.fetch_optional(COUNT, &[&webhook.tenant]).await?;
+    if count.map_or(0, |row| row.webhooks) >= i64::from(limit) {
+        return Ok(false);
+    }
+    let is_added = add(connection, webhook).await?;
+    audit::append(connection, audit.as_slice()).await?;
+    Ok(is_added)
+}
+
+pub(super) async fn list(
+    connection: &mut impl Statements,
+    tenant: &str,
+) -> Result<Vec<Webhook>, StoreError> {
+    let rows: Vec<WebhookRow> = connection.fetch_all(LIST, &[&tenant]).await?;
+    Ok(rows.into_iter().map(Webhook::from).collect())
+}
+
+async fn one(
+    connection: &mut impl Statements,
+    tenant: &str,
+    id: Uuid,
+) -> Result<Option<Webhook>, StoreError> {
+    let row: Option<WebhookRow> = connection.fetch_optional(ONE, &[&tenant, &id]).await?;
+    Ok(row.map(Webhook::from))
+}
+
+pub(super) async fn delete(
+    connection: &mut impl Statements,
+    (tenant, id): (&str, Uuid),
+    audit: Option<NewAuditEntry>,
+) -> Result<bool, StoreError> {
+    let is_deleted = connection.execute(DELETE, &[&tenant, &id]).await? == 1;
+    if is_deleted {
+        audit::append(connection, audit.as_slice()).await?;
+    }
+    Ok(is_deleted)
+}
+
+/// Switches a webhook on; see [`super::WebhookStore::enable_webhook`]. Run it in a transaction.
+pub(super) async fn enable(
+    connection: &mut impl Statements,
+    (tenant, id): (&str, Uuid),
+    now: OffsetDateTime,
+    audit: Option<NewAuditEntry>,
+) -> Result<Option<Webhook>, StoreError> {
+    if connection.execute(ENABLE, &[&tenant, &id]).await? == 1 {
+        connection.execute(RESUME, &[&id, &micros(now)]).await?;
+        audit::append(connection, audit.as_slice()).await?;
+    }
+    one(connection, tenant, id).await
+}
+
+/// Replaces a secret; see [`super::WebhookStore::rotate_webhook_secret`]. Run it in a transaction.
+pub(super) async fn rotate(
+    connection: &mut impl Statements,
+    (tenant, id): (&str, Uuid),
+    rotation: &SecretRotation,
+    audit: Option<NewAuditEntry>,
+) -> Result<Option<Webhook>, StoreError> {
+    let values: [&dyn Value; 4] = [
+        &tenant,
+        &id,
+        &micros(rotation.old_until),
+        &rotation.secret.expose_secret(),
+    ];
+    if connection.execute(ROTATE, &values).await? == 1 {
+        audit::append(connection, audit.as_slice()).await?;
+    }
+    one(connection, tenant, id).await
+}

@@ -1,0 +1,219 @@
+//! The connections that are open at a time.
+//!
+//! If all slots are taken, the connection that has waited the longest for its client makes room. So whoever opens connections
+//! and sends no request, or an unfinished one, or does not read the answer, keeps nobody out. A connection with a request in
+//! work is never closed for another.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    response::Response,
+};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry::metrics::{Metrics, labels::ClosedConnection};
+
+/// The slots of a listener. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct ConnectionSlots {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    total: usize,
+    metrics: Metrics,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    count: usize,
+    next_turn: u64,
+    /// The connections without a request in work. The one that waits the longest is the first.
+    waiting: BTreeMap<u64, CancellationToken>,
+}
+
+/// An open connection. Dropping the last reference frees its slot.
+pub(super) struct OpenConnection {
+    shared: Arc<Shared>,
+    makes_room: CancellationToken,
+    work: Mutex<Work>,
+}
+
+/// The requests in work, and the turn of a connection that has none.
+struct Work {
+    requests: usize,
+    turn: u64,
+}
+
+/// A request of a connection. It is in work while its answer, or the next part of it, is computed, and not while the client
+/// reads.
+struct Request {
+    connection: Arc<OpenConnection>,
+    is_in_work: bool,
+}
+
+impl ConnectionSlots {
+    pub(super) fn new(total: usize, metrics: Metrics) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                total,
+                metrics,
+                open: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Takes a slot for a new connection. Returns `None` if every open connection has a request in work.
+    pub(super) fn take(&self) -> Option<Arc<OpenConnection>> {
+        let shared = &self.shared;
+        let mut open = shared.open();
+        if open.count >= shared.total && !open.close_longest_waiting(&shared.metrics) {
+            shared.metrics.connection_closed(ClosedConnection::Refused);
+            return None;
+        }
+        open.count += 1;
+        let makes_room = CancellationToken::new();
+        let turn = open.wait(makes_room.clone());
+        shared.metrics.connection_opened(1);
+        Some(Arc::new(OpenConnection {
+            shared: Arc::clone(shared),
+            makes_room,
+            work: Mutex::new(Work { requests: 0, turn }),
+        }))
+    }
+
+    /// Closes the connection that has waited the longest for its client, if there is one.
+    pub(super) fn make_room(&self) {
+        self.shared
+            .open()
+            .close_longest_waiting(&self.shared.metrics);
+    }
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn wait(&mut self, makes_room: CancellationToken) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.waiting.insert(turn, makes_room);
+        turn
+    }
+
+    fn close_longest_waiting(&mut self, metrics: &Metrics) -> bool {
+        let Some((_, longest)) = self.waiting.pop_first() else {
+            return false;
+        };
+        longest.cancel();
+        metrics.connection_closed(ClosedConnection::MadeRoom);
+        true
+    }
+}
+
+impl OpenConnection {
+    /// Returns when the connection has to make room for another.
+    pub(super) async fn makes_room(&self) {
+        self.makes_room.cancelled().await;
+    }
+
+    /// Computes the answer to a request. The connection has work meanwhile.
+    pub(super) async fn answer<E>(
+        self: Arc<Self>,
+        answer: impl Future<Output = Result<Response, E>>,
+    ) -> Result<Response, E> {
+        let mut request = Request {
+            connection: self,
+            is_in_work: false,
+        };
+        request.set_in_work(true);
+        let answer = answer.await?;
+        // A client without a window does not take the first part.
+        request.set_in_work(false);
+        Ok(answer.map(|body| Body::new(Answer { body, request })))
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let turn = self.work().turn;
+        let mut open = self.shared.open();
+        open.waiting.remove(&turn);
+        open.count -= 1;
+        self.shared.metrics.connection_opened(-1);
+    }
+}
+
+impl Request {
+    fn set_in_work(&mut self, is_in_work: bool) {
+        if self.is_in_work == is_in_work {
+            return;
+        }
+        self.is_in_work = is_in_work;
+        let OpenConnection {
+            shared, makes_room, ..
+        } = &*self.connection;
+        let mut work = self.connection.work();
+        if is_in_work {
+            work.requests += 1;
+            if work.requests == 1 {
+                shared.open().waiting.remove(&work.turn);
+            }
+        } else {
+            work.requests -= 1;
+            if work.requests == 0 {
+                work.turn = shared.open().wait(makes_room.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.set_in_work(false);
+    }
+}
+
+/// The body of an answer.
+struct Answer {
+    body: Body,
+    request: Request,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.request.set_in_work(frame.is_pending());
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,170 @@
+//! Items that take too long, and batches that are cancelled or deleted while workers have their items.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use facescan::ingest::fetch::{FetchError, Fetcher};
+use serde_json::{Value, json};
+use tokio::{sync::Notify, time::timeout};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+use uuid::Uuid;
+
+use super::{id_of, item, items, post_json, process_all, read, submit, worker};
+use crate::support::{
+    app::TestApp,
+    database::{Database, on_postgres},
+};
+
+/// More than the work on a chunk may go on after its batch was cancelled, and a stall of the machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Never returns. Counts the fetches that are in work.
+#[derive(Default)]
+struct Silent {
+    running: Arc<AtomicUsize>,
+    begun: Notify,
+}
+
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Fetcher for Silent {
+    async fn fetch(&self, _: &Url, _: u64) -> Result<Bytes, FetchError> {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let _running = Running(Arc::clone(&self.running));
+        self.begun.notify_one();
+        std::future::pending().await
+    }
+}
+
+async fn app(settings: &[(&str, &str)], silent: &Arc<Silent>) -> TestApp {
+    let enabled = ("FACESCAN__URLS__ENABLED", "true");
+    let settings: Vec<_> = settings.iter().copied().chain([enabled]).collect();
+    TestApp::fetching(&settings, Arc::clone(silent) as _).await
+}
+
+/// A batch whose items are never done, and one more item.
+fn silent_batch() -> Value {
+    let silent = |id: usize| json!({"id": id.to_string(), "url": "https://silent.test/"});
+    let mut all: Vec<_> = (0..3).map(silent).collect();
+    all.push(item("done", "t1.jpg"));
+    json!({"operation": "detect", "items": all})
+}
+
+/// Submits a batch and stops it when its items are in work. Returns its id after the worker has returned its chunk.
+async fn stop_in_work<F: Future<Output = ()>>(
+    app: &TestApp,
+    silent: &Silent,
+    stop: impl FnOnce(String) -> F,
+) -> String {
+    let id = id_of(&submit(app, &silent_batch()).await);
+    let end = CancellationToken::new();
+    let mut running = tokio::spawn(worker(app).run(1, end.clone()));
+    silent.begun.notified().await;
+    stop(id.clone()).await;
+    timeout(PATIENCE, async {
+        while silent.running.load(Ordering::SeqCst) > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the items go on");
+    // The worker returns when its chunk is saved.
+    end.cancel();
+    timeout(PATIENCE, &mut running).await.unwrap().unwrap();
+    id
+}
+
+async fn story(settings: &[(&str, &str)]) {
+    let silent = Arc::new(Silent::default());
+    let app = app(settings, &silent).await;
+    let cancelled = stop_in_work(&app, &silent, async |id| {
+        let reply = post_json(&app, &format!("/batches/{id}/cancel"), &json!({})).await;
+        assert_eq!(reply.status, StatusCode::OK);
+    })
+    .await;
+    check_cancelled(&app, &cancelled).await;
+
+    // Another process cancels, so only the database knows.
+    let cancelled = stop_in_work(&app, &silent, async |id| {
+        let (store, id) = (&app.app.batches.store, Uuid::parse_str(&id).unwrap());
+        let now = app.app.batches.clock().now();
+        let cancelled = store.cancel_batch("default", id, now).await;
+        assert!(cancelled.unwrap().is_some());
+    })
+    .await;
+    check_cancelled(&app, &cancelled).await;
+
+    let deleted = stop_in_work(&app, &silent, async |id| {
+        let reply = app.delete(&format!("/batches/{id}")).await;
+        assert_eq!(reply.status, StatusCode::NO_CONTENT);
+    })
+    .await;
+    let reply = app.get(&format!("/batches/{deleted}")).await;
+    assert_eq!(reply.status, StatusCode::NOT_FOUND);
+    let text = app.app.metrics.text().unwrap();
+    assert!(
+        text.contains("facescan_batch_leases_lost_total 0"),
+        "{text}"
+    );
+}
+
+/// Every item has ended once.
+async fn check_cancelled(app: &TestApp, id: &str) {
+    let batch = read(app, id).await;
+    let count = |state: &str| batch["counts"][state].as_u64().unwrap();
+    assert_eq!(batch["state"], "cancelled");
+    assert_eq!((count("running"), count("queued")), (0, 0), "{batch}");
+    assert_eq!(count("ok") + count("cancelled"), 4, "{batch}");
+    assert!(count("cancelled") >= 3, "{batch}");
+    let states = items(app, id, "").await;
+    let cancelled = states.iter().filter(|item| item["state"] == "cancelled");
+    assert_eq!(cancelled.count() as u64, count("cancelled"));
+    process_all(app).await;
+    assert_eq!(read(app, id).await["counts"], batch["counts"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_is_cancelled_or_deleted_stops_in_every_process() {
+    story(&[]).await;
+    on_postgres(|database: Database| async move {
+        story(&[("DATABASE_URL", database.url().as_str())]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_takes_too_long_fails_and_its_neighbours_are_done() {
+    let settings = [
+        ("FACESCAN__BATCHES__ITEM_TIMEOUT_MS", "2000"),
+        ("FACESCAN__BATCHES__MAX_ATTEMPTS", "1"),
+    ];
+    let app = app(&settings, &Arc::default()).await;
+    let id = id_of(&submit(&app, &silent_batch()).await);
+    process_all(&app).await;
+    let batch = read(&app, &id).await;
+    assert_eq!(batch["state"], "done");
+    let listed = items(&app, &id, "").await;
+    for late in &listed[..3] {
+        assert_eq!(
+            (&late["state"], &late["error"]["code"]),
+            (&"dead".into(), &"deadline_exceeded".into())
+        );
+    }
+    assert_eq!(listed[3]["state"], "ok", "{:?}", listed[3]);
+}

@@ -1,0 +1,288 @@
+//! Webhooks and their messages: one scenario that runs on both databases.
+
+use std::sync::Arc;
+
+use facescan_store::{
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, NewAuditEntry, SecretRotation, Stores,
+    TakeDeliveries, TakenDeliveries, Webhook, WebhookHealth, WebhookStore,
+};
+use secrecy::ExposeSecret;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{batches::new_batch, fixtures::noon};
+use crate::support::database::Database;
+
+const DAY: Duration = Duration::days(1);
+
+/// Runs every step. Each step has its own tenant.
+pub async fn scenario(database: &Database) {
+    let stores = database.open_all().await;
+    keep_the_limit(&stores).await;
+    find_tenants_in_turn(&stores).await;
+    switch_off_after_a_day(&stores).await;
+    write_nothing_for_an_old_attempt(&stores).await;
+    rotate(&stores).await;
+}
+
+fn webhook(tenant: &str) -> Webhook {
+    Webhook {
+        id: Uuid::now_v7(),
+        tenant: tenant.into(),
+        batch_id: None,
+        url: "https://example.com/".into(),
+        secret: "first".into(),
+        created_at: noon(),
+        old_secret: None,
+        health: WebhookHealth::default(),
+    }
+}
+
+fn entry(tenant: &str, action: &str) -> Option<NewAuditEntry> {
+    Some(NewAuditEntry {
+        tenant: tenant.into(),
+        at: noon(),
+        request_id: "request".into(),
+        key_id: None,
+        action: action.into(),
+        target: None,
+        details: "{}".into(),
+    })
+}
+
+async fn audited(stores: &Stores, tenant: &str) -> Vec<String> {
+    let entries = stores.audit.audit_entries(tenant, 0, 100).await.unwrap();
+    entries.into_iter().map(|line| line.entry.action).collect()
+}
+
+/// Creates a webhook, and a batch that is cancelled at noon, which makes a message.
+async fn with_message(stores: &Stores, tenant: &str) -> Webhook {
+    let webhook = webhook(tenant);
+    assert!(
+        stores
+            .webhooks
+            .create_webhook(&webhook, 9, None)
+            .await
+            .unwrap()
+    );
+    end_a_batch(stores, tenant).await;
+    webhook
+}
+
+async fn end_a_batch(stores: &Stores, tenant: &str) {
+    let batch = new_batch(tenant, 2);
+    stores.batches.create_batch(&batch).await.unwrap();
+    let cancelled = stores.batches.cancel_batch(tenant, batch.id, noon()).await;
+    assert!(cancelled.unwrap().is_some());
+}
+
+async fn take(stores: &Stores, tenant: &str, now: OffsetDateTime) -> TakenDeliveries {
+    let request = TakeDeliveries {
+        now,
+        again_at: now + Duration::minutes(1),
+        limit: 2,
+    };
+    stores
+        .webhooks
+        .take_deliveries(tenant, request)
+        .await
+        .unwrap()
+}
+
+/// Ends an attempt with a failure. Returns whether this switched the webhook off.
+async fn fail(stores: &Stores, due: &DueDelivery, at: OffsetDateTime) -> bool {
+    let failure = AttemptFailure {
+        error: "no".into(),
+        retry_at: Some(at + Duration::minutes(5)),
+        disable_if_failing_since: at - DAY,
+        audit: entry(&due.webhook.tenant, "disable_webhook"),
+    };
+    let result = AttemptResult::Failed(Box::new(failure));
+    end(&stores.webhooks, due, at, result).await
+}
+
+async fn end(
+    webhooks: &Arc<dyn WebhookStore>,
+    due: &DueDelivery,
+    at: OffsetDateTime,
+    result: AttemptResult,
+) -> bool {
+    let end = AttemptEnd {
+        delivery: due.id,
+        webhook: due.webhook.id,
+        attempt: due.attempts,
+        at,
+        result,
+    };
+    webhooks.end_attempt(&end).await.unwrap()
+}
+
+async fn health(stores: &Stores, tenant: &str) -> WebhookHealth {
+    let listed = stores.webhooks.list_webhooks(tenant).await.unwrap();
+    listed.into_iter().next().unwrap().health
+}
+
+async fn keep_the_limit(stores: &Stores) {
+    let creates = (0..8).map(|_| {
+        let (webhooks, webhook) = (Arc::clone(&stores.webhooks), webhook("limit"));
+        tokio::spawn(async move {
+            let entry = entry("limit", "create_webhook");
+            webhooks.create_webhook(&webhook, 3, entry).await.unwrap()
+        })
+    });
+    let created = futures::future::join_all(creates).await;
+    let created = created
+        .into_iter()
+        .filter(|created| *created.as_ref().unwrap());
+    assert_eq!(created.count(), 3, "also if they are created together");
+    assert_eq!(audited(stores, "limit").await.len(), 3);
+    let listed = stores.webhooks.list_webhooks("limit").await.unwrap();
+    let key = |tenant| (tenant, listed[0].id);
+    let delete = |tenant| {
+        stores
+            .webhooks
+            .delete_webhook(key(tenant), entry(tenant, "delete"))
+    };
+    assert!(!delete("another tenant").await.unwrap());
+    assert!(delete("limit").await.unwrap());
+    assert!(audited(stores, "another tenant").await.is_empty());
+    assert_eq!(audited(stores, "limit").await.len(), 4);
+}
+
+async fn find_tenants_in_turn(stores: &Stores) {
+    for tenant in ["turn a", "turn b", "turn c"] {
+        let webhook = with_message(stores, tenant).await;
+        assert_eq!(
+            health(stores, &webhook.tenant).await,
+            WebhookHealth::default()
+        );
+    }
+    for _ in 0..5 {
+        end_a_batch(stores, "turn a").await;
+    }
+    let tenants = async |now, after, limit| {
+        let found = stores.webhooks.tenants_with_deliveries(now, after, limit);
+        found.await.unwrap()
+    };
+    assert!(tenants(noon() - DAY, "turn", 9).await.is_empty());
+    assert_eq!(tenants(noon(), "turn", 2).await, ["turn a", "turn b"]);
+    assert_eq!(tenants(noon(), "turn b", 2).await, ["turn c"]);
+    let taken = take(stores, "turn a", noon()).await;
+    assert!(taken.has_more && taken.deliveries.len() == 2);
+    let taken = take(stores, "turn b", noon()).await;
+    assert!(!taken.has_more && taken.deliveries.len() == 1);
+    assert_eq!(tenants(noon(), "turn", 9).await, ["turn a", "turn c"]);
+    for tenant in ["turn a", "turn c"] {
+        while take(stores, tenant, noon()).await.has_more {}
+    }
+    assert!(tenants(noon(), "turn", 9).await.is_empty());
+    let later = noon() + Duration::minutes(1);
+    assert_eq!(
+        tenants(later, "turn", 9).await.len(),
+        3,
+        "attempts that never ended"
+    );
+}
+
+async fn switch_off_after_a_day(stores: &Stores) {
+    let tenant = "switch off";
+    let webhook = with_message(stores, tenant).await;
+    let due = take(stores, tenant, noon()).await.deliveries;
+    assert!(!fail(stores, &due[0], noon()).await);
+    let state = health(stores, tenant).await;
+    assert_eq!((state.failures, state.failing_since), (1, Some(noon())));
+    assert_eq!(state.last_error.as_deref(), Some("no"));
+
+    // A success begins the day anew.
+    let second = noon() + DAY;
+    let due = take(stores, tenant, second).await.deliveries;
+    assert!(!end(&stores.webhooks, &due[0], second, AttemptResult::Delivered).await);
+    let state = health(stores, tenant).await;
+    assert_eq!((state.failures, state.last_success_at), (0, Some(second)));
+    assert!(state.failing_since.is_none() && state.last_error.is_none());
+
+    end_a_batch(stores, tenant).await;
+    end_a_batch(stores, tenant).await;
+    let due = take(stores, tenant, second).await.deliveries;
+    assert!(!fail(stores, &due[0], second).await);
+    let third = second + DAY;
+    assert!(fail(stores, &due[1], third).await);
+    assert_eq!(health(stores, tenant).await.disabled_at, Some(third));
+    assert_eq!(audited(stores, tenant).await, ["disable_webhook"]);
+
+    // Nothing is sent while it is off, and what waited is sent when it is on.
+    end_a_batch(stores, tenant).await;
+    let fourth = third + DAY;
+    assert!(take(stores, tenant, fourth).await.deliveries.is_empty());
+    let none = stores.webhooks.tenants_with_deliveries(fourth, tenant, 1);
+    assert_ne!(none.await.unwrap(), [tenant]);
+    let enable = |tenant| {
+        let entry = entry(tenant, "enable_webhook");
+        stores
+            .webhooks
+            .enable_webhook((tenant, webhook.id), fourth, entry)
+    };
+    assert!(enable("another tenant").await.unwrap().is_none());
+    let enabled = enable(tenant).await.unwrap().unwrap();
+    assert_eq!(
+        (enabled.health.failures, enabled.health.disabled_at),
+        (0, None)
+    );
+    assert_eq!(take(stores, tenant, fourth).await.deliveries.len(), 2);
+    assert_eq!(
+        audited(stores, tenant).await,
+        ["disable_webhook", "enable_webhook"]
+    );
+}
+
+async fn write_nothing_for_an_old_attempt(stores: &Stores) {
+    let tenant = "old attempt";
+    with_message(stores, tenant).await;
+    let first = take(stores, tenant, noon()).await.deliveries;
+    let later = noon() + Duration::minutes(2);
+    let second = take(stores, tenant, later).await.deliveries;
+    assert_eq!((first[0].attempts, second[0].attempts), (1, 2));
+    assert!(!fail(stores, &first[0], later + DAY).await);
+    assert_eq!(health(stores, tenant).await.failures, 0);
+    end(
+        &stores.webhooks,
+        &second[0],
+        later,
+        AttemptResult::Delivered,
+    )
+    .await;
+    assert!(!fail(stores, &second[0], later).await);
+    assert_eq!(health(stores, tenant).await.last_success_at, Some(later));
+    assert!(
+        take(stores, tenant, later + DAY)
+            .await
+            .deliveries
+            .is_empty()
+    );
+}
+
+async fn rotate(stores: &Stores) {
+    let tenant = "rotate";
+    let webhook = with_message(stores, tenant).await;
+    let rotation = SecretRotation {
+        secret: "second".into(),
+        old_until: noon() + DAY,
+    };
+    let rotate = |tenant| {
+        let key = (tenant, webhook.id);
+        stores
+            .webhooks
+            .rotate_webhook_secret(key, &rotation, entry(tenant, "rotate"))
+    };
+    assert!(rotate("another tenant").await.unwrap().is_none());
+    assert!(rotate(tenant).await.unwrap().is_some());
+    let due = take(stores, tenant, noon()).await.deliveries;
+    let rotated = &due[0].webhook;
+    let old = rotated.old_secret.as_ref().unwrap();
+    assert_eq!(rotated.secret.expose_secret(), "second");
+    assert_eq!(
+        (old.secret.expose_secret(), old.until),
+        ("first", noon() + DAY)
+    );
+    assert_eq!(audited(stores, tenant).await, ["rotate"]);
+}
