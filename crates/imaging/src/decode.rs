@@ -27,6 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use image::error::LimitErrorKind;
 use image::{DynamicImage, ImageDecoder, ImageError, RgbImage};
 
+use super::checkpoint::resume_stop;
 use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
@@ -256,7 +257,8 @@ fn decode_any(
         orientation,
         divisor,
         size,
-    } = decoded.unwrap_or_else(|_| {
+    } = decoded.unwrap_or_else(|panic| {
+        resume_stop(panic.as_ref());
         Err(DecodeError::corrupt(
             format,
             "it contains data that the decoder does not expect",
