@@ -4,6 +4,7 @@
 
 use std::{borrow::Borrow, ops::Deref, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use image::RgbImage;
 use tracing::Instrument;
 
@@ -26,7 +27,9 @@ use facescan_clock::Clock;
 use facescan_imaging::{
     decode::{
         DecodeError, DecodeOptions, Decoded, Reduction, TurboJpeg, decode_reduced, decode_within,
+        stated_size,
     },
+    encode::{OutputFormat, encode},
     memory::PixelMemory,
 };
 use facescan_inference::pool::{CpuPool, Stage};
@@ -52,11 +55,16 @@ pub mod run;
 pub mod scan;
 pub mod stored;
 
+/// The largest number of pixels that are decoded within a turn of the pool, in some tens of milliseconds.
+const DECODED_AT_ONCE: u64 = 1 << 21;
+
 /// The components that process images. Cheap to clone.
 #[derive(Clone)]
 pub struct Pipeline {
     /// Runs CPU work on pixels.
     pub pool: Arc<CpuPool>,
+    /// Runs decoders and encoders on large images. They cannot give up their turn, so they have turns of their own.
+    pub long_pool: Arc<CpuPool>,
     /// Limits how many images are held decoded, and orders the waiting ones.
     pub decode_permits: PrioritySemaphore,
     /// The models of the registry.
@@ -155,26 +163,55 @@ impl Pipeline {
             true => Stage::BeginFirst,
             false => Stage::Begin,
         };
-        self.pool
-            .drive(stage, driven.instrument(context.span.clone()))
-            .await?
+        let driven = driven.instrument(context.span.clone());
+        let tenant = Arc::clone(&context.principal.tenant);
+        self.pool.drive(Some(tenant), stage, driven).await?
     }
 
-    /// Decodes an image into memory of the pool.
-    fn decode(&self, bytes: &[u8]) -> Result<Decoded, DecodeError> {
-        let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
-        decode_within(bytes, &self.decoding, &self.memory)
+    /// Decodes an image into memory of the pool. Reduces a JPEG whose longer side is at least twice `min_side`, if that is
+    /// given and libjpeg-turbo is loaded.
+    ///
+    /// # Errors
+    /// The error of the decoder.
+    async fn decode(&self, bytes: &Bytes, min_side: Option<u32>) -> Result<Decoded, PipelineError> {
+        let is_small = stated_size(bytes)
+            .is_some_and(|(width, height)| u64::from(width) * u64::from(height) <= DECODED_AT_ONCE);
+        if is_small {
+            return Ok(self.decode_here(bytes, min_side)?);
+        }
+        let (pipeline, bytes) = (self.clone(), bytes.clone());
+        let decode = move || pipeline.decode_here(&bytes, min_side);
+        Ok(self.long_pool.run(Stage::Begin, decode).await??)
     }
 
-    /// Decodes an image like [`decode`](Self::decode). Reduces a JPEG whose longer side is at least twice `min_side`, if
-    /// libjpeg-turbo is loaded.
-    fn decode_to(&self, bytes: &[u8], min_side: u32) -> Result<Decoded, DecodeError> {
-        let Some(library) = self.turbojpeg.as_deref() else {
-            return self.decode(bytes);
-        };
+    /// Decodes an image on this thread.
+    fn decode_here(&self, bytes: &[u8], min_side: Option<u32>) -> Result<Decoded, DecodeError> {
         let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
-        let reduction = Reduction { library, min_side };
-        decode_reduced(bytes, &self.decoding, &self.memory, &reduction)
+        match self.turbojpeg.as_deref().zip(min_side) {
+            None => decode_within(bytes, &self.decoding, &self.memory),
+            Some((library, min_side)) => {
+                let reduction = Reduction { library, min_side };
+                decode_reduced(bytes, &self.decoding, &self.memory, &reduction)
+            }
+        }
+    }
+
+    /// Encodes an image.
+    ///
+    /// # Errors
+    /// The error of the encoder.
+    async fn encode(
+        &self,
+        image: &Arc<RgbImage>,
+        output: OutputFormat,
+    ) -> Result<Vec<u8>, PipelineError> {
+        let pixels = u64::from(image.width()) * u64::from(image.height());
+        if pixels <= output.max_pixels_at_once() {
+            return Ok(encode(image, output)?);
+        }
+        let image = Arc::clone(image);
+        let encode = move || encode(&image, output);
+        Ok(self.long_pool.run(Stage::Begin, encode).await??)
     }
 
     /// Waits for a permit to hold an image decoded.

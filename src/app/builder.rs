@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    num::NonZeroUsize,
     sync::{Arc, OnceLock},
 };
 
@@ -12,7 +13,11 @@ use facescan_imaging::{
     limits::Limits,
     memory::PixelMemory,
 };
-use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
+use facescan_inference::{
+    backend::Backend,
+    pool::{CpuPool, PoolOptions},
+    registry::Registry,
+};
 use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
@@ -286,9 +291,23 @@ fn pipeline(
         decoding: decoding(config),
         turbojpeg: turbojpeg(config)?,
         metrics: metrics.clone(),
+        long_pool: Arc::new(long_pool(pool.threads())?),
         pool,
         clock,
     })
+}
+
+/// Starts the pool of work that cannot give up its turn. Half of its turns stay free for other tenants, and its threads
+/// leave the cores to the work that can.
+fn long_pool(threads: usize) -> anyhow::Result<CpuPool> {
+    let tenant_turns = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+    let options = PoolOptions {
+        tenant_turns,
+        is_background: true,
+        name: "long",
+        ..PoolOptions::new(tenant_turns.saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
+    };
+    CpuPool::with_options(options).context("starting the threads for large images")
 }
 
 /// Loads libjpeg-turbo. Returns `None` if the settings name no library.

@@ -255,7 +255,7 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<(Scan, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = self.decode(&bytes)?;
+        let decoded = self.decode(&bytes, None).await?;
         let hash = hash.unwrap_or_else(|| content_hash(&bytes));
         let scan = Scan {
             image_id: None,

@@ -27,7 +27,7 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    encode::{OutputFormat, encode},
+    encode::OutputFormat,
     enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
 use facescan_inference::{device::DeviceRun, operation::Operation, registry::Thresholds};
@@ -370,12 +370,12 @@ impl Pipeline {
 
     async fn enhance_now(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         plan: &EnhancePlan,
         run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = self.decode(bytes)?;
+        let decoded = self.decode(bytes, None).await?;
         let info = image_info(&decoded, content_hash(bytes));
         let before = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
@@ -397,8 +397,8 @@ impl Pipeline {
                 partial.image
             }
         };
-        let data = encode(&after, plan.output())?;
         let after = Arc::new(after);
+        let data = self.encode(&after, plan.output()).await?;
         run.timings.enhance += self.since(began);
         let identity = match &plan.identity {
             Some(check) => Some(self.compare(&before, &after, check, run).await?),

@@ -26,7 +26,7 @@ use crate::{
 };
 use facescan_clock::Clock;
 use facescan_imaging::{
-    npy,
+    checkpoint, npy,
     preprocess::{Layout, MAX_SIDE, Mode, Preprocess, Profile},
 };
 use facescan_inference::{
@@ -258,17 +258,22 @@ impl Dtype {
         match self {
             // The values are little-endian in memory already, so they are not copied.
             Self::F32 if cfg!(target_endian = "little") => Bytes::from_owner(Floats(values)),
-            Self::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Self::F16 => values
-                .iter()
-                .flat_map(|v| f16::from_f32(*v).to_le_bytes())
-                .collect(),
-            Self::Bf16 => values
-                .iter()
-                .flat_map(|v| bf16::from_f32(*v).to_le_bytes())
-                .collect(),
+            Self::F32 => convert(&values, f32::to_le_bytes),
+            Self::F16 => convert(&values, |value| f16::from_f32(value).to_le_bytes()),
+            Self::Bf16 => convert(&values, |value| bf16::from_f32(value).to_le_bytes()),
         }
     }
+}
+
+/// Converts values to bytes, with checkpoints.
+fn convert<const N: usize>(values: &[f32], bytes: impl Fn(f32) -> [u8; N]) -> Bytes {
+    const PART: usize = 1 << 16;
+    let mut converted = Vec::with_capacity(values.len() * N);
+    for part in values.chunks(PART) {
+        converted.extend(part.iter().flat_map(|value| bytes(*value)));
+        checkpoint::passed(2 * part.len());
+    }
+    converted.into()
 }
 
 /// Numbers that are read as their bytes.
@@ -346,12 +351,12 @@ impl Pipeline {
 
     async fn preprocess_now(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         plan: &PreprocessPlan,
         run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = self.decode(bytes)?;
+        let decoded = self.decode(bytes, None).await?;
         let image = image_info(&decoded, content_hash(bytes));
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);

@@ -26,8 +26,7 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    crop::{Region, Unmet, mask_box},
-    decode::decode,
+    crop::{Region, Unmet, box_of_mask},
     encode::OutputFormat,
     preprocess::Profile,
 };
@@ -411,32 +410,29 @@ impl Pipeline {
         if masks.is_empty() {
             return Ok(plan);
         }
-        let decoding = self.decoding;
+        let pipeline = self.clone();
         let permit = self.decode_permit(context).await;
         let read = async move {
             let _permit = permit;
             let mut size = None;
             let mut region: Option<Region> = None;
             for bytes in &masks {
-                let mask = decode(bytes, &decoding)?.pixels;
+                let mask = pipeline.decode(bytes, None).await?.pixels;
                 if *size.get_or_insert(mask.dimensions()) != mask.dimensions() {
                     return Err(PipelineError::invalid_option(
                         "mask",
                         "the masks differ in size",
                     ));
                 }
-                let grey = image::imageops::grayscale(&mask);
-                let found = mask_box([&grey]);
-                region = match (region, found) {
+                region = match (region, box_of_mask(&mask)) {
                     (Some(a), Some(b)) => Some(a.union(b)),
                     (a, b) => a.or(b),
                 };
-                // Between two masks, so that a cancelled request stops here.
-                tokio::task::yield_now().await;
             }
             Ok(size.map(|size| MaskUnion { size, region }))
         };
-        let mask = self.pool.drive(Stage::Begin, read).await??;
+        let tenant = Some(Arc::clone(&context.principal.tenant));
+        let mask = self.pool.drive(tenant, Stage::Begin, read).await??;
         Ok(ProcessPlan { mask, ..plan })
     }
 
@@ -463,12 +459,12 @@ impl Pipeline {
 
     async fn process_now(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         plan: &ProcessPlan,
         run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = self.decode(bytes)?;
+        let decoded = self.decode(bytes, None).await?;
         let info = image_info(&decoded, content_hash(bytes));
         let image = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
@@ -478,7 +474,7 @@ impl Pipeline {
         for step in plan.steps.iter() {
             canvas.apply(step).await?;
         }
-        let result = canvas.finish()?;
+        let result = canvas.finish().await?;
         if !run.devices.contains_key(Operation::ImageProcessing.name()) {
             // The CPU did all operations.
             self.record(run, Operation::ImageProcessing, DeviceRun::CPU)?;

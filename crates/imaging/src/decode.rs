@@ -14,6 +14,7 @@ mod gif;
 mod jpeg;
 mod orientation;
 mod png;
+mod size;
 mod tiff;
 mod webp;
 
@@ -33,6 +34,7 @@ use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
 pub use jpeg::turbo::{SYSTEM_LIBRARY, TurboJpeg};
+pub use size::stated_size;
 
 /// Options of decoding.
 #[derive(Clone, Copy, Debug, Default)]

@@ -73,6 +73,16 @@ impl OutputFormat {
         }
     }
 
+    /// Returns the largest number of pixels that the encoder takes without a checkpoint, in about 20 ms. The encoders of
+    /// WebP and AVIF have none; those of JPEG and PNG have some in images of every size.
+    pub fn max_pixels_at_once(self) -> u64 {
+        match self {
+            Self::Jpeg { .. } | Self::Png => u64::MAX,
+            Self::Webp => 1 << 19,
+            Self::Avif => 1 << 14,
+        }
+    }
+
     /// Returns the maximum number of pixels of an image in this format.
     fn max_pixels(self) -> u64 {
         match self {

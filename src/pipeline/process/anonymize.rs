@@ -89,8 +89,6 @@ impl Pipeline {
                     }
                     None => fill(&mut hidden.pixels, region, options.colour),
                 }
-                // Between two faces, so that a cancelled request stops here.
-                tokio::task::yield_now().await;
             }
         }
         Err(PipelineError::AnonymizationFailed {

@@ -20,8 +20,8 @@ use crate::{
 };
 use facescan_imaging::{
     blur::Gaussian,
+    checkpoint,
     crop::{self, Region, mask_crop, padded},
-    encode::encode,
     luma, npy, orientation,
     preprocess::{Layout, Preprocess, Profile},
 };
@@ -97,7 +97,7 @@ impl<'a> Canvas<'a> {
             plan,
             info,
             frames: vec![Frame {
-                pixels: RgbImage::clone(image),
+                pixels: crop::copy(image),
                 region: None,
             }],
             floats: None,
@@ -163,8 +163,6 @@ impl<'a> Canvas<'a> {
             }
         }
         self.steps.push(report);
-        // A cancelled request stops here.
-        tokio::task::yield_now().await;
         Ok(())
     }
 
@@ -214,7 +212,6 @@ impl<'a> Canvas<'a> {
                 self.pipeline
                     .blur(&mut frame.pixels, region, &gaussian, self.run)
                     .await?;
-                tokio::task::yield_now().await;
             }
         }
         report.faces = faces.then_some(found);
@@ -352,9 +349,10 @@ impl<'a> Canvas<'a> {
     }
 
     /// Encodes the images and returns the result.
-    pub fn finish(self) -> Result<ProcessResult, PipelineError> {
+    pub async fn finish(self) -> Result<ProcessResult, PipelineError> {
         let (plan, floats) = (self.plan, self.floats);
-        let processed = self.frames.into_iter().map(|frame| {
+        let mut processed = Vec::with_capacity(self.frames.len());
+        for frame in self.frames {
             let (width, height) = frame.pixels.dimensions();
             let samples = 3 * u64::from(width) * u64::from(height);
             // Counts the samples before and after encoding.
@@ -369,22 +367,25 @@ impl<'a> Canvas<'a> {
                 (ProcessedFormat::Npy, None) => {
                     let shape = [height as usize, width as usize, 3];
                     let mut file = npy::header(npy::Kind::U8, &shape);
-                    file.extend_from_slice(frame.pixels.as_raw());
+                    append(&mut file, frame.pixels.as_raw(), Vec::extend_from_slice);
                     file
                 }
-                _ => encode(&frame.pixels, plan.output())?,
+                _ => {
+                    let pixels = Arc::new(frame.pixels);
+                    self.pipeline.encode(&pixels, plan.output()).await?
+                }
             };
-            Ok(ProcessedFile {
+            processed.push(ProcessedFile {
                 format: plan.format,
                 width,
                 height,
                 region: frame.region,
                 data: data.into(),
-            })
-        });
+            });
+        }
         Ok(ProcessResult {
             image: self.info,
-            processed: processed.collect::<Result<_, PipelineError>>()?,
+            processed,
             steps: self.steps,
         })
     }
@@ -442,8 +443,20 @@ impl Floats {
             Layout::Nhwc => [h, w, 3],
         };
         let mut file = npy::header(npy::Kind::F32, &shape);
-        file.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+        append(&mut file, &row, |file, values| {
+            file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        });
         file
+    }
+}
+
+/// Appends values to a file in parts, with a checkpoint after each.
+fn append<T>(file: &mut Vec<u8>, values: &[T], write: impl Fn(&mut Vec<u8>, &[T])) {
+    const PART: usize = 1 << 16;
+    file.reserve(size_of_val(values));
+    for part in values.chunks(PART) {
+        write(file, part);
+        checkpoint::passed(size_of_val(part));
     }
 }
 
