@@ -20,6 +20,7 @@ use crate::{
         preprocess::{PREPROCESSING, Preprocessing},
         quality::Grader,
         run::{ImageRun, RunOutput},
+        work::WorkLimit,
     },
     telemetry::metrics::Metrics,
 };
@@ -54,9 +55,13 @@ pub mod quality;
 pub mod run;
 pub mod scan;
 pub mod stored;
+pub mod work;
 
 /// The largest number of pixels that are decoded within a turn of the pool, in some tens of milliseconds.
 const DECODED_AT_ONCE: u64 = 1 << 21;
+
+/// The memory for each pixel, in bytes, of an image that is decoded: those of a 16-bit TIFF with transparency, the most.
+const DECODED_BYTES: u64 = 16;
 
 /// The components that process images. Cheap to clone.
 #[derive(Clone)]
@@ -79,6 +84,8 @@ pub struct Pipeline {
     pub enhancing: ImageExecutor,
     /// Makes tensor rows from images.
     pub preprocessing: Preprocessing,
+    /// The most work on one image.
+    pub work_limit: WorkLimit,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
     /// The decoder of reduced JPEGs. `None` if the settings name none.
@@ -132,11 +139,12 @@ impl Deref for PooledImage {
 
 impl Pipeline {
     /// Waits for a permit to hold an image decoded, then runs `work` on the pool. The permit is held until `work` ends.
-    /// Adds the wait and the total time to the timings of the run.
+    /// Adds the wait and the total time to the timings of the run. `memory` is what the work needs, in bytes.
     async fn drive<T, F>(
         &self,
         context: &RequestContext,
         strict_device: bool,
+        memory: u64,
         work: impl FnOnce(Self, ImageRun) -> F,
     ) -> Result<RunOutput<T>, PipelineError>
     where
@@ -144,10 +152,11 @@ impl Pipeline {
         F: Future<Output = Result<(T, ImageRun), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
-        let permit = self.decode_permit(context).await;
+        let permit = self.decode_permit(context, memory).await;
         let pipeline = self.clone();
         // Before the pool starts it, because that can take a while.
-        let work = work(self.clone(), ImageRun::new(strict_device));
+        let run = ImageRun::new(strict_device, self.work_limit);
+        let work = work(self.clone(), run);
         let driven = async move {
             let _permit = permit;
             let waited = pipeline.since(started);
@@ -214,12 +223,24 @@ impl Pipeline {
         Ok(self.long_pool.run(Stage::Begin, encode).await??)
     }
 
+    /// Returns the memory that an image needs with `bytes_per_pixel` bytes for each pixel. If its file states no size, the
+    /// memory is that of the largest image.
+    fn memory_of(&self, file: &[u8], bytes_per_pixel: u64) -> u64 {
+        let max = self.decoding.limits.max_pixels;
+        let pixels = stated_size(file).map_or(max, work::pixels).min(max);
+        pixels.saturating_mul(bytes_per_pixel)
+    }
+
     /// Waits for a permit to hold an image decoded.
-    async fn decode_permit(&self, context: &RequestContext) -> DecodePermit {
+    async fn decode_permit(&self, context: &RequestContext, memory: u64) -> DecodePermit {
         let _span =
             tracing::info_span!(target: "otlp", "queue", priority = context.priority.name());
         let started = self.clock.monotonic();
-        let permit = self.decode_permits.acquire(context.priority).await;
+        let tenant = &context.principal.tenant;
+        let permit = self
+            .decode_permits
+            .acquire(context.priority, tenant, memory)
+            .await;
         let elapsed = self.clock.monotonic().saturating_sub(started);
         self.metrics.waited(context.priority.name(), elapsed);
         permit

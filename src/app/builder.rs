@@ -32,7 +32,10 @@ use crate::{
         openid::{OpenId, WebJwks},
         rate_limit::RateLimits,
     },
-    admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
+    admission::{
+        Admission, Budgets,
+        priority_semaphore::{PermitLimits, PrioritySemaphore},
+    },
     audit::AuditLog,
     batches::{
         Batches,
@@ -47,7 +50,7 @@ use crate::{
         post::WebPoster,
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
+    pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans, work::WorkLimit},
     recognition::{
         calibration::Calibrations,
         collections::{Collections, quota::SearchQuota},
@@ -284,10 +287,16 @@ fn pipeline(
         devices: Arc::new(models.devices),
         memory: Arc::new(PixelMemory::new(pixel_bytes)),
         decode_permits: PrioritySemaphore::new(
-            config.imaging.decoded_images(),
+            PermitLimits {
+                tenant_images: config.imaging.decoded_images(),
+                bytes: config.imaging.decoded_bytes(),
+            },
             config.admission.bulk_max_wait(),
             Arc::clone(&clock),
         ),
+        work_limit: WorkLimit {
+            max: config.limits.max_work,
+        },
         decoding: decoding(config),
         turbojpeg: turbojpeg(config)?,
         metrics: metrics.clone(),

@@ -158,6 +158,7 @@ impl PipelineError {
             Self::InvalidOption(_)
             | Self::Decode(_)
             | Self::TooManyPixels { .. }
+            | Self::TooMuchWork { .. }
             | Self::AnswerTooLarge { .. }
             | Self::AnonymizationFailed { .. } => Failure::Permanent,
             Self::Ingest(IngestError::Full(_)) => Failure::Wait,

@@ -14,7 +14,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        Pipeline, PooledImage,
+        DECODED_BYTES, Pipeline, PooledImage,
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
@@ -22,6 +22,7 @@ use crate::{
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
+        work,
     },
 };
 use facescan_clock::Clock;
@@ -38,6 +39,9 @@ use facescan_inference::{
 pub(crate) use row_job::RowJob;
 
 mod row_job;
+
+/// The memory for each pixel of an image, in bytes. The budget of an answer limits that of its row.
+const PREPROCESSED_BYTES: u64 = DECODED_BYTES;
 
 /// The name of preprocessing among the devices of an answer.
 pub const PREPROCESSING: &str = "preprocessing";
@@ -342,11 +346,12 @@ impl Pipeline {
         plan: &PreprocessPlan,
     ) -> Result<RunOutput<Row>, PipelineError> {
         let (strict, plan) = (plan.run.strict_device, plan.clone());
+        let memory = self.memory_of(&bytes, PREPROCESSED_BYTES);
         let work = move |pipeline: Self, mut run| async move {
             let row = pipeline.preprocess_now(&bytes, &plan, &mut run).await?;
             Ok((row, run))
         };
-        self.drive(context, strict, work).await
+        self.drive(context, strict, memory, work).await
     }
 
     async fn preprocess_now(
@@ -355,6 +360,12 @@ impl Pipeline {
         plan: &PreprocessPlan,
         run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
+        let price = |size| {
+            let row = work::pixels(plan.preprocess.output_size(size));
+            work::pixels(size) * (work::DECODE + work::RESIZE_READ)
+                + row.saturating_mul(work::RESIZE_WRITE + work::NORMALIZE)
+        };
+        run.work.limit().check_file(bytes, price)?;
         let began = self.clock.monotonic();
         let decoded = self.decode(bytes, None).await?;
         let image = image_info(&decoded, content_hash(bytes));

@@ -12,7 +12,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        Pipeline, PooledImage,
+        DECODED_BYTES, Pipeline, PooledImage,
         answer::{ImageInfo, PictureQualityAnswer},
         faces::{Face, FacePixels, FaceWork, needs_full_image},
         fan_out::ImageOperation,
@@ -179,12 +179,13 @@ impl Pipeline {
             self.models.detector.check(&options.detect)?;
         }
         let (strict, options) = (options.run.strict_device, options.clone());
+        let memory = self.memory_of(&bytes, DECODED_BYTES);
         let work = move |pipeline, mut run| async move {
             let scan_run = ScanRun { pipeline, options };
             let scan = scan_run.run(bytes, hash, &mut run).await?;
             Ok((scan, run))
         };
-        self.drive(context, strict, work).await
+        self.drive(context, strict, memory, work).await
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         models::detector::{DetectedFace, Pixels},
         options::DetectOptions,
         run::ImageRun,
+        work,
     },
 };
 use facescan_imaging::{
@@ -23,7 +24,7 @@ use facescan_imaging::{
     checkpoint,
     crop::{self, Region, mask_crop, padded},
     luma, npy, orientation,
-    preprocess::{Layout, Preprocess, Profile},
+    preprocess::{Layout, Preprocess},
 };
 use facescan_inference::operation::Operation;
 
@@ -112,6 +113,9 @@ impl<'a> Canvas<'a> {
             op: step.name(),
             ..StepReport::default()
         };
+        for frame in &self.frames {
+            self.run.work.add(step.work(frame.pixels.dimensions()))?;
+        }
         match step {
             Step::MaskCrop {
                 padding_ratio,
@@ -209,6 +213,9 @@ impl<'a> Canvas<'a> {
                 (None, _) => vec![Region::full(size)],
             };
             for region in regions {
+                if *faces {
+                    self.run.work.add(price_of_blur(region, &gaussian))?;
+                }
                 self.pipeline
                     .blur(&mut frame.pixels, region, &gaussian, self.run)
                     .await?;
@@ -300,41 +307,12 @@ impl<'a> Canvas<'a> {
     }
 
     async fn resize(&mut self, step: &Step) -> Result<(), PipelineError> {
-        let Step::Resize {
-            width,
-            height,
-            profile,
-            mode,
-            antialias,
-            bounded,
-            pad,
-        } = *step
-        else {
-            return Ok(());
-        };
         let mut pixels = 0;
         let plan = self.plan;
         for frame in &mut self.frames {
             let size = frame.pixels.dimensions();
-            let (width, height) = match (width, height) {
-                _ if bounded => crop::bounded_size(size, &super::step::bounds()),
-                (Some(width), Some(height)) => (width, height),
-                (Some(width), None) => (width, follow(size.1, size.0, width)),
-                (None, Some(height)) => (follow(size.0, size.1, height), height),
-                (None, None) => size,
-            };
-            let fitting = Preprocess {
-                width,
-                height,
-                // The result has whole levels. All antialiasing profiles use Pillow's filter, and Pillow's profile
-                // rounds.
-                profile: match antialias.unwrap_or(profile != Profile::Opencv) {
-                    true => Profile::Pil,
-                    false => Profile::Opencv,
-                },
-                mode,
-                pad,
-                ..Preprocess::default()
+            let Some(fitting) = step.fitting(size) else {
+                continue;
             };
             // A long, thin image is scaled to many more pixels than the output has.
             let placed = fitting.placement(size);
@@ -354,6 +332,7 @@ impl<'a> Canvas<'a> {
         let mut processed = Vec::with_capacity(self.frames.len());
         for frame in self.frames {
             let (width, height) = frame.pixels.dimensions();
+            self.run.work.add(plan.encoding((width, height)))?;
             let samples = 3 * u64::from(width) * u64::from(height);
             // Counts the samples before and after encoding.
             let size = if floats.is_some() { 8 } else { 2 };
@@ -391,16 +370,18 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// Returns the length that keeps the aspect ratio of `side` and `with` when `with` becomes `to`.
-fn follow(side: u32, with: u32, to: u32) -> u32 {
-    let scaled = f64::from(side) * f64::from(to) / f64::from(with.max(1));
-    (scaled.round() as u32).max(1)
-}
-
 fn outside(step: &str, (width, height): (u32, u32)) -> PipelineError {
     PipelineError::invalid_option(
         "operations",
         format!("{step}: the box is outside the image, which is {width}×{height}"),
+    )
+}
+
+/// Returns the price of a blur.
+pub(super) fn price_of_blur(region: Region, gaussian: &Gaussian) -> u64 {
+    work::blur(
+        work::pixels((region.width(), region.height())),
+        gaussian.kernel(),
     )
 }
 

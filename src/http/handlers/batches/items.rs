@@ -28,11 +28,10 @@ use crate::{
         error::ApiError,
         extract::{page_size, read_query, stored_request::StoredRequest},
         openapi::failures::BatchFailures,
-        respond::respond,
+        respond::{on_own_thread, respond},
     },
     pipeline::error::PipelineError,
 };
-use facescan_inference::pool::Stage;
 
 const NDJSON: &str = "application/x-ndjson";
 
