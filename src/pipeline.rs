@@ -4,6 +4,7 @@
 
 use std::{borrow::Borrow, ops::Deref, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use image::RgbImage;
 use tracing::Instrument;
 
@@ -19,6 +20,7 @@ use crate::{
         preprocess::{PREPROCESSING, Preprocessing},
         quality::Grader,
         run::{ImageRun, RunOutput},
+        work::WorkLimit,
     },
     telemetry::metrics::Metrics,
 };
@@ -26,7 +28,9 @@ use facescan_clock::Clock;
 use facescan_imaging::{
     decode::{
         DecodeError, DecodeOptions, Decoded, Reduction, TurboJpeg, decode_reduced, decode_within,
+        stated_size,
     },
+    encode::{OutputFormat, encode},
     memory::PixelMemory,
 };
 use facescan_inference::pool::{CpuPool, Stage};
@@ -51,12 +55,21 @@ pub mod quality;
 pub mod run;
 pub mod scan;
 pub mod stored;
+pub mod work;
+
+/// The largest number of pixels that are decoded within a turn of the pool, in some tens of milliseconds.
+const DECODED_AT_ONCE: u64 = 1 << 21;
+
+/// The memory for each pixel, in bytes, of an image that is decoded: those of a 16-bit TIFF with transparency, the most.
+const DECODED_BYTES: u64 = 16;
 
 /// The components that process images. Cheap to clone.
 #[derive(Clone)]
 pub struct Pipeline {
     /// Runs CPU work on pixels.
     pub pool: Arc<CpuPool>,
+    /// Runs decoders and encoders on large images. They cannot give up their turn, so they have turns of their own.
+    pub long_pool: Arc<CpuPool>,
     /// Limits how many images are held decoded, and orders the waiting ones.
     pub decode_permits: PrioritySemaphore,
     /// The models of the registry.
@@ -71,6 +84,8 @@ pub struct Pipeline {
     pub enhancing: ImageExecutor,
     /// Makes tensor rows from images.
     pub preprocessing: Preprocessing,
+    /// The most work on one image.
+    pub work_limit: WorkLimit,
     /// The limits and the background of decoding.
     pub decoding: DecodeOptions,
     /// The decoder of reduced JPEGs. `None` if the settings name none.
@@ -124,11 +139,12 @@ impl Deref for PooledImage {
 
 impl Pipeline {
     /// Waits for a permit to hold an image decoded, then runs `work` on the pool. The permit is held until `work` ends.
-    /// Adds the wait and the total time to the timings of the run.
+    /// Adds the wait and the total time to the timings of the run. `memory` is what the work needs, in bytes.
     async fn drive<T, F>(
         &self,
         context: &RequestContext,
         strict_device: bool,
+        memory: u64,
         work: impl FnOnce(Self, ImageRun) -> F,
     ) -> Result<RunOutput<T>, PipelineError>
     where
@@ -136,10 +152,11 @@ impl Pipeline {
         F: Future<Output = Result<(T, ImageRun), PipelineError>> + Send + 'static,
     {
         let started = self.clock.monotonic();
-        let permit = self.decode_permit(context).await;
+        let permit = self.decode_permit(context, memory).await;
         let pipeline = self.clone();
         // Before the pool starts it, because that can take a while.
-        let work = work(self.clone(), ImageRun::new(strict_device));
+        let run = ImageRun::new(strict_device, self.work_limit);
+        let work = work(self.clone(), run);
         let driven = async move {
             let _permit = permit;
             let waited = pipeline.since(started);
@@ -155,34 +172,75 @@ impl Pipeline {
             true => Stage::BeginFirst,
             false => Stage::Begin,
         };
-        self.pool
-            .drive(stage, driven.instrument(context.span.clone()))
-            .await?
+        let driven = driven.instrument(context.span.clone());
+        let tenant = Arc::clone(&context.principal.tenant);
+        self.pool.drive(Some(tenant), stage, driven).await?
     }
 
-    /// Decodes an image into memory of the pool.
-    fn decode(&self, bytes: &[u8]) -> Result<Decoded, DecodeError> {
-        let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
-        decode_within(bytes, &self.decoding, &self.memory)
+    /// Decodes an image into memory of the pool. Reduces a JPEG whose longer side is at least twice `min_side`, if that is
+    /// given and libjpeg-turbo is loaded.
+    ///
+    /// # Errors
+    /// The error of the decoder.
+    async fn decode(&self, bytes: &Bytes, min_side: Option<u32>) -> Result<Decoded, PipelineError> {
+        let is_small = stated_size(bytes)
+            .is_some_and(|(width, height)| u64::from(width) * u64::from(height) <= DECODED_AT_ONCE);
+        if is_small {
+            return Ok(self.decode_here(bytes, min_side)?);
+        }
+        let (pipeline, bytes) = (self.clone(), bytes.clone());
+        let decode = move || pipeline.decode_here(&bytes, min_side);
+        Ok(self.long_pool.run(Stage::Begin, decode).await??)
     }
 
-    /// Decodes an image like [`decode`](Self::decode). Reduces a JPEG whose longer side is at least twice `min_side`, if
-    /// libjpeg-turbo is loaded.
-    fn decode_to(&self, bytes: &[u8], min_side: u32) -> Result<Decoded, DecodeError> {
-        let Some(library) = self.turbojpeg.as_deref() else {
-            return self.decode(bytes);
-        };
+    /// Decodes an image on this thread.
+    fn decode_here(&self, bytes: &[u8], min_side: Option<u32>) -> Result<Decoded, DecodeError> {
         let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
-        let reduction = Reduction { library, min_side };
-        decode_reduced(bytes, &self.decoding, &self.memory, &reduction)
+        match self.turbojpeg.as_deref().zip(min_side) {
+            None => decode_within(bytes, &self.decoding, &self.memory),
+            Some((library, min_side)) => {
+                let reduction = Reduction { library, min_side };
+                decode_reduced(bytes, &self.decoding, &self.memory, &reduction)
+            }
+        }
+    }
+
+    /// Encodes an image.
+    ///
+    /// # Errors
+    /// The error of the encoder.
+    async fn encode(
+        &self,
+        image: &Arc<RgbImage>,
+        output: OutputFormat,
+    ) -> Result<Vec<u8>, PipelineError> {
+        let pixels = u64::from(image.width()) * u64::from(image.height());
+        if pixels <= output.max_pixels_at_once() {
+            return Ok(encode(image, output)?);
+        }
+        let image = Arc::clone(image);
+        let encode = move || encode(&image, output);
+        Ok(self.long_pool.run(Stage::Begin, encode).await??)
+    }
+
+    /// Returns the memory that an image needs with `bytes_per_pixel` bytes for each pixel. If its file states no size, the
+    /// memory is that of the largest image.
+    fn memory_of(&self, file: &[u8], bytes_per_pixel: u64) -> u64 {
+        let max = self.decoding.limits.max_pixels;
+        let pixels = stated_size(file).map_or(max, work::pixels).min(max);
+        pixels.saturating_mul(bytes_per_pixel)
     }
 
     /// Waits for a permit to hold an image decoded.
-    async fn decode_permit(&self, context: &RequestContext) -> DecodePermit {
+    async fn decode_permit(&self, context: &RequestContext, memory: u64) -> DecodePermit {
         let _span =
             tracing::info_span!(target: "otlp", "queue", priority = context.priority.name());
         let started = self.clock.monotonic();
-        let permit = self.decode_permits.acquire(context.priority).await;
+        let tenant = &context.principal.tenant;
+        let permit = self
+            .decode_permits
+            .acquire(context.priority, tenant, memory)
+            .await;
         let elapsed = self.clock.monotonic().saturating_sub(started);
         self.metrics.waited(context.priority.name(), elapsed);
         permit

@@ -1,10 +1,13 @@
 //! A semaphore with priorities. Interactive images go first. A bulk image that has waited long enough goes before them.
 //!
-//! An image that is being processed cannot be interrupted. So bulk images get only a part of the permits for a while after
-//! an interactive image: the next one then finds a free permit, and few runs of models before its own.
+//! A permit stands for an image and for the memory that the work on it needs. One tenant gets half of the images and three
+//! quarters of the memory, so that the images of another one always find a permit.
+//!
+//! An image keeps its permit until its end. So bulk images get only a part of the permits for a while after an interactive
+//! image: the next one then finds a free permit, and few runs of models before its own.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -20,10 +23,33 @@ const INTERACTIVE_WINDOW: Duration = Duration::from_secs(1);
 /// The part of the permits that bulk images get in that time: one of so many.
 const BULK_SHARE: usize = 4;
 
+/// An image that needs at most this part of the memory may go before one that waits for memory: one of so many.
+const SMALL_SHARE: u64 = 16;
+
 /// Limits how many images are held decoded at a time. Cheap to clone.
 #[derive(Clone)]
 pub struct PrioritySemaphore {
     shared: Arc<Shared>,
+}
+
+/// The limits of the images that are held decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct PermitLimits {
+    /// The number of images of one tenant, at least one. All tenants have twice as many.
+    pub tenant_images: usize,
+    /// The memory of all images in bytes. An image that needs more gets a permit when no other image has one.
+    pub bytes: u64,
+}
+
+impl PermitLimits {
+    fn images(&self) -> usize {
+        self.tenant_images.saturating_mul(2)
+    }
+
+    /// Returns the memory of one tenant.
+    fn tenant_bytes(&self) -> u64 {
+        self.bytes / 4 * 3
+    }
 }
 
 struct Shared {
@@ -32,10 +58,11 @@ struct Shared {
     clock: Arc<dyn Clock>,
 }
 
-#[derive(Default)]
 struct State {
-    total: usize,
-    free: usize,
+    limits: PermitLimits,
+    held: Held,
+    /// The part of `held` of each tenant that has permits.
+    tenants: HashMap<Arc<str>, Held>,
     /// The permits that bulk images hold.
     bulk_held: usize,
     /// When an interactive image came last.
@@ -44,8 +71,24 @@ struct State {
     bulk: VecDeque<Waiter>,
 }
 
+/// Permits that are held.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    images: usize,
+    bytes: u64,
+}
+
+/// What a permit is for.
+#[derive(Clone)]
+struct Claim {
+    priority: Priority,
+    tenant: Arc<str>,
+    bytes: u64,
+}
+
 struct Waiter {
     since: Duration,
+    claim: Claim,
     /// Sends the permit to the waiter. If the waiter has left, the permit is dropped and goes to the next waiter.
     admit: oneshot::Sender<DecodePermit>,
 }
@@ -53,17 +96,23 @@ struct Waiter {
 /// The right to hold one image decoded. Dropping it gives the permit to the next waiter.
 pub struct DecodePermit {
     shared: Arc<Shared>,
-    priority: Priority,
+    claim: Claim,
 }
 
 impl PrioritySemaphore {
-    /// Creates a semaphore with `permits` permits, at least one. A bulk image that has waited for `max_wait` goes
-    /// before interactive images.
-    pub fn new(permits: usize, max_wait: Duration, clock: Arc<dyn Clock>) -> Self {
+    /// Creates a semaphore. A bulk image that has waited for `max_wait` goes before interactive images.
+    pub fn new(limits: PermitLimits, max_wait: Duration, clock: Arc<dyn Clock>) -> Self {
         let state = State {
-            total: permits.max(1),
-            free: permits.max(1),
-            ..State::default()
+            limits: PermitLimits {
+                tenant_images: limits.tenant_images.max(1),
+                ..limits
+            },
+            held: Held::default(),
+            tenants: HashMap::new(),
+            bulk_held: 0,
+            last_interactive: None,
+            interactive: VecDeque::new(),
+            bulk: VecDeque::new(),
         };
         Self {
             shared: Arc::new(Shared {
@@ -74,8 +123,13 @@ impl PrioritySemaphore {
         }
     }
 
-    /// Waits for a permit.
-    pub async fn acquire(&self, priority: Priority) -> DecodePermit {
+    /// Waits for a permit for an image of a tenant, the work on which needs `bytes` bytes.
+    pub async fn acquire(&self, priority: Priority, tenant: &Arc<str>, bytes: u64) -> DecodePermit {
+        let claim = Claim {
+            priority,
+            tenant: Arc::clone(tenant),
+            bytes,
+        };
         loop {
             let waiting = {
                 let mut state = self.shared.state();
@@ -83,16 +137,17 @@ impl PrioritySemaphore {
                 if priority == Priority::Interactive {
                     state.last_interactive = Some(since);
                 }
-                if state.may_take(priority, since) {
-                    state.take(priority);
-                    return self.shared.permit(priority);
+                if state.may_take(&claim, since) && !state.must_wait_behind(&claim) {
+                    state.take(&claim);
+                    return self.shared.permit(claim);
                 }
                 let (admit, admitted) = oneshot::channel();
-                let line = match priority {
-                    Priority::Interactive => &mut state.interactive,
-                    Priority::Bulk => &mut state.bulk,
-                };
-                line.push_back(Waiter { since, admit });
+                let claim = claim.clone();
+                state.line(priority).push_back(Waiter {
+                    since,
+                    claim,
+                    admit,
+                });
                 admitted
             };
             // The sender is dropped only with the semaphore itself, and this future holds the semaphore.
@@ -118,13 +173,48 @@ impl PrioritySemaphore {
 }
 
 impl State {
-    /// Returns whether an image of this priority can have a permit now.
-    fn may_take(&self, priority: Priority, now: Duration) -> bool {
-        let is_allowed = match priority {
+    fn line(&mut self, priority: Priority) -> &mut VecDeque<Waiter> {
+        match priority {
+            Priority::Interactive => &mut self.interactive,
+            Priority::Bulk => &mut self.bulk,
+        }
+    }
+
+    /// Returns whether an image can have a permit now.
+    fn may_take(&self, claim: &Claim, now: Duration) -> bool {
+        let is_allowed = match claim.priority {
             Priority::Interactive => true,
             Priority::Bulk => self.bulk_held < self.bulk_limit(now),
         };
-        self.free > 0 && is_allowed
+        let limits = &self.limits;
+        let fits = |held: Held, images: usize, bytes: u64| {
+            let is_within = held.images < images && held.bytes.saturating_add(claim.bytes) <= bytes;
+            held.images == 0 || is_within
+        };
+        is_allowed
+            && fits(self.held, limits.images(), limits.bytes)
+            && fits(
+                self.held_by(&claim.tenant),
+                limits.tenant_images,
+                limits.tenant_bytes(),
+            )
+    }
+
+    /// Returns whether a larger image waits for memory that this one would take.
+    fn must_wait_behind(&self, claim: &Claim) -> bool {
+        let is_small = claim.bytes <= self.limits.bytes / SMALL_SHARE;
+        let mut waiters = self.interactive.iter().chain(&self.bulk);
+        !is_small && waiters.any(|waiter| self.waits_for_memory(&waiter.claim))
+    }
+
+    /// Returns whether an image waits only because others hold too much memory.
+    fn waits_for_memory(&self, claim: &Claim) -> bool {
+        let is_full = self.held.bytes.saturating_add(claim.bytes) > self.limits.bytes;
+        is_full && self.held_by(&claim.tenant).images == 0
+    }
+
+    fn held_by(&self, tenant: &Arc<str>) -> Held {
+        self.tenants.get(tenant).copied().unwrap_or_default()
     }
 
     /// Returns how many permits bulk images can hold. It is at least one, so the end of a bulk image always lets the next
@@ -134,19 +224,49 @@ impl State {
             .last_interactive
             .is_some_and(|last| now.saturating_sub(last) < INTERACTIVE_WINDOW);
         match is_interactive {
-            true => (self.total / BULK_SHARE).max(1),
-            false => self.total,
+            true => (self.limits.tenant_images / BULK_SHARE).max(1),
+            false => self.limits.images(),
         }
     }
 
-    fn take(&mut self, priority: Priority) {
-        self.free -= 1;
-        self.bulk_held += usize::from(priority == Priority::Bulk);
+    fn take(&mut self, claim: &Claim) {
+        let of_tenant = self.tenants.entry(Arc::clone(&claim.tenant)).or_default();
+        for held in [&mut self.held, of_tenant] {
+            held.images += 1;
+            held.bytes = held.bytes.saturating_add(claim.bytes);
+        }
+        self.bulk_held += usize::from(claim.priority == Priority::Bulk);
     }
 
-    fn give_back(&mut self, priority: Priority) {
-        self.free += 1;
-        self.bulk_held -= usize::from(priority == Priority::Bulk);
+    fn give_back(&mut self, claim: &Claim) {
+        self.held.images -= 1;
+        self.held.bytes -= claim.bytes;
+        if let Some(held) = self.tenants.get_mut(&claim.tenant) {
+            held.images -= 1;
+            held.bytes -= claim.bytes;
+            if held.images == 0 {
+                self.tenants.remove(&claim.tenant);
+            }
+        }
+        self.bulk_held -= usize::from(claim.priority == Priority::Bulk);
+    }
+
+    /// Removes and returns the first waiter of a priority that can have a permit now.
+    fn next_of(&mut self, priority: Priority, now: Duration) -> Option<Waiter> {
+        let mut waits_for_memory = false;
+        let at = self.line(priority).len();
+        let at = (0..at).find(|at| {
+            let line = match priority {
+                Priority::Interactive => &self.interactive,
+                Priority::Bulk => &self.bulk,
+            };
+            let claim = &line[*at].claim;
+            let is_small = claim.bytes <= self.limits.bytes / SMALL_SHARE;
+            let may_take = self.may_take(claim, now) && (is_small || !waits_for_memory);
+            waits_for_memory |= self.waits_for_memory(claim);
+            may_take
+        })?;
+        self.line(priority).remove(at)
     }
 }
 
@@ -156,7 +276,7 @@ impl Shared {
     }
 
     /// Removes and returns the waiter that goes next, if it can have a permit now.
-    fn next(&self, state: &mut State) -> Option<(Waiter, Priority)> {
+    fn next(&self, state: &mut State) -> Option<Waiter> {
         let now = self.clock.monotonic();
         let due = |waiter: &Waiter| now.saturating_sub(waiter.since) >= self.max_wait;
         let is_bulk_due = state.bulk.front().is_some_and(due);
@@ -164,22 +284,15 @@ impl Shared {
             true => [Priority::Bulk, Priority::Interactive],
             false => [Priority::Interactive, Priority::Bulk],
         };
-        order.into_iter().find_map(|priority| {
-            if !state.may_take(priority, now) {
-                return None;
-            }
-            let waiter = match priority {
-                Priority::Interactive => state.interactive.pop_front(),
-                Priority::Bulk => state.bulk.pop_front(),
-            };
-            waiter.map(|waiter| (waiter, priority))
-        })
+        order
+            .into_iter()
+            .find_map(|priority| state.next_of(priority, now))
     }
 
-    fn permit(self: &Arc<Self>, priority: Priority) -> DecodePermit {
+    fn permit(self: &Arc<Self>, claim: Claim) -> DecodePermit {
         DecodePermit {
             shared: Arc::clone(self),
-            priority,
+            claim,
         }
     }
 
@@ -187,127 +300,26 @@ impl Shared {
     fn admit_waiters(self: &Arc<Self>) {
         loop {
             let mut state = self.state();
-            let Some((waiter, priority)) = self.next(&mut state) else {
+            let Some(waiter) = self.next(&mut state) else {
                 return;
             };
             if waiter.admit.is_closed() {
                 continue;
             }
-            state.take(priority);
+            state.take(&waiter.claim);
             drop(state);
             // If the waiter has just left, `send` returns the permit, and dropping it finds the next waiter.
-            drop(waiter.admit.send(self.permit(priority)));
+            drop(waiter.admit.send(self.permit(waiter.claim)));
         }
     }
 }
 
 impl Drop for DecodePermit {
     fn drop(&mut self) {
-        self.shared.state().give_back(self.priority);
+        self.shared.state().give_back(&self.claim);
         self.shared.admit_waiters();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use futures::poll;
-    use time::OffsetDateTime;
-
-    use super::*;
-
-    /// A clock that moves only when a test sets it.
-    #[derive(Default)]
-    struct Stopped(AtomicU64);
-
-    impl Clock for Stopped {
-        fn now(&self) -> OffsetDateTime {
-            OffsetDateTime::UNIX_EPOCH
-        }
-
-        fn monotonic(&self) -> Duration {
-            Duration::from_millis(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    fn semaphore(permits: usize) -> (PrioritySemaphore, Arc<Stopped>) {
-        let clock = Arc::new(Stopped::default());
-        let semaphore =
-            PrioritySemaphore::new(permits, Duration::from_millis(100), Arc::clone(&clock) as _);
-        (semaphore, clock)
-    }
-
-    #[tokio::test]
-    async fn interactive_images_go_first_and_each_queue_keeps_its_order() {
-        let (semaphore, _) = semaphore(1);
-        let first = semaphore.acquire(Priority::Interactive).await;
-        let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk));
-        let mut second = Box::pin(semaphore.acquire(Priority::Interactive));
-        let mut third = Box::pin(semaphore.acquire(Priority::Interactive));
-        for waiting in [&mut bulk, &mut second, &mut third] {
-            assert!(poll!(waiting.as_mut()).is_pending());
-        }
-        let waiting = semaphore.waiting();
-        assert_eq!(waiting, [(Priority::Interactive, 2), (Priority::Bulk, 1)]);
-        drop(first);
-        assert!(poll!(bulk.as_mut()).is_pending());
-        assert!(poll!(third.as_mut()).is_pending());
-        drop(second.await);
-        drop(third.await);
-        drop(bulk.await);
-    }
-
-    #[tokio::test]
-    async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones() {
-        let (semaphore, clock) = semaphore(1);
-        let first = semaphore.acquire(Priority::Interactive).await;
-        let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk));
-        assert!(poll!(bulk.as_mut()).is_pending());
-        let mut second = Box::pin(semaphore.acquire(Priority::Interactive));
-        assert!(poll!(second.as_mut()).is_pending());
-        clock.0.store(100, Ordering::Relaxed);
-        drop(first);
-        assert!(poll!(second.as_mut()).is_pending());
-        drop(bulk.await);
-        drop(second.await);
-    }
-
-    /// One of four permits is for bulk images while interactive images come.
-    #[tokio::test]
-    async fn bulk_images_leave_permits_for_the_next_interactive_one() {
-        let (semaphore, clock) = semaphore(4);
-        drop(semaphore.acquire(Priority::Interactive).await);
-        let bulk = semaphore.acquire(Priority::Bulk).await;
-        let mut second = Box::pin(semaphore.acquire(Priority::Bulk));
-        let mut third = Box::pin(semaphore.acquire(Priority::Bulk));
-        assert!(poll!(second.as_mut()).is_pending());
-        assert!(poll!(third.as_mut()).is_pending());
-        let interactive = semaphore.acquire(Priority::Interactive).await;
-        assert!(semaphore.has_bulk());
-        clock.0.store(2000, Ordering::Relaxed);
-        // The end of a bulk image lets all in that have a permit now.
-        drop(bulk);
-        let (second, third) = (second.await, third.await);
-        drop((interactive, second, third));
-        assert!(!semaphore.has_bulk());
-    }
-
-    #[tokio::test]
-    async fn a_permit_is_not_lost_when_a_waiter_leaves() {
-        let (semaphore, _) = semaphore(1);
-        let first = semaphore.acquire(Priority::Interactive).await;
-        let mut leaves = Box::pin(semaphore.acquire(Priority::Interactive));
-        let mut leaves_late = Box::pin(semaphore.acquire(Priority::Interactive));
-        let mut stays = Box::pin(semaphore.acquire(Priority::Bulk));
-        for waiting in [&mut leaves, &mut leaves_late, &mut stays] {
-            assert!(poll!(waiting.as_mut()).is_pending());
-        }
-        drop(leaves);
-        drop(first);
-        // This waiter has received the permit and leaves before it reads it.
-        drop(leaves_late);
-        drop(stays.await);
-        drop(semaphore.acquire(Priority::Bulk).await);
-    }
-}
+mod tests;

@@ -1,6 +1,10 @@
 //! Builds an application from its parts.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{
+    cell::RefCell,
+    num::NonZeroUsize,
+    sync::Arc,
+};
 
 use anyhow::{Context, bail};
 use facescan_clock::Clock;
@@ -9,7 +13,11 @@ use facescan_imaging::{
     limits::Limits,
     memory::PixelMemory,
 };
-use facescan_inference::{backend::Backend, pool::CpuPool, registry::Registry};
+use facescan_inference::{
+    backend::Backend,
+    pool::{CpuPool, PoolOptions},
+    registry::Registry,
+};
 use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
 
 use super::{
@@ -25,7 +33,10 @@ use crate::{
         openid::{OpenId, WebJwks},
         rate_limit::RateLimits,
     },
-    admission::{Admission, Budgets, priority_semaphore::PrioritySemaphore},
+    admission::{
+        Admission, Budgets,
+        priority_semaphore::{PermitLimits, PrioritySemaphore},
+    },
     audit::{AuditLog, key::AuditKey, refusals::RefusalLog},
     batches::{
         Batches,
@@ -42,7 +53,7 @@ use crate::{
         post::WebPoster,
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans},
+    pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans, work::WorkLimit},
     recognition::{
         calibration::Calibrations,
         collections::{Collections, quota::SearchQuota},
@@ -292,16 +303,36 @@ fn pipeline(
         devices: Arc::new(models.devices),
         memory: Arc::new(PixelMemory::new(pixel_bytes)),
         decode_permits: PrioritySemaphore::new(
-            config.imaging.decoded_images(),
+            PermitLimits {
+                tenant_images: config.imaging.decoded_images(),
+                bytes: config.imaging.decoded_bytes(),
+            },
             config.admission.bulk_max_wait(),
             Arc::clone(&clock),
         ),
+        work_limit: WorkLimit {
+            max: config.limits.max_work,
+        },
         decoding: decoding(config),
         turbojpeg: turbojpeg(config)?,
         metrics: metrics.clone(),
+        long_pool: Arc::new(long_pool(pool.threads())?),
         pool,
         clock,
     })
+}
+
+/// Starts the pool of work that cannot give up its turn. Half of its turns stay free for other tenants, and its threads
+/// leave the cores to the work that can.
+fn long_pool(threads: usize) -> anyhow::Result<CpuPool> {
+    let tenant_turns = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+    let options = PoolOptions {
+        tenant_turns,
+        is_background: true,
+        name: "long",
+        ..PoolOptions::new(tenant_turns.saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
+    };
+    CpuPool::with_options(options).context("starting the threads for large images")
 }
 
 /// Loads libjpeg-turbo. Returns `None` if the settings name no library.

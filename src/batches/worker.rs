@@ -178,6 +178,7 @@ impl PipelineError {
             Self::InvalidOption(_)
             | Self::Decode(_)
             | Self::TooManyPixels { .. }
+            | Self::TooMuchWork { .. }
             | Self::AnswerTooLarge { .. }
             | Self::AnonymizationFailed { .. }
             | Self::Store(StoreError::NulInText) => Failure::Permanent,

@@ -19,10 +19,23 @@ pub struct Imaging {
     pub workers: usize,
     #[garde(range(max = 65_536))]
     pub max_decoded: usize,
+    #[garde(range(max = 1 << 42))]
+    pub max_decoded_bytes: u64,
 }
 
 impl Imaging {
-    /// Returns how many images may be held decoded, at least one.
+    /// Returns the memory for decoded images and the work on them, in bytes.
+    pub fn decoded_bytes(&self) -> u64 {
+        const PER_WORKER: u64 = 256 << 20;
+        // The work on an image of 100 megapixels takes 2 GB.
+        const LEAST: u64 = 5 << 29;
+        match self.max_decoded_bytes {
+            0 => LEAST.max(PER_WORKER * self.worker_threads().get() as u64),
+            bytes => bytes,
+        }
+    }
+
+    /// Returns how many images of a tenant may be held decoded, at least one.
     pub fn decoded_images(&self) -> usize {
         match self.max_decoded {
             0 => 2 * self.worker_threads().get(),

@@ -85,6 +85,8 @@ pub struct Limits {
     pub max_height: u32,
     #[garde(range(min = 1, max = 1_000_000_000))]
     pub max_pixels: u64,
+    #[garde(range(min = 1, max = 1_000_000_000))]
+    pub max_work: u64,
 }
 
 /// Section `admission`.

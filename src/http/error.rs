@@ -136,6 +136,7 @@ pub(super) mod table {
     pub const IMAGE_CORRUPT: ErrorKind = kind(422, "image_corrupt", "corrupt image");
     pub const IMAGE_TRUNCATED: ErrorKind = kind(422, "image_truncated", "truncated image");
     pub const IMAGE_TOO_LARGE: ErrorKind = kind(413, "image_too_large", "image too large");
+    pub const TOO_MUCH_WORK: ErrorKind = kind(413, "too_much_work", "too much work");
     pub const BODY_TOO_LARGE: ErrorKind = kind(413, "body_too_large", "body too large");
     pub const TOO_MANY_IMAGES: ErrorKind = kind(413, "too_many_images", "too many images");
     pub const UNAUTHORIZED: ErrorKind = kind(401, "unauthorized", "no valid key");
@@ -366,6 +367,7 @@ fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
         PipelineError::Decode(DecodeError::TooLarge { .. })
         | PipelineError::TooManyPixels { .. }
         | PipelineError::AnswerTooLarge { .. } => table::IMAGE_TOO_LARGE,
+        PipelineError::TooMuchWork { .. } => table::TOO_MUCH_WORK,
         PipelineError::DeviceUnavailable { .. } => table::DEVICE_UNAVAILABLE,
         PipelineError::AnonymizationFailed { .. } => table::ANONYMIZATION_FAILED,
         PipelineError::Store(error) => kind_of_store(error),

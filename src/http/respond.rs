@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use super::error::ApiError;
 use crate::config::EnhancedFormat;
-use facescan_inference::pool::{CpuPool, Stage};
 
 /// The format that the caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,20 +171,31 @@ pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
     header_value(&format!("{milliseconds:.3}"))
 }
 
-/// Serialises `answer` on the CPU pool, because vectors and images make it large.
+/// Serialises `answer` on a thread of its own, because vectors and images make it large. Work on images cannot take that
+/// thread, and admission limits how many answers there are.
 ///
 /// # Errors
 /// [`ApiError::Internal`] if it cannot be serialised.
 pub async fn respond<T: Serialize + Send + 'static>(
     accepted: Accepted,
-    pool: &CpuPool,
     answer: T,
 ) -> Result<Response, ApiError> {
-    let written = pool.run(Stage::Finish, move || write(accepted, &answer));
+    let written = on_own_thread(move || write(accepted, &answer));
     Ok(response(accepted, written.await??))
 }
 
-/// Serialises an `answer` of a few kilobytes on this thread, because that is faster than a job on the pool.
+/// Runs work that prepares an answer on a thread that work on images cannot take.
+///
+/// # Errors
+/// [`ApiError::Internal`] if the work panics.
+pub async fn on_own_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::Internal("an answer could not be written".to_owned()))
+}
+
+/// Serialises an `answer` of a few kilobytes on this thread, because that is faster than another thread.
 ///
 /// # Errors
 /// [`ApiError::Internal`] if it cannot be serialised.

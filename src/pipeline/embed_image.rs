@@ -11,7 +11,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        Pipeline, PooledImage,
+        DECODED_BYTES, Pipeline, PooledImage,
         answer::{EmbeddingAnswer, ImageInfo},
         fan_out::ImageOperation,
         models::{
@@ -224,13 +224,15 @@ impl Pipeline {
         let started = self.clock.monotonic();
         let encoder = self.models.encoder()?.clone();
         let is_stored = plan.storage.store;
+        let memory = self.memory_of(&bytes, DECODED_BYTES);
         let work = move |pipeline: Self, mut run| async move {
             let image = (bytes, hash, is_stored);
             let submitted = pipeline.submit_now(&encoder, image, &mut run).await?;
             Ok((submitted, run))
         };
-        let RunOutput { result, mut run } =
-            self.drive(context, plan.run.strict_device, work).await?;
+        let RunOutput { result, mut run } = self
+            .drive(context, plan.run.strict_device, memory, work)
+            .await?;
         let (mut scan, submitted) = result;
         self.record_preprocessing(&mut run, submitted.processed)?;
         // The permit is released here, because the row has all that the model needs. A remote server can take long.
@@ -255,7 +257,7 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<(Scan, PendingVector), PipelineError> {
         let began = self.clock.monotonic();
-        let decoded = self.decode(&bytes)?;
+        let decoded = self.decode(&bytes, None).await?;
         let hash = hash.unwrap_or_else(|| content_hash(&bytes));
         let scan = Scan {
             image_id: None,

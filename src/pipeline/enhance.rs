@@ -24,15 +24,19 @@ use crate::{
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
+        work,
     },
 };
 use facescan_imaging::{
-    encode::{OutputFormat, encode},
+    encode::OutputFormat,
     enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
 use facescan_inference::{device::DeviceRun, operation::Operation, registry::Thresholds};
 
 pub(crate) use finish_job::FinishJob;
+
+/// The memory for each pixel of an image, in bytes: the image, the steps before and after, and the encoded result.
+const ENHANCED_BYTES: u64 = 20;
 
 /// Options of `/enhance`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -361,21 +365,25 @@ impl Pipeline {
             self.models.detector.check(&check.detect)?;
         }
         let (strict, plan) = (plan.run.strict_device, plan.clone());
+        let memory = self.memory_of(&bytes, ENHANCED_BYTES);
         let work = move |pipeline: Self, mut run| async move {
             let result = pipeline.enhance_now(&bytes, &plan, &mut run).await?;
             Ok((result, run))
         };
-        self.drive(context, strict, work).await
+        self.drive(context, strict, memory, work).await
     }
 
     async fn enhance_now(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         plan: &EnhancePlan,
         run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
+        let price = |size| work::enhance(size, &plan.options, plan.output());
+        run.work.limit().check_file(bytes, price)?;
         let began = self.clock.monotonic();
-        let decoded = self.decode(bytes)?;
+        let decoded = self.decode(bytes, None).await?;
+        run.work.add(price(decoded.size))?;
         let info = image_info(&decoded, content_hash(bytes));
         let before = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
@@ -397,8 +405,8 @@ impl Pipeline {
                 partial.image
             }
         };
-        let data = encode(&after, plan.output())?;
         let after = Arc::new(after);
+        let data = self.encode(&after, plan.output()).await?;
         run.timings.enhance += self.since(began);
         let identity = match &plan.identity {
             Some(check) => Some(self.compare(&before, &after, check, run).await?),

@@ -40,6 +40,17 @@ pub enum PipelineError {
         /// The limit in pixels.
         limit: u64,
     },
+    /// The operations take more work than the limit for one image.
+    #[error(
+        "the work on the image takes {needed} megapixel passes, and {limit} are allowed; send a smaller image, fewer \
+         operations, or blurs with smaller kernels"
+    )]
+    TooMuchWork {
+        /// The work in megapixel passes.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The images of an answer need more memory than one answer may use.
     #[error("the answer would take more than {limit} bytes; ask for smaller images, or send fewer")]
     AnswerTooLarge {

@@ -102,7 +102,7 @@ impl FanOut {
                 let mut hash = None;
                 let output = async {
                     let image = self.intake.load(image, context.into()).await?;
-                    hash = self.hash(&image).await?;
+                    hash = self.hash(context, &image).await?;
                     self.run_one(context, image, plan).await
                 };
                 let output = output.await;
@@ -121,14 +121,19 @@ impl FanOut {
         outcomes
     }
 
-    async fn hash(&self, image: &LoadedImage) -> Result<Option<ContentHash>, PipelineError> {
+    async fn hash(
+        &self,
+        context: &RequestContext,
+        image: &LoadedImage,
+    ) -> Result<Option<ContentHash>, PipelineError> {
         if !self.hashes_images {
             return Ok(None);
         }
         let bytes = image.bytes.clone();
         let pool = &self.scans.pipeline.pool;
-        let hash = pool.run(Stage::Begin, move || content_hash(&bytes)).await?;
-        Ok(Some(hash))
+        let tenant = Some(Arc::clone(&context.principal.tenant));
+        let hash = pool.run_for(tenant, Stage::Begin, move || content_hash(&bytes));
+        Ok(Some(hash.await?))
     }
 
     /// Calls `each` for every image and returns the outputs in order. At most `in_flight` calls run at a time.

@@ -14,7 +14,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        Pipeline, PooledImage,
+        DECODED_BYTES, Pipeline, PooledImage,
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
@@ -22,11 +22,12 @@ use crate::{
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
+        work,
     },
 };
 use facescan_clock::Clock;
 use facescan_imaging::{
-    npy,
+    checkpoint, npy,
     preprocess::{Layout, MAX_SIDE, Mode, Preprocess, Profile},
 };
 use facescan_inference::{
@@ -38,6 +39,9 @@ use facescan_inference::{
 pub(crate) use row_job::RowJob;
 
 mod row_job;
+
+/// The memory for each pixel of an image, in bytes. The budget of an answer limits that of its row.
+const PREPROCESSED_BYTES: u64 = DECODED_BYTES;
 
 /// The name of preprocessing among the devices of an answer.
 pub const PREPROCESSING: &str = "preprocessing";
@@ -258,17 +262,22 @@ impl Dtype {
         match self {
             // The values are little-endian in memory already, so they are not copied.
             Self::F32 if cfg!(target_endian = "little") => Bytes::from_owner(Floats(values)),
-            Self::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Self::F16 => values
-                .iter()
-                .flat_map(|v| f16::from_f32(*v).to_le_bytes())
-                .collect(),
-            Self::Bf16 => values
-                .iter()
-                .flat_map(|v| bf16::from_f32(*v).to_le_bytes())
-                .collect(),
+            Self::F32 => convert(&values, f32::to_le_bytes),
+            Self::F16 => convert(&values, |value| f16::from_f32(value).to_le_bytes()),
+            Self::Bf16 => convert(&values, |value| bf16::from_f32(value).to_le_bytes()),
         }
     }
+}
+
+/// Converts values to bytes, with checkpoints.
+fn convert<const N: usize>(values: &[f32], bytes: impl Fn(f32) -> [u8; N]) -> Bytes {
+    const PART: usize = 1 << 16;
+    let mut converted = Vec::with_capacity(values.len() * N);
+    for part in values.chunks(PART) {
+        converted.extend(part.iter().flat_map(|value| bytes(*value)));
+        checkpoint::passed(2 * part.len());
+    }
+    converted.into()
 }
 
 /// Numbers that are read as their bytes.
@@ -337,21 +346,28 @@ impl Pipeline {
         plan: &PreprocessPlan,
     ) -> Result<RunOutput<Row>, PipelineError> {
         let (strict, plan) = (plan.run.strict_device, plan.clone());
+        let memory = self.memory_of(&bytes, PREPROCESSED_BYTES);
         let work = move |pipeline: Self, mut run| async move {
             let row = pipeline.preprocess_now(&bytes, &plan, &mut run).await?;
             Ok((row, run))
         };
-        self.drive(context, strict, work).await
+        self.drive(context, strict, memory, work).await
     }
 
     async fn preprocess_now(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         plan: &PreprocessPlan,
         run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
+        let price = |size| {
+            let row = work::pixels(plan.preprocess.output_size(size));
+            work::pixels(size) * (work::DECODE + work::RESIZE_READ)
+                + row.saturating_mul(work::RESIZE_WRITE + work::NORMALIZE)
+        };
+        run.work.limit().check_file(bytes, price)?;
         let began = self.clock.monotonic();
-        let decoded = self.decode(bytes)?;
+        let decoded = self.decode(bytes, None).await?;
         let image = image_info(&decoded, content_hash(bytes));
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);

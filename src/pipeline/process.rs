@@ -14,7 +14,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        Pipeline, PooledImage,
+        DECODED_BYTES, Pipeline, PooledImage,
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
@@ -23,11 +23,11 @@ use crate::{
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info},
         stored::StoredScans,
+        work,
     },
 };
 use facescan_imaging::{
-    crop::{Region, Unmet, mask_box},
-    decode::decode,
+    crop::{Region, Unmet, box_of_mask},
     encode::OutputFormat,
     preprocess::Profile,
 };
@@ -47,6 +47,7 @@ mod anonymize;
 mod blur_job;
 mod canvas;
 mod fitting;
+mod price;
 mod step;
 
 /// Returns the probe of the device: it blurs a small image, and resizes it as `/process` and the detector do.
@@ -57,6 +58,9 @@ pub(crate) fn probe() -> HealthProbe {
         image_executor::health_probe(resized),
     ])
 }
+
+/// The memory for each pixel of an image, in bytes: the image, before and after an operation, and the encoded result.
+const PROCESSED_BYTES: u64 = 16;
 
 /// The maximum length of a list of operations as text, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 16;
@@ -359,6 +363,27 @@ impl ProcessPlan {
         }
     }
 
+    /// Returns the price of an image of a size. An image that is cut counts in full, because the size of a face is not
+    /// known yet.
+    fn work(&self, size: (u32, u32)) -> u64 {
+        let mut passes = work::DECODE.saturating_mul(work::pixels(size));
+        let mut size = size;
+        for step in self.steps.iter() {
+            passes = passes.saturating_add(step.work(size));
+            size = step.size_after(size);
+        }
+        passes.saturating_add(self.encoding(size))
+    }
+
+    /// Returns the price of encoding an image of a size.
+    fn encoding(&self, size: (u32, u32)) -> u64 {
+        let passes = match self.format {
+            ProcessedFormat::Npy => work::PLAIN,
+            _ => work::encode(self.output()),
+        };
+        passes.saturating_mul(work::pixels(size))
+    }
+
     /// Returns a copy with a new byte budget, for another answer.
     pub fn with_new_budget(&self) -> Self {
         Self {
@@ -411,32 +436,31 @@ impl Pipeline {
         if masks.is_empty() {
             return Ok(plan);
         }
-        let decoding = self.decoding;
-        let permit = self.decode_permit(context).await;
+        let pipeline = self.clone();
+        let memory = masks.iter().map(|mask| self.memory_of(mask, DECODED_BYTES));
+        let memory = memory.max().unwrap_or_default();
+        let permit = self.decode_permit(context, memory).await;
         let read = async move {
             let _permit = permit;
             let mut size = None;
             let mut region: Option<Region> = None;
             for bytes in &masks {
-                let mask = decode(bytes, &decoding)?.pixels;
+                let mask = pipeline.decode(bytes, None).await?.pixels;
                 if *size.get_or_insert(mask.dimensions()) != mask.dimensions() {
                     return Err(PipelineError::invalid_option(
                         "mask",
                         "the masks differ in size",
                     ));
                 }
-                let grey = image::imageops::grayscale(&mask);
-                let found = mask_box([&grey]);
-                region = match (region, found) {
+                region = match (region, box_of_mask(&mask)) {
                     (Some(a), Some(b)) => Some(a.union(b)),
                     (a, b) => a.or(b),
                 };
-                // Between two masks, so that a cancelled request stops here.
-                tokio::task::yield_now().await;
             }
             Ok(size.map(|size| MaskUnion { size, region }))
         };
-        let mask = self.pool.drive(Stage::Begin, read).await??;
+        let tenant = Some(Arc::clone(&context.principal.tenant));
+        let mask = self.pool.drive(tenant, Stage::Begin, read).await??;
         Ok(ProcessPlan { mask, ..plan })
     }
 
@@ -454,21 +478,24 @@ impl Pipeline {
             self.models.detector.check(&plan.detect)?;
         }
         let (strict, plan) = (plan.run.strict_device, plan.clone());
+        let memory = self.memory_of(&bytes, PROCESSED_BYTES);
         let work = move |pipeline: Self, mut run| async move {
             let result = pipeline.process_now(&bytes, &plan, &mut run).await?;
             Ok((result, run))
         };
-        self.drive(context, strict, work).await
+        self.drive(context, strict, memory, work).await
     }
 
     async fn process_now(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         plan: &ProcessPlan,
         run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
+        run.work.limit().check_file(bytes, |size| plan.work(size))?;
         let began = self.clock.monotonic();
-        let decoded = self.decode(bytes)?;
+        let decoded = self.decode(bytes, None).await?;
+        run.work.add(work::DECODE * work::pixels(decoded.size))?;
         let info = image_info(&decoded, content_hash(bytes));
         let image = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
@@ -478,7 +505,7 @@ impl Pipeline {
         for step in plan.steps.iter() {
             canvas.apply(step).await?;
         }
-        let result = canvas.finish()?;
+        let result = canvas.finish().await?;
         if !run.devices.contains_key(Operation::ImageProcessing.name()) {
             // The CPU did all operations.
             self.record(run, Operation::ImageProcessing, DeviceRun::CPU)?;

@@ -7,6 +7,7 @@ use facescan_inference::device::{Assignment, DeviceRun, DeviceState};
 use super::{
     answer::{ImageInfo, Timings},
     error::PipelineError,
+    work::{WorkLimit, WorkMeter},
 };
 
 /// The requested device and the device that ran the result, by the name of the operation.
@@ -62,13 +63,16 @@ pub struct ImageRun {
     /// The last run of each operation. An equal run is not recorded again.
     last: BTreeMap<&'static str, DeviceRun>,
     is_strict: bool,
+    /// The work of the operations.
+    pub(super) work: WorkMeter,
 }
 
 impl ImageRun {
     /// Creates a run without times and devices. A strict run fails when work falls back to the CPU.
-    pub fn new(is_strict: bool) -> Self {
+    pub(super) fn new(is_strict: bool, limit: WorkLimit) -> Self {
         Self {
             is_strict,
+            work: WorkMeter::new(limit),
             ..Self::default()
         }
     }

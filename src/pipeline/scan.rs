@@ -12,7 +12,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        Pipeline, PooledImage,
+        DECODED_BYTES, Pipeline, PooledImage,
         answer::{ImageInfo, PictureQualityAnswer},
         faces::{Face, FacePixels, FaceWork, needs_full_image},
         fan_out::ImageOperation,
@@ -24,6 +24,7 @@ use crate::{
     },
 };
 use facescan_imaging::{
+    checkpoint,
     decode::Decoded,
     phash::perceptual_hash,
     precision::NumericPrecision,
@@ -51,12 +52,20 @@ pub struct Scan {
     pub embedding: Option<Embedding>,
 }
 
+/// The bytes that are hashed between two checkpoints.
+const HASHED_AT_ONCE: usize = 1 << 18;
+
 /// The sha256 of an image file.
 pub type ContentHash = [u8; 32];
 
 /// Returns the sha256 of `bytes`. This is CPU work for large bodies.
 pub fn content_hash(bytes: &[u8]) -> ContentHash {
-    Sha256::digest(bytes).into()
+    let mut hash = Sha256::new();
+    for part in bytes.chunks(HASHED_AT_ONCE) {
+        hash.update(part);
+        checkpoint::passed(part.len());
+    }
+    hash.finalize().into()
 }
 
 /// Returns a hash as lower-case hexadecimal digits.
@@ -170,12 +179,13 @@ impl Pipeline {
             self.models.detector.check(&options.detect)?;
         }
         let (strict, options) = (options.run.strict_device, options.clone());
+        let memory = self.memory_of(&bytes, DECODED_BYTES);
         let work = move |pipeline, mut run| async move {
             let scan_run = ScanRun { pipeline, options };
             let scan = scan_run.run(bytes, hash, &mut run).await?;
             Ok((scan, run))
         };
-        self.drive(context, strict, work).await
+        self.drive(context, strict, memory, work).await
     }
 }
 
@@ -191,7 +201,9 @@ impl ScanRun {
         let is_needed = decoded.divisor > 1 && self.options.kind == ScanKind::Embed;
         let bytes = is_needed.then_some(bytes);
         let mut faces = self.find(&mut decoded, run).await?;
-        let pixels = self.face_pixels(&decoded, &faces, bytes.as_deref(), run);
+        let pixels = self
+            .face_pixels(&decoded, &faces, bytes.as_ref(), run)
+            .await;
         drop(bytes);
         if let Some(work) = FaceWork::new(pixels, &self.pipeline, &self.options) {
             work.run(&mut faces, run).await?;
@@ -227,17 +239,14 @@ impl ScanRun {
     /// Decodes an image, measures it if the options request that, and submits the rows of the detector.
     async fn open(
         &self,
-        bytes: &[u8],
+        bytes: &Bytes,
         hash: Option<ContentHash>,
         run: &mut ImageRun,
     ) -> Result<DecodedImage, PipelineError> {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
-        let image = match options.reduced_side() {
-            Some(min_side) => pipeline.decode_to(bytes, min_side)?,
-            None => pipeline.decode(bytes)?,
-        };
+        let image = pipeline.decode(bytes, options.reduced_side()).await?;
         let divisor = image.divisor;
         let measure = options.kind == ScanKind::Quality && !options.aligned;
         let quality = measure.then(|| {
@@ -300,18 +309,18 @@ impl ScanRun {
 
     /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `bytes` is the file
     /// of a reduced image.
-    fn face_pixels(
+    async fn face_pixels(
         &self,
         decoded: &DecodedImage,
         faces: &[Face],
-        bytes: Option<&[u8]>,
+        bytes: Option<&Bytes>,
         run: &mut ImageRun,
     ) -> FacePixels {
         let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
         let full = match bytes {
             Some(bytes) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
                 let began = self.now();
-                let image = self.pipeline.decode(bytes);
+                let image = self.pipeline.decode(bytes, None).await;
                 run.timings.decode += self.since(began);
                 // The two decoders can disagree about a damaged file. Then the reduced image has to do.
                 let pixels = image.ok().map(|image| image.pixels);

@@ -185,10 +185,11 @@ impl StoredScans {
     ) -> Result<FoundScan, PipelineError> {
         let started = self.pipeline.clock.monotonic();
         let hashed = bytes.clone();
+        let tenant = Some(Arc::clone(&context.principal.tenant));
         let hash = self
             .pipeline
             .pool
-            .run(Stage::Begin, move || content_hash(&hashed))
+            .run_for(tenant, Stage::Begin, move || content_hash(&hashed))
             .await?;
         let content = Content {
             tenant: &context.principal.tenant,

@@ -48,5 +48,6 @@ mod support;
 mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
+mod turns;
 mod urls;
 mod verify;

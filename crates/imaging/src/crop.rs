@@ -5,7 +5,7 @@ mod region;
 
 use image::RgbImage;
 
-pub use mask::{MaskCrop, MaskCropOptions, Unmet, mask_box, mask_crop};
+pub use mask::{MaskCrop, MaskCropOptions, Unmet, box_of_mask, mask_box, mask_crop};
 pub use region::{Region, put};
 pub(super) use region::{rows, rows_mut};
 
@@ -19,8 +19,17 @@ pub fn padded(frame: (u32, u32), region: Region, margin: f32) -> Region {
 /// Returns the pixels of the part of `region` that lies inside the image.
 pub fn crop(image: &RgbImage, region: Region) -> RgbImage {
     let region = region.clipped(image.dimensions());
-    let rows: Vec<&[u8]> = rows(image, region).collect();
-    RgbImage::from_raw(region.width(), region.height(), rows.concat()).unwrap_or_default()
+    let (width, height) = (region.width(), region.height());
+    let mut samples = Vec::with_capacity(width as usize * height as usize * region::CHANNELS);
+    for row in rows(image, region) {
+        samples.extend_from_slice(row);
+    }
+    RgbImage::from_raw(width, height, samples).unwrap_or_default()
+}
+
+/// Returns a copy of an image. Unlike `clone`, it has checkpoints.
+pub fn copy(image: &RgbImage) -> RgbImage {
+    crop(image, Region::full(image.dimensions()))
 }
 
 /// Limits for the sides of a crop.

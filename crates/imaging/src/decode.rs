@@ -14,6 +14,7 @@ mod gif;
 mod jpeg;
 mod orientation;
 mod png;
+mod size;
 mod tiff;
 mod webp;
 
@@ -27,11 +28,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use image::error::LimitErrorKind;
 use image::{DynamicImage, ImageDecoder, ImageError, RgbImage};
 
+use super::checkpoint::resume_stop;
 use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
 pub use jpeg::turbo::{SYSTEM_LIBRARY, TurboJpeg};
+pub use size::stated_size;
 
 /// Options of decoding.
 #[derive(Clone, Copy, Debug, Default)]
@@ -256,7 +259,8 @@ fn decode_any(
         orientation,
         divisor,
         size,
-    } = decoded.unwrap_or_else(|_| {
+    } = decoded.unwrap_or_else(|panic| {
+        resume_stop(panic.as_ref());
         Err(DecodeError::corrupt(
             format,
             "it contains data that the decoder does not expect",

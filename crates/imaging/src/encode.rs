@@ -1,13 +1,14 @@
 //! Encoding of RGB images.
 
-use std::io::Cursor;
+use std::io::Write;
 
 use image::codecs::jpeg::JpegEncoder;
-use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::error::{EncodingError, ImageFormatHint};
 use image::{ExtendedColorType, ImageEncoder, ImageError, ImageFormat, RgbImage};
 use ravif::{BitDepth, Img, RGBA8};
+
+use super::checkpoint::{CheckedWriter, strips};
 
 /// The format of an encoded image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,9 @@ const AVIF_SPEED: u8 = 10;
 /// The maximum number of pixels of an AVIF image, about those of 4K. The encoder takes a second per megapixel and
 /// cannot be cancelled.
 const AVIF_MAX_PIXELS: u64 = 1 << 23;
+
+/// The bytes of a chunk of a PNG. Larger chunks add fewer bytes to the file.
+const PNG_CHUNK: usize = 1 << 18;
 
 impl Default for OutputFormat {
     /// Returns JPEG at quality 95.
@@ -66,6 +70,16 @@ impl OutputFormat {
         match self {
             Self::Jpeg { .. } | Self::Png | Self::Webp => 0,
             Self::Avif => 24,
+        }
+    }
+
+    /// Returns the largest number of pixels that the encoder takes without a checkpoint, in about 20 ms. The encoders of
+    /// WebP and AVIF have none; those of JPEG and PNG have some in images of every size.
+    pub fn max_pixels_at_once(self) -> u64 {
+        match self {
+            Self::Jpeg { .. } | Self::Png => u64::MAX,
+            Self::Webp => 1 << 19,
+            Self::Avif => 1 << 14,
         }
     }
 
@@ -144,31 +158,71 @@ pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeE
             height,
         });
     }
-    let mut file = Cursor::new(Vec::new());
+    let mut file = Vec::new();
     let (samples, colour) = (image.as_raw(), ExtendedColorType::Rgb8);
     match output {
         OutputFormat::Jpeg { quality } => {
+            // A flat block has a byte or two, and takes half a microsecond.
+            let mut file = CheckedWriter {
+                inner: &mut file,
+                weight: 256,
+            };
             JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100))
                 .write_image(samples, width, height, colour)
         }
-        OutputFormat::Png => PngEncoder::new(&mut file).write_image(samples, width, height, colour),
+        OutputFormat::Png => png(image, &mut file).map_err(|error| match error {
+            png::EncodingError::IoError(error) => ImageError::IoError(error),
+            error => unencodable(ImageFormat::Png, error),
+        }),
         OutputFormat::Webp => {
             WebPEncoder::new_lossless(&mut file).write_image(samples, width, height, colour)
         }
-        OutputFormat::Avif => return avif(image),
+        OutputFormat::Avif => {
+            return avif(image).map_err(|source| EncodeError::Encoder {
+                format: output.name(),
+                source: unencodable(ImageFormat::Avif, source),
+            });
+        }
     }
     .map_err(|source| EncodeError::Encoder {
         format: output.name(),
         source,
     })?;
-    Ok(file.into_inner())
+    Ok(file)
+}
+
+fn unencodable(
+    format: ImageFormat,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> ImageError {
+    ImageError::Encoding(EncodingError::new(ImageFormatHint::Exact(format), source))
+}
+
+/// Encodes an image as PNG, row by row. The encoder of the image library compresses all rows before it writes the first
+/// one.
+fn png(image: &RgbImage, file: &mut Vec<u8>) -> Result<(), png::EncodingError> {
+    let (width, height) = image.dimensions();
+    let mut encoder = png::Encoder::new(file, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::Fast);
+    encoder.set_filter(png::Filter::Adaptive);
+    let mut writer = encoder.write_header()?;
+    let mut stream = writer.stream_writer_with_size(PNG_CHUNK)?;
+    let stride = width as usize * 3;
+    for rows in strips(height, stride) {
+        let rows = rows.start as usize * stride..rows.end as usize * stride;
+        stream.write_all(&image.as_raw()[rows])?;
+    }
+    stream.finish()?;
+    writer.finish()
 }
 
 /// Encodes an opaque image as AVIF.
 ///
 /// This uses `encode_rgba`, which leaves out the alpha channel of an opaque image. The compiler would build the whole
 /// encoder a second time for `encode_rgb`, or for the generic encoder of the image library.
-fn avif(image: &RgbImage) -> Result<Vec<u8>, EncodeError> {
+fn avif(image: &RgbImage) -> Result<Vec<u8>, ravif::Error> {
     let (width, height) = (image.width() as usize, image.height() as usize);
     let pixels: Vec<RGBA8> = image
         .pixels()
@@ -181,14 +235,7 @@ fn avif(image: &RgbImage) -> Result<Vec<u8>, EncodeError> {
         // The other threads encode other images.
         .with_num_threads(Some(1))
         .encode_rgba(Img::new(&pixels, width, height));
-    let encoded = encoded.map_err(|source| EncodeError::Encoder {
-        format: OutputFormat::Avif.name(),
-        source: ImageError::Encoding(EncodingError::new(
-            ImageFormatHint::Exact(ImageFormat::Avif),
-            source,
-        )),
-    })?;
-    Ok(encoded.avif_file)
+    Ok(encoded?.avif_file)
 }
 
 #[cfg(test)]

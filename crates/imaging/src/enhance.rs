@@ -14,7 +14,11 @@ use image::RgbImage;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::resize::{Filter, resize};
+use super::{
+    checkpoint::strips,
+    crop::{Region, copy, crop, put},
+    resize::{Filter, resize},
+};
 
 /// The longest side of an upscaled image in pixels. It also limits the factor of a request.
 pub const MAX_UPSCALED_SIDE: u32 = 2400;
@@ -248,7 +252,7 @@ impl PartlyEnhanced {
     pub fn new(image: &RgbImage, options: &EnhanceOptions) -> Self {
         let (width, height) = image.dimensions();
         let mut partial = Self {
-            image: image.clone(),
+            image: copy(image),
             device_steps: None,
             scale: 1.0,
             steps: Vec::new(),
@@ -263,11 +267,7 @@ impl PartlyEnhanced {
             Apply::Never => false,
         };
         if options.denoise {
-            partial.image = imageproc::filter::median_filter(
-                &partial.image,
-                MEDIAN_WINDOW / 2,
-                MEDIAN_WINDOW / 2,
-            );
+            partial.image = denoised(&partial.image);
             partial.steps.push(Step::Denoise {
                 window: MEDIAN_WINDOW,
             });
@@ -275,7 +275,9 @@ impl PartlyEnhanced {
         let size = partial.scale_by(options.upscale);
         if options.gamma != Gamma::Off || options.clahe {
             // These steps run on the CPU, between the upscaling and the steps that a device may run.
-            partial.image = upscaled(&partial.image, size);
+            if size != partial.image.dimensions() {
+                partial.image = upscaled(&partial.image, size);
+            }
             partial.correct_tone(options);
         }
         let steps = DeviceSteps {
@@ -347,10 +349,42 @@ impl PartlyEnhanced {
     }
 }
 
+/// Applies the median filter.
+fn denoised(image: &RgbImage) -> RgbImage {
+    const RADIUS: u32 = MEDIAN_WINDOW / 2;
+    /// The work on a sample, in samples of a plain pass.
+    const WORK: usize = 64;
+    let (width, height) = image.dimensions();
+    let mut denoised = RgbImage::new(width, height);
+    for strip in strips(height, width as usize * 3 * WORK) {
+        // The filter repeats the pixels at the edges of its input, so the strip is filtered with its neighbours.
+        let first = strip.start.saturating_sub(RADIUS);
+        let read = Region {
+            x1: 0,
+            y1: first,
+            x2: width,
+            y2: height.min(strip.end + RADIUS),
+        };
+        let filtered = imageproc::filter::median_filter(&crop(image, read), RADIUS, RADIUS);
+        let inside = Region {
+            y1: strip.start - first,
+            y2: strip.end - first,
+            ..read
+        };
+        let target = Region {
+            y1: strip.start,
+            y2: strip.end,
+            ..read
+        };
+        put(&mut denoised, target, &crop(&filtered, inside));
+    }
+    denoised
+}
+
 /// Upscales an image to a size, unless it has that size.
 fn upscaled(image: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
     if (width, height) == image.dimensions() {
-        image.clone()
+        copy(image)
     } else {
         resize(image, width, height, Filter::Bicubic)
     }

@@ -2,6 +2,7 @@
 
 pub mod blur;
 pub mod border;
+pub mod checkpoint;
 pub mod crop;
 pub mod decode;
 pub mod draw;

@@ -5,6 +5,11 @@
 
 use image::RgbImage;
 
+use crate::{
+    checkpoint::{STRIP, passed},
+    crop::copy,
+};
+
 /// The weights of red, green and blue. ITU-R BT.601, section 2.5.1.
 pub const BT601: [f32; 3] = [0.299, 0.587, 0.114];
 
@@ -46,9 +51,12 @@ fn fixed_point(pixel: [u8; 3], weights: [u32; 3], bits: u32) -> u8 {
 
 /// Returns the image in grey: three equal channels, equal to Pillow's `convert("L")`.
 pub fn grayscale(image: &RgbImage) -> RgbImage {
-    let mut grey = image.clone();
-    for pixel in grey.as_chunks_mut::<3>().0 {
-        *pixel = [pillow(*pixel); 3];
+    let mut grey = copy(image);
+    for strip in grey.as_chunks_mut::<3>().0.chunks_mut(STRIP) {
+        for pixel in strip.iter_mut() {
+            *pixel = [pillow(*pixel); 3];
+        }
+        passed(3 * strip.len());
     }
     grey
 }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     border::reflect_101,
+    checkpoint::passed,
     luma,
     resize::{Filter, resize},
 };
@@ -50,6 +51,7 @@ pub fn measure(image: &RgbImage) -> ImageQuality {
             let below = row(y + 1);
             sums.add_row(&above, &here, &below);
             above = std::mem::replace(&mut here, below);
+            passed(8 * width as usize);
         }
     }
     sums.finish([width, height])

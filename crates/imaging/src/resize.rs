@@ -15,10 +15,15 @@ use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer, pixels::U8x3};
 use image::RgbImage;
 
-use view::View;
+use super::{checkpoint::passed, crop::copy};
+use view::{Axis, View};
 
 /// Bytes of a pixel.
 const RGB: usize = 3;
+
+/// The samples that the resize library reads and writes between two checkpoints. It takes a few milliseconds. Each strip
+/// repeats a little work of the one before it, so smaller strips would be slower.
+const CONVOLVED: usize = 1 << 23;
 
 /// A pixel of a resized row: red, green, blue and an unused byte, so that four bytes are read and written at a time.
 pub(super) type Pixel = [u8; 4];
@@ -41,7 +46,7 @@ pub enum Filter {
 pub fn resize(image: &RgbImage, width: u32, height: u32, filter: Filter) -> RgbImage {
     let (width, height) = (width.max(1), height.max(1));
     if image.dimensions() == (width, height) {
-        return image.clone();
+        return copy(image);
     }
     if image.width() == 0 || image.height() == 0 {
         return RgbImage::new(width, height);
@@ -67,16 +72,38 @@ fn convolve(image: &RgbImage, view: &View) -> Option<RgbImage> {
     let source =
         TypedImageRef::<U8x3>::from_buffer(image.width(), image.height(), image.as_raw()).ok()?;
     let mut resized = RgbImage::new(width, height);
-    let mut target = TypedImage::<U8x3>::from_buffer(width, height, &mut resized).ok()?;
-    let ((left, across), (top, down)) = (view.columns.source_span(), view.rows.source_span());
-    let options = ResizeOptions::new()
-        .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
-        .crop(left, top, across, down);
-    // The images are typed, so that the compiler builds the library's code for one type of pixel and not for thirteen.
-    Resizer::new()
-        .resize_typed(&source, &mut target, &options)
-        .ok()?;
+    let (left, across) = view.columns.source_span();
+    let mut resizer = Resizer::new();
+    let stride = width as usize * RGB;
+    let work = work_of_row(image, view);
+    let rows = u32::try_from(CONVOLVED / work.max(1))
+        .unwrap_or(u32::MAX)
+        .max(1);
+    let strips = resized.chunks_mut((rows as usize * stride).max(1));
+    let starts = view.rows.range.clone().step_by(rows as usize);
+    for (strip, start) in strips.zip(starts) {
+        let height = (strip.len() / stride) as u32;
+        let mut target = TypedImage::<U8x3>::from_buffer(width, height, strip).ok()?;
+        let rows = Axis {
+            range: start..start + height,
+            ..view.rows.clone()
+        };
+        let (top, down) = rows.source_span();
+        let options = ResizeOptions::new()
+            .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+            .crop(left, top, across, down);
+        // The images are typed, so that the compiler builds the library's code for one type of pixel and not for
+        // thirteen.
+        resizer.resize_typed(&source, &mut target, &options).ok()?;
+        passed(height as usize * work);
+    }
     Some(resized)
+}
+
+/// Returns the samples that a row of a view reads and writes.
+pub(super) fn work_of_row(image: &RgbImage, view: &View) -> usize {
+    let read = image.width() as usize * RGB * view.rows.scale().ceil() as usize;
+    read + view.size().0 as usize * RGB
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub async fn enhance(
     if is_single && let Some(result) = results.succeeded().next() {
         return Ok((AppendHeaders(results.times()?), image(result)?).into_response());
     }
-    run.respond(accepted, results, WriteOn::Pool).await
+    run.respond(accepted, results, WriteOn::OwnThread).await
 }
 
 /// Returns the image as the whole answer.

@@ -304,7 +304,6 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let query: ListQuery = read_query(query.as_deref().unwrap_or_default())?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
-    let pipeline = &state.pipeline;
     // One more image than requested shows whether there is a next page.
     let page = PageRequest {
         after: query.after,
@@ -329,7 +328,7 @@ pub async fn list(
         images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
         next,
     };
-    respond(Accepted::structured(&headers), &pipeline.pool, answer).await
+    respond(Accepted::structured(&headers), answer).await
 }
 
 /// Reads a stored image with its sources, scans, faces and vectors.

@@ -175,7 +175,7 @@ pub async fn preprocess(
                 tensor: batch.rows.into_iter().map(|row| row.row.values).collect(),
                 errors: batch.failed,
             };
-            respond(accepted, &pipeline.pool, answer).await?
+            respond(accepted, answer).await?
         }
         Accepted::Npy | Accepted::Image(_) => batch.file(&plan, reservations)?,
     };

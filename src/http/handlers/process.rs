@@ -79,7 +79,7 @@ pub async fn process(
     if is_single && let Some(result) = results.succeeded().next() {
         return Ok((AppendHeaders(results.times()?), image(result)?).into_response());
     }
-    run.respond(accepted, results, WriteOn::Pool).await
+    run.respond(accepted, results, WriteOn::OwnThread).await
 }
 
 /// Returns the plan with its masks. All masks are in memory until they are decoded.

@@ -104,10 +104,10 @@ impl<T> RequestResults<T> {
 /// The thread that serialises an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOn {
-    /// The thread of the handler. For a small answer this is faster than a job on the pool.
+    /// The thread of the handler. For a small answer this is faster than another thread.
     ThisThread,
-    /// A thread of the CPU pool. A large answer would delay the other requests of the handler's thread.
-    Pool,
+    /// Another thread. A large answer would delay the other requests of the handler's thread.
+    OwnThread,
 }
 
 impl WriteOn {
@@ -122,7 +122,7 @@ impl WriteOn {
         if entries.saturating_mul(dim.max(Self::MIN_VALUES_OF_ENTRY)) <= Self::MAX_VALUES {
             Self::ThisThread
         } else {
-            Self::Pool
+            Self::OwnThread
         }
     }
 }
@@ -245,7 +245,7 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         };
         let response = match write_on {
             WriteOn::ThisThread => respond_small(accepted, &answer)?,
-            WriteOn::Pool => respond(accepted, &pipeline.pool, answer).await?,
+            WriteOn::OwnThread => respond(accepted, answer).await?,
         };
         Ok((AppendHeaders(times), response).into_response())
     }
@@ -256,15 +256,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_answers_are_written_on_the_pool() {
+    fn large_answers_are_written_on_another_thread() {
         for (entries, dim, expected) in [
             (0, 512, WriteOn::ThisThread),
             (16, 0, WriteOn::ThisThread),
             (16, 512, WriteOn::ThisThread),
-            (17, 128, WriteOn::Pool),
+            (17, 128, WriteOn::OwnThread),
             (8, 1024, WriteOn::ThisThread),
-            (9, 1024, WriteOn::Pool),
-            (usize::MAX, 512, WriteOn::Pool),
+            (9, 1024, WriteOn::OwnThread),
+            (usize::MAX, 512, WriteOn::OwnThread),
         ] {
             assert_eq!(
                 WriteOn::for_vectors(entries, dim),

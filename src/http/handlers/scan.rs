@@ -126,7 +126,7 @@ async fn scan(
         .await?
         .map(|scan| ScanResult::new(scan, plan));
     let write_on = if plan.crops {
-        WriteOn::Pool
+        WriteOn::OwnThread
     } else {
         let faces = results.succeeded().map(|result| result.faces.len()).sum();
         let dim = match kind {

@@ -6,11 +6,11 @@ use image::RgbImage;
 
 use super::{
     Method, ProcessPlan,
-    canvas::{around_all, into_owned},
+    canvas::{around_all, into_owned, price_of_blur},
 };
 use crate::{
     pipeline::error::PipelineError,
-    pipeline::{Pipeline, options::DetectOptions, run::ImageRun},
+    pipeline::{Pipeline, options::DetectOptions, run::ImageRun, work},
 };
 use facescan_imaging::{
     blur::{Gaussian, fill, pixelate},
@@ -79,18 +79,19 @@ impl Pipeline {
             }
             let size = hidden.pixels.dimensions();
             for region in around_all(&found, size, options.margin) {
+                let area = work::pixels((region.width(), region.height()));
+                run.work.add(work::PIXELATE * area)?;
                 match BLOCKS.get(hidden.searches as usize - 1) {
                     Some(&blocks) => {
                         let pixels = &mut hidden.pixels;
                         options.hide(pixels, region, blocks);
                         if let Some(gaussian) = options.smoothing_kernel(region, blocks) {
+                            run.work.add(price_of_blur(region, &gaussian))?;
                             self.blur(pixels, region, &gaussian, run).await?;
                         }
                     }
                     None => fill(&mut hidden.pixels, region, options.colour),
                 }
-                // Between two faces, so that a cancelled request stops here.
-                tokio::task::yield_now().await;
             }
         }
         Err(PipelineError::AnonymizationFailed {

@@ -7,7 +7,7 @@ use image::RgbImage;
 use crate::pipeline::{Pipeline, error::PipelineError, run::ImageRun};
 use facescan_imaging::{
     blur::{Gaussian, blur_region},
-    crop::{Region, crop, put},
+    crop::{Region, copy, crop, put},
 };
 use facescan_inference::{
     backend::BackendError,
@@ -109,7 +109,7 @@ impl ImageJob for BlurJob {
     }
 
     fn run_on_cpu(&self) -> RgbImage {
-        let mut image = self.image.clone();
+        let mut image = copy(&self.image);
         blur_region(&mut image, self.region, &self.gaussian);
         crop(&image, self.region)
     }

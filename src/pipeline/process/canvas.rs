@@ -16,14 +16,15 @@ use crate::{
         models::detector::{DetectedFace, Pixels},
         options::DetectOptions,
         run::ImageRun,
+        work,
     },
 };
 use facescan_imaging::{
     blur::Gaussian,
+    checkpoint,
     crop::{self, Region, mask_crop, padded},
-    encode::encode,
     luma, npy, orientation,
-    preprocess::{Layout, Preprocess, Profile},
+    preprocess::{Layout, Preprocess},
 };
 use facescan_inference::operation::Operation;
 
@@ -97,7 +98,7 @@ impl<'a> Canvas<'a> {
             plan,
             info,
             frames: vec![Frame {
-                pixels: RgbImage::clone(image),
+                pixels: crop::copy(image),
                 region: None,
             }],
             floats: None,
@@ -112,6 +113,9 @@ impl<'a> Canvas<'a> {
             op: step.name(),
             ..StepReport::default()
         };
+        for frame in &self.frames {
+            self.run.work.add(step.work(frame.pixels.dimensions()))?;
+        }
         match step {
             Step::MaskCrop {
                 padding_ratio,
@@ -163,8 +167,6 @@ impl<'a> Canvas<'a> {
             }
         }
         self.steps.push(report);
-        // A cancelled request stops here.
-        tokio::task::yield_now().await;
         Ok(())
     }
 
@@ -211,10 +213,12 @@ impl<'a> Canvas<'a> {
                 (None, _) => vec![Region::full(size)],
             };
             for region in regions {
+                if *faces {
+                    self.run.work.add(price_of_blur(region, &gaussian))?;
+                }
                 self.pipeline
                     .blur(&mut frame.pixels, region, &gaussian, self.run)
                     .await?;
-                tokio::task::yield_now().await;
             }
         }
         report.faces = faces.then_some(found);
@@ -303,41 +307,12 @@ impl<'a> Canvas<'a> {
     }
 
     async fn resize(&mut self, step: &Step) -> Result<(), PipelineError> {
-        let Step::Resize {
-            width,
-            height,
-            profile,
-            mode,
-            antialias,
-            bounded,
-            pad,
-        } = *step
-        else {
-            return Ok(());
-        };
         let mut pixels = 0;
         let plan = self.plan;
         for frame in &mut self.frames {
             let size = frame.pixels.dimensions();
-            let (width, height) = match (width, height) {
-                _ if bounded => crop::bounded_size(size, &super::step::bounds()),
-                (Some(width), Some(height)) => (width, height),
-                (Some(width), None) => (width, follow(size.1, size.0, width)),
-                (None, Some(height)) => (follow(size.0, size.1, height), height),
-                (None, None) => size,
-            };
-            let fitting = Preprocess {
-                width,
-                height,
-                // The result has whole levels. All antialiasing profiles use Pillow's filter, and Pillow's profile
-                // rounds.
-                profile: match antialias.unwrap_or(profile != Profile::Opencv) {
-                    true => Profile::Pil,
-                    false => Profile::Opencv,
-                },
-                mode,
-                pad,
-                ..Preprocess::default()
+            let Some(fitting) = step.fitting(size) else {
+                continue;
             };
             // A long, thin image is scaled to many more pixels than the output has.
             let placed = fitting.placement(size);
@@ -352,10 +327,12 @@ impl<'a> Canvas<'a> {
     }
 
     /// Encodes the images and returns the result.
-    pub fn finish(self) -> Result<ProcessResult, PipelineError> {
+    pub async fn finish(self) -> Result<ProcessResult, PipelineError> {
         let (plan, floats) = (self.plan, self.floats);
-        let processed = self.frames.into_iter().map(|frame| {
+        let mut processed = Vec::with_capacity(self.frames.len());
+        for frame in self.frames {
             let (width, height) = frame.pixels.dimensions();
+            self.run.work.add(plan.encoding((width, height)))?;
             let samples = 3 * u64::from(width) * u64::from(height);
             // Counts the samples before and after encoding.
             let size = if floats.is_some() { 8 } else { 2 };
@@ -369,37 +346,42 @@ impl<'a> Canvas<'a> {
                 (ProcessedFormat::Npy, None) => {
                     let shape = [height as usize, width as usize, 3];
                     let mut file = npy::header(npy::Kind::U8, &shape);
-                    file.extend_from_slice(frame.pixels.as_raw());
+                    append(&mut file, frame.pixels.as_raw(), Vec::extend_from_slice);
                     file
                 }
-                _ => encode(&frame.pixels, plan.output())?,
+                _ => {
+                    let pixels = Arc::new(frame.pixels);
+                    self.pipeline.encode(&pixels, plan.output()).await?
+                }
             };
-            Ok(ProcessedFile {
+            processed.push(ProcessedFile {
                 format: plan.format,
                 width,
                 height,
                 region: frame.region,
                 data: data.into(),
-            })
-        });
+            });
+        }
         Ok(ProcessResult {
             image: self.info,
-            processed: processed.collect::<Result<_, PipelineError>>()?,
+            processed,
             steps: self.steps,
         })
     }
-}
-
-/// Returns the length that keeps the aspect ratio of `side` and `with` when `with` becomes `to`.
-fn follow(side: u32, with: u32, to: u32) -> u32 {
-    let scaled = f64::from(side) * f64::from(to) / f64::from(with.max(1));
-    (scaled.round() as u32).max(1)
 }
 
 fn outside(step: &str, (width, height): (u32, u32)) -> PipelineError {
     PipelineError::invalid_option(
         "operations",
         format!("{step}: the box is outside the image, which is {width}×{height}"),
+    )
+}
+
+/// Returns the price of a blur.
+pub(super) fn price_of_blur(region: Region, gaussian: &Gaussian) -> u64 {
+    work::blur(
+        work::pixels((region.width(), region.height())),
+        gaussian.kernel(),
     )
 }
 
@@ -442,8 +424,20 @@ impl Floats {
             Layout::Nhwc => [h, w, 3],
         };
         let mut file = npy::header(npy::Kind::F32, &shape);
-        file.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+        append(&mut file, &row, |file, values| {
+            file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        });
         file
+    }
+}
+
+/// Appends values to a file in parts, with a checkpoint after each.
+fn append<T>(file: &mut Vec<u8>, values: &[T], write: impl Fn(&mut Vec<u8>, &[T])) {
+    const PART: usize = 1 << 16;
+    file.reserve(size_of_val(values));
+    for part in values.chunks(PART) {
+        write(file, part);
+        checkpoint::passed(size_of_val(part));
     }
 }
 

@@ -10,6 +10,8 @@ use crate::{
     pipeline::{Pipeline, preprocess::RowJob, run::ImageRun},
 };
 use facescan_imaging::{
+    blur::fill,
+    crop::{Region, crop, put},
     preprocess::{Layout, Placement, Preprocess, Profile},
     resize::{Filter, resize},
 };
@@ -71,7 +73,26 @@ fn fit_on_cpu(image: &RgbImage, placed: &Placement, fitting: &Preprocess) -> Rgb
     if placed.scaled == placed.output {
         return scaled;
     }
-    let mut whole = RgbImage::from_pixel(w, h, image::Rgb(fitting.pad));
-    image::imageops::replace(&mut whole, &scaled, placed.at.0, placed.at.1);
+    // The part of the scaled image that is inside the output, and its place there.
+    let [from_x, from_y] = [placed.at.0, placed.at.1].map(|at| (-at).max(0) as u32);
+    let [x, y] = [placed.at.0, placed.at.1].map(|at| at.max(0) as u32);
+    let inside = crop(
+        &scaled,
+        Region {
+            x1: from_x,
+            y1: from_y,
+            x2: from_x.saturating_add(w.saturating_sub(x)),
+            y2: from_y.saturating_add(h.saturating_sub(y)),
+        },
+    );
+    let mut whole = RgbImage::new(w, h);
+    fill(&mut whole, Region::full((w, h)), fitting.pad);
+    let place = Region {
+        x1: x,
+        y1: y,
+        x2: x + inside.width(),
+        y2: y + inside.height(),
+    };
+    put(&mut whole, place, &inside);
     whole
 }

@@ -1,10 +1,11 @@
 //! The crop around masks.
 
-use image::GrayImage;
+use image::{GenericImageView, GrayImage, RgbImage, imageops};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::region::{Region, Span};
+use crate::checkpoint::strips;
 
 /// The highest level of a pixel outside a mask: half of 255, rounded down.
 const MASK_HALF: u8 = 127;
@@ -62,6 +63,21 @@ pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Re
     });
     rows.filter_map(|(y, row)| row_box(y, row))
         .reduce(Region::union)
+}
+
+/// Returns the box around the inside pixels of a mask, an image in any colours.
+pub fn box_of_mask(mask: &RgbImage) -> Option<Region> {
+    let (width, height) = mask.dimensions();
+    let boxes = strips(height, width as usize * 3).filter_map(|strip| {
+        let rows = GenericImageView::view(mask, 0, strip.start, width, strip.len() as u32);
+        let found = mask_box([&imageops::grayscale(&*rows)])?;
+        Some(Region {
+            y1: found.y1 + strip.start,
+            y2: found.y2 + strip.start,
+            ..found
+        })
+    });
+    boxes.reduce(Region::union)
 }
 
 /// Returns the box around the inside pixels of row `y`.

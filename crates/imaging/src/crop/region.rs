@@ -4,7 +4,9 @@ use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-const CHANNELS: usize = 3;
+use crate::checkpoint::passed;
+
+pub(super) const CHANNELS: usize = 3;
 
 /// A half-open rectangle in integer pixel coordinates: `x1 ≤ x < x2` and `y1 ≤ y < y2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -138,7 +140,7 @@ impl Span {
     }
 }
 
-/// Returns the samples of each row of a region inside the image.
+/// Returns the samples of each row of a region inside the image. Each row is a checkpoint.
 pub(crate) fn rows(image: &RgbImage, region: Region) -> impl Iterator<Item = &[u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
@@ -147,9 +149,10 @@ pub(crate) fn rows(image: &RgbImage, region: Region) -> impl Iterator<Item = &[u
     all.take(last)
         .skip(first)
         .map(move |row| &row[columns.clone()])
+        .inspect(|row| passed(row.len()))
 }
 
-/// Returns the samples of each row of a region inside the image, mutable.
+/// Returns the samples of each row of a region inside the image, mutable. Each row is a checkpoint.
 pub(crate) fn rows_mut(image: &mut RgbImage, region: Region) -> impl Iterator<Item = &mut [u8]> {
     let (first, last) = (region.y1 as usize, region.y2 as usize);
     let columns = region.x1 as usize * CHANNELS..region.x2 as usize * CHANNELS;
@@ -158,6 +161,7 @@ pub(crate) fn rows_mut(image: &mut RgbImage, region: Region) -> impl Iterator<It
     all.take(last)
         .skip(first)
         .map(move |row| &mut row[columns.clone()])
+        .inspect(|row| passed(row.len()))
 }
 
 /// Replaces the pixels of a region inside the image by `pixels`, an image of the region's size.

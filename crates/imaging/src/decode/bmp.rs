@@ -22,6 +22,11 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     Ok(Stored::full(pixels, 1))
 }
 
+/// Returns the size in the header.
+pub(super) fn stated_size(bytes: &[u8]) -> Option<(u32, u32)> {
+    Header::parse(bytes).map(|header| (header.width, header.height))
+}
+
 struct Header {
     width: u32,
     height: u32,

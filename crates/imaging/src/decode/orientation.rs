@@ -1,16 +1,16 @@
 //! Applies the EXIF orientation to pixels.
 
 use image::RgbImage;
-use image::imageops::{
-    flip_horizontal_in_place, flip_vertical_in_place, rotate90, rotate180_in_place, rotate270,
-};
+use image::imageops::{flip_horizontal_in_place, flip_vertical_in_place, rotate180_in_place};
+
+use crate::orientation::quarter_turn;
 
 /// Rotates and mirrors stored pixels so that they are upright. Values outside 2..=8 change nothing.
 pub(super) fn upright(pixels: RgbImage, orientation: u8) -> RgbImage {
     // 5 and 7 are transpositions: a rotation by 90 degrees, then a reflection.
     let mut pixels = match orientation {
-        5 | 6 => rotate90(&pixels),
-        7 | 8 => rotate270(&pixels),
+        5 | 6 => quarter_turn(&pixels, true),
+        7 | 8 => quarter_turn(&pixels, false),
         _ => pixels,
     };
     match orientation {

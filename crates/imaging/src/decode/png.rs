@@ -47,6 +47,12 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     Ok(Stored::full(pixels?, orientation.unwrap_or(1)))
 }
 
+/// Returns the size in the header, which is the first chunk.
+pub(super) fn stated_size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let side = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    Some((side(16)?, side(20)?))
+}
+
 fn pixels(bytes: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
     let mut library = image::Limits::no_limits();
     library.max_alloc = Some(METADATA_BYTES);

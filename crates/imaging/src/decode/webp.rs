@@ -48,6 +48,16 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     Ok(Stored::full(pixels, file.orientation.unwrap_or(1)))
 }
 
+/// Returns the size of the canvas, or of the largest frame if that is larger.
+pub(super) fn stated_size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let (width, height) = File::walk(bytes).ok()?.largest_frame;
+    let is_extended = bytes.get(12..16) == Some(b"VP8X");
+    let canvas = size_at(bytes, 24)
+        .filter(|_| is_extended)
+        .unwrap_or_default();
+    Some((width.max(canvas.0), height.max(canvas.1)))
+}
+
 /// Checks the tables of prefix codes that the decoder makes. It reads the first chunk of each kind.
 fn check_codes(bytes: &[u8]) -> Result<(), DecodeError> {
     let chunks = bytes.get(12..).unwrap_or_default();

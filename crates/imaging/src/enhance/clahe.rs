@@ -3,16 +3,29 @@
 use image::RgbImage;
 
 use super::{CLAHE_CLIP_LIMIT, CLAHE_TILES};
-use crate::{border::reflect_101, luma};
+use crate::{
+    border::reflect_101,
+    checkpoint::{STRIP, passed},
+    luma,
+};
 
 /// Equalises the luma and adds its change to the three channels, which keeps the chroma.
 pub(super) fn equalise(image: &mut RgbImage) {
     let (width, height) = (image.width() as usize, image.height() as usize);
-    let plane: Vec<u8> = image.pixels().map(|p| luma::opencv(p.0)).collect();
+    let mut plane = Vec::with_capacity(width * height);
+    for strip in image.as_chunks::<3>().0.chunks(STRIP) {
+        plane.extend(strip.iter().map(|pixel| luma::opencv(*pixel)));
+        passed(3 * strip.len());
+    }
     let equalised = equalise_plane(&plane, width, height);
-    for (pixel, (before, after)) in image.pixels_mut().zip(plane.iter().zip(&equalised)) {
-        let shift = i16::from(*after) - i16::from(*before);
-        pixel.0 = pixel.0.map(|v| (i16::from(v) + shift).clamp(0, 255) as u8);
+    let strips = image.as_chunks_mut::<3>().0.chunks_mut(STRIP);
+    let levels = plane.chunks(STRIP).zip(equalised.chunks(STRIP));
+    for (strip, (before, after)) in strips.zip(levels) {
+        for (pixel, (before, after)) in strip.iter_mut().zip(before.iter().zip(after)) {
+            let shift = i16::from(*after) - i16::from(*before);
+            *pixel = pixel.map(|v| (i16::from(v) + shift).clamp(0, 255) as u8);
+        }
+        passed(6 * strip.len());
     }
 }
 
@@ -34,6 +47,7 @@ fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
             let value = across(row.first) * (1.0 - row.share) + across(row.second) * row.share;
             equalised.push(value.round_ties_even() as u8);
         }
+        passed(32 * width);
     }
     equalised
 }
@@ -77,6 +91,7 @@ impl Grid {
                         histogram
                             [usize::from(plane[line + reflect_101(x as i64, width as u32)])] += 1;
                     }
+                    passed(16 * tile_width);
                 }
                 table(histogram, (tile_width * tile_height) as u32)
             })

@@ -2,6 +2,11 @@
 
 use image::RgbImage;
 
+use crate::{
+    checkpoint::{STRIP, passed},
+    crop::copy,
+};
+
 use super::{
     BLUR_BITS, BLUR_CENTRE, BLUR_PASSES, BLUR_SIDE, SMOOTH_CENTRE, SMOOTH_SUM, UNSHARP_PERCENT,
     UNSHARP_THRESHOLD, tone::blend,
@@ -14,7 +19,7 @@ const CHANNELS: usize = 3;
 pub(super) fn sharpness(image: &RgbImage, factor: f32) -> RgbImage {
     let (width, height) = (image.width() as usize, image.height() as usize);
     let source = image.as_raw();
-    let mut sharper = image.clone();
+    let mut sharper = copy(image);
     let stride = width * CHANNELS;
     for y in 1..height.saturating_sub(1) {
         for i in y * stride + CHANNELS..(y + 1) * stride - CHANNELS {
@@ -30,21 +35,26 @@ pub(super) fn sharpness(image: &RgbImage, factor: f32) -> RgbImage {
             let smooth = ((sum + SMOOTH_SUM / 2) / SMOOTH_SUM) as u8;
             sharper.as_mut()[i] = blend(smooth, source[i], factor);
         }
+        passed(8 * stride);
     }
     sharper
 }
 
 /// Adds [`UNSHARP_PERCENT`] of the difference from the blurred image where it exceeds [`UNSHARP_THRESHOLD`].
 pub(super) fn unsharp_mask(image: &RgbImage) -> RgbImage {
-    let mut blurred = image.clone();
-    blur(&mut blurred);
-    let mut masked = image.clone();
-    for (sample, smooth) in masked.as_mut().iter_mut().zip(blurred.as_raw()) {
-        let difference = i32::from(*sample) - i32::from(*smooth);
-        if difference.unsigned_abs() > UNSHARP_THRESHOLD {
-            let added = difference * UNSHARP_PERCENT as i32 / 100;
-            *sample = (i32::from(*sample) + added).clamp(0, 255) as u8;
+    let mut masked = copy(image);
+    blur(&mut masked);
+    let strips = masked.chunks_mut(STRIP);
+    for (strip, sharp) in strips.zip(image.as_raw().chunks(STRIP)) {
+        for (sample, sharp) in strip.iter_mut().zip(sharp) {
+            let difference = i32::from(*sharp) - i32::from(*sample);
+            *sample = *sharp;
+            if difference.unsigned_abs() > UNSHARP_THRESHOLD {
+                let added = difference * UNSHARP_PERCENT as i32 / 100;
+                *sample = (i32::from(*sharp) + added).clamp(0, 255) as u8;
+            }
         }
+        passed(4 * strip.len());
     }
     masked
 }
@@ -55,33 +65,53 @@ pub(super) fn unsharp_mask(image: &RgbImage) -> RgbImage {
 /// Each pass has the variance σ²/3. That is a box that extends a quarter of a pixel beyond the centre pixel on both
 /// sides (Gwosdek et al. 2011), so the centre has the weight 1 / 1.5 and its neighbours share the rest.
 fn blur(image: &mut RgbImage) {
-    let (width, height) = (image.width() as usize, image.height() as usize);
+    let stride = (image.width() as usize * CHANNELS).max(1);
     let samples: &mut [u8] = image.as_mut();
     let mut line = Vec::new();
-    for row in samples.chunks_exact_mut((width * CHANNELS).max(1)) {
+    for row in samples.chunks_exact_mut(stride) {
         for _ in 0..BLUR_PASSES {
-            pass(row, &mut line, CHANNELS);
+            pass_along(row, &mut line);
         }
+        passed(4 * BLUR_PASSES * stride);
     }
-    // Along columns, the neighbours of a sample are one row apart.
     for _ in 0..BLUR_PASSES {
-        pass(samples, &mut line, width * CHANNELS);
+        pass_down(samples, stride);
     }
-    debug_assert_eq!(samples.len(), width * height * CHANNELS);
 }
 
-/// Runs one pass over samples that are `step` apart. The outermost samples are repeated beyond the ends.
-fn pass(samples: &mut [u8], before: &mut Vec<u8>, step: usize) {
+/// Runs one pass along a row. The outermost pixels are repeated beyond the ends.
+fn pass_along(row: &mut [u8], before: &mut Vec<u8>) {
     before.clear();
-    before.extend_from_slice(samples);
-    let last = samples.len().saturating_sub(step);
-    for (i, sample) in samples.iter_mut().enumerate() {
-        let left = before[if i < step { i } else { i - step }];
-        let right = before[if i >= last { i } else { i + step }];
-        let sides = (u32::from(left) + u32::from(right)) * BLUR_SIDE;
-        *sample = ((u32::from(before[i]) * BLUR_CENTRE + sides + (1 << (BLUR_BITS - 1)))
-            >> BLUR_BITS) as u8;
+    before.extend_from_slice(row);
+    let last = row.len().saturating_sub(CHANNELS);
+    for (i, sample) in row.iter_mut().enumerate() {
+        let left = before[if i < CHANNELS { i } else { i - CHANNELS }];
+        let right = before[if i >= last { i } else { i + CHANNELS }];
+        *sample = weigh(left, before[i], right);
     }
+}
+
+/// Runs one pass down the columns. The outermost rows are repeated beyond the ends.
+fn pass_down(samples: &mut [u8], stride: usize) {
+    // The row above as it was before the pass.
+    let mut above = samples.get(..stride).unwrap_or_default().to_vec();
+    let height = samples.len() / stride;
+    for y in 0..height {
+        let (row, below) = samples[y * stride..].split_at_mut(stride);
+        for (i, (sample, above)) in row.iter_mut().zip(&mut above).enumerate() {
+            let before = *sample;
+            let below = below.get(i).copied().unwrap_or(before);
+            *sample = weigh(*above, before, below);
+            *above = before;
+        }
+        passed(4 * stride);
+    }
+}
+
+fn weigh(left: u8, centre: u8, right: u8) -> u8 {
+    let sides = (u32::from(left) + u32::from(right)) * BLUR_SIDE;
+    let sum = u32::from(centre) * BLUR_CENTRE + sides + (1 << (BLUR_BITS - 1));
+    (sum >> BLUR_BITS) as u8
 }
 
 #[cfg(test)]

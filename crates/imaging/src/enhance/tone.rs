@@ -3,10 +3,19 @@
 use image::RgbImage;
 
 use super::{DARK_MEAN, GAMMA_RANGE, Gamma, LIFTED_MEAN, MIN_AUTOMATIC_GAMMA};
-use crate::luma;
+use crate::{
+    checkpoint::{STRIP, passed},
+    luma,
+};
 
 fn mean_luma(image: &RgbImage) -> f64 {
-    let sum: u64 = image.pixels().map(|p| u64::from(luma::pillow(p.0))).sum();
+    let strips = image.as_chunks::<3>().0.chunks(STRIP);
+    let sums = strips.map(|strip| {
+        passed(3 * strip.len());
+        let sum = strip.iter().map(|pixel| u64::from(luma::pillow(*pixel)));
+        sum.sum::<u64>()
+    });
+    let sum: u64 = sums.sum();
     sum as f64 / (f64::from(image.width()) * f64::from(image.height()))
 }
 
@@ -47,8 +56,11 @@ pub(super) fn gamma(image: &mut RgbImage, gamma: f32) {
 }
 
 fn look_up(image: &mut RgbImage, table: &[u8; 256]) {
-    for sample in image.as_mut() {
-        *sample = table[usize::from(*sample)];
+    for strip in image.chunks_mut(STRIP) {
+        for sample in strip.iter_mut() {
+            *sample = table[usize::from(*sample)];
+        }
+        passed(strip.len());
     }
 }
 

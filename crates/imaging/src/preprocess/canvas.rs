@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 
 use super::{Layout, RGB, lines::Levels};
-use crate::tensor::Normalisation;
+use crate::{checkpoint::fill, tensor::Normalisation};
 
 /// A row of `3 · width · height` values.
 pub(super) struct Canvas<'a> {
@@ -46,10 +46,10 @@ impl<'a> Canvas<'a> {
             Layout::Nchw => {
                 let plane = (self.row.len() / RGB).max(1);
                 for (plane, value) in self.row.chunks_exact_mut(plane).zip(values) {
-                    plane.fill(value);
+                    fill(plane, value);
                 }
             }
-            Layout::Nhwc => self.row.as_chunks_mut::<RGB>().0.fill(values),
+            Layout::Nhwc => fill(self.row.as_chunks_mut::<RGB>().0, values),
         }
     }
 

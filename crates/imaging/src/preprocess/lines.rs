@@ -4,10 +4,13 @@ use image::RgbImage;
 use multiversion::multiversion;
 
 use super::{Profile, RGB};
-use crate::resize::{
-    Pixel, bilinear, triangle,
-    two_tap::{self, vertical},
-    view::View,
+use crate::{
+    checkpoint::passed,
+    resize::{
+        Pixel, bilinear, triangle,
+        two_tap::{self, vertical},
+        view::View,
+    },
 };
 
 /// A pixel: red, green, blue and an unused value, in levels of 0..=255.
@@ -41,6 +44,7 @@ pub(super) fn for_each(
             let mut levels = vec![Levels::default(); scaled.width() as usize];
             for line in scaled.chunks_exact(levels.len() * RGB) {
                 rgb_to_levels(line, &mut levels);
+                passed(line.len());
                 each(&levels);
             }
         }

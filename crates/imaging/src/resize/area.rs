@@ -2,6 +2,8 @@
 
 use image::RgbImage;
 
+use crate::checkpoint::passed;
+
 pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
     let columns = windows(image.width(), width);
     let rows = windows(image.height(), height);
@@ -15,6 +17,7 @@ pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
             for (sum, sample) in sums.iter_mut().zip(&source[y * stride..]) {
                 *sum += weight * f32::from(*sample);
             }
+            passed(stride);
         }
         for column in &columns {
             let mut pixel = [0f32; 3];
@@ -25,6 +28,7 @@ pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
             }
             target.extend(pixel.map(|v| v.round() as u8));
         }
+        passed(2 * stride + columns.len() * 8);
     }
     RgbImage::from_raw(width, height, target).unwrap_or_default()
 }

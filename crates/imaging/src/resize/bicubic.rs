@@ -3,9 +3,13 @@
 use image::RgbImage;
 
 use super::{view::Axis, window};
+use crate::checkpoint::passed;
 
 /// Fractional bits of a weight in Pillow: 32 bits, less 8 for the sample and 2 for overshoot and sign.
 pub(super) const WEIGHT_BITS: u32 = 22;
+
+/// The work on a pixel along one axis, in samples of a plain pass.
+const WORK: usize = 64;
 
 /// Resizes along the rows, then along the columns, with a rounding after each.
 pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
@@ -20,6 +24,7 @@ pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
                 narrow.push(column.weigh(|x| row[x * 3 + channel]));
             }
         }
+        passed(target_width * WORK);
     }
     let stride = target_width * 3;
     let mut samples = Vec::with_capacity(stride * target_height);
@@ -27,6 +32,7 @@ pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
         for x in 0..stride {
             samples.push(row.weigh(|y| narrow[y * stride + x]));
         }
+        passed(target_width * WORK);
     }
     RgbImage::from_raw(width, height, samples).unwrap_or_default()
 }

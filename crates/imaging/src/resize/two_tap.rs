@@ -28,6 +28,7 @@ use super::{
     Pixel, RGB,
     view::{Axis, View},
 };
+use crate::checkpoint::passed;
 use horizontal::{TapPairs, interpolate};
 use vertical::{Weights, blend};
 
@@ -142,6 +143,7 @@ impl RowPairs<'_> {
                 interpolate(source, &self.columns, &mut row.samples);
             }
         }
+        passed(self.upper.samples.len() * 4 * BLOCK);
         Some(RowPair {
             rows: [&self.upper.samples, &self.lower.samples],
             weights: Weights::new(taps.weights),

@@ -24,7 +24,7 @@ impl Axis {
     }
 
     /// Returns the number of source samples per target sample. It is above 1 when the axis shrinks.
-    pub(super) fn scale(&self) -> f64 {
+    pub(crate) fn scale(&self) -> f64 {
         f64::from(self.source) / f64::from(self.target)
     }
 

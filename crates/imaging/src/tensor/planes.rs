@@ -5,6 +5,7 @@ use multiversion::{multiversion, target::match_target};
 
 use super::Normalisation;
 use crate::{
+    checkpoint,
     prefetch::prefetch,
     resize::{
         Pixel,
@@ -106,7 +107,7 @@ impl<'a> Planes<'a> {
     /// Pads the remaining lines.
     pub(super) fn pad(self) {
         for (plane, rest) in self.rest.into_iter().enumerate() {
-            fill(rest, self.normalisation.value(0, plane));
+            checkpoint::fill(rest, self.normalisation.value(0, plane));
         }
     }
 }

@@ -138,7 +138,7 @@ impl Rig {
         let executor = self.executor.clone();
         let driven = self
             .pool
-            .drive(Stage::Begin, async move { executor.run(work).await });
+            .drive(None, Stage::Begin, async move { executor.run(work).await });
         let done = driven.await.unwrap();
         assert_eq!(done.output, number * 2);
         done.run.fallback

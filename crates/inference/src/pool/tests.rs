@@ -186,7 +186,7 @@ async fn jobs_and_futures_run_in_the_span_of_their_caller() {
     let span = tracing::info_span!("request", request_id = "span-of-the-pool");
     let (job, future) = span.in_scope(|| {
         let job = pool.run(Stage::Begin, || tracing::warn!("written by the job"));
-        let future = pool.drive(Stage::Begin, async {
+        let future = pool.drive(None, Stage::Begin, async {
             tokio::task::yield_now().await;
             tracing::warn!("written by the future");
         });

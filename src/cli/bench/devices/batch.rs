@@ -141,7 +141,7 @@ impl Work {
                     let submitted = encoder.submit_through(&executor, &image).await;
                     encoder.finish(submitted.pending).await
                 };
-                let driven = pipeline.pool.drive(Stage::Begin, encoding);
+                let driven = pipeline.pool.drive(None, Stage::Begin, encoding);
                 driven.await?.map(drop)
             }
         }
@@ -180,6 +180,6 @@ async fn process(
     let work = detector.letterbox_job(&item.pixels, options.detect.main_input());
     let executor = pipeline.processing.clone();
     let processing = async move { executor.run(Arc::new(work)).await };
-    pipeline.pool.drive(Stage::Begin, processing).await?;
+    pipeline.pool.drive(None, Stage::Begin, processing).await?;
     Ok(())
 }

@@ -28,11 +28,10 @@ use crate::{
         error::ApiError,
         extract::{page_size, read_query, stored_request::StoredRequest},
         openapi::failures::BatchFailures,
-        respond::respond,
+        respond::{on_own_thread, respond},
     },
     pipeline::error::PipelineError,
 };
-use facescan_inference::pool::Stage;
 
 const NDJSON: &str = "application/x-ndjson";
 
@@ -180,7 +179,7 @@ pub async fn list(
         items: page.items,
         next: page.next,
     };
-    respond(request.accepted(), &request.state.pipeline.pool, answer).await
+    respond(request.accepted(), answer).await
 }
 
 fn accepts_ndjson(headers: &HeaderMap) -> bool {
@@ -218,8 +217,7 @@ fn ndjson(state: AppState, batch: Batch, query: ItemsQuery) -> Response {
                 after: Some(after),
                 ..query
             });
-            let pool = &state.pipeline.pool;
-            let text = pool.run(Stage::Begin, move || lines(&read.items)).await;
+            let text = on_own_thread(move || lines(&read.items)).await;
             let text = text.map_err(std::io::Error::other)??;
             Ok::<_, std::io::Error>(Some((text, next)))
         }

@@ -12,9 +12,13 @@ use super::{
     paired_taps::{self, PairedTaps},
     prefix_sum::PrefixSum,
 };
-use crate::resize::{
-    Pixel,
-    view::{Axis, View},
+use crate::{
+    checkpoint::passed,
+    resize::{
+        Pixel,
+        view::{Axis, View},
+        work_of_row,
+    },
 };
 
 /// Every f32 from this value to its double is a whole number. Adding this value to a smaller number rounds that number.
@@ -25,6 +29,8 @@ pub(crate) struct RoundedRows<'a> {
     kernels: Kernels<'a>,
     /// One row, in blocks.
     pixels: Vec<[Pixel; BLOCK]>,
+    /// The work on a row.
+    work: usize,
 }
 
 /// The kernels of both passes, and the row between them. That row is as wide as the source, and longer by what the
@@ -101,7 +107,7 @@ impl<'a> RoundedRows<'a> {
             row: vec![0; stride + horizontal.overread()],
             horizontal,
         };
-        Some(Self::new(kernels, view))
+        Some(Self::new(kernels, image, view))
     }
 
     /// Uses the float kernels, which accept every view.
@@ -114,14 +120,15 @@ impl<'a> RoundedRows<'a> {
             levels: vec![[0.0; 16]; horizontal.quads()],
             horizontal,
         };
-        Self::new(kernels, view)
+        Self::new(kernels, image, view)
     }
 
-    fn new(kernels: Kernels<'a>, view: &View) -> Self {
+    fn new(kernels: Kernels<'a>, image: &RgbImage, view: &View) -> Self {
         let blocks = view.columns.range.len().div_ceil(BLOCK);
         Self {
             kernels,
             pixels: vec![[Pixel::default(); BLOCK]; blocks],
+            work: work_of_row(image, view),
         }
     }
 
@@ -152,6 +159,7 @@ impl<'a> RoundedRows<'a> {
                 round(levels, self.pixels.as_flattened_mut());
             }
         }
+        passed(self.work);
         Some(self.pixels.as_flattened())
     }
 }

@@ -7,7 +7,10 @@ use super::{
     direct_sum::{DirectSum, sum_float},
     float_taps::{self, FloatTaps},
 };
-use crate::resize::view::View;
+use crate::{
+    checkpoint::passed,
+    resize::{view::View, work_of_row},
+};
 
 /// The rows of a resized image, from the top.
 pub(crate) struct UnroundedRows<'a> {
@@ -16,6 +19,8 @@ pub(crate) struct UnroundedRows<'a> {
     /// One row as wide as the source, and longer by what the horizontal kernel reads with weight 0.
     row: Vec<f32>,
     levels: Vec<Quad>,
+    /// The work on a row.
+    work: usize,
 }
 
 /// Returns the rows of a view of `image` in levels that are not rounded.
@@ -27,6 +32,7 @@ pub(crate) fn unrounded<'a>(image: &'a RgbImage, view: &View) -> UnroundedRows<'
         row: vec![0.0; stride + horizontal.overread()],
         levels: vec![[0.0; 16]; horizontal.quads()],
         horizontal,
+        work: work_of_row(image, view),
     }
 }
 
@@ -35,6 +41,7 @@ impl UnroundedRows<'_> {
     pub(crate) fn next(&mut self) -> Option<&[Quad]> {
         sum_float(&self.vertical.next()?, &mut self.row);
         float_taps::weigh(&self.row, &self.horizontal, &mut self.levels);
+        passed(self.work);
         Some(&self.levels)
     }
 }

@@ -1,0 +1,224 @@
+//! The price of operations on an image, known before they run.
+//!
+//! The unit is a plain pass over a pixel, such as copying it. It takes about a nanosecond of a core, so a million of them,
+//! a megapixel pass, takes about a millisecond. `docs/operations.md` has the prices.
+
+use super::error::PipelineError;
+use facescan_imaging::{
+    decode::stated_size,
+    encode::OutputFormat,
+    enhance::{Apply, EnhanceOptions, Gamma, LOW_RESOLUTION, MAX_UPSCALED_SIDE, Upscale},
+};
+
+/// A width and a height in pixels.
+pub(super) type Size = (u32, u32);
+
+/// Passes over each pixel of an image that is decoded.
+pub(super) const DECODE: u64 = 20;
+/// Passes over each pixel of an image in which faces are searched for, without the run of the model.
+pub(super) const SEARCH: u64 = 2;
+/// Passes over each pixel that a resize reads.
+pub(super) const RESIZE_READ: u64 = 2;
+/// Passes over each pixel that a resize writes.
+pub(super) const RESIZE_WRITE: u64 = 8;
+/// Passes over each value of a tensor.
+pub(super) const NORMALIZE: u64 = 4;
+/// Passes over each pixel of an image that is turned by any angle.
+pub(super) const ROTATE: u64 = 15;
+/// Passes over each pixel of an image that is mirrored, turned by a right angle, cut or made grey.
+pub(super) const PLAIN: u64 = 3;
+/// Passes over each pixel of a region that is pixelated or filled.
+pub(super) const PIXELATE: u64 = 3;
+
+const DENOISE: u64 = 30;
+const UPSCALE: u64 = 60;
+const GAMMA: u64 = 4;
+const CLAHE: u64 = 30;
+const CONTRAST: u64 = 6;
+const SHARPEN: u64 = 70;
+
+/// Plain passes over a million pixels.
+const PER_UNIT: u64 = 1_000_000;
+
+/// The most work on one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkLimit {
+    /// The limit in megapixel passes.
+    pub max: u64,
+}
+
+impl WorkLimit {
+    /// Checks that work of `passes` over a pixel is allowed.
+    ///
+    /// # Errors
+    /// [`PipelineError::TooMuchWork`] if it is not.
+    pub fn check(self, passes: u64) -> Result<(), PipelineError> {
+        let needed = passes.div_ceil(PER_UNIT);
+        if needed <= self.max {
+            return Ok(());
+        }
+        Err(PipelineError::TooMuchWork {
+            needed,
+            limit: self.max,
+        })
+    }
+
+    /// Checks the price of an image by the size that its file states. The image may be turned while it is decoded, so
+    /// `price` is asked for both orientations. A file that states no size is checked while its operations run.
+    ///
+    /// # Errors
+    /// [`PipelineError::TooMuchWork`] if the price is too high.
+    pub(super) fn check_file(
+        self,
+        bytes: &[u8],
+        price: impl Fn(Size) -> u64,
+    ) -> Result<(), PipelineError> {
+        let Some((width, height)) = stated_size(bytes) else {
+            return Ok(());
+        };
+        self.check(price((width, height)).max(price((height, width))))
+    }
+}
+
+/// The work on one image so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WorkMeter {
+    limit: WorkLimit,
+    passes: u64,
+}
+
+impl Default for WorkMeter {
+    /// Returns a meter without a limit.
+    fn default() -> Self {
+        Self::new(WorkLimit { max: u64::MAX })
+    }
+}
+
+impl WorkMeter {
+    pub fn new(limit: WorkLimit) -> Self {
+        Self { limit, passes: 0 }
+    }
+
+    pub fn limit(&self) -> WorkLimit {
+        self.limit
+    }
+
+    /// Adds work before it is done. Faces and crops have sizes that are known only then.
+    ///
+    /// # Errors
+    /// [`PipelineError::TooMuchWork`] if the sum is above the limit.
+    pub fn add(&mut self, passes: u64) -> Result<(), PipelineError> {
+        self.passes = self.passes.saturating_add(passes);
+        self.limit.check(self.passes)
+    }
+}
+
+pub(super) fn pixels((width, height): Size) -> u64 {
+    u64::from(width) * u64::from(height)
+}
+
+/// Returns the price of a blur of a region of `area` pixels: a pass for each pixel of the kernel's side.
+pub(super) fn blur(area: u64, kernel: u32) -> u64 {
+    area.saturating_mul(u64::from(kernel))
+}
+
+/// Returns the price of encoding each pixel.
+pub(super) fn encode(output: OutputFormat) -> u64 {
+    match output {
+        OutputFormat::Jpeg { .. } => 25,
+        OutputFormat::Png => 15,
+        OutputFormat::Webp => 40,
+        OutputFormat::Avif => 1000,
+    }
+}
+
+/// Returns the price of decoding an image of a size, enhancing it and encoding the result.
+pub(super) fn enhance(size: Size, options: &EnhanceOptions, output: OutputFormat) -> u64 {
+    let (before, after) = (pixels(size), pixels(upscaled(size, options.upscale)));
+    let is_low = size.0 < LOW_RESOLUTION.0 || size.1 < LOW_RESOLUTION.1;
+    let applies = |apply| match apply {
+        Apply::Auto => is_low,
+        Apply::Always => true,
+        Apply::Never => false,
+    };
+    let steps = [
+        (after != before, UPSCALE),
+        (options.gamma != Gamma::Off, GAMMA),
+        (options.clahe, CLAHE),
+        (applies(options.contrast), CONTRAST),
+        (applies(options.sharpen), SHARPEN),
+        (true, encode(output)),
+    ];
+    let passes = steps.into_iter().filter(|(runs, _)| *runs);
+    let passes: u64 = passes.map(|(_, passes)| passes).sum();
+    let denoise = if options.denoise { DENOISE } else { 0 };
+    before * (DECODE + denoise + PLAIN) + after * passes
+}
+
+/// Returns the largest size that an upscaling can have.
+fn upscaled(size: Size, upscale: Upscale) -> Size {
+    const LARGEST_AUTOMATIC: f32 = 4.0;
+    let factor = match upscale {
+        Upscale::Off => 1.0,
+        Upscale::Auto => LARGEST_AUTOMATIC,
+        Upscale::Factor(factor) => factor,
+    };
+    let most = MAX_UPSCALED_SIDE as f32 / size.0.max(size.1).max(1) as f32;
+    let factor = factor.min(most).max(1.0);
+    let scaled = |side: u32| (side as f32 * factor).round() as u32;
+    (scaled(size.0), scaled(size.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: Size = (10_000, 10_000);
+    const LIMIT: WorkLimit = WorkLimit { max: 40_000 };
+
+    #[test]
+    fn every_single_step_on_a_large_image_is_allowed() {
+        let everything = EnhanceOptions {
+            upscale: Upscale::Factor(4.0),
+            contrast: Apply::Always,
+            sharpen: Apply::Always,
+            clahe: true,
+            gamma: Gamma::Auto,
+            denoise: true,
+        };
+        for output in [
+            OutputFormat::default(),
+            OutputFormat::Png,
+            OutputFormat::Webp,
+        ] {
+            LIMIT.check(enhance(LARGE, &everything, output)).unwrap();
+        }
+        let blurred =
+            pixels(LARGE) * (DECODE + encode(OutputFormat::Png)) + blur(pixels(LARGE), 255);
+        LIMIT.check(blurred).unwrap();
+        assert!(LIMIT.check(16 * blur(pixels(LARGE), 255)).is_err());
+    }
+
+    #[test]
+    fn a_meter_adds_up() {
+        let mut meter = WorkMeter::new(WorkLimit { max: 3 });
+        meter.add(2 * PER_UNIT).unwrap();
+        meter.add(PER_UNIT).unwrap();
+        let error = meter.add(1).unwrap_err().to_string();
+        assert!(
+            error.contains("takes 4 megapixel passes, and 3 are allowed"),
+            "{error}"
+        );
+        WorkMeter::default().add(u64::MAX).unwrap();
+        assert!(meter.add(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn enlarged_images_cost_more_than_large_ones() {
+        let options = EnhanceOptions::default();
+        let price = |size| enhance(size, &options, OutputFormat::default());
+        assert!(price((600, 600)) > 2 * price((601, 1200)) / 3);
+        assert_eq!(upscaled((100, 100), Upscale::Auto), (400, 400));
+        assert_eq!(upscaled((5000, 10), Upscale::Factor(4.0)), (5000, 10));
+    }
+}

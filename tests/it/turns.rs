@@ -1,0 +1,103 @@
+//! Work on large images beside the requests of another tenant, and its price.
+
+use std::{pin::pin, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{
+        Request, StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE},
+    },
+};
+use facescan::context::scope::Scope;
+use serde_json::{Value, json};
+
+use crate::{
+    access::key,
+    support::app::{TestApp, image_file},
+};
+
+/// A lossless WebP of 10,000 × 10,000 pixels.
+const LARGE: &[u8] =
+    b"RIFF\x1e\0\0\0WEBPVP8L\x11\0\0\0/\x0f\xe7\xc3\x09\x07\xd0\x84&4\xa1\xff\x81\x88\xe8\x7f\0\0";
+
+fn request(key: &str, uri: &str, image: impl Into<Body>) -> Request<Body> {
+    Request::post(uri)
+        .header(AUTHORIZATION, format!("Bearer {key}"))
+        .header(CONTENT_TYPE, "application/octet-stream")
+        .body(image.into())
+        .unwrap()
+}
+
+fn process(key: &str, operations: &Value) -> Request<Body> {
+    let operations = operations.to_string();
+    let operations =
+        url::form_urlencoded::byte_serialize(operations.as_bytes()).collect::<String>();
+    request(key, &format!("/process?operations={operations}"), LARGE)
+}
+
+fn blurs(count: usize) -> Value {
+    vec![json!({"op": "gaussian_blur", "kernel": 255, "sigma": 100}); count].into()
+}
+
+async fn one_worker() -> TestApp {
+    TestApp::with(&[
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__IMAGING__WORKERS", "1"),
+    ])
+    .await
+}
+
+#[tokio::test]
+async fn a_tenant_is_served_while_the_only_worker_blurs_a_large_image_of_another() {
+    let app = one_worker().await;
+    let alice = key(&app, "alice", &[Scope::Infer]).await;
+    let bob = key(&app, "bob", &[Scope::Infer]).await;
+    let mut dear = Box::pin(app.send(process(&alice, &blurs(1))));
+    let load = app.app.pipeline.pool.load();
+    {
+        let mut others = pin!(async {
+            while load().busy == 0 {
+                tokio::task::yield_now().await;
+            }
+            // The image is decoded meanwhile, and then blurred.
+            for _ in 0..5 {
+                let uri = "/detect?store=false";
+                let reply = app.send(request(&bob, uri, image_file("t1.jpg"))).await;
+                assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+            }
+        });
+        tokio::select! {
+            reply = &mut dear => panic!("the large image took no time: {}", reply.status),
+            () = &mut others => {}
+        }
+    }
+    drop(dear);
+    let is_free = async {
+        while load().busy + load().waiting > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // A checkpoint ends the work. The limit is that of a very slow machine.
+    tokio::time::timeout(Duration::from_secs(5), is_free)
+        .await
+        .expect("the work goes on although its client has left");
+}
+
+#[tokio::test]
+async fn operations_that_take_too_much_work_are_refused_before_they_run() {
+    let app = one_worker().await;
+    let alice = key(&app, "alice", &[Scope::Infer]).await;
+    let reply = app.send(process(&alice, &blurs(16))).await;
+    assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE, "{reply:?}");
+    assert_eq!(reply.code(), "too_much_work");
+    let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("megapixel passes"), "{detail}");
+    // A region is cheap, and has no other price on a large image.
+    let region = json!([
+        {"op": "gaussian_blur", "kernel": 255, "sigma": 100, "region": [0, 0, 20, 20]},
+        {"op": "crop", "box": [0, 0, 10, 10]},
+    ]);
+    let reply = app.send(process(&alice, &region)).await;
+    assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+}
