@@ -43,6 +43,8 @@ class Attack:
     settings: dict[str, object] = field(default_factory=dict)
     databases: tuple[str, ...] = BOTH
     seconds: float = 20
+    # Bob comes after this time. A share that nobody else asks for may be taken, and has to be given back.
+    delay: float = 0
     # The most memory, where pixels or connections count and not the bytes of bodies.
     memory: int | None = None
     # A 5xx that is due, such as a deadline that the attack itself passes.
@@ -68,7 +70,7 @@ def carry_out(attack: Attack, database: str) -> Result:
             return Result(attack.name, database, report, None, report.missed + unexpected(attack, report))
         target.run()
         reports: list[Report] = []
-        figures = watch(target, lambda: reports.append(in_process(attack, target)))
+        figures = watch(target, lambda: reports.append(in_process(attack, target)), attack.delay)
         report = reports[0]
         missed = report.missed + unexpected(attack, report) + judge(attack, target, figures)
         return Result(attack.name, database, report, figures, missed)

@@ -12,7 +12,9 @@ from .memory import place
 from .target import FORM, JSON, MSGPACK, NDJSON, Target, Tenant
 
 # How long an attack holds what it has.
-HOLD_S = 6
+HOLD_S = 8
+# Bob comes when the attack holds what it can.
+DELAY_S = 3
 # Connections take memory beside what they send.
 CONNECTIONS = 128 << 20
 
@@ -31,35 +33,48 @@ def opened(target: Target, count: int, data: bytes, report: Report) -> list[sock
     return held
 
 
+def lives(connection: socket.socket, drop: bytes) -> bool:
+    """Sends a little more. Returns whether the connection is open and has no response yet."""
+    try:
+        connection.sendall(drop)
+        connection.setblocking(False)
+        connection.recv(1, socket.MSG_PEEK)
+        return False
+    except BlockingIOError:
+        connection.settimeout(0.5)
+        return True
+    except OSError:
+        return False
+
+
 def bodies(path: str, kind: str, sent: bytes, *fields: str, count: int = 520, drop: bytes = b"") -> Callable[[Target, Report], None]:
-    """Returns an attack with bodies that have begun. Each sends `drop` once in a second."""
+    """Returns an attack with bodies that have begun. Each sends `drop` once in a second, and what was refused is tried again."""
     def run(target: Target, report: Report) -> None:
         data = target.alice.head(place(target, path), kind, *fields) + sent
         target.states(len(data) * count)
         held = opened(target, count, data, report)
         for _ in range(HOLD_S):
             time.sleep(1)
-            for connection in held:
-                try:
-                    connection.sendall(drop)
-                except OSError:
-                    report.outcomes["closed later"] += 1
-                    connection.close()
+            lost = [connection for connection in held if not lives(connection, drop)]
+            held = [connection for connection in held if connection not in lost] + opened(target, len(lost), data, report)
+            report.outcomes["opened again"] += len(lost)
         report.notes.append(f"{count} bodies")
     return run
 
 
 def streams(path: bytes, kind: bytes, body: bytes = b"", stated: int | None = None, connections: int = 3) -> Callable[[Target, Report], None]:
-    """Returns an attack with 200 silent streams on each of a few HTTP/2 connections."""
+    """Returns an attack with 200 silent streams on each of a few more HTTP/2 connections in each second."""
     def run(target: Target, report: Report) -> None:
         fields = [h2.literal(b"content-type", kind), h2.literal(b"authorization", f"Bearer {target.alice.key}".encode())]
         fields += [h2.literal(b"content-length", str(stated).encode())] if stated else []
         block = h2.head(b"POST", path, *fields)
         data = h2.PREFACE + h2.settings() + b"".join(
             h2.headers(2 * n + 1, block, h2.END_HEADERS) + (h2.frame(h2.DATA, 0, 2 * n + 1, body) if body else b"") for n in range(200))
-        target.states(len(data) * connections)
-        held = opened(target, connections, data, report)
-        time.sleep(HOLD_S)
+        target.states(len(data) * connections * HOLD_S)
+        held = []
+        for _ in range(HOLD_S):
+            held += opened(target, connections, data, report)
+            time.sleep(1)
         report.notes.append(f"{200 * len(held)} streams")
     return run
 
@@ -108,20 +123,26 @@ def unread(target: Target, report: Report) -> None:
 
 CHUNKED = "transfer-encoding: chunked"
 UNFINISHED = h2.PREFACE + h2.settings() + h2.headers(1, h2.head(b"GET", b"/livez", h2.literal(b"a", b"b" * 12_000)), 0)
+
+
+def idle(name: str, run: Callable[[Target, Report], None]) -> Attack:
+    return Attack(f"idle: {name}", run, memory=CONNECTIONS, seconds=40, delay=DELAY_S)
+
+
 ATTACKS = [
-    Attack("idle: submissions of one space", bodies("/batches", NDJSON, b"1\r\n \r\n", CHUNKED, drop=b"1\r\n \r\n"), memory=CONNECTIONS, seconds=40),
-    Attack("idle: lines to be added, a byte in a second", bodies("/batches/{batch}/items", NDJSON, b"1\r\n{\r\n", CHUNKED, drop=b"1\r\n \r\n"), memory=CONNECTIONS, seconds=40),
-    Attack("idle: a stated mebibyte that never comes", bodies("/detect", "image/jpeg", b"\xff", "content-length: 1048576"), memory=CONNECTIONS, seconds=40),
-    Attack("idle: forms that trickle", bodies("/enhance", FORM, b"5\r\n--b\r\n\r\n", CHUNKED, drop=b"1\r\na\r\n"), memory=CONNECTIONS, seconds=40),
-    Attack("idle: msgpack that trickles", bodies("/verify", MSGPACK, b"1\r\n\x82\r\n", CHUNKED, drop=b"1\r\n\xa1\r\n"), memory=CONNECTIONS, seconds=40),
-    Attack("idle: large stated bodies", bodies("/batches", MSGPACK, b"\x82", "content-length: 60000000", count=12), memory=CONNECTIONS, seconds=40),
-    Attack("idle: streams of HTTP/2 without a body", streams(b"/batches", b"application/x-ndjson"), memory=CONNECTIONS),
-    Attack("idle: streams of HTTP/2 with a byte", streams(b"/detect", b"image/jpeg", b"\xff"), memory=CONNECTIONS),
-    Attack("idle: streams of HTTP/2 that state a mebibyte", streams(b"/quality", b"image/jpeg", b"\xff", 1 << 20), memory=CONNECTIONS),
-    Attack("idle: unfinished heads", heads(lambda _: b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 380_000, 1000), memory=CONNECTIONS, seconds=40),
-    Attack("idle: unfinished heads of many fields", heads(lambda _: b"POST /detect HTTP/1.1\r\nhost: a\r\n" + b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n" * 90, 3000), memory=CONNECTIONS, seconds=40),
-    Attack("idle: unfinished heads of HTTP/2", heads(lambda _: UNFINISHED, 2000), memory=CONNECTIONS, seconds=40),
-    Attack("idle: connections that send nothing", heads(lambda _: b"", 3000), memory=CONNECTIONS, seconds=40),
-    Attack("idle: event streams", event_streams, memory=CONNECTIONS, seconds=40),
-    Attack("idle: answers that nobody reads", unread, memory=CONNECTIONS),
+    idle("submissions of one space", bodies("/batches", NDJSON, b"1\r\n \r\n", CHUNKED, drop=b"1\r\n \r\n")),
+    idle("lines to be added, a byte in a second", bodies("/batches/{batch}/items", NDJSON, b"1\r\n{\r\n", CHUNKED, drop=b"1\r\n \r\n")),
+    idle("a stated mebibyte that never comes", bodies("/detect", "image/jpeg", b"\xff", "content-length: 1048576")),
+    idle("forms that trickle", bodies("/enhance", FORM, b"5\r\n--b\r\n\r\n", CHUNKED, drop=b"1\r\na\r\n")),
+    idle("msgpack that trickles", bodies("/verify", MSGPACK, b"1\r\n\x82\r\n", CHUNKED, drop=b"1\r\n\xa1\r\n")),
+    idle("large stated bodies", bodies("/batches", MSGPACK, b"\x82", "content-length: 60000000", count=12)),
+    idle("streams of HTTP/2 without a body", streams(b"/batches", b"application/x-ndjson")),
+    idle("streams of HTTP/2 with a byte", streams(b"/detect", b"image/jpeg", b"\xff")),
+    idle("streams of HTTP/2 that state a mebibyte", streams(b"/quality", b"image/jpeg", b"\xff", 1 << 20)),
+    idle("unfinished heads", heads(lambda _: b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 380_000, 1000)),
+    idle("unfinished heads of many fields", heads(lambda _: b"POST /detect HTTP/1.1\r\nhost: a\r\n" + b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n" * 90, 3000)),
+    idle("unfinished heads of HTTP/2", heads(lambda _: UNFINISHED, 2000)),
+    idle("connections that send nothing", heads(lambda _: b"", 3000)),
+    idle("event streams", event_streams),
+    idle("answers that nobody reads", unread),
     Attack("idle: an event stream of a revoked key", revoked_stream, watched=False)]

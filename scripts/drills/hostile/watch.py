@@ -17,6 +17,8 @@ SAMPLES = 40
 PAUSE_S = 0.04
 # A request of bob without a response in this time is an error.
 PATIENCE_S = 10
+# Bob goes on for at least this time, because a server may have most to do after its response.
+LEAST_S = 1.5
 # How long the server has to give memory back.
 SETTLE_S = 10
 
@@ -51,7 +53,7 @@ class Repeated(threading.Thread):
         self.port, self.pause = target.port, pause
         self.message = (method, path, body, {"authorization": f"Bearer {target.bob.key}", "content-type": "image/jpeg"})
         self.connection = self.open()
-        self.results, self.stopped = Latencies(), threading.Event()
+        self.results, self.stopped, self.delay = Latencies(), threading.Event(), 0.0
 
     def open(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
@@ -72,6 +74,7 @@ class Repeated(threading.Thread):
             self.results.errors.append(outcome)
 
     def run(self) -> None:
+        self.stopped.wait(self.delay)
         while not self.stopped.is_set():
             self.once()
             self.stopped.wait(self.pause)
@@ -94,22 +97,26 @@ def alone(target: Target, count: int = SAMPLES) -> Latencies:
     return bob.results
 
 
-def watch(target: Target, attack: Callable[[], None]) -> Figures:
-    """Runs an attack and watches the server meanwhile."""
+def watch(target: Target, attack: Callable[[], None], delay: float) -> Figures:
+    """Runs an attack and watches the server meanwhile. Bob comes after a delay."""
     alone(target, 10)
     before = alone(target)
     resident = target.status_field("VmRSS")
     Path(f"/proc/{target.server.pid}/clear_refs").write_text("5")
     bob, livez = detections(target), Repeated(target, "GET", "/livez", 0.02)
+    bob.delay = delay
     bob.start()
     livez.start()
+    began = time.monotonic()
     attack()
+    time.sleep(max(0.0, began + LEAST_S - time.monotonic()))
     beside, live = bob.end(), livez.end()
+    if target.server.poll() is not None:
+        return Figures(before, beside, live, target.group.highest() if target.group else 0, 0)
     peak = target.status_field("VmHWM") - resident
     settle(target, resident)
     kept = target.status_field("VmRSS") - resident
-    if target.server.poll() is None:
-        before.seconds += alone(target).seconds
+    before.seconds += alone(target).seconds
     return Figures(before, beside, live, peak, kept)
 
 
