@@ -47,7 +47,7 @@ class Attack:
     delay: float = 0
     # The most memory, where pixels or connections count and not the bytes of bodies.
     memory: int | None = None
-    # A 5xx that is due, such as a deadline that the attack itself passes.
+    # How a 5xx that is due begins, such as that of a deadline that the attack itself passes.
     due: tuple[str, ...] = ()
 
 
@@ -103,7 +103,7 @@ def in_process(attack: Attack, target: Target) -> Report:
 
 
 def unexpected(attack: Attack, report: Report) -> list[str]:
-    found = [outcome for outcome in report.outcomes if outcome.startswith("5") and outcome not in attack.due]
+    found = [outcome for outcome in report.outcomes if outcome.startswith("5") and not outcome.startswith(attack.due)]
     return [f"answered with {', '.join(found)}"] if found else []
 
 

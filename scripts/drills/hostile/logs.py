@@ -6,7 +6,7 @@ import time
 from urllib.parse import quote
 
 from .attack import Attack, Report
-from .target import PHOTO, Target
+from .target import PHOTO, Target, Tenant
 
 SECRET = "Sup3rS3cretPw"
 NOWHERE = "127.0.0.1:1"
@@ -60,7 +60,7 @@ def requests(target: Target, report: Report) -> None:
     """Keys, bodies and queries of callers in a log at level trace."""
     target.environment |= {"LOG_LEVEL": "trace", "FACESCAN__URLS__ENABLED": "true"}
     target.run()
-    caller = type(target.alice)(target.port, f"fsk_0123456789abcdef_{SECRET}")
+    caller = Tenant(target.port, f"fsk_0123456789abcdef_{SECRET}")
     caller.get("/images")
     target.stranger.get("/images", x_api_key=f"fsk_0123456789abcdef_{SECRET}")
     target.alice.detect(PHOTO, f"source={SECRET}&store=false")

@@ -124,6 +124,10 @@ class Target(Installation):
         """Every scope that a key can have."""
         return ",".join(re.findall(r"^ +- (\w+):", self.command("keys", "create", "--help").stdout, re.MULTILINE))
 
+    def with_vectors(self, scopes: str) -> str:
+        """Returns these scopes and the one for vectors of the caller, if there is one."""
+        return scopes + ",search_vectors" * ("search_vectors" in self.scopes)
+
     def tenant(self, tenant: str, scopes: str | None = None) -> Tenant:
         made = self.command("keys", "create", "--name", "drill", "--tenant", tenant, "--scopes", scopes or self.scopes)
         assert made.returncode == 0, made.stderr

@@ -98,9 +98,10 @@ def alone(target: Target, count: int = SAMPLES) -> Latencies:
 
 
 def watch(target: Target, attack: Callable[[], None], delay: float) -> Figures:
-    """Runs an attack and watches the server meanwhile. Bob comes after a delay."""
+    """Runs an attack and watches the server meanwhile. Bob comes after a delay, and is silent as long before."""
     alone(target, 10)
     before = alone(target)
+    time.sleep(delay)
     resident = target.status_field("VmRSS")
     Path(f"/proc/{target.server.pid}/clear_refs").write_text("5")
     bob, livez = detections(target), Repeated(target, "GET", "/livez", 0.02)
