@@ -12,8 +12,8 @@ from typing import Callable
 
 from .target import PHOTO, Target
 
-# Requests of bob alone, before each attack and after it.
-SAMPLES = 40
+# Requests of bob alone, before each attack.
+SAMPLES = 60
 PAUSE_S = 0.04
 # A request of bob without a response in this time is an error.
 PATIENCE_S = 10
@@ -117,7 +117,6 @@ def watch(target: Target, attack: Callable[[], None], delay: float) -> Figures:
     peak = target.status_field("VmHWM") - resident
     settle(target, resident)
     kept = target.status_field("VmRSS") - resident
-    before.seconds += alone(target).seconds
     return Figures(before, beside, live, peak, kept)
 
 
