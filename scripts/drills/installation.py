@@ -66,6 +66,7 @@ class Installation:
         self.environment |= {
             "FACESCAN__DATA_DIR": str(self.folder), "FACESCAN__BATCHES__PAYLOADS": f"file://{self.folder}/images",
             "FACESCAN__MODELS__DIR": str(RUNTIME / "models"), "FACESCAN__IMAGING__WORKERS": "1",
+            "FACESCAN__RUNTIME__LIBRARY": str(next((RUNTIME / "onnxruntime").glob("libonnxruntime.*"))),
             "FACESCAN__BATCHES__LEASE_MS": "1000", "FACESCAN__BATCHES__POLL_MS": "100",
             "FACESCAN__BATCHES__RETRY_MS": "100", "FACESCAN__BATCHES__WORKERS": "0", "FACESCAN__CPU__PROVIDER": "default",
             "FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS": "2000", "LOG_LEVEL": "error"}
@@ -83,11 +84,15 @@ class Installation:
             self.environment["FACESCAN__BATCHES__QUEUE"] = self.nats.url
         self.port = free_port()
 
+    def program(self, role: str) -> list[str | Path]:
+        """Returns the command of a process."""
+        return [BENCH, "drill-server", role]
+
     def start(self, role: str, *arguments: str, within: list[str] = [], **environment: str) -> subprocess.Popen:
         """Starts a process. `within` is a command that runs another one."""
         log = open(self.folder / "log", "ab")
         process = subprocess.Popen(
-            [*within, BENCH, "drill-server", role, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log,
+            [*within, *self.program(role), *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log,
             env=self.environment | {"FACESCAN__SERVER__PORT": str(self.port)} | environment)
         self.processes.append(process)
         return process

@@ -1,0 +1,126 @@
+"""Work that costs nothing to send: many megapixels in a few bytes, dear steps, and many of both."""
+
+from __future__ import annotations
+
+import base64
+import concurrent.futures
+import json
+import time
+from typing import Callable
+from urllib.parse import urlencode
+
+from .. import pictures
+from .attack import Attack, Report
+from .shapes import pack
+from .target import MSGPACK, PHOTO, Response, Target
+
+BLUR = {"op": "gaussian_blur", "kernel": 255, "sigma": 100}
+SMALL = {"op": "resize", "width": 64, "height": 64}
+# The cores that bob's own requests take, and a little more.
+CORES = 0.8
+# When items of a batch have begun although bob's requests go before them (`admission.bulk_max_wait_ms`), and when bob comes.
+BULK_S, DELAY_S = 12, 4
+# Decoded images of 100 megapixels count in the budget of imaging, which the limit of the control group holds.
+PIXELS = 3 << 30
+
+
+def large(number: int = 0) -> bytes:
+    """A lossless WebP of 100 megapixels in 38 bytes, and more bytes to make it another one."""
+    return pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(10_000, 10_000))) + bytes(2 * number)
+
+
+def at_once(count: int, send: Callable[[int], object]) -> None:
+    with concurrent.futures.ThreadPoolExecutor(count) as threads:
+        list(threads.map(send, range(count)))
+
+
+def requests(path: str, write: Callable[[int], bytes], count: int = 2, **query: object) -> Callable[[Target, Report], None]:
+    """Returns an attack with a few requests at the same time."""
+    def run(target: Target, report: Report) -> None:
+        options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
+        at_once(count, lambda number: report.saw(target.attack(f"{path}?{options}", write(number), "application/octet-stream")))
+    return run
+
+
+def many(path: str, write: Callable[[int], bytes], count: int, **options: object) -> Callable[[Target, Report], None]:
+    """Returns an attack with many images in one request."""
+    def run(target: Target, report: Report) -> None:
+        images = [{"data": b"\xc6" + len(data).to_bytes(4, "big") + data} for data in map(write, range(count))]
+        report.saw(target.attack(path, pack({"images": images, "options": options}), MSGPACK))
+    return run
+
+
+def submitted(operation: str, count: int, **options: object) -> Callable[[Target], Response]:
+    entries = [{"id": str(n), "data": base64.b64encode(large(n)).decode()} for n in range(count)]
+    body = {"operation": operation, "options": options, "items": entries}
+    return lambda target: target.alice.post("/batches", body)
+
+
+def batch(operation: str, end: str, count: int = 200, **options: object) -> Callable[[Target, Report], None]:
+    """Returns an attack with a batch, which is cancelled or deleted after a while and must then stop within a second."""
+    def run(target: Target, report: Report) -> None:
+        response = report.saw(submitted(operation, count, **options)(target))
+        if response.status not in (200, 201, 202):
+            return
+        path = f"/batches/{response.json()['id']}"
+        time.sleep(BULK_S)
+        report.saw(target.alice.get("/batches"))
+        ended = report.saw(target.alice.post(f"{path}/cancel") if end == "cancel" else target.alice.request("DELETE", path))
+        report.expect(ended.seconds <= 1, f"{end} was answered after {ended.seconds:.1f} s")
+        time.sleep(1)
+        used = target.processor_seconds()
+        time.sleep(1.5)
+        cores = (target.processor_seconds() - used) / 1.5
+        report.notes.append(f"{cores:.1f} cores a second after the {end}")
+        report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after the {end}")
+    return run
+
+
+def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]:
+    """Returns an attack whose clients go away; their work must end."""
+    def run(target: Target, report: Report) -> None:
+        options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
+        impatient = lambda _: target.alice.request("POST", f"{path}?{options}", large(), "application/octet-stream", timeout=2)
+        at_once(4, impatient)
+        time.sleep(1)
+        used = target.processor_seconds()
+        time.sleep(1.5)
+        cores = (target.processor_seconds() - used) / 1.5
+        report.notes.append(f"{cores:.1f} cores a second after the clients left")
+        report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after the clients left")
+    return run
+
+
+def grey_png(_: int) -> bytes:
+    return pictures.png(10_000, 10_000, 1, 0)
+
+
+def tiny(number: int) -> bytes:
+    return pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(64, 64))) + bytes(2 * number)
+
+
+def pixels(name: str, run: Callable[[Target, Report], None], **options: object) -> Attack:
+    """An attack with work that may pass its own deadline, which the watch does not wait for."""
+    return Attack(f"work: {name}", run, memory=PIXELS, due=("504 deadline_exceeded",), **({"seconds": 12} | options))
+
+
+ATTACKS = [
+    pixels("sixteen blurs", requests("/process", large, operations=[BLUR] * 16)),
+    pixels("sixteen blurs of a region", requests("/process", large, operations=[BLUR | {"region": [0, 0, 9_999, 9_999]}] * 16)),
+    pixels("sixteen rotations", requests("/process", large, operations=[{"op": "rotate", "degrees": 37}] * 16)),
+    pixels("resizes to the limit", requests("/process", tiny, operations=[{"op": "resize", "width": 9_990 + n % 2, "height": 9_990, "profile": "pil"} for n in range(16)], format="jpeg")),
+    pixels("anonymized, with a large input", requests("/process", large, operations=[{"op": "anonymize", "method": "blur"}], det_size=4096, second_det_size=4064, min_score=0)),
+    pixels("a WebP of 100 megapixels to be written", requests("/process", large, operations=[{"op": "grayscale"}], format="webp")),
+    pixels("enhanced, with every step", requests("/enhance", large, upscale=4, clahe="true", denoise="true", sharpen="true", contrast="true", gamma=2, identity="true")),
+    pixels("enhanced, a PNG of one bit", requests("/enhance", grey_png, 4, denoise="true", clahe="true", format="png")),
+    pixels("tensors to the limit", many("/preprocess", tiny, 8, height=8192, width=8192, dtype="f32")),
+    pixels("tensors of large images", many("/preprocess", large, 8, height=4096, width=4096, profile="pil")),
+    pixels("detected with large inputs", many("/detect", tiny, 16, det_size=4096, second_det_size=4064, store=False, min_score=0)),
+    pixels("large images, many in a request", many("/quality", large, 16, store=False)),
+    pixels("crops of each face", many("/detect", lambda number: PHOTO + bytes(number), 32, crops=True, store=False, quality=True)),
+    pixels("a batch of blurs, cancelled", batch("process", "cancel", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S),
+    pixels("a batch of blurs, deleted", batch("process", "delete", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S),
+    pixels("a batch to be enhanced, cancelled", batch("enhance", "cancel", 64, denoise=True, clahe=True), seconds=60, delay=DELAY_S),
+    pixels("a batch with large inputs, deleted", batch("detect", "delete", 64, det_size=4096, second_det_size=4064), seconds=60, delay=DELAY_S),
+    pixels("clients that leave", disconnected("/process", operations=[BLUR] * 16)),
+    pixels("clients that leave their enhancement", disconnected("/enhance", denoise="true", clahe="true"))]
