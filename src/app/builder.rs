@@ -1,10 +1,6 @@
 //! Builds an application from its parts.
 
-use std::{
-    cell::RefCell,
-    num::NonZeroUsize,
-    sync::Arc,
-};
+use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
 
 use anyhow::{Context, bail};
 use facescan_clock::Clock;

@@ -303,7 +303,8 @@ impl<'a> Submission<'a> {
             return Ok(check());
         }
         let pool = &self.batches.fan_out.scans.pipeline.pool;
-        Ok(pool.run(Stage::Begin, check).await?)
+        let tenant = Some(Arc::clone(&self.context.principal.tenant));
+        Ok(pool.run_for(tenant, Stage::Begin, check).await?)
     }
 
     async fn add(

@@ -74,6 +74,27 @@ async fn trees_that_are_deep_or_state_gigabytes_are_refused() {
 }
 
 #[tokio::test]
+async fn a_response_to_an_unread_body_closes_the_connection() {
+    let app = TestApp::start().await;
+    for (uri, content_type) in [("/livez", "image/jpeg"), ("/detect", "text/plain")] {
+        let reply = app.post_as(uri, content_type, vec![b'x'; 1 << 20]).await;
+        assert!(reply.status.is_client_error());
+        assert_eq!(reply.headers["connection"], "close", "{uri}");
+    }
+    let read = app.post_as("/detect", "image/jpeg", vec![b'x'; 100]).await;
+    assert!(!read.headers.contains_key("connection"));
+}
+
+#[tokio::test]
+async fn a_nul_character_in_an_address_is_an_invalid_option() {
+    let app = TestApp::start().await;
+    for uri in ["/batches?name=%00", "/keys/%00", "/detect?source=a%00"] {
+        let reply = app.post_as(uri, "image/jpeg", vec![b'x'; 10]).await;
+        assert_eq!(reply.code(), "invalid_option", "{uri}: {:?}", reply.body);
+    }
+}
+
+#[tokio::test]
 async fn a_compressed_body_is_not_unpacked() {
     let app = TestApp::start().await;
     // A gzip stream of an image would be one, if it was unpacked.

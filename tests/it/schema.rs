@@ -123,7 +123,7 @@ async fn refuse_requests_that_write(app: &TestApp, image: &str, batch: &str) {
         scopes: vec![Scope::Infer],
         expires_at: None,
     };
-    let error = app.app.keys.create(new).await.unwrap_err();
+    let error = app.app.keys.create(new, |_| None).await.unwrap_err();
     assert!(error.to_string().contains("another version"), "{error}");
 }
 

@@ -481,9 +481,13 @@ async fn refuse_texts_with_nul(stores: &Stores) {
         last_used_at: None,
     };
     let refused = [
-        stores.keys.add_key(&key).await.err(),
+        stores.keys.add_key(&key, None).await.err(),
         stores.keys.key("\0").await.err(),
-        stores.keys.revoke_key("nul", "\0", noon()).await.err(),
+        stores
+            .keys
+            .revoke_key("nul", "\0", noon(), None)
+            .await
+            .err(),
         stores.keys.list_keys("a\0b").await.err(),
     ];
     for error in refused {

@@ -23,6 +23,15 @@ impl JsonText {
     pub fn get(&self) -> Option<&str> {
         (!self.is_too_long).then_some(&self.text)
     }
+
+    /// Returns whether a text in the value has a NUL character. Compact JSON has one way to write it.
+    pub fn has_nul(&self) -> bool {
+        self.text.match_indices("\\u0000").any(|(at, _)| {
+            // After an odd number of other backslashes, this one is itself escaped.
+            let before = self.text[..at].bytes().rev();
+            before.take_while(|byte| *byte == b'\\').count() % 2 == 0
+        })
+    }
 }
 
 /// Keeps the beginning of a text.
@@ -108,6 +117,19 @@ mod tests {
             serde_json::from_str(" {\"b\" : [1, null, 0.5], \"a\": \"\\u00e9\"} ").unwrap();
         assert_eq!(read.get(), Some("{\"b\":[1,null,0.5],\"a\":\"é\"}"));
         assert_eq!(serde_json::to_string(&read).unwrap(), read.get().unwrap());
+    }
+
+    #[test]
+    fn only_an_escaped_nul_is_a_nul() {
+        for (json, expected) in [
+            (r#"{"a":["\u0000"]}"#, true),
+            (r#"{"a\u0000":1}"#, true),
+            (r#""\\u0000""#, false),
+            (r#""\\\u0000""#, true),
+        ] {
+            let read: JsonText = serde_json::from_str(json).unwrap();
+            assert_eq!(read.has_nul(), expected, "{json}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Values as both databases take them and return them.
 
+use crate::json_text::JsonText;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgTypeInfo, PgValueRef};
@@ -51,6 +52,12 @@ impl Texts for serde_json::Value {
     }
 }
 
+impl Texts for JsonText {
+    fn has_nul(&self) -> bool {
+        self.has_nul()
+    }
+}
+
 impl<T: Texts> Texts for Option<T> {
     fn has_nul(&self) -> bool {
         self.as_ref().is_some_and(T::has_nul)
@@ -77,7 +84,8 @@ macro_rules! values {
 }
 
 values!(without_nul; &str, String, Option<String>, serde_json::Value, Option<serde_json::Value>);
-values!(unchecked; bool, i16, i32, Option<i32>, i64, Option<i64>, f32, Option<f32>, f64, Option<f64>);
+values!(without_nul; Option<JsonText>);
+values!(unchecked; Vec<u8>, bool, i16, i32, Option<i32>, i64, Option<i64>, f32, Option<f32>, f64, Option<f64>);
 values!(unchecked; Uuid, Option<Uuid>, OffsetDateTime, Option<OffsetDateTime>);
 values!(unchecked; Digest, Option<Digest>, Floats, Option<Floats>);
 

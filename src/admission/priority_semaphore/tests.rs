@@ -1,3 +1,4 @@
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::poll;
@@ -30,17 +31,15 @@ fn semaphore(permits: usize) -> (PrioritySemaphore, Arc<Stopped>) {
     (semaphore, clock)
 }
 
-fn alice() -> Arc<str> {
-    "alice".into()
-}
+static ALICE: LazyLock<Arc<str>> = LazyLock::new(|| "alice".into());
 
 #[tokio::test]
 async fn interactive_images_go_first_and_each_queue_keeps_its_order() {
     let (semaphore, _) = semaphore(1);
-    let first = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
-    let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk, &alice(), 1));
-    let mut second = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
-    let mut third = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
+    let first = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
+    let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk, &ALICE, 1));
+    let mut second = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
+    let mut third = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
     for waiting in [&mut bulk, &mut second, &mut third] {
         assert!(poll!(waiting.as_mut()).is_pending());
     }
@@ -57,10 +56,10 @@ async fn interactive_images_go_first_and_each_queue_keeps_its_order() {
 #[tokio::test]
 async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones() {
     let (semaphore, clock) = semaphore(1);
-    let first = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
-    let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk, &alice(), 1));
+    let first = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
+    let mut bulk = Box::pin(semaphore.acquire(Priority::Bulk, &ALICE, 1));
     assert!(poll!(bulk.as_mut()).is_pending());
-    let mut second = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
+    let mut second = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
     assert!(poll!(second.as_mut()).is_pending());
     clock.0.store(100, Ordering::Relaxed);
     drop(first);
@@ -73,13 +72,13 @@ async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones()
 #[tokio::test]
 async fn bulk_images_leave_permits_for_the_next_interactive_one() {
     let (semaphore, clock) = semaphore(4);
-    drop(semaphore.acquire(Priority::Interactive, &alice(), 1).await);
-    let bulk = semaphore.acquire(Priority::Bulk, &alice(), 1).await;
-    let mut second = Box::pin(semaphore.acquire(Priority::Bulk, &alice(), 1));
-    let mut third = Box::pin(semaphore.acquire(Priority::Bulk, &alice(), 1));
+    drop(semaphore.acquire(Priority::Interactive, &ALICE, 1).await);
+    let bulk = semaphore.acquire(Priority::Bulk, &ALICE, 1).await;
+    let mut second = Box::pin(semaphore.acquire(Priority::Bulk, &ALICE, 1));
+    let mut third = Box::pin(semaphore.acquire(Priority::Bulk, &ALICE, 1));
     assert!(poll!(second.as_mut()).is_pending());
     assert!(poll!(third.as_mut()).is_pending());
-    let interactive = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
+    let interactive = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
     assert!(semaphore.has_bulk());
     clock.0.store(2000, Ordering::Relaxed);
     // The end of a bulk image lets all in that have a permit now.
@@ -92,10 +91,10 @@ async fn bulk_images_leave_permits_for_the_next_interactive_one() {
 #[tokio::test]
 async fn a_permit_is_not_lost_when_a_waiter_leaves() {
     let (semaphore, _) = semaphore(1);
-    let first = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
-    let mut leaves = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
-    let mut leaves_late = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
-    let mut stays = Box::pin(semaphore.acquire(Priority::Bulk, &alice(), 1));
+    let first = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
+    let mut leaves = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
+    let mut leaves_late = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
+    let mut stays = Box::pin(semaphore.acquire(Priority::Bulk, &ALICE, 1));
     for waiting in [&mut leaves, &mut leaves_late, &mut stays] {
         assert!(poll!(waiting.as_mut()).is_pending());
     }
@@ -104,16 +103,16 @@ async fn a_permit_is_not_lost_when_a_waiter_leaves() {
     // This waiter has received the permit and leaves before it reads it.
     drop(leaves_late);
     drop(stays.await);
-    drop(semaphore.acquire(Priority::Bulk, &alice(), 1).await);
+    drop(semaphore.acquire(Priority::Bulk, &ALICE, 1).await);
 }
 
 #[tokio::test]
 async fn a_tenant_leaves_permits_for_others() {
     let (semaphore, _) = semaphore(2);
     let bob: Arc<str> = "bob".into();
-    let first = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
-    let second = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
-    let mut third = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
+    let first = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
+    let second = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
+    let mut third = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
     assert!(poll!(third.as_mut()).is_pending());
     // Bob goes before the third image of alice.
     let of_bob = semaphore.acquire(Priority::Interactive, &bob, 1).await;
@@ -127,10 +126,8 @@ async fn a_tenant_leaves_permits_for_others() {
 async fn a_tenant_leaves_memory_for_others() {
     let (semaphore, _) = semaphore(10);
     let [bob, carol]: [Arc<str>; 2] = ["bob".into(), "carol".into()];
-    let half = semaphore
-        .acquire(Priority::Interactive, &alice(), 800)
-        .await;
-    let mut more = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 500));
+    let half = semaphore.acquire(Priority::Interactive, &ALICE, 800).await;
+    let mut more = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 500));
     assert!(poll!(more.as_mut()).is_pending(), "three quarters are 1200");
     let of_bob = semaphore.acquire(Priority::Interactive, &bob, 700).await;
     let mut large = Box::pin(semaphore.acquire(Priority::Interactive, &carol, 200));
@@ -147,13 +144,13 @@ async fn a_tenant_leaves_memory_for_others() {
 #[tokio::test]
 async fn an_image_that_needs_more_than_all_memory_runs_alone() {
     let (semaphore, _) = semaphore(10);
-    let small = semaphore.acquire(Priority::Interactive, &alice(), 1).await;
+    let small = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
     let bob: Arc<str> = "bob".into();
     let mut huge = Box::pin(semaphore.acquire(Priority::Interactive, &bob, u64::MAX));
     assert!(poll!(huge.as_mut()).is_pending());
     drop(small);
     let huge = huge.await;
-    let mut next = Box::pin(semaphore.acquire(Priority::Interactive, &alice(), 1));
+    let mut next = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
     assert!(poll!(next.as_mut()).is_pending());
     drop(huge);
     drop(next.await);

@@ -145,7 +145,7 @@ fn checked_metadata(metadata: Option<JsonText>) -> Result<Option<JsonText>, Entr
     match metadata.get() {
         Some("null") => Ok(None),
         // Postgres cannot store a NUL character in JSON.
-        Some(text) if !text.contains("\\u0000") => Ok(Some(metadata)),
+        Some(_) if !metadata.has_nul() => Ok(Some(metadata)),
         _ => {
             let limit = JsonText::MAX_BYTES;
             let detail = format!("must have at most {limit} bytes as JSON and no NUL character");

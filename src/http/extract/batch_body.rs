@@ -175,7 +175,7 @@ impl BatchBody {
         let reservation = format.reserve(&mut request, state)?;
         let entries = match format {
             SubmissionFormat::Ndjson => {
-                let mut lines = Lines::of(request, state);
+                let mut lines = Lines::new(request, state)?;
                 if has_head {
                     tree.extend(lines.head().await?);
                 }

@@ -1,6 +1,6 @@
 //! Reads whole bodies, and parses them where they hold nobody up.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -15,7 +15,10 @@ use super::{
     body::{from_msgpack, malformed},
     texts,
 };
-use crate::http::{AppState, error::ApiError};
+use crate::{
+    context::RequestContext,
+    http::{AppState, error::ApiError},
+};
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
 const LARGE_BODY: usize = 4 << 20;
@@ -50,17 +53,23 @@ pub(super) async fn body(request: Request, limit: usize) -> Result<Bytes, ApiErr
     Ok(whole.freeze())
 }
 
-/// Runs `job`, which reads `bytes` bytes, on the CPU pool, or on another thread if it takes long.
+/// Runs `job`, which reads `bytes` bytes of a tenant, on the CPU pool, or on another thread if it takes long.
 ///
 /// # Errors
 /// The error of `job`, or [`ApiError::Internal`] if it panics.
-pub(super) async fn parse<T, F>(state: &AppState, bytes: usize, job: F) -> Result<T, ApiError>
+pub(super) async fn parse<T, F>(
+    state: &AppState,
+    tenant: Arc<str>,
+    bytes: usize,
+    job: F,
+) -> Result<T, ApiError>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, ApiError> + Send + 'static,
 {
     if bytes <= LARGE_BODY {
-        return state.pipeline.pool.run(Stage::Begin, job).await?;
+        let pool = &state.pipeline.pool;
+        return pool.run_for(Some(tenant), Stage::Begin, job).await?;
     }
     let turn = state.admission.large_body().await;
     let parsed = tokio::task::spawn_blocking(move || {
@@ -93,6 +102,7 @@ pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let server = &state.config.server;
     let limit = server.max_images_per_request;
+    let tenant = RequestContext::of(&request)?.principal.tenant;
     let body = body(request, server.max_body_bytes).await?;
     reserve_parsed(reservation, body.len())?;
     let length = body.len();
@@ -109,7 +119,7 @@ pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
         drop(body);
         read(parsed.map_err(|detail| B::malformed(detail, limit))?)
     };
-    parse(state, length, parse_body).await
+    parse(state, tenant, length, parse_body).await
 }
 
 /// Reserves as much again as a body of `bytes` bytes, for what is built from it.

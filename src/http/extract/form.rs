@@ -18,6 +18,7 @@ use mime::{BOUNDARY, Mime};
 use self::disposition::Disposition;
 use super::body_reader::{body, parse};
 use crate::{
+    context::RequestContext,
     http::{AppState, error::ApiError},
     ingest::text::NUL,
 };
@@ -80,12 +81,13 @@ pub(super) async fn parts(
     most: usize,
 ) -> Result<Vec<Part>, ApiError> {
     let boundary = boundary(request.headers())?;
+    let tenant = RequestContext::of(&request)?.principal.tenant;
     let form = body(request, state.config.server.max_body_bytes).await?;
     let length = form.len();
     let divide = move || divide(&form, &boundary, most);
     match length <= SMALL_FORM {
         true => divide(),
-        false => parse(state, length, divide).await,
+        false => parse(state, tenant, length, divide).await,
     }
 }
 

@@ -3,6 +3,9 @@
 //! A body that arrives more slowly than the lowest rate ends with an error. Only the time in which the server waits for the client
 //! counts. A connection whose body was not read to its end closes after the response, and the response says so.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     pin::Pin,
     sync::{

@@ -1,5 +1,7 @@
 //! The lines of an NDJSON body.
 
+use std::sync::Arc;
+
 use axum::{body::BodyDataStream, extract::Request};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -17,6 +19,7 @@ use super::{
 };
 use crate::{
     batches::submission::{EntryError, ItemEntry},
+    context::RequestContext,
     http::{AppState, error::ApiError},
 };
 
@@ -33,6 +36,7 @@ const MAX_HEAD_BYTES: usize = 256 << 10;
 
 /// The lines of a body, read one at a time.
 pub struct Lines {
+    tenant: Arc<str>,
     body: BodyDataStream,
     buffer: BytesMut,
     /// The bytes of the buffer that have no line feed.
@@ -52,21 +56,25 @@ enum Line {
 
 impl Lines {
     /// Reads the lines of a request. The whole body can have any length.
-    pub(super) fn of(request: Request, state: &AppState) -> Self {
+    ///
+    /// # Errors
+    /// [`ApiError::Internal`] if the request has no context.
+    pub(super) fn new(request: Request, state: &AppState) -> Result<Self, ApiError> {
         // Base64 takes four bytes for three.
         let image = state.config.limits.max_image_bytes;
         let limit = image
             .div_ceil(3)
             .saturating_mul(4)
             .saturating_add(OTHER_FIELDS);
-        Self {
+        Ok(Self {
+            tenant: RequestContext::of(&request)?.principal.tenant,
             body: request.into_body().into_data_stream(),
             buffer: BytesMut::new(),
             searched: 0,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             is_at_end: false,
             failure: None,
-        }
+        })
     }
 
     /// Reads the head of a batch from the first line.
@@ -121,7 +129,7 @@ impl Lines {
         let read = move || Ok(lines.into_iter().map(|line| entry(line, limit)).collect());
         match bytes <= SMALL_BODY {
             true => read(),
-            false => parse(state, bytes, read).await,
+            false => parse(state, Arc::clone(&self.tenant), bytes, read).await,
         }
     }
 
