@@ -40,6 +40,9 @@ const SHARPEN: u64 = 70;
 /// Plain passes over a million pixels.
 const PER_UNIT: u64 = 1_000_000;
 
+/// The largest value of `limits.max_pixels`. Decoding refuses an image that states more, whatever its price.
+const MAX_PIXELS: u64 = 1_000_000_000;
+
 /// The most work on one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkLimit {
@@ -73,7 +76,8 @@ impl WorkLimit {
         bytes: &[u8],
         price: impl Fn(Size) -> u64,
     ) -> Result<(), PipelineError> {
-        let Some((width, height)) = stated_size(bytes) else {
+        let stated = stated_size(bytes).filter(|size| pixels(*size) <= MAX_PIXELS);
+        let Some((width, height)) = stated else {
             return Ok(());
         };
         self.check(price((width, height)).max(price((height, width))))
@@ -197,6 +201,14 @@ mod tests {
             pixels(LARGE) * (DECODE + encode(OutputFormat::Png)) + blur(pixels(LARGE), 255);
         LIMIT.check(blurred).unwrap();
         assert!(LIMIT.check(16 * blur(pixels(LARGE), 255)).is_err());
+    }
+
+    #[test]
+    fn an_impossible_size_is_left_to_the_decoder() {
+        let header =
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xff\xff\xff\xff\xff\xff\xff\x08\x02\0\0\0\0\0\0\0";
+        let price = |size| enhance(size, &EnhanceOptions::default(), OutputFormat::Png);
+        LIMIT.check_file(header, price).unwrap();
     }
 
     #[test]
