@@ -114,14 +114,10 @@ pub mod testing {
 
     thread_local! {
         static CALLS: Cell<usize> = const { Cell::new(0) };
-        static STOP_AT: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
     fn count() {
         CALLS.set(CALLS.get() + 1);
-        if CALLS.get() >= STOP_AT.get() {
-            super::stop();
-        }
     }
 
     /// Returns how often `work` calls the hook.
@@ -130,16 +126,6 @@ pub mod testing {
         CALLS.set(0);
         work();
         CALLS.get()
-    }
-
-    /// Returns whether the first checkpoint of `work` can end it.
-    pub fn can_be_stopped(work: impl FnOnce()) -> bool {
-        install(count);
-        CALLS.set(0);
-        STOP_AT.set(1);
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        STOP_AT.set(usize::MAX);
-        ended.is_err_and(|payload| payload.is::<super::Stopped>())
     }
 }
 

@@ -24,14 +24,19 @@ impl JsonText {
         (!self.is_too_long).then_some(&self.text)
     }
 
-    /// Returns whether a text in the value has a NUL character. Compact JSON has one way to write it.
+    /// Returns whether a text in the value has a NUL character.
     pub fn has_nul(&self) -> bool {
-        self.text.match_indices("\\u0000").any(|(at, _)| {
-            // After an odd number of other backslashes, this one is itself escaped.
-            let before = self.text[..at].bytes().rev();
-            before.take_while(|byte| *byte == b'\\').count() % 2 == 0
-        })
+        has_nul(&self.text)
     }
+}
+
+/// Returns whether a text in a JSON value has a NUL character. JSON has only one way to write it.
+pub fn has_nul(json: &str) -> bool {
+    json.match_indices("\\u0000").any(|(at, _)| {
+        // After an odd number of other backslashes, this one is itself escaped.
+        let before = json[..at].bytes().rev();
+        before.take_while(|byte| *byte == b'\\').count() % 2 == 0
+    })
 }
 
 /// Keeps the beginning of a text.

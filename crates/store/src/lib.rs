@@ -65,7 +65,7 @@ pub use erasures::{
     NewErasure,
 };
 pub use error::StoreError;
-pub use json_text::JsonText;
+pub use json_text::{JsonText, has_nul};
 pub use libraries::{
     Assignment, Clustering, ClusteringEnd, ClusteringProgress, ClusteringState, Decided, Decision,
     FaceFilter, FaceRow, LeasedClustering, LibraryFace, LibraryStore, Membership, NewClustering,
