@@ -112,6 +112,103 @@ proptest! {
     }
 }
 
+/// Returns a blurred line as a sum of all weights, reflected at its ends.
+fn exact_line(line: &[f64], weights: &[f32]) -> Vec<f64> {
+    let half = weights.len() as i64 / 2;
+    (0..line.len() as i64)
+        .map(|at| {
+            (-half..)
+                .zip(weights)
+                .map(|(i, weight)| {
+                    f64::from(*weight) * line[reflect_by_steps(at + i, line.len() as u32) as usize]
+                })
+                .sum()
+        })
+        .collect()
+}
+
+/// Returns the largest distance of a blur from the sum of all weights, in levels.
+fn error_of_blur(source: &RgbImage, gaussian: &Gaussian) -> f64 {
+    let weights = gaussian.weights();
+    let ours = gaussian_blur(source, gaussian);
+    let (width, height) = source.dimensions();
+    let mut error: f64 = 0.0;
+    for c in 0..3 {
+        let rows: Vec<Vec<f64>> = (0..height)
+            .map(|y| {
+                let line: Vec<f64> = (0..width).map(|x| source[(x, y)][c].into()).collect();
+                exact_line(&line, &weights)
+            })
+            .collect();
+        for x in 0..width {
+            let column: Vec<f64> = rows.iter().map(|row| row[x as usize]).collect();
+            for (y, exact) in (0..).zip(exact_line(&column, &weights)) {
+                error = error.max((f64::from(ours[(x, y)][c]) - exact).abs());
+            }
+        }
+    }
+    error
+}
+
+#[test]
+fn long_kernels_are_within_a_level_of_the_weighted_mean() {
+    let mut stripes = RgbImage::from_fn(331, 290, |x, y| {
+        Rgb([
+            255 * (x / 64 % 2) as u8,
+            255 * (y / 90 % 2) as u8,
+            255 * (x / 127 % 2) as u8,
+        ])
+    });
+    for (x, y, pixel) in noise(100, 290).enumerate_pixels() {
+        stripes[(x + 100, y)] = *pixel;
+    }
+    for (kernel, sigma) in [
+        (43, 5.0),
+        (99, 20.0),
+        (255, 3.0),
+        (255, 26.0),
+        (255, 38.6),
+        (255, 1e3),
+    ] {
+        // Half a level is rounding, and the rest the series' error.
+        let error = error_of_blur(&stripes, &gaussian(kernel, sigma));
+        assert!(error < 0.56, "{kernel} {sigma}: {error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn long_kernels_work_on_images_of_any_size(
+        (width, height) in (1u32..70, 1u32..70),
+        half in 21u32..128,
+        sigma in 2.0f32..90.0,
+    ) {
+        let error = error_of_blur(&noise(width, height), &gaussian(2 * half + 1, sigma));
+        prop_assert!(error < 0.56, "{error}");
+    }
+
+    #[test]
+    fn long_kernels_change_only_the_region(
+        (width, height) in (1u32..200, 1u32..300),
+        corners in (0u32..200, 0u32..300, 0u32..200, 0u32..300),
+        half in 21u32..128,
+    ) {
+        let source = noise(width, height);
+        let gaussian = gaussian(2 * half + 1, half as f32 / 3.0);
+        let at = region([corners.0, corners.1, corners.2, corners.3]);
+        let complete = gaussian_blur(&source, &gaussian);
+        let mut ours = source.clone();
+        blur_region(&mut ours, at, &gaussian);
+        for (x, y, pixel) in ours.enumerate_pixels() {
+            let inside = (at.x1..at.x2).contains(&x) && (at.y1..at.y2).contains(&y);
+            let expected = if inside { &complete } else { &source }[(x, y)];
+            // Sums that begin elsewhere are rounded in another way, so a level between two others can be either.
+            let apart = (0..3).map(|c| pixel[c].abs_diff(expected[c])).max();
+            prop_assert!(apart <= Some(u8::from(inside)), "{x} {y}: {pixel:?} {expected:?}");
+        }
+    }
+}
+
 #[test]
 fn blocks_have_the_mean_of_their_pixels() {
     let mut ours = RgbImage::from_fn(9, 6, |x, y| Rgb([x as u8, 10 * y as u8, 200]));
