@@ -1,6 +1,6 @@
 //! Admission: which requests get in, and whose image is next.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use self::{
     body_reservation::BodyReservation,
+    priority_semaphore::{DecodePermit, PermitLimits, PrioritySemaphore},
     tenant_shares::{HeldShare, TenantShares, reserve},
 };
 use crate::telemetry::metrics::{Metrics, labels::Refusal};
@@ -44,6 +45,9 @@ pub enum AdmissionError {
     /// The byte budget of request bodies is used up.
     #[error("the server has reached its limit of bytes in request bodies")]
     Bytes,
+    /// The budget of requests is used up.
+    #[error("the server has reached its limit of requests")]
+    Requests,
     /// The image budget of this priority is used up.
     #[error("the server has reached its limit of {} images", .0.name())]
     Images(Priority),
@@ -56,6 +60,7 @@ impl AdmissionError {
     /// Returns what the metrics count.
     pub fn refusal(self) -> Refusal {
         match self {
+            Self::Requests => Refusal::Requests,
             Self::Bytes => Refusal::Bytes,
             Self::Images(Priority::Interactive) => Refusal::Interactive,
             Self::Images(Priority::Bulk) => Refusal::Bulk,
@@ -69,10 +74,11 @@ impl AdmissionError {
 /// HTTP uses the methods that never wait and refuse a request instead. Callers that cannot send a request again wait.
 #[derive(Clone)]
 pub struct Admission {
+    requests: Budget,
     interactive: Budget,
     bulk: Budget,
     bytes: Budget,
-    large_bodies: Arc<Semaphore>,
+    large_bodies: PrioritySemaphore,
     metrics: Metrics,
 }
 
@@ -140,6 +146,8 @@ impl Budget {
 /// The sizes of the budgets.
 #[derive(Clone, Copy, Debug)]
 pub struct Budgets {
+    /// The number of requests.
+    pub requests: usize,
     /// The number of images of interactive requests.
     pub interactive_images: usize,
     /// The number of images of bulk requests.
@@ -151,19 +159,34 @@ pub struct Budgets {
 /// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 const BYTES_A_PERMIT: usize = 1024;
 
-/// The number of large bodies that are parsed at a time. Each takes a thread beside those of the CPU pool.
-const LARGE_BODIES: usize = 2;
+/// One tenant parses one large body at a time, and all tenants two. Each takes a thread beside those of the CPU pool.
+const LARGE_BODIES: PermitLimits = PermitLimits {
+    tenant_images: 1,
+    bytes: u64::MAX,
+};
 
 impl Admission {
     /// Creates an admission that has admitted nothing.
     pub fn new(budgets: Budgets, metrics: Metrics, clock: &Arc<dyn Clock>) -> Self {
         Self {
+            requests: Budget::new(budgets.requests, clock),
             interactive: Budget::new(budgets.interactive_images, clock),
             bulk: Budget::new(budgets.bulk_images, clock),
             bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT), clock),
-            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES)),
+            large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
             metrics,
         }
+    }
+
+    /// Admits a request of a tenant.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Requests`] if the budget, or the part of the tenant, is used up.
+    pub fn try_enter(&self, tenant: &Arc<str>) -> Result<RequestPermit, AdmissionError> {
+        let taken = self.requests.try_take(tenant, 1);
+        taken
+            .map(|taken| RequestPermit { _taken: taken })
+            .ok_or_else(|| self.refuse(AdmissionError::Requests))
     }
 
     /// Checks that a body of `bytes` bytes could be reserved now.
@@ -199,10 +222,10 @@ impl Admission {
         Ok(reservation)
     }
 
-    /// Waits until a large body may be parsed. Drop the permit afterwards.
-    pub async fn large_body(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        Arc::clone(&self.large_bodies).acquire_owned().await.ok()
+    /// Waits until a large body of a tenant may be parsed. Drop the permit afterwards.
+    pub async fn large_body(&self, tenant: &Arc<str>) -> DecodePermit {
+        let line = &self.large_bodies;
+        line.acquire(Priority::Interactive, tenant, 0).await
     }
 
     /// Admits `images` images of a tenant and a priority.
@@ -278,6 +301,11 @@ impl Admission {
     }
 }
 
+/// A request in work. Dropping it lets another one in.
+pub struct RequestPermit {
+    _taken: Taken,
+}
+
 fn signed(images: usize) -> i64 {
     i64::try_from(images).unwrap_or(i64::MAX)
 }
@@ -305,6 +333,7 @@ mod tests {
 
     fn admission() -> Admission {
         let budgets = Budgets {
+            requests: 2,
             interactive_images: 4,
             bulk_images: 8,
             bytes: 10 * BYTES_A_PERMIT,
@@ -351,6 +380,17 @@ mod tests {
             text.contains("facescan_refused_total{reason=\"interactive\"} 2"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn requests_of_one_tenant_leave_room_for_another() {
+        let admission = admission();
+        let held = [(); 2].map(|()| admission.try_enter(&tenant()).unwrap());
+        let refused = admission.try_enter(&tenant()).err();
+        assert_eq!(refused, Some(AdmissionError::Requests));
+        admission.try_enter(&"other".into()).unwrap();
+        drop(held);
+        admission.try_enter(&tenant()).unwrap();
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl AppBuilder {
     ) -> anyhow::Result<Pipeline> {
         let pool = CpuPool::new(self.config.imaging.worker_threads());
         let pool = Arc::new(pool.context("starting the CPU pool")?);
+        let long_pool = Arc::new(long_pool(pool.threads())?);
         metrics.watch_pool(pool.load());
         let connected = connect(&self.config, registry, metrics, &self.clock).await?;
         let loader = Loader {
@@ -185,12 +186,20 @@ impl AppBuilder {
             registry,
             backend: &self.backend,
             pool: &pool,
+            long_pool: &long_pool,
             clock: &self.clock,
             metrics,
             placements: RefCell::default(),
         };
         let models = ModelSet::load(loader, connected).await?;
-        let pipeline = pipeline(&self.config, models, pool, metrics, Arc::clone(&self.clock))?;
+        let pools = (pool, long_pool);
+        let pipeline = pipeline(
+            &self.config,
+            models,
+            pools,
+            metrics,
+            Arc::clone(&self.clock),
+        )?;
         watch(&pipeline, metrics);
         Ok(pipeline)
     }
@@ -284,7 +293,7 @@ fn retention(
 fn pipeline(
     config: &Config,
     models: ModelSet,
-    pool: Arc<CpuPool>,
+    (pool, long_pool): (Arc<CpuPool>, Arc<CpuPool>),
     metrics: &Metrics,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Pipeline> {
@@ -312,7 +321,7 @@ fn pipeline(
         decoding: decoding(config),
         turbojpeg: turbojpeg(config)?,
         metrics: metrics.clone(),
-        long_pool: Arc::new(long_pool(pool.threads())?),
+        long_pool,
         pool,
         clock,
     })
@@ -328,7 +337,7 @@ fn long_pool(threads: usize) -> anyhow::Result<CpuPool> {
         name: "long",
         ..PoolOptions::new(tenant_turns.saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
     };
-    CpuPool::with_options(options).context("starting the threads for large images")
+    CpuPool::with_options(options).context("starting the threads for long work")
 }
 
 /// Loads libjpeg-turbo. Returns `None` if the settings name no library.
@@ -392,6 +401,7 @@ async fn queue(
 /// Records the limits that the other metrics are compared with.
 fn record_limits(config: &Config, metrics: &Metrics) {
     let budgets = budgets(config);
+    metrics.limit(Limit::Requests, budgets.requests);
     metrics.limit(Limit::InteractiveImages, budgets.interactive_images);
     metrics.limit(Limit::BulkImages, budgets.bulk_images);
     metrics.limit(Limit::BodyBytes, budgets.bytes);
@@ -442,6 +452,7 @@ fn decoding(config: &Config) -> DecodeOptions {
 fn budgets(config: &Config) -> Budgets {
     let images = config.admitted_images();
     Budgets {
+        requests: config.admitted_requests(),
         interactive_images: images.interactive,
         bulk_images: images.bulk,
         bytes: config.admission.max_bytes,

@@ -33,6 +33,8 @@ pub(super) struct Loader<'a> {
     pub registry: &'a Registry,
     pub backend: &'a Arc<dyn Backend>,
     pub pool: &'a Arc<CpuPool>,
+    /// Runs what holds its turn for long.
+    pub long_pool: &'a Arc<CpuPool>,
     pub clock: &'a Arc<dyn Clock>,
     pub metrics: &'a Metrics,
     /// The results of the self-test graph at each placement.
@@ -122,6 +124,7 @@ impl Loader<'_> {
             model: LoadedModel {
                 spec: Arc::new(spec.clone()),
                 engine: self.engine(&subject, on_cpu.sessions, parts, operation),
+                long: self.long_engine(&subject, on_cpu.own, operation),
             },
             assignment: Assignment {
                 cpu: on_cpu.placement,
@@ -239,6 +242,32 @@ impl Loader<'_> {
         self.metrics
             .watch_queue(operation.name(), engine.queue_depth());
         engine
+    }
+
+    /// Returns the engine of a detector's large rows, whose runs take seconds. They wait for one session, which leaves the
+    /// cores to usual rows.
+    fn long_engine(
+        &self,
+        subject: &Subject,
+        session: Box<dyn Session>,
+        operation: Operation,
+    ) -> Option<Engine> {
+        subject.detector.as_ref()?;
+        let sessions = Sessions {
+            per_worker: vec![session],
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
+        };
+        Some(Engine::start(EngineParts {
+            sessions,
+            grouping: self.grouping(subject.fixed, DevicePlacement::CPU),
+            device: None,
+            usual_row_len: subject.row_shape.iter().product(),
+            pool: Arc::clone(self.long_pool),
+            clock: Arc::clone(self.clock),
+            metrics: self.metrics.engine(operation.name()),
+        }))
     }
 
     /// Returns how rows are grouped at a device placement. `fixed` is the batch size of a graph with a fixed one.

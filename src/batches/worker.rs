@@ -7,6 +7,7 @@
 
 mod chunk;
 mod item;
+mod tenants;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,6 +24,8 @@ use crate::{
     recognition::{error::RecognitionError, index::IndexError},
     telemetry::traces::{self, SpanKind},
 };
+
+use tenants::{ChunkShare, ChunkShares};
 
 pub use item::{Describe, Failure, ItemError};
 
@@ -46,6 +49,7 @@ pub struct Worker {
     /// A chunk whose lease expired before takes the lock for itself, so that nothing beside it is blamed for a crash.
     isolation: Arc<RwLock<()>>,
     models_keys: Vec<[u8; 32]>,
+    tenants: ChunkShares,
 }
 
 impl Worker {
@@ -60,13 +64,16 @@ impl Worker {
             jitter,
             isolation: Arc::default(),
             models_keys,
+            tenants: ChunkShares::default(),
         }
     }
 
-    /// Processes chunks until `stop` is cancelled, at most `chunks` at a time. Then it returns what it has not finished.
-    pub async fn run(self, chunks: usize, stop: CancellationToken) {
+    /// Processes chunks until `stop` is cancelled, at most `chunks` of a tenant at a time and twice as many of all tenants. So
+    /// images that do not arrive hold up only their own tenant. Then it returns what it has not finished.
+    pub async fn run(mut self, chunks: usize, stop: CancellationToken) {
+        self.tenants = ChunkShares::new(chunks);
         let mut loops = JoinSet::new();
-        for _ in 0..chunks {
+        for _ in 0..chunks.saturating_mul(2) {
             let (worker, stop) = (self.clone(), stop.clone());
             loops.spawn(async move { worker.process(&stop).await });
         }
@@ -97,10 +104,11 @@ impl Worker {
     async fn process(&self, stop: &CancellationToken) {
         let mut failures = 0;
         while !stop.is_cancelled() {
-            let had_chunk = match self.claim().await {
-                Ok(Some(chunk)) => {
+            let had_chunk = match self.claim_share().await {
+                Ok(Some((chunk, share))) => {
                     failures = 0;
                     self.process_chunk(chunk, stop).await;
+                    drop(share);
                     true
                 }
                 Ok(None) => {
@@ -126,15 +134,34 @@ impl Worker {
         }
     }
 
+    /// Leases the next chunk of a tenant that has not all of its chunks in work. Returns `None` if there is none.
+    async fn claim_share(&self) -> Result<Option<(LeasedChunk, ChunkShare)>, StoreError> {
+        // One loop at a time, because the next one has to see this chunk.
+        let mut claiming = self.tenants.claim().await;
+        let chunk = self.claim_except(claiming.full_tenant()).await?;
+        Ok(chunk.map(|chunk| {
+            let share = claiming.add(&chunk.tenant);
+            (chunk, share)
+        }))
+    }
+
     /// Leases the next chunk. Returns `None` if there is no work.
     ///
     /// # Errors
     /// Returns an error of the database.
     pub async fn claim(&self) -> Result<Option<LeasedChunk>, StoreError> {
+        self.claim_except(None).await
+    }
+
+    async fn claim_except(
+        &self,
+        except: Option<String>,
+    ) -> Result<Option<LeasedChunk>, StoreError> {
         let now = self.batches.clock().now();
         let request = ClaimRequest {
             owner: self.name.clone(),
             models_keys: self.models_keys.clone(),
+            except,
             now,
             until: now + self.batches.config.batches.lease(),
         };

@@ -93,6 +93,8 @@ pub struct Limits {
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Admission {
     #[garde(range(max = MAX_ADMITTED))]
+    pub max_requests: usize,
+    #[garde(range(max = MAX_ADMITTED))]
     pub interactive_images: usize,
     #[garde(range(max = MAX_ADMITTED))]
     pub bulk_images: usize,
@@ -124,6 +126,15 @@ const INTERACTIVE_PER_WORKER: usize = 8;
 const BULK_PER_WORKER: usize = 64;
 
 impl Config {
+    /// Returns how many requests are admitted at a time. A limit of 0 means half of the connections, so that a tenant cannot
+    /// keep others from connecting.
+    pub fn admitted_requests(&self) -> usize {
+        match self.admission.max_requests {
+            0 => self.server.max_connections.div_ceil(2),
+            limit => limit,
+        }
+    }
+
     /// Returns how many images of each priority are admitted at a time. A limit of 0 means 8 interactive or 64 bulk images
     /// for each worker thread.
     pub fn admitted_images(&self) -> AdmittedImages {

@@ -65,6 +65,8 @@ pub struct LoadedModel {
     pub spec: Arc<ModelSpec>,
     /// The engine.
     pub engine: Engine,
+    /// The engine of rows that take much longer than others on the CPU, if the model can have such rows.
+    pub long: Option<Engine>,
 }
 
 /// The models in use. Cheap to clone.

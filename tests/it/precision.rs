@@ -78,7 +78,11 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
         metrics: Metrics::default().engine("face_embedding"),
     });
     let mut pipeline = pipeline.clone();
-    pipeline.models.embedder = Embedder::new(LoadedModel { spec, engine });
+    pipeline.models.embedder = Embedder::new(LoadedModel {
+        spec,
+        engine,
+        long: None,
+    });
     pipeline
 }
 

@@ -3,6 +3,7 @@
 mod audit;
 pub(crate) mod batches;
 mod collections;
+mod encrypted;
 mod erasing;
 mod fixtures;
 mod libraries;

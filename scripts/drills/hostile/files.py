@@ -153,7 +153,7 @@ def weights(target: Target, report: Report) -> None:
             if done.returncode == 0:
                 vectors.add(str(json.loads(done.stdout.splitlines()[0]).get("embedding")))
             else:
-                report.expect("external" in done.stderr or location.startswith(".."), f"{location}: refused without its reason: {done.stderr.strip()[-120:]}")
+                report.expect("sha256 does not cover" in done.stderr or location.startswith(".."), f"{location}: refused without its reason: {done.stderr.strip()[-120:]}")
             path.unlink()
         report.expect(len(vectors) == 0, f"{location}: {len(vectors)} vectors of other weights under one sha256")
 

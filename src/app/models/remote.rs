@@ -211,7 +211,11 @@ impl Loader<'_> {
             .watch_queue(operation.name(), engine.queue_depth());
         let spec = Arc::new(spec.clone());
         Loaded {
-            model: LoadedModel { spec, engine },
+            model: LoadedModel {
+                spec,
+                engine,
+                long: None,
+            },
             assignment,
         }
     }

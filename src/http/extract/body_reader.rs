@@ -71,7 +71,7 @@ where
         let pool = &state.pipeline.pool;
         return pool.run_for(Some(tenant), Stage::Begin, job).await?;
     }
-    let turn = state.admission.large_body().await;
+    let turn = state.admission.large_body(&tenant).await;
     let parsed = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         job()

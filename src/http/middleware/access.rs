@@ -48,6 +48,7 @@ pub async fn authorize(
     });
     let mut seen = Seen::new(&request);
     let mut limits = None;
+    let mut permit = None;
     let principal = match requirement {
         Requirement::Open => Ok(None),
         _ => match local::check(&request, &state.config) {
@@ -63,6 +64,10 @@ pub async fn authorize(
             match state.rate_limits.take(&principal, stated.unwrap_or(0)) {
                 Ok(state) => limits = state,
                 Err(error) => return rate_limited(&state, error),
+            }
+            match state.admission.try_enter(&principal.tenant) {
+                Ok(entered) => permit = Some(entered),
+                Err(full) => return ApiError::from(full).into_response(),
             }
             if stated.is_none() {
                 request = charge_body(request, &state, &principal);
@@ -82,6 +87,8 @@ pub async fn authorize(
         }
     }
     let mut response = next.run(request).await;
+    // The client may take its time to read the answer: the connection then makes room for others.
+    drop(permit);
     seen.record(&state, response.status());
     if let Some(limits) = limits {
         for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {

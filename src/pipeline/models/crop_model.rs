@@ -49,7 +49,7 @@ pub struct CropOutputs {
 
 impl CropModel {
     /// Creates a model for crops from a loaded one.
-    pub fn new(LoadedModel { spec, engine }: LoadedModel) -> Self {
+    pub fn new(LoadedModel { spec, engine, .. }: LoadedModel) -> Self {
         Self {
             normalisation: spec.input.normalisation(),
             spec,

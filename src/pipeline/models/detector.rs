@@ -20,6 +20,7 @@ use facescan_inference::{
     device::DeviceRun,
     engine::{Engine, Pending, Row, RowOutput},
     heads::{Candidate, Head, nms},
+    placement::Provider,
     registry::ModelSpec,
 };
 
@@ -37,10 +38,15 @@ pub struct Detector {
     /// The model.
     pub spec: Arc<ModelSpec>,
     engine: Engine,
+    /// Runs rows of more than [`LONG_INPUT`] pixels on the CPU.
+    long: Option<Engine>,
     head: Head,
     normalisation: Normalisation,
     padding: Padding,
 }
+
+/// The pixels of an input that still runs as fast as usual work on the CPU should: four times those of the default size.
+const LONG_INPUT: u64 = 1280 * 1280;
 
 /// A face in pixels of the upright image.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,12 +87,13 @@ impl PendingDetection {
 
 impl Detector {
     /// Creates a detector of a loaded model. Returns `None` if the model is not a detector.
-    pub fn new(LoadedModel { spec, engine }: LoadedModel, padding: Padding) -> Option<Self> {
+    pub fn new(LoadedModel { spec, engine, long }: LoadedModel, padding: Padding) -> Option<Self> {
         Some(Self {
             head: spec.family.head()?,
             normalisation: spec.input.normalisation(),
             spec,
             engine,
+            long,
             padding,
         })
     }
@@ -159,7 +166,13 @@ impl Detector {
     /// Claims a row of the letterbox's input size.
     fn claim(&self, letterbox: &Letterbox) -> Row {
         let (width, height) = letterbox.input;
-        self.engine.claim(&[3, height as usize, width as usize])
+        let is_long = u64::from(width) * u64::from(height) > LONG_INPUT;
+        let is_on_cpu = || self.engine.current_placement().provider == Provider::Cpu;
+        let engine = match &self.long {
+            Some(long) if is_long && is_on_cpu() => long,
+            _ => &self.engine,
+        };
+        engine.claim(&[3, height as usize, width as usize])
     }
 
     /// Returns how an image is placed in the input.

@@ -59,7 +59,7 @@ pub(crate) struct EncoderOutput {
 
 impl Encoder {
     /// Creates an encoder of a loaded model.
-    pub fn new(LoadedModel { spec, engine }: LoadedModel) -> Self {
+    pub fn new(LoadedModel { spec, engine, .. }: LoadedModel) -> Self {
         Self {
             contract: spec.contract(),
             dim: spec.dim.unwrap_or(0),

@@ -379,10 +379,7 @@ fn outside(step: &str, (width, height): (u32, u32)) -> PipelineError {
 
 /// Returns the price of a blur.
 pub(super) fn price_of_blur(region: Region, gaussian: &Gaussian) -> u64 {
-    work::blur(
-        work::pixels((region.width(), region.height())),
-        gaussian.kernel(),
-    )
+    work::blur((region.width(), region.height()), gaussian.kernel())
 }
 
 impl Frame {

@@ -18,7 +18,7 @@ impl Step {
             Self::GaussianBlur { kernel, region, .. } => {
                 let region = region.map_or(Region::full(size), Region::from);
                 let region = region.clipped(size);
-                work::blur(pixels((region.width(), region.height())), *kernel)
+                work::blur((region.width(), region.height()), *kernel)
             }
             Self::Resize { .. } => {
                 let scaled = self

@@ -24,6 +24,8 @@ macro_rules! label {
 label! {
     /// The budget or limit that refuses a request or an image.
     Refusal {
+        /// The budget of requests.
+        Requests = "requests",
         /// The budget of interactive images.
         Interactive = "interactive",
         /// The budget of bulk images.
@@ -82,6 +84,8 @@ label! {
 /// A setting that limits what is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
+    /// The requests.
+    Requests,
     /// The images of interactive requests.
     InteractiveImages,
     /// The images of bulk requests.
@@ -95,6 +99,7 @@ pub enum Limit {
 impl Limit {
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Requests => "requests",
             Self::InteractiveImages => "interactive_images",
             Self::BulkImages => "bulk_images",
             Self::BodyBytes => "body_bytes",

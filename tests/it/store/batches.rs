@@ -115,6 +115,7 @@ fn claim_at(now: OffsetDateTime) -> ClaimRequest {
     ClaimRequest {
         owner: "worker 1".into(),
         models_keys: vec![[9; 32], MODELS],
+        except: None,
         now,
         until: now + LEASE,
     }

@@ -126,10 +126,12 @@ fn least_squares(half: &[f64], angle: f64, terms: usize) -> Vec<f64> {
         .collect();
     // The matrix is symmetric and positive definite, so elimination needs no pivots.
     for pivot in 0..terms {
-        for row in pivot + 1..terms {
-            let factor = rows[row][pivot] / rows[pivot][pivot];
-            for column in pivot..=terms {
-                rows[row][column] -= factor * rows[pivot][column];
+        let (above, below) = rows.split_at_mut(pivot + 1);
+        let known = &above[pivot];
+        for row in below {
+            let factor = row[pivot] / known[pivot];
+            for (value, known) in row.iter_mut().zip(known) {
+                *value -= factor * known;
             }
         }
     }

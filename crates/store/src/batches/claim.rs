@@ -21,7 +21,7 @@ use crate::{
 const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
      LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
      WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-     AND b.models_key IN ($2, $3, $4, $5, $6, $7, $8, $9) \
+     AND b.models_key IN ($2, $3, $4, $5, $6, $7, $8, $9) AND b.tenant <> $10 \
      AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= $1) \
      ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
 
@@ -116,6 +116,9 @@ async fn next_chunk<DB: Dialect>(
         std::array::from_fn(|index| Digest(*request.models_keys.get(index).unwrap_or(first)));
     let mut values: Vec<&dyn Value> = vec![&now];
     values.extend(keys.iter().map(|key| -> &dyn Value { key }));
+    // No tenant has an empty name.
+    let except = request.except.as_deref().unwrap_or_default();
+    values.push(&except);
     let batch: Option<BatchIdRow> = connection.fetch_optional(NEXT_BATCH, &values).await?;
     let Some(batch) = batch else {
         return Ok(None);
