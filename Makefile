@@ -95,7 +95,7 @@ accuracy: models ## measure LFW over HTTP, and its clustering; FACESCAN_LFW name
 
 # For one drill, run: make drill DRILL='load --rounds 5'
 DRILL ?= all
-drill: models ## kill workers, take Postgres and NATS away, and measure batches; takes an hour and a half
+drill: models ## kill workers, take Postgres and NATS away, and measure batches; takes two hours
 	scripts/setup --tests
 	cargo build --release --locked -p facescan -p facescan-bench
 	scripts/postgres run scripts/drill $(DRILL)

@@ -24,13 +24,13 @@ pub(super) const RESIZE_WRITE: u64 = 8;
 /// Passes over each value of a tensor.
 pub(super) const NORMALIZE: u64 = 4;
 /// Passes over each pixel of an image that is turned by any angle.
-pub(super) const ROTATE: u64 = 15;
+pub(super) const ROTATE: u64 = 25;
 /// Passes over each pixel of an image that is mirrored, turned by a right angle, cut or made grey.
 pub(super) const PLAIN: u64 = 3;
 /// Passes over each pixel of a region that is pixelated or filled.
 pub(super) const PIXELATE: u64 = 3;
 
-const DENOISE: u64 = 30;
+const DENOISE: u64 = 10;
 const UPSCALE: u64 = 60;
 const GAMMA: u64 = 4;
 const CLAHE: u64 = 30;
@@ -38,7 +38,7 @@ const CONTRAST: u64 = 6;
 const SHARPEN: u64 = 70;
 
 /// The most passes of a blur: the time of a long kernel does not grow with it.
-const LONG_BLUR: u64 = 40;
+const LONG_BLUR: u64 = 25;
 
 /// Plain passes over a million pixels.
 const PER_UNIT: u64 = 1_000_000;
@@ -126,7 +126,7 @@ pub(super) fn pixels((width, height): Size) -> u64 {
 
 /// Returns the price of a blur of a region. The rows above and below it, of half a kernel each, are blurred in one direction.
 pub(super) fn blur((width, height): Size, kernel: u32) -> u64 {
-    let passes = u64::from(kernel).min(LONG_BLUR);
+    let passes = u64::from(kernel).div_ceil(2).min(LONG_BLUR);
     let area = pixels((width, height.saturating_add(kernel / 2)));
     area.saturating_mul(passes)
 }
@@ -134,10 +134,10 @@ pub(super) fn blur((width, height): Size, kernel: u32) -> u64 {
 /// Returns the price of encoding each pixel.
 pub(super) fn encode(output: OutputFormat) -> u64 {
     match output {
-        OutputFormat::Jpeg { .. } => 25,
-        OutputFormat::Png => 15,
+        OutputFormat::Jpeg { .. } => 30,
+        OutputFormat::Png => 20,
         OutputFormat::Webp => 40,
-        OutputFormat::Avif => 1000,
+        OutputFormat::Avif => 1600,
     }
 }
 

@@ -6,15 +6,18 @@ use axum::{
     body::Body,
     http::{
         Request, StatusCode,
-        header::{CONTENT_LENGTH, CONTENT_TYPE},
+        header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
     },
 };
-use facescan::admission::Priority;
+use facescan::{admission::Priority, context::scope::Scope};
 use futures::{StreamExt, stream};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::support::app::{TestApp, image_file};
+use crate::{
+    access::key,
+    support::app::{TestApp, image_file},
+};
 
 #[tokio::test]
 async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
@@ -189,6 +192,46 @@ async fn bodies_that_do_not_arrive_leave_others_the_byte_budget() {
     assert!(can_hold(left));
     let reply = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(reply.status, StatusCode::OK);
+    for slow in slow_ones {
+        slow.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_bodies_of_one_tenant_leave_requests_to_others() {
+    let app = TestApp::with(&[
+        ("FACESCAN__ACCESS__MODE", "required"),
+        ("FACESCAN__ADMISSION__MAX_REQUESTS", "2"),
+    ])
+    .await;
+    let app = Arc::new(app);
+    let alice = key(&app, "alice", &[Scope::Infer]).await;
+    let bob = key(&app, "bob", &[Scope::Infer]).await;
+    let of = |mut request: Request<Body>, key: &str| {
+        let value = format!("Bearer {key}").parse().unwrap();
+        request.headers_mut().insert(AUTHORIZATION, value);
+        request
+    };
+    let slow_ones = [(); 2].map(|()| {
+        let (app, request) = (Arc::clone(&app), of(slow(Vec::new(), None), &alice));
+        tokio::spawn(async move { app.send(request).await })
+    });
+    let tenant = "alice".into();
+    let all_in_work = async {
+        while app.app.admission.try_enter(&tenant).is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), all_in_work).await.unwrap();
+    let image = || {
+        let request = Request::post("/detect?store=false").header(CONTENT_TYPE, "image/jpeg");
+        request.body(Body::from(image_file("t1.jpg"))).unwrap()
+    };
+    let refused = app.send(of(image(), &alice)).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.code(), "overloaded");
+    let served = app.send(of(image(), &bob)).await;
+    assert_eq!(served.status, StatusCode::OK, "{served:?}");
     for slow in slow_ones {
         slow.abort();
     }

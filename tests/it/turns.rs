@@ -85,6 +85,32 @@ async fn a_tenant_is_served_while_the_only_worker_blurs_a_large_image_of_another
 }
 
 #[tokio::test]
+async fn a_large_input_of_one_tenant_does_not_delay_another() {
+    let app = one_worker().await;
+    let alice = key(&app, "alice", &[Scope::Infer]).await;
+    let bob = key(&app, "bob", &[Scope::Infer]).await;
+    let uri = "/detect?store=false&det_size=4096";
+    let mut large = Box::pin(app.send(request(&alice, uri, image_file("t1.jpg"))));
+    let load = app.app.pipeline.long_pool.load();
+    let mut others = pin!(async {
+        while load().busy == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..3 {
+            let uri = "/detect?store=false";
+            let reply = app.send(request(&bob, uri, image_file("t1.jpg"))).await;
+            assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+        }
+    });
+    tokio::select! {
+        reply = &mut large => panic!("the large input took no time: {reply:?}"),
+        () = &mut others => {}
+    }
+    let reply = large.await;
+    assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
+}
+
+#[tokio::test]
 async fn operations_that_take_too_much_work_are_refused_before_they_run() {
     let app = one_worker().await;
     let alice = key(&app, "alice", &[Scope::Infer]).await;

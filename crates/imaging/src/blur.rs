@@ -18,7 +18,7 @@ const CHANNELS: usize = 3;
 const BLOCK: usize = 64;
 
 /// The longest kernel that is summed weight by weight. Sums of a longer one [slide](sliding), which takes less time.
-const MAX_DIRECT: usize = 41;
+const MAX_DIRECT: usize = 65;
 
 /// Every f32 from this value to its double is a whole number. Adding this value to a smaller number rounds that number.
 const ROUNDING: f32 = (1 << 23) as f32;
@@ -73,7 +73,7 @@ pub fn gaussian_blur(image: &RgbImage, gaussian: &Gaussian) -> RgbImage {
 /// Blurs the pixels of `region` as [`gaussian_blur`] does. The kernel reads the pixels around the region, which do not
 /// change.
 ///
-/// The cost is that of the region, extended by half a kernel on each side. It grows with the kernel up to about 40 pixels.
+/// The cost is that of the region, extended by half a kernel on each side. It grows with the kernel up to 65 pixels.
 pub fn blur_region(image: &mut RgbImage, region: Region, gaussian: &Gaussian) {
     let region = region.clipped(image.dimensions());
     if region.is_empty() {

@@ -6,6 +6,7 @@
 
 mod clahe;
 mod filters;
+mod median;
 mod tone;
 
 use std::ops::RangeInclusive;
@@ -15,8 +16,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    checkpoint::strips,
-    crop::{Region, copy, crop, put},
+    crop::copy,
     resize::{Filter, resize},
 };
 
@@ -267,7 +267,7 @@ impl PartlyEnhanced {
             Apply::Never => false,
         };
         if options.denoise {
-            partial.image = denoised(&partial.image);
+            partial.image = median::median(&partial.image);
             partial.steps.push(Step::Denoise {
                 window: MEDIAN_WINDOW,
             });
@@ -347,38 +347,6 @@ impl PartlyEnhanced {
         let enlarges = steps.size != self.image.dimensions();
         self.device_steps = (enlarges || steps.contrast || steps.sharpen).then_some(steps);
     }
-}
-
-/// Applies the median filter.
-fn denoised(image: &RgbImage) -> RgbImage {
-    const RADIUS: u32 = MEDIAN_WINDOW / 2;
-    /// The work on a sample, in samples of a plain pass.
-    const WORK: usize = 64;
-    let (width, height) = image.dimensions();
-    let mut denoised = RgbImage::new(width, height);
-    for strip in strips(height, width as usize * 3 * WORK) {
-        // The filter repeats the pixels at the edges of its input, so the strip is filtered with its neighbours.
-        let first = strip.start.saturating_sub(RADIUS);
-        let read = Region {
-            x1: 0,
-            y1: first,
-            x2: width,
-            y2: height.min(strip.end + RADIUS),
-        };
-        let filtered = imageproc::filter::median_filter(&crop(image, read), RADIUS, RADIUS);
-        let inside = Region {
-            y1: strip.start - first,
-            y2: strip.end - first,
-            ..read
-        };
-        let target = Region {
-            y1: strip.start,
-            y2: strip.end,
-            ..read
-        };
-        put(&mut denoised, target, &crop(&filtered, inside));
-    }
-    denoised
 }
 
 /// Upscales an image to a size, unless it has that size.

@@ -60,6 +60,8 @@ pub struct Opening<'a> {
     pub count: usize,
     /// The maximum number of bytes of device memory per session.
     pub memory_limit: Option<u64>,
+    /// Whether sessions on the CPU keep memory for the next run. It makes runs a little faster.
+    pub keeps_memory: bool,
 }
 
 impl<'a> Opening<'a> {
@@ -71,6 +73,7 @@ impl<'a> Opening<'a> {
             threads,
             count,
             memory_limit: None,
+            keeps_memory: true,
         }
     }
 }

@@ -136,6 +136,7 @@ ATTACKS = [
     idle("forms that trickle", bodies("/enhance", FORM, b"5\r\n--b\r\n\r\n", CHUNKED, drop=b"1\r\na\r\n")),
     idle("msgpack that trickles", bodies("/verify", MSGPACK, b"1\r\n\x82\r\n", CHUNKED, drop=b"1\r\n\xa1\r\n")),
     idle("large stated bodies", bodies("/batches", MSGPACK, b"\x82", "content-length: 60000000", count=12)),
+    idle("bodies at the lowest rate on every connection", bodies("/batches", NDJSON, b"1\r\n \r\n", CHUNKED, count=2200, drop=b"200\r\n" + b" " * 512 + b"\r\n")),
     idle("streams of HTTP/2 without a body", streams(b"/batches", b"application/x-ndjson")),
     idle("streams of HTTP/2 with a byte", streams(b"/detect", b"image/jpeg", b"\xff")),
     idle("streams of HTTP/2 that state a mebibyte", streams(b"/quality", b"image/jpeg", b"\xff", 1 << 20)),

@@ -37,9 +37,12 @@ impl Loader<'_> {
                 ..Opening::on_cpu(subject.source.model(), threads, count)
             })
         };
-        let mut own = open(DevicePlacement::CPU, each, 1)?
-            .pop()
-            .ok_or_else(no_session)?;
+        // A detector's rows can be large, and this session later runs those that are.
+        let mut own = self.backend.open(&Opening {
+            keeps_memory: subject.detector.is_none(),
+            ..Opening::on_cpu(subject.source.model(), each, 1)
+        })?;
+        let mut own = own.pop().ok_or_else(no_session)?;
         spec.check_signature(own.signature())?;
         let chosen = self.choose_for_cpu(subject, own.as_mut(), (each, count));
         let per_worker = match chosen.sessions {

@@ -25,7 +25,7 @@ use crate::{border::reflect_101, checkpoint::passed, crop::Region};
 const BAND: u32 = 128;
 
 /// The time of a sliding sum over a sample, in plain passes.
-const PASSES: usize = 5;
+const PASSES: usize = 12;
 
 /// The factors of one cosine.
 #[derive(Clone, Copy, Default)]

@@ -9,6 +9,7 @@ use std::{
 
 use ort::{
     environment::Environment,
+    ep,
     session::{
         Session as OrtSession,
         builder::{GraphOptimizationLevel, PrepackedWeights, SessionBuilder},
@@ -84,6 +85,10 @@ impl OrtBackend {
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
         if opening.placement.provider == Provider::Cpu {
+            let arena = ep::CPU::default().with_arena_allocator(opening.keeps_memory);
+            let builder = builder
+                .with_execution_providers([arena.build()])
+                .map_err(failed)?;
             // The CPU is requested by name. Without a name the runtime may choose any provider, and with a preference
             // for the CPU it chooses OpenVINO once that is registered.
             let own = self.environment.devices().filter(|device| {
@@ -156,7 +161,7 @@ impl Backend for OrtBackend {
         (0..opening.count)
             .map(|_| {
                 let session = self.session(opening, &weights)?;
-                let loaded = Loaded::new(session)
+                let loaded = Loaded::new(session, opening.keeps_memory)
                     .map_err(|error| open_failure(opening, error.message().to_owned()))?;
                 Ok(Box::new(loaded) as Box<dyn Session>)
             })

@@ -21,13 +21,16 @@ pub(super) struct Loaded {
     session: OrtSession,
     signature: Signature,
     options: RunOptions,
+    /// The options of a run after which the arena shrinks.
     freeing: RunOptions,
 }
 
 impl Loaded {
-    pub(super) fn new(session: OrtSession) -> ort::Result<Self> {
+    pub(super) fn new(session: OrtSession, has_arena: bool) -> ort::Result<Self> {
         let mut freeing = RunOptions::new()?;
-        freeing.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
+        if has_arena {
+            freeing.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
+        }
         Ok(Self {
             signature: Signature {
                 inputs: session.inputs().iter().map(port).collect(),
