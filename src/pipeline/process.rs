@@ -14,7 +14,7 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        DECODED_BYTES, Pipeline, PooledImage,
+        Pipeline, PooledImage,
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
@@ -27,11 +27,10 @@ use crate::{
     },
 };
 use facescan_imaging::{
-    crop::{Region, Unmet, box_of_mask},
+    crop::{Region, Unmet},
     encode::OutputFormat,
     preprocess::Profile,
 };
-use facescan_inference::pool::Stage;
 use facescan_inference::{
     device::DeviceRun,
     image_executor::{self, HealthProbe},
@@ -47,6 +46,7 @@ mod anonymize;
 mod blur_job;
 mod canvas;
 mod fitting;
+mod masks;
 mod price;
 mod step;
 
@@ -423,47 +423,6 @@ impl ImageOperation for ProcessPlan {
 }
 
 impl Pipeline {
-    /// Decodes the masks, which must have the same size, and computes the box around all of them.
-    ///
-    /// # Errors
-    /// An error of a mask.
-    pub async fn load_masks(
-        &self,
-        context: &RequestContext,
-        plan: ProcessPlan,
-        masks: Vec<Bytes>,
-    ) -> Result<ProcessPlan, PipelineError> {
-        if masks.is_empty() {
-            return Ok(plan);
-        }
-        let pipeline = self.clone();
-        let memory = masks.iter().map(|mask| self.memory_of(mask, DECODED_BYTES));
-        let memory = memory.max().unwrap_or_default();
-        let permit = self.decode_permit(context, memory).await;
-        let read = async move {
-            let _permit = permit;
-            let mut size = None;
-            let mut region: Option<Region> = None;
-            for bytes in &masks {
-                let mask = pipeline.decode(bytes, None).await?.pixels;
-                if *size.get_or_insert(mask.dimensions()) != mask.dimensions() {
-                    return Err(PipelineError::invalid_option(
-                        "mask",
-                        "the masks differ in size",
-                    ));
-                }
-                region = match (region, box_of_mask(&mask)) {
-                    (Some(a), Some(b)) => Some(a.union(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-            Ok(size.map(|size| MaskUnion { size, region }))
-        };
-        let tenant = Some(Arc::clone(&context.principal.tenant));
-        let mask = self.pool.drive(tenant, Stage::Begin, read).await??;
-        Ok(ProcessPlan { mask, ..plan })
-    }
-
     /// Processes one image.
     ///
     /// # Errors

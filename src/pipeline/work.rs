@@ -32,10 +32,10 @@ pub(super) const PIXELATE: u64 = 3;
 
 const DENOISE: u64 = 10;
 const UPSCALE: u64 = 60;
-const GAMMA: u64 = 4;
-const CLAHE: u64 = 30;
+const GAMMA: u64 = 6;
+const CLAHE: u64 = 20;
 const CONTRAST: u64 = 6;
-const SHARPEN: u64 = 70;
+const SHARPEN: u64 = 80;
 
 /// The most passes of a blur: the time of a long kernel does not grow with it.
 const LONG_BLUR: u64 = 25;
@@ -129,6 +129,12 @@ pub(super) fn blur((width, height): Size, kernel: u32) -> u64 {
     let passes = u64::from(kernel).div_ceil(2).min(LONG_BLUR);
     let area = pixels((width, height.saturating_add(kernel / 2)));
     area.saturating_mul(passes)
+}
+
+/// Returns the price of decoding a mask and finding its box, by the size that its file states.
+pub(super) fn mask(bytes: &[u8]) -> u64 {
+    let size = stated_size(bytes).filter(|size| pixels(*size) <= MAX_PIXELS);
+    size.map_or(0, |size| pixels(size) * (DECODE + PLAIN))
 }
 
 /// Returns the price of encoding each pixel.

@@ -9,6 +9,7 @@ use axum::{
         header::{AUTHORIZATION, CONTENT_TYPE},
     },
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan::context::scope::Scope;
 use serde_json::{Value, json};
 
@@ -119,6 +120,14 @@ async fn operations_that_take_too_much_work_are_refused_before_they_run() {
     assert_eq!(reply.code(), "too_much_work");
     let detail = reply.json()["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("megapixel passes"), "{detail}");
+    // Masks are decoded before the image.
+    let entry = json!({"data": BASE64_STANDARD.encode(LARGE)});
+    let body = json!({"images": [entry], "masks": vec![&entry; 20], "options": {"operations": [{"op": "mask_crop"}]}});
+    let mut masked = request(&alice, "/process", body.to_string());
+    let json = "application/json".parse().unwrap();
+    masked.headers_mut().insert(CONTENT_TYPE, json);
+    let reply = app.send(masked).await;
+    assert_eq!(reply.code(), "too_much_work", "{reply:?}");
     // A region is cheap, and has no other price on a large image.
     let region = json!([
         {"op": "gaussian_blur", "kernel": 255, "sigma": 100, "region": [0, 0, 20, 20]},
