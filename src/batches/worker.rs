@@ -109,6 +109,9 @@ impl Worker {
                     failures = 0;
                     self.process_chunk(chunk, stop).await;
                     drop(share);
+                    if self.tenants.take_missed() {
+                        continue;
+                    }
                     true
                 }
                 Ok(None) => {
@@ -138,11 +141,16 @@ impl Worker {
     async fn claim_share(&self) -> Result<Option<(LeasedChunk, ChunkShare)>, StoreError> {
         // One loop at a time, because the next one has to see this chunk.
         let mut claiming = self.tenants.claim().await;
-        let chunk = self.claim_except(claiming.full_tenant()).await?;
-        Ok(chunk.map(|chunk| {
-            let share = claiming.add(&chunk.tenant);
-            (chunk, share)
-        }))
+        loop {
+            let full = claiming.full_tenant();
+            if let Some(chunk) = self.claim_except(full.clone()).await? {
+                let share = claiming.add(&chunk.tenant);
+                return Ok(Some((chunk, share)));
+            }
+            if !claiming.found_nothing(full.as_deref()) {
+                return Ok(None);
+            }
+        }
     }
 
     /// Leases the next chunk. Returns `None` if there is no work.

@@ -12,7 +12,16 @@ use tokio::sync::Mutex as AsyncMutex;
 pub(super) struct ChunkShares {
     most: usize,
     claiming: Arc<AsyncMutex<()>>,
-    chunks: Arc<Mutex<HashMap<String, usize>>>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// The chunks in work of each tenant that has some.
+    chunks: HashMap<String, usize>,
+    /// How often a loop was woken and found chunks only of a tenant that can have no further one. Loops that end a chunk make up
+    /// for it, because a chunk wakes one loop only.
+    missed: usize,
 }
 
 /// The right to claim a chunk.
@@ -44,22 +53,50 @@ impl ChunkShares {
         }
     }
 
-    fn chunks(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns whether the loop that has ended a chunk has to ask again for one that another loop could not have.
+    pub(super) fn take_missed(&self) -> bool {
+        let mut held = self.held();
+        let has_missed = held.missed > 0;
+        held.missed = held.missed.saturating_sub(1);
+        has_missed
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Claiming<'_> {
     /// Returns the tenant that can have no further chunk. While a loop is free, there is at most one.
     pub(super) fn full_tenant(&self) -> Option<String> {
-        let chunks = self.shares.chunks();
-        let full = chunks.iter().find(|(_, count)| **count >= self.shares.most);
+        let held = self.shares.held();
+        let full = held
+            .chunks
+            .iter()
+            .find(|(_, count)| **count >= self.shares.most);
         full.map(|(tenant, _)| tenant.clone())
+    }
+
+    /// Notes that there was no chunk, and which tenant was left out. Returns whether that tenant can have a chunk now.
+    pub(super) fn found_nothing(&mut self, full: Option<&str>) -> bool {
+        let mut held = self.shares.held();
+        let Some(full) = full else {
+            held.missed = 0;
+            return false;
+        };
+        let chunks = held.chunks.get(full).copied().unwrap_or_default();
+        let is_free = chunks < self.shares.most;
+        if !is_free {
+            held.missed += 1;
+        }
+        is_free
     }
 
     /// Counts a chunk of a tenant.
     pub(super) fn add(&mut self, tenant: &str) -> ChunkShare {
-        *self.shares.chunks().entry(tenant.to_owned()).or_default() += 1;
+        let mut held = self.shares.held();
+        *held.chunks.entry(tenant.to_owned()).or_default() += 1;
+        drop(held);
         ChunkShare {
             shares: self.shares.clone(),
             tenant: tenant.to_owned(),
@@ -69,11 +106,11 @@ impl Claiming<'_> {
 
 impl Drop for ChunkShare {
     fn drop(&mut self) {
-        let mut chunks = self.shares.chunks();
-        if let Some(count) = chunks.get_mut(&self.tenant) {
+        let mut held = self.shares.held();
+        if let Some(count) = held.chunks.get_mut(&self.tenant) {
             *count -= 1;
             if *count == 0 {
-                chunks.remove(&self.tenant);
+                held.chunks.remove(&self.tenant);
             }
         }
     }
@@ -92,7 +129,16 @@ mod tests {
         assert_eq!(claiming.full_tenant(), None);
         let _second = claiming.add("one");
         assert_eq!(claiming.full_tenant().as_deref(), Some("one"));
+        assert!(!claiming.found_nothing(Some("one")));
         drop(first);
+        assert!(
+            claiming.found_nothing(Some("one")),
+            "a chunk has ended meanwhile"
+        );
         assert_eq!(claiming.full_tenant(), None);
+        assert!(shares.take_missed());
+        assert!(!shares.take_missed());
+        assert!(!claiming.found_nothing(None));
+        assert!(!shares.take_missed());
     }
 }
