@@ -159,9 +159,9 @@ pub struct Budgets {
 /// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 const BYTES_A_PERMIT: usize = 1024;
 
-/// One tenant parses one large body at a time, and all tenants two. Each takes a thread beside those of the CPU pool.
+/// One tenant parses two large bodies at a time, and all tenants four. Each takes a thread beside those of the CPU pool.
 const LARGE_BODIES: PermitLimits = PermitLimits {
-    tenant_images: 1,
+    tenant_images: 2,
     bytes: u64::MAX,
 };
 

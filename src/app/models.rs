@@ -120,11 +120,18 @@ impl Loader<'_> {
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
         let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
+        let engine = self.engine(&subject, on_cpu.sessions, parts, operation);
+        let long = self.long_engine(&subject, on_cpu.own, operation);
+        let waiting = engine.queue_depth();
+        let long_waiting = long.as_ref().map(Engine::queue_depth);
+        self.metrics.watch_queue(operation.name(), move || {
+            waiting() + long_waiting.as_ref().map_or(0, |waiting| waiting())
+        });
         Ok(Loaded {
             model: LoadedModel {
                 spec: Arc::new(spec.clone()),
-                engine: self.engine(&subject, on_cpu.sessions, parts, operation),
-                long: self.long_engine(&subject, on_cpu.own, operation),
+                engine,
+                long,
             },
             assignment: Assignment {
                 cpu: on_cpu.placement,
@@ -160,7 +167,10 @@ impl Loader<'_> {
                 replacement: None,
                 placement: DevicePlacement::CPU,
             };
-            self.engine(&subject, sessions, Some(parts), operation)
+            let engine = self.engine(&subject, sessions, Some(parts), operation);
+            self.metrics
+                .watch_queue(operation.name(), engine.queue_depth());
+            engine
         });
         (engine, assignment)
     }
@@ -230,7 +240,7 @@ impl Loader<'_> {
         device: Option<DeviceParts>,
         operation: Operation,
     ) -> Engine {
-        let engine = Engine::start(EngineParts {
+        Engine::start(EngineParts {
             sessions,
             grouping: self.grouping(subject.fixed, DevicePlacement::CPU),
             device,
@@ -238,10 +248,7 @@ impl Loader<'_> {
             pool: Arc::clone(self.pool),
             clock: Arc::clone(self.clock),
             metrics: self.metrics.engine(operation.name()),
-        });
-        self.metrics
-            .watch_queue(operation.name(), engine.queue_depth());
-        engine
+        })
     }
 
     /// Returns the engine of a detector's large rows, whose runs take seconds. They wait for one session, which leaves the

@@ -38,7 +38,7 @@ impl BatchTasks {
     }
 }
 
-/// Starts to process `chunks` chunks at a time, and to delete what is no longer needed.
+/// Starts to process `chunks` chunks of a tenant at a time, and to delete what is no longer needed.
 pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
     let stop = CancellationToken::new();
     let mut tasks = Vec::new();
@@ -109,7 +109,8 @@ fn worker_name() -> String {
 /// The arguments of `facescan worker`.
 #[derive(Debug, Default, Args)]
 pub struct WorkerArgs {
-    /// The chunks to process at a time. The default is `batches.workers`, or 2 if that is 0.
+    /// The chunks of a tenant to process at a time, and half of those of all tenants. The default is `batches.workers`, or 2 if
+    /// that is 0.
     #[arg(long, value_name = "N")]
     pub chunks: Option<usize>,
     /// Serve /livez, /readyz and /metrics at this address, such as 0.0.0.0:9464. The default is `metrics.address`.

@@ -124,10 +124,14 @@ pub(super) fn pixels((width, height): Size) -> u64 {
     u64::from(width) * u64::from(height)
 }
 
-/// Returns the price of a blur of a region. The rows above and below it, of half a kernel each, are blurred in one direction.
+/// Returns the price of a blur of a region. The rows above and below it, of half a kernel each, are blurred in one direction,
+/// and each row begins with a sum over the kernel.
 pub(super) fn blur((width, height): Size, kernel: u32) -> u64 {
     let passes = u64::from(kernel).div_ceil(2).min(LONG_BLUR);
-    let area = pixels((width, height.saturating_add(kernel / 2)));
+    let area = pixels((
+        width.saturating_add(kernel),
+        height.saturating_add(kernel / 2),
+    ));
     area.saturating_mul(passes)
 }
 

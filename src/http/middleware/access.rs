@@ -16,7 +16,7 @@ use hyper::body::Body as _;
 use crate::{
     access::{error::AccessError, rate_limit::Usage},
     audit::refusals::{RefusalKind, RefusedRequest},
-    context::{Principal, RequestContext, RequestId},
+    context::{Principal, RequestContext, RequestId, scope::Scope},
     http::{
         AppState,
         error::ApiError,
@@ -60,14 +60,17 @@ pub async fn authorize(
     match principal.and_then(|principal| permitted(principal, requirement)) {
         Ok(None) => {}
         Ok(Some(principal)) => {
+            // Figures are needed most when the server is full.
+            if !matches!(requirement, Requirement::Scope(Scope::Metrics)) {
+                match state.admission.try_enter(&principal.tenant) {
+                    Ok(entered) => permit = Some(entered),
+                    Err(full) => return ApiError::from(full).into_response(),
+                }
+            }
             let stated = stated_length(request.headers());
             match state.rate_limits.take(&principal, stated.unwrap_or(0)) {
                 Ok(state) => limits = state,
                 Err(error) => return rate_limited(&state, error),
-            }
-            match state.admission.try_enter(&principal.tenant) {
-                Ok(entered) => permit = Some(entered),
-                Err(full) => return ApiError::from(full).into_response(),
             }
             if stated.is_none() {
                 request = charge_body(request, &state, &principal);

@@ -20,7 +20,6 @@ use facescan_inference::{
     device::DeviceRun,
     engine::{Engine, Pending, Row, RowOutput},
     heads::{Candidate, Head, nms},
-    placement::Provider,
     registry::ModelSpec,
 };
 
@@ -167,9 +166,9 @@ impl Detector {
     fn claim(&self, letterbox: &Letterbox) -> Row {
         let (width, height) = letterbox.input;
         let is_long = u64::from(width) * u64::from(height) > LONG_INPUT;
-        let is_on_cpu = || self.engine.current_placement().provider == Provider::Cpu;
+        // Rows of a device that is down are reported as those of the device, by its own engine.
         let engine = match &self.long {
-            Some(long) if is_long && is_on_cpu() => long,
+            Some(long) if is_long && !self.engine.has_device() => long,
             _ => &self.engine,
         };
         engine.claim(&[3, height as usize, width as usize])

@@ -2,6 +2,9 @@
 
 use std::f64::consts::PI;
 
+/// The fewest cosines that are tried. Few kernels need fewer.
+const MIN_TERMS: usize = 4;
+
 /// The most cosines of a series.
 pub(super) const MAX_TERMS: usize = 8;
 
@@ -45,7 +48,7 @@ impl Series {
     pub(super) fn new(weights: &[f32]) -> Self {
         let radius = weights.len() / 2;
         let half: Vec<f64> = weights[radius..].iter().copied().map(f64::from).collect();
-        let mut series = (1..=MAX_TERMS)
+        let mut series = (MIN_TERMS..=MAX_TERMS)
             .flat_map(|terms| PERIODS.map(|period| Self::fitted(&half, period, terms)))
             .find(|series| series.error(&half) <= MAX_ERROR)
             .unwrap_or_else(|| Self::fitted(&half, PERIODS[0], MAX_TERMS));
@@ -109,18 +112,24 @@ fn twice_unless_zero(distance: u32) -> f64 {
 
 /// Returns the amplitudes of the series of `terms` cosines that is closest to half a kernel, by its normal equations.
 fn least_squares(half: &[f64], angle: f64, terms: usize) -> Vec<f64> {
-    let cosine = |term: usize, distance: usize| (term as f64 * angle * distance as f64).cos();
-    let sum = |values: &dyn Fn(usize) -> f64| -> f64 {
-        (0..half.len())
-            .map(|distance| twice_unless_zero(distance as u32) * values(distance))
-            .sum()
+    let cosines: Vec<Vec<f64>> = (0..terms)
+        .map(|term| {
+            (0..half.len())
+                .map(|distance| (term as f64 * angle * distance as f64).cos())
+                .collect()
+        })
+        .collect();
+    let product = |one: &[f64], other: &[f64]| -> f64 {
+        let products = one.iter().zip(other).map(|(a, b)| a * b);
+        let weighted = (0..).zip(products);
+        weighted.map(|(d, p)| twice_unless_zero(d) * p).sum()
     };
-    let mut rows: Vec<Vec<f64>> = (0..terms)
+    let mut rows: Vec<Vec<f64>> = cosines
+        .iter()
         .map(|row| {
-            let mut equation: Vec<f64> = (0..terms)
-                .map(|column| sum(&|d| cosine(row, d) * cosine(column, d)))
-                .collect();
-            equation.push(sum(&|d| cosine(row, d) * half[d]));
+            let mut equation: Vec<f64> =
+                cosines.iter().map(|column| product(row, column)).collect();
+            equation.push(product(row, half));
             equation
         })
         .collect();

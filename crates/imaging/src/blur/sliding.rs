@@ -108,7 +108,8 @@ impl Blur {
                 let at = next as usize % self.rows * stride;
                 let row = &mut self.ring[at..at + stride];
                 slide_across(&self.line, &self.cosines, &self.slides, row);
-                passed(stride * PASSES);
+                // The sums at the beginning of a row take about as long as those of so many samples.
+                passed((stride + 2 * CHANNELS * self.cosines.len()) * PASSES);
                 next += 1;
             }
             for block in 0..stride / BLOCK {
@@ -209,8 +210,8 @@ fn slide_across(line: &[f32], cosines: &[[f64; MAX_TERMS]], slides: &[Slide], ou
     let out = out.as_chunks_mut::<CHANNELS>().0;
     for ((out, (far_left, left)), (right, far_right)) in out.iter_mut().zip(behind).zip(ahead) {
         for channel in 0..CHANNELS {
-            let far = f64::from(far_left[channel] + far_right[channel]);
-            let near = f64::from(left[channel] + right[channel]);
+            let far = f64::from(far_left[channel]) + f64::from(far_right[channel]);
+            let near = f64::from(left[channel]) + f64::from(right[channel]);
             let (before, here) = (&mut before[channel], &mut here[channel]);
             out[channel] = total(here) as f32;
             for term in 0..MAX_TERMS {
@@ -242,7 +243,7 @@ fn slide_down(
     let pair = |rows: [&[f32]; 2]| {
         let mut pairs = [0.0; BLOCK];
         for ((pair, above), below) in pairs.iter_mut().zip(rows[0]).zip(rows[1]) {
-            *pair = f64::from(above + below);
+            *pair = f64::from(*above) + f64::from(*below);
         }
         pairs
     };
@@ -256,5 +257,5 @@ fn slide_down(
             here[at] = next;
         }
     }
-    totals.map(|level| (level as f32 + ROUNDING).to_bits() as u8)
+    totals.map(|level| (level.clamp(0.0, 255.0) as f32 + ROUNDING).to_bits() as u8)
 }

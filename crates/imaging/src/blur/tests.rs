@@ -176,6 +176,26 @@ fn long_kernels_are_within_a_level_of_the_weighted_mean() {
     }
 }
 
+#[test]
+fn errors_do_not_add_up_along_a_column() {
+    let tall = RgbImage::from_fn(2, 30_000, |x, y| {
+        let smooth = 120.0 + 120.0 * (f64::from(y) / 900.0).sin();
+        // A black area has to stay black.
+        let level = if y > 20_000 && y < 24_000 {
+            0.0
+        } else {
+            smooth
+        };
+        Rgb([
+            level as u8,
+            (level / 2.0) as u8,
+            255 * ((x + y / 7) % 2) as u8,
+        ])
+    });
+    let error = error_of_blur(&tall, &gaussian(255, 60.0));
+    assert!(error < 0.56, "{error}");
+}
+
 proptest! {
     #[test]
     fn long_kernels_work_on_images_of_any_size(
