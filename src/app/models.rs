@@ -120,7 +120,7 @@ impl Loader<'_> {
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
         let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
-        let engine = self.engine(&subject, on_cpu.sessions, parts, operation);
+        let engine = self.engine(&subject, on_cpu.sessions, parts, (operation, self.pool));
         let long = self.long_engine(&subject, on_cpu.own, operation);
         let waiting = engine.queue_depth();
         let long_waiting = long.as_ref().map(Engine::queue_depth);
@@ -167,7 +167,7 @@ impl Loader<'_> {
                 replacement: None,
                 placement: DevicePlacement::CPU,
             };
-            let engine = self.engine(&subject, sessions, Some(parts), operation);
+            let engine = self.engine(&subject, sessions, Some(parts), (operation, self.pool));
             self.metrics
                 .watch_queue(operation.name(), engine.queue_depth());
             engine
@@ -238,14 +238,14 @@ impl Loader<'_> {
         subject: &Subject,
         sessions: Sessions,
         device: Option<DeviceParts>,
-        operation: Operation,
+        (operation, pool): (Operation, &Arc<CpuPool>),
     ) -> Engine {
         Engine::start(EngineParts {
             sessions,
             grouping: self.grouping(subject.fixed, DevicePlacement::CPU),
             device,
             usual_row_len: subject.row_shape.iter().product(),
-            pool: Arc::clone(self.pool),
+            pool: Arc::clone(pool),
             clock: Arc::clone(self.clock),
             metrics: self.metrics.engine(operation.name()),
         })
@@ -266,15 +266,7 @@ impl Loader<'_> {
             replacement: None,
             placement: DevicePlacement::CPU,
         };
-        Some(Engine::start(EngineParts {
-            sessions,
-            grouping: self.grouping(subject.fixed, DevicePlacement::CPU),
-            device: None,
-            usual_row_len: subject.row_shape.iter().product(),
-            pool: Arc::clone(self.long_pool),
-            clock: Arc::clone(self.clock),
-            metrics: self.metrics.engine(operation.name()),
-        }))
+        Some(self.engine(subject, sessions, None, (operation, self.long_pool)))
     }
 
     /// Returns how rows are grouped at a device placement. `fixed` is the batch size of a graph with a fixed one.

@@ -69,7 +69,7 @@ impl Worker {
     }
 
     /// Processes chunks until `stop` is cancelled, at most `chunks` of a tenant at a time and twice as many of all tenants. So
-    /// images that do not arrive hold up only their own tenant. Then it returns what it has not finished.
+    /// images that do not arrive leave chunks to another tenant. Then it returns what it has not finished.
     pub async fn run(mut self, chunks: usize, stop: CancellationToken) {
         self.tenants = ChunkShares::new(chunks);
         let mut loops = JoinSet::new();
