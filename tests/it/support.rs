@@ -1,6 +1,7 @@
 //! Code that the test modules share.
 
 pub mod app;
+pub mod certificate;
 pub mod chaos_proxy;
 pub mod cli;
 pub mod database;

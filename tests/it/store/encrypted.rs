@@ -2,35 +2,26 @@
 //!
 //! The PostgreSQL of the tests is built without TLS, so a front before it speaks the database's request for TLS and rustls.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{net::SocketAddr, path::Path};
 
 use facescan_store::{Observer, StoreError};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
 };
-use tokio_rustls::TlsAcceptor;
 
-use crate::support::database::{Database, on_postgres, settings};
+use crate::support::{
+    certificate::acceptor,
+    database::{Database, on_postgres, settings},
+};
 
 /// The first message of a client that asks for TLS: its length, and the code of the request.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// Starts a front with a certificate for `host`, which is written to `certificate`.
 async fn front(upstream: (String, u16), host: &str, certificate: &Path) -> SocketAddr {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed([host.to_owned()]).unwrap();
-    std::fs::write(certificate, cert.pem()).unwrap();
-    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (acceptor, pem) = acceptor(host);
+    std::fs::write(certificate, pem).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

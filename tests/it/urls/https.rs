@@ -1,15 +1,13 @@
 //! The built binary fetches images over HTTPS. It reads its trusted certificates from the environment.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr};
 
 use axum::{Router, routing::get, serve::Listener};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::support::{app::image_file, cli::facescan};
+use crate::support::{app::image_file, certificate::acceptor, cli::facescan};
 
 /// A server of one image on the loopback interface, with a self-signed certificate.
 struct Server {
@@ -20,25 +18,17 @@ struct Server {
 impl Server {
     /// Starts a server whose certificate names `host`.
     async fn of(host: &str) -> Self {
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed([host.to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .unwrap();
+        let (acceptor, certificate) = acceptor(host);
         let listener = Encrypted {
             listener: TcpListener::bind(("127.0.0.1", 0)).await.unwrap(),
-            acceptor: Arc::new(config).into(),
+            acceptor,
         };
         let address = listener.local_addr().unwrap();
         let routes = Router::new().route("/t1.jpg", get(|| async { image_file("t1.jpg") }));
         tokio::spawn(async move { axum::serve(listener, routes).await });
         Self {
             url: format!("https://{address}/t1.jpg"),
-            certificate: cert.pem(),
+            certificate,
         }
     }
 }
