@@ -85,10 +85,15 @@ impl OrtBackend {
             .with_config_entry(assignment::RECORD.0, assignment::RECORD.1)
             .map_err(failed)?;
         if opening.placement.provider == Provider::Cpu {
-            let arena = ep::CPU::default().with_arena_allocator(opening.keeps_memory);
-            let builder = builder
-                .with_execution_providers([arena.build()])
-                .map_err(failed)?;
+            let builder = match opening.keeps_memory {
+                true => builder,
+                false => {
+                    let provider = ep::CPU::default().with_arena_allocator(false);
+                    builder
+                        .with_execution_providers([provider.build()])
+                        .map_err(failed)?
+                }
+            };
             // The CPU is requested by name. Without a name the runtime may choose any provider, and with a preference
             // for the CPU it chooses OpenVINO once that is registered.
             let own = self.environment.devices().filter(|device| {
