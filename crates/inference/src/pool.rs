@@ -62,7 +62,7 @@ pub type Tenant = Option<Arc<str>>;
 ///
 /// A job needs a turn to run, and there are as many turns as [threads](Self::threads). Turns go round the tenants that
 /// have waiting jobs, and within a tenant by [`Stage`]. A job that runs for longer than a slice gives up its turn at its
-/// next [checkpoint](facescan_imaging::checkpoint) while other jobs wait.
+/// next [checkpoint](facescan_imaging::checkpoint) while jobs of other tenants wait.
 ///
 /// A job whose caller leaves before it starts is skipped. A job whose caller leaves later ends at its next checkpoint. A
 /// job runs in the tracing span of its caller. Dropping the pool closes it and waits for the running jobs.
@@ -77,7 +77,8 @@ pub struct PoolOptions {
     pub turns: NonZeroUsize,
     /// The number of jobs of one tenant that run at a time, at most.
     pub tenant_turns: NonZeroUsize,
-    /// How long a job may run while others wait. It then gives up its turn at the next checkpoint.
+    /// How long a job may run while a job of another tenant waits. It then gives up its turn at the next checkpoint. To a
+    /// job of its own tenant it gives it up after ten times as long.
     pub slice: Duration,
     /// Whether the operating system prefers other threads, where it supports that.
     pub is_background: bool,
@@ -301,6 +302,11 @@ impl CpuPool {
     pub fn is_quiet(&self) -> bool {
         let load = self.shared.queue().load();
         load.busy <= 1 && load.waiting == 0
+    }
+
+    /// Returns whether all jobs of late were for one tenant. A job that cannot give up its turn delays nobody else then.
+    pub fn has_one_tenant(&self) -> bool {
+        self.shared.queue().has_one_tenant()
     }
 
     /// Returns the number of jobs that were skipped because their callers had left.

@@ -29,6 +29,9 @@ impl Lane {
     }
 }
 
+/// The number of jobs in a row of one tenant after which it counts as the only one.
+const JOBS_OF_ONLY_TENANT: usize = 256;
+
 /// The jobs that wait, and the turns. Everything is behind one lock.
 pub(super) struct Queue {
     /// The tenants with waiting jobs. The first one is next, and goes to the end after that.
@@ -39,6 +42,8 @@ pub(super) struct Queue {
     taken: Vec<(Tenant, usize)>,
     /// The sum of `taken`.
     busy: usize,
+    /// The tenant of the last job, and the number of jobs in a row that were queued for it.
+    latest: (Tenant, usize),
     turns: usize,
     /// The most turns of one tenant.
     tenant_turns: usize,
@@ -60,6 +65,7 @@ impl Queue {
             waiting: 0,
             taken: Vec::new(),
             busy: 0,
+            latest: (None, 0),
             turns,
             tenant_turns,
             idle: 0,
@@ -105,6 +111,15 @@ impl Queue {
         });
         self.lanes[at].stages[stage as usize].push_back(entry);
         self.waiting += 1;
+        if self.latest.0 != *tenant {
+            self.latest = (tenant.clone(), 0);
+        }
+        self.latest.1 = self.latest.1.saturating_add(1);
+    }
+
+    /// Returns whether all jobs of late were for one tenant.
+    pub(super) fn has_one_tenant(&self) -> bool {
+        self.latest.1 >= JOBS_OF_ONLY_TENANT
     }
 
     /// Removes the next entry and takes a turn for it. Returns `None` if there is no entry or no turn for it.
@@ -194,6 +209,22 @@ mod tests {
         while run(&mut queue).is_some() {}
         let order: Vec<_> = order.drain().collect();
         assert_eq!(order, ["a0", "b1", "a1", "b2", "a2", "a3"]);
+    }
+
+    #[test]
+    fn a_tenant_is_the_only_one_after_many_jobs() {
+        let (log, _order) = flume::unbounded();
+        let mut queue = Queue::new(1, 1);
+        let [alice, bob] = ["alice", "bob"].map(|name| Some(Arc::from(name)));
+        queue.push(&bob, Stage::Begin, job(&log, "b"));
+        for _ in 1..JOBS_OF_ONLY_TENANT {
+            queue.push(&alice, Stage::Begin, job(&log, "a"));
+        }
+        assert!(!queue.has_one_tenant());
+        queue.push(&alice, Stage::Begin, job(&log, "a"));
+        assert!(queue.has_one_tenant());
+        queue.push(&bob, Stage::Begin, job(&log, "b"));
+        assert!(!queue.has_one_tenant());
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Turns: a job that takes long gives up its turn at a checkpoint while other jobs wait.
+//! Turns: a job that takes long gives up its turn at a checkpoint while another tenant waits.
 //!
 //! A pool has as many turns as cores work for it, and a thread needs a turn to run a job. A job that has used up its slice
-//! queues for its next turn and keeps its thread, which sleeps meanwhile. Another thread takes the turn. So code that
-//! computes for seconds needs no `async`, and the pool has more threads than turns only while jobs are paused.
+//! while another tenant waits queues for its next turn and keeps its thread, which sleeps meanwhile. Another thread takes
+//! the turn. So code that computes for seconds needs no `async`, and the pool has more threads than turns only while jobs
+//! are paused.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,7 +11,7 @@ use std::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use facescan_imaging::checkpoint;
@@ -19,6 +20,9 @@ use super::{Job, Shared, Stage, Tenant, queue::Entry};
 
 /// The most jobs that are paused at a time. Each has a thread. Further jobs keep their turns.
 const MAX_PAUSED: usize = 64;
+/// The slices that a job keeps its turn while only jobs of its own tenant wait. Every pause costs memory, because more
+/// jobs are half done, and the caches of a core.
+const SLICES_BEFORE_OWN: u32 = 10;
 
 thread_local! {
     /// The pool that this thread belongs to.
@@ -35,8 +39,21 @@ thread_local! {
 struct Turn {
     /// The tenant that it counts for.
     tenant: Tenant,
-    /// When the current slice began.
+    /// When it was taken.
     began: Instant,
+    /// When the slice is over.
+    until: Instant,
+}
+
+impl Turn {
+    fn new(tenant: Tenant, slice: Duration) -> Self {
+        let began = Instant::now();
+        Self {
+            tenant,
+            began,
+            until: began + slice,
+        }
+    }
 }
 
 /// A job that a thread runs next.
@@ -166,11 +183,10 @@ impl Shared {
 
     /// Runs a job, and the jobs that follow it on this thread.
     fn run_turn(&self, tenant: Tenant, job: Job) {
-        let began = Instant::now();
-        TURN.set(Some(Turn { tenant, began }));
+        TURN.set(Some(Turn::new(tenant, self.slice)));
         job();
         while let Some(next) = NEXT.take() {
-            if self.is_slice_over() && self.queue().others_wait(&next.tenant) {
+            if Self::is_slice_over() && self.queue().others_wait(&next.tenant) {
                 self.push(&next.tenant, next.stage, next.job);
             } else {
                 (next.job)();
@@ -178,23 +194,24 @@ impl Shared {
         }
     }
 
-    fn is_slice_over(&self) -> bool {
+    fn is_slice_over() -> bool {
         TURN.with_borrow(|turn| {
             turn.as_ref()
-                .is_some_and(|turn| turn.began.elapsed() >= self.slice)
+                .is_some_and(|turn| turn.until <= Instant::now())
         })
     }
 
-    /// Gives up the turn of this thread and waits for the next one, if other jobs wait.
+    /// Gives up the turn of this thread and waits for the next one if a job of another tenant waits, or, after several
+    /// slices, any job. Begins another slice otherwise.
     fn pause(self: &Arc<Self>) {
         let mut queue = self.queue();
-        let restart = |tenant| {
-            let began = Instant::now();
-            TURN.set(Some(Turn { tenant, began }));
-        };
         let Some(turn) = TURN.take() else { return };
-        if queue.is_empty() || queue.closed || !self.provide_thread(&mut queue) {
-            return restart(turn.tenant);
+        let is_long = turn.began.elapsed() >= self.slice * SLICES_BEFORE_OWN;
+        let somebody_waits = queue.others_wait(&turn.tenant) || (is_long && !queue.is_empty());
+        if !somebody_waits || queue.closed || !self.provide_thread(&mut queue) {
+            let until = Instant::now() + self.slice;
+            TURN.set(Some(Turn { until, ..turn }));
+            return;
         }
         let paused = Arc::new(PausedJob::default());
         let tenant = current_tenant();
@@ -209,7 +226,7 @@ impl Shared {
         self.wake_one(&mut queue);
         drop(queue);
         paused.wait();
-        restart(tenant);
+        TURN.set(Some(Turn::new(tenant, self.slice)));
     }
 
     /// Starts a thread if there would be fewer than turns after this thread has paused. Returns whether this thread can
@@ -232,7 +249,7 @@ fn at_checkpoint() {
     stop_if_abandoned();
     let pool = POOL.with_borrow(Clone::clone);
     if let Some(pool) = pool
-        && pool.is_slice_over()
+        && Shared::is_slice_over()
     {
         pool.pause();
         stop_if_abandoned();
