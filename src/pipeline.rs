@@ -59,6 +59,8 @@ pub mod work;
 
 /// The largest number of pixels that are decoded within a turn of the pool, in some tens of milliseconds.
 const DECODED_AT_ONCE: u64 = 1 << 21;
+/// The same while the pool has one tenant. Nobody else waits for the decoder then, and a change of threads costs time.
+const DECODED_AT_ONCE_ALONE: u64 = 1 << 24;
 
 /// The memory for each pixel, in bytes, of an image that is decoded: those of a 16-bit TIFF with transparency, the most.
 const DECODED_BYTES: u64 = 16;
@@ -183,9 +185,11 @@ impl Pipeline {
     /// # Errors
     /// The error of the decoder.
     async fn decode(&self, bytes: &Bytes, min_side: Option<u32>) -> Result<Decoded, PipelineError> {
-        let is_small = stated_size(bytes)
-            .is_some_and(|(width, height)| u64::from(width) * u64::from(height) <= DECODED_AT_ONCE);
-        if is_small {
+        let most = match self.pool.has_one_tenant() {
+            true => DECODED_AT_ONCE_ALONE,
+            false => DECODED_AT_ONCE,
+        };
+        if stated_size(bytes).is_some_and(|size| work::pixels(size) <= most) {
             return Ok(self.decode_here(bytes, min_side)?);
         }
         let (pipeline, bytes) = (self.clone(), bytes.clone());
