@@ -520,7 +520,7 @@ mod tests {
         let codes = [
             (EntryError::from(option()), ApiError::from(option()).kind()),
             (
-                EntryError::Malformed(String::new()),
+                EntryError::Malformed("".into()),
                 ApiError::invalid_body("").kind(),
             ),
             (EntryError::TooLarge { limit: 1 }, table::IMAGE_TOO_LARGE),

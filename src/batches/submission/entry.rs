@@ -1,5 +1,7 @@
 //! One entry of a submission: an image with the data of its caller.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use facescan_store::{JsonText, NewItem};
 use thiserror::Error;
@@ -45,7 +47,7 @@ pub enum EntryContent {
 pub enum EntryError {
     /// The entry has another format.
     #[error("the entry cannot be read: {0}")]
-    Malformed(String),
+    Malformed(Cow<'static, str>),
     /// The entry has too many bytes.
     #[error("the image has more than {limit} bytes; send a smaller one")]
     TooLarge {
@@ -124,7 +126,7 @@ impl ItemEntry {
 fn only_option<T>(checked: Result<T, PipelineError>) -> Result<T, EntryError> {
     checked.map_err(|error| match error {
         PipelineError::InvalidOption(option) => option.into(),
-        other => EntryError::Malformed(other.to_string()),
+        other => EntryError::Malformed(other.to_string().into()),
     })
 }
 

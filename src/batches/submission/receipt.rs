@@ -122,8 +122,9 @@ pub(super) fn begin_digest(head: &BatchHead, options: &Value) -> Sha256 {
 
 /// Adds an entry to the digest.
 pub(super) fn digest_entry(digest: &mut Sha256, entry: &Result<CheckedEntry, EntryError>) {
-    let entry = match entry {
-        Err(error) => json!({"refused": error.code()}),
+    let text = match entry {
+        // Without a tree, because a body can have millions of entries that are nothing.
+        Err(error) => format!(r#"{{"refused":"{}"}}"#, error.code()),
         Ok((item, _)) => {
             // Without `..`, so that the compiler requires a decision for each new field.
             let NewItem {
@@ -142,9 +143,9 @@ pub(super) fn digest_entry(digest: &mut Sha256, entry: &Result<CheckedEntry, Ent
                 "source_url": source_url,
                 "metadata": metadata,
             })
+            .to_string()
         }
     };
-    let text = entry.to_string();
     // The length separates the entries.
     digest.update((text.len() as u64).to_le_bytes());
     digest.update(text);

@@ -1,6 +1,6 @@
 //! An entry of a structured body. A field of the wrong type refuses its entry alone, and not the whole body.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use facescan_store::JsonText;
 use serde::{
@@ -24,7 +24,7 @@ pub(super) struct LooseEntry {
     source_url: Loose<String>,
     metadata: Option<JsonText>,
     /// Why the entry is malformed.
-    problem: Option<String>,
+    problem: Option<Cow<'static, str>>,
 }
 
 /// A field of any type.
@@ -91,7 +91,9 @@ fn typed<T>(name: &str, field: Loose<T>) -> Result<Option<T>, EntryError> {
     match field {
         Loose::Absent => Ok(None),
         Loose::Present(value) => Ok(Some(value)),
-        Loose::OtherType => Err(EntryError::Malformed(format!("`{name}` must be text"))),
+        Loose::OtherType => Err(EntryError::Malformed(
+            format!("`{name}` must be text").into(),
+        )),
     }
 }
 
@@ -124,9 +126,12 @@ impl<'de> Deserialize<'de> for LooseEntry {
                         "metadata" => entry.metadata = Some(map.next_value()?),
                         _ => {
                             map.next_value::<IgnoredAny>()?;
-                            entry.problem = Some(format!(
-                                "the field `{name:.40}` is unknown; an item has id, data, url, source, source_url and metadata"
-                            ));
+                            entry.problem = Some(
+                                format!(
+                                    "the field `{name:.40}` is unknown; an item has id, data, url, source, source_url and metadata"
+                                )
+                                .into(),
+                            );
                         }
                     }
                 }
@@ -136,7 +141,7 @@ impl<'de> Deserialize<'de> for LooseEntry {
         match deserializer.deserialize_any(MaybeFields(Fields))? {
             Some(entry) => Ok(entry),
             None => Ok(LooseEntry {
-                problem: Some("an item must be an object".to_owned()),
+                problem: Some("an item must be an object".into()),
                 ..LooseEntry::default()
             }),
         }

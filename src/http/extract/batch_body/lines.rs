@@ -189,7 +189,7 @@ fn entry(line: Line, limit: u64) -> Result<ItemEntry, EntryError> {
         Line::TooLong => Err(EntryError::TooLarge { limit }),
         Line::Whole(line) => match serde_json::from_slice::<LooseEntry>(&line) {
             Ok(loose) => loose.into_entry(),
-            Err(error) => Err(EntryError::Malformed(error.to_string())),
+            Err(error) => Err(EntryError::Malformed(error.to_string().into())),
         },
     }
 }
