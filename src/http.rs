@@ -16,7 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use error::ApiError;
 use route_scopes::RouteScopes;
-use server::{ServerOptions, tls::Tls};
+use server::{ReadingLimit, ServerOptions, tls::Tls};
 
 pub mod error;
 pub mod extract;
@@ -124,10 +124,15 @@ pub async fn serve_metrics(
 }
 
 fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
+    let server = &app.config.server;
     ServerOptions {
         tls,
-        header_timeout: app.config.server.header_timeout(),
-        max_connections: app.config.server.max_connections,
+        header_timeout: server.header_timeout(),
+        reading: ReadingLimit {
+            grace: server.header_timeout(),
+            bytes_per_s: server.min_answer_bytes_per_s,
+        },
+        max_connections: server.max_connections,
         metrics: app.metrics.clone(),
     }
 }

@@ -41,6 +41,8 @@ pub struct Server {
     pub header_timeout_ms: u64,
     #[garde(range(max = 1 << 30))]
     pub min_body_bytes_per_s: u64,
+    #[garde(range(max = 1 << 30))]
+    pub min_answer_bytes_per_s: u64,
     #[garde(range(max = 600_000))]
     pub shutdown_timeout_ms: u64,
 }

@@ -1,5 +1,7 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
+mod pace;
+mod paced_stream;
 mod reading;
 mod slots;
 #[cfg(test)]
@@ -7,7 +9,7 @@ mod tests;
 pub mod tls;
 mod version;
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::service::{Service, service_fn};
@@ -21,10 +23,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
 };
-use tokio_io_timeout::TimeoutStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use self::pace::ReadingLimit;
 use self::{
+    paced_stream::PacedStream,
     reading::StreamExecutor,
     slots::{ConnectionSlots, OpenConnection},
     tls::Tls,
@@ -61,8 +64,10 @@ const MAX_ERROR_STREAMS: usize = 100;
 pub struct ServerOptions {
     /// The certificate. `None` means no TLS.
     pub tls: Option<Tls>,
-    /// How long a client may take to send a head or to read a part of an answer, and how long a connection may be idle.
+    /// How long a client may take to send a head, and how long a connection may be idle.
     pub header_timeout: Duration,
+    /// How slowly a client may read an answer.
+    pub reading: ReadingLimit,
     /// The largest number of connections that are open at a time.
     pub max_connections: usize,
     /// Counts connections.
@@ -74,9 +79,9 @@ pub struct ServerOptions {
 /// If `max_connections` are open, the one that has waited the longest for its client makes room for a new one. If all have a
 /// request in work, the new one is closed.
 ///
-/// Closes a connection that sends nothing, or no complete request head, or reads nothing of an answer, within `header_timeout`.
-/// A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle, but must answer a ping. An HTTP/2
-/// stream whose client reads nothing of the answer within `header_timeout` is reset.
+/// Closes a connection that sends nothing, or no complete request head, within `header_timeout`, and one that reads an answer
+/// more slowly than `reading` allows. A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle,
+/// but must answer a ping. An HTTP/2 stream whose client reads the answer too slowly is reset.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -93,10 +98,11 @@ pub async fn serve(
         }
     });
     let connections = Connections {
-        builder: connection_builder(header_timeout),
+        builder: connection_builder(header_timeout, options.reading),
         router,
         tls,
         header_timeout,
+        reading: options.reading,
         stopping: CancellationToken::new(),
     };
     let open = TaskTracker::new();
@@ -128,6 +134,7 @@ struct Connections {
     router: Router,
     tls: Option<Arc<Tls>>,
     header_timeout: Duration,
+    reading: ReadingLimit,
     stopping: CancellationToken,
 }
 
@@ -163,11 +170,9 @@ impl Connections {
         }
     }
 
-    /// Disconnects a client that does not read its answer, because the answer would stay in memory.
-    fn limited(&self, stream: TcpStream) -> Pin<Box<TimeoutStream<TcpStream>>> {
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(self.header_timeout));
-        Box::pin(stream)
+    /// Disconnects a client that reads its answer too slowly, because the answer would stay in memory.
+    fn limited(&self, stream: TcpStream) -> PacedStream {
+        PacedStream::new(stream, self.reading)
     }
 
     /// Waits for what a client does first, because the timers of hyper start only after that. After the start of a shutdown, it
@@ -228,10 +233,8 @@ fn waiting(listener: TcpListener) -> Vec<TcpStream> {
 }
 
 /// Returns the settings of all connections.
-fn connection_builder(header_timeout: Duration) -> Builder<StreamExecutor> {
-    let mut builder = Builder::new(StreamExecutor {
-        limit: header_timeout,
-    });
+fn connection_builder(header_timeout: Duration, reading: ReadingLimit) -> Builder<StreamExecutor> {
+    let mut builder = Builder::new(StreamExecutor { reading });
     builder
         .http1()
         .timer(TokioTimer::new())

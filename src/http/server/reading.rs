@@ -1,13 +1,12 @@
-//! Resets HTTP/2 streams whose client does not read the answer.
+//! Resets HTTP/2 streams whose client reads the answer too slowly.
 //!
 //! The write timeout of a connection does not see such a client: without a window nothing is written, and the client still
 //! answers pings. Its answers would stay in memory.
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use axum::{
@@ -21,6 +20,8 @@ use hyper::{
 };
 use tokio::time::{Instant, sleep_until};
 
+use super::pace::{Pace, ReadingLimit};
+
 /// The largest part of an answer that HTTP/2 gets at a time. It keeps a part in memory until the client reads it, also after
 /// the answer has ended.
 const PART_BYTES: usize = 16 << 10;
@@ -30,10 +31,10 @@ tokio::task_local! {
     static STREAM: Arc<Stream>;
 }
 
-/// Runs each HTTP/2 stream on a task of its own, which ends when its client reads nothing of the answer for `limit`.
+/// Runs each HTTP/2 stream on a task of its own, which ends when its client is below the limit.
 #[derive(Clone)]
 pub(super) struct StreamExecutor {
-    pub limit: Duration,
+    pub reading: ReadingLimit,
 }
 
 impl<F> Executor<F> for StreamExecutor
@@ -42,41 +43,44 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let limit = self.limit;
+        let reading = self.reading;
         tokio::spawn(async move {
-            let state = Arc::new(Stream::default());
+            let state = Arc::new(Stream::new(reading));
             let served = STREAM.scope(Arc::clone(&state), stream);
             tokio::select! {
                 biased;
                 _ = served => {}
                 // Dropping the stream resets it. The connection has other streams, so it stays open.
-                () = state.unread_for(limit) => {}
+                () = state.is_too_slow() => {}
             }
         });
     }
 }
 
-/// Whether an answer waits for its client.
-#[derive(Default)]
+/// How an answer waits for its client.
 struct Stream {
-    /// When the last part was given to HTTP/2. `None` while the answer itself is not ready.
-    offered: Mutex<Option<Instant>>,
+    pace: Mutex<Pace>,
 }
 
 impl Stream {
-    fn set_offered(&self, at: Option<Instant>) {
-        *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    fn new(reading: ReadingLimit) -> Self {
+        Self {
+            pace: Mutex::new(Pace::new(reading)),
+        }
     }
 
-    fn offered(&self) -> Option<Instant> {
-        *self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns after HTTP/2 has not asked for the next part for `limit`.
-    async fn unread_for(&self, limit: Duration) {
+    /// Returns when the client is too slow.
+    async fn is_too_slow(&self) {
         loop {
             let now = Instant::now();
-            let due = self.offered().unwrap_or(now) + limit;
+            let due = {
+                let pace = self.pace();
+                pace.due().unwrap_or(now + pace.grace())
+            };
             if due <= now {
                 return;
             }
@@ -91,11 +95,12 @@ pub(super) fn watch(answer: Response) -> Response {
         return answer;
     };
     // Without a window, HTTP/2 does not ask for the first part.
-    stream.set_offered(Some(Instant::now()));
+    stream.pace().wait(Instant::now());
     answer.map(|body| {
         Body::new(Watched {
             body,
             rest: Bytes::new(),
+            offered: 0,
             stream,
         })
     })
@@ -106,6 +111,8 @@ struct Watched {
     body: Body,
     /// The part of the last frame that HTTP/2 has not got yet.
     rest: Bytes,
+    /// The length of the part that HTTP/2 has. It asks for the next one when the client has read most of it.
+    offered: usize,
     stream: Arc<Stream>,
 }
 
@@ -117,8 +124,9 @@ impl HttpBody for Watched {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let read = std::mem::take(&mut self.offered);
+        self.stream.pace().read(Instant::now(), read);
         if self.rest.is_empty() {
-            self.stream.set_offered(None);
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) if frame.is_data() => {
                     self.rest = frame.into_data().unwrap_or_default();
@@ -126,8 +134,9 @@ impl HttpBody for Watched {
                 other => return Poll::Ready(other),
             }
         }
-        self.stream.set_offered(Some(Instant::now()));
+        self.stream.pace().wait(Instant::now());
         let length = self.rest.len().min(PART_BYTES);
+        self.offered = length;
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
     }
 

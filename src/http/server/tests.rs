@@ -20,6 +20,7 @@ async fn a_client_that_connected_before_the_stop_gets_its_answer() {
     let options = ServerOptions {
         tls: None,
         header_timeout: patience,
+        reading: reading(patience),
         max_connections: 8,
         metrics: Metrics::default(),
     };
@@ -35,6 +36,13 @@ async fn a_client_that_connected_before_the_stop_gets_its_answer() {
     assert!(answer.ends_with("the answer"), "{answer}");
 }
 
+fn reading(grace: Duration) -> ReadingLimit {
+    ReadingLimit {
+        grace,
+        bytes_per_s: 4096,
+    }
+}
+
 fn slots(total: usize) -> ConnectionSlots {
     ConnectionSlots::new(total, Metrics::default())
 }
@@ -43,10 +51,11 @@ fn slots(total: usize) -> ConnectionSlots {
 fn impatient(router: Router) -> Connections {
     let short = Duration::from_millis(200);
     Connections {
-        builder: connection_builder(short),
+        builder: connection_builder(short, reading(short)),
         router,
         tls: None,
         header_timeout: short,
+        reading: reading(short),
         stopping: CancellationToken::new(),
     }
 }
@@ -129,6 +138,7 @@ async fn start(max_connections: usize) -> (SocketAddr, Arc<Slow>) {
     let options = ServerOptions {
         tls: None,
         header_timeout: Duration::from_secs(60),
+        reading: reading(Duration::from_secs(60)),
         max_connections,
         metrics: Metrics::default(),
     };
