@@ -8,14 +8,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
 use self::{
-    body_reservation::BodyReservation,
+    answer_reservation::{AnswerReservation, SMALL_ANSWER_BYTES},
+    byte_reservation::ByteReservation,
     priority_semaphore::{DecodePermit, PermitLimits, PrioritySemaphore},
     tenant_shares::{HeldShare, TenantShares, reserve},
 };
 use crate::telemetry::metrics::{Metrics, labels::Refusal};
 
-pub mod body_reservation;
+pub mod answer_reservation;
 pub mod byte_budget;
+pub mod byte_reservation;
 pub mod priority_semaphore;
 mod tenant_shares;
 
@@ -42,9 +44,14 @@ impl Priority {
 /// Why a request is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    /// The byte budget of request bodies is used up.
-    #[error("the server has reached its limit of bytes in request bodies")]
+    /// The byte budget of request bodies and large answers is used up.
+    #[error("the server has reached its limit of bytes in request bodies and answers")]
     Bytes,
+    /// Too many answers wait for clients that do not read them.
+    #[error(
+        "the server has reached its limit of answers that are not read; read the answers of earlier requests"
+    )]
+    Answers,
     /// The budget of requests is used up.
     #[error("the server has reached its limit of requests")]
     Requests,
@@ -62,6 +69,7 @@ impl AdmissionError {
         match self {
             Self::Requests => Refusal::Requests,
             Self::Bytes => Refusal::Bytes,
+            Self::Answers => Refusal::Answers,
             Self::Images(Priority::Interactive) => Refusal::Interactive,
             Self::Images(Priority::Bulk) => Refusal::Bulk,
             Self::Fetches => Refusal::Fetches,
@@ -78,6 +86,7 @@ pub struct Admission {
     interactive: Budget,
     bulk: Budget,
     bytes: Budget,
+    answers: Budget,
     large_bodies: PrioritySemaphore,
     metrics: Metrics,
 }
@@ -91,8 +100,23 @@ struct Budget {
 
 /// A part of a budget. Dropping it returns the part.
 struct Taken {
-    _permits: Option<OwnedSemaphorePermit>,
-    _share: HeldShare,
+    permits: Option<OwnedSemaphorePermit>,
+    share: HeldShare,
+}
+
+impl Taken {
+    fn amount(&self) -> usize {
+        self.share.amount()
+    }
+
+    /// Returns all permits but `amount` to the budget.
+    fn shrink_to(&mut self, amount: usize) {
+        if let Some(permits) = &mut self.permits {
+            let spare = permits.num_permits().saturating_sub(amount);
+            drop(permits.split(spare));
+        }
+        self.share.shrink_to(amount);
+    }
 }
 
 impl Budget {
@@ -111,8 +135,8 @@ impl Budget {
         let share = self.shares.try_take(tenant, amount as usize)?;
         let permits = Arc::clone(&self.permits).try_acquire_many_owned(amount);
         Some(Taken {
-            _permits: Some(permits.ok()?),
-            _share: share,
+            permits: Some(permits.ok()?),
+            share,
         })
     }
 
@@ -129,8 +153,8 @@ impl Budget {
         let permits = Arc::clone(&self.permits).acquire_many_owned(amount).await;
         Taken {
             // The semaphore is never closed.
-            _permits: permits.ok(),
-            _share: self.shares.take(tenant, amount as usize),
+            permits: permits.ok(),
+            share: self.shares.take(tenant, amount as usize),
         }
     }
 
@@ -152,12 +176,15 @@ pub struct Budgets {
     pub interactive_images: usize,
     /// The number of images of bulk requests.
     pub bulk_images: usize,
-    /// The number of bytes of request bodies.
+    /// The number of bytes of request bodies and large answers.
     pub bytes: usize,
 }
 
 /// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 const BYTES_A_PERMIT: usize = 1024;
+
+/// The memory for answers that are complete and not read, beside that of the answers of requests in work.
+const UNREAD_BYTES: usize = 16 << 20;
 
 /// One tenant parses two large bodies at a time, and all tenants four. Each takes a thread beside those of the CPU pool.
 const LARGE_BODIES: PermitLimits = PermitLimits {
@@ -173,6 +200,14 @@ impl Admission {
             interactive: Budget::new(budgets.interactive_images, clock),
             bulk: Budget::new(budgets.bulk_images, clock),
             bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT), clock),
+            answers: Budget::new(
+                budgets
+                    .requests
+                    .saturating_mul(SMALL_ANSWER_BYTES)
+                    .saturating_add(UNREAD_BYTES)
+                    / BYTES_A_PERMIT,
+                clock,
+            ),
             large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
             metrics,
         }
@@ -187,6 +222,22 @@ impl Admission {
         taken
             .map(|taken| RequestPermit { _taken: taken })
             .ok_or_else(|| self.refuse(AdmissionError::Requests))
+    }
+
+    /// Reserves the memory of a small answer for a request of a tenant. Call it before the request is worked on, so that
+    /// whoever reads no answers gets no more of them.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Answers`] if the answers that are not read yet use up the budget, or the part of the tenant.
+    pub fn try_reserve_answer(
+        &self,
+        tenant: &Arc<str>,
+    ) -> Result<AnswerReservation, AdmissionError> {
+        let small = SMALL_ANSWER_BYTES / BYTES_A_PERMIT;
+        let taken = self.answers.try_take(tenant, small);
+        taken
+            .map(|small| AnswerReservation::new(small, self.no_bytes(tenant)))
+            .ok_or_else(|| self.refuse(AdmissionError::Answers))
     }
 
     /// Checks that a body of `bytes` bytes could be reserved now.
@@ -210,16 +261,20 @@ impl Admission {
         &self,
         tenant: &Arc<str>,
         bytes: usize,
-    ) -> Result<BodyReservation, AdmissionError> {
-        let mut reservation = BodyReservation {
+    ) -> Result<ByteReservation, AdmissionError> {
+        let mut reservation = self.no_bytes(tenant);
+        reservation.grow_to(bytes)?;
+        Ok(reservation)
+    }
+
+    fn no_bytes(&self, tenant: &Arc<str>) -> ByteReservation {
+        ByteReservation {
             budget: self.bytes.clone(),
             tenant: Arc::clone(tenant),
             metrics: self.metrics.clone(),
             taken: Vec::new(),
             permits: 0,
-        };
-        reservation.grow_to(bytes)?;
-        Ok(reservation)
+        }
     }
 
     /// Waits until a large body of a tenant may be parsed. Drop the permit afterwards.
@@ -414,6 +469,39 @@ mod tests {
                 .is_err()
         );
         drop(one);
+    }
+
+    #[test]
+    fn a_small_answer_keeps_only_its_size_and_a_large_one_is_in_the_byte_budget() {
+        let admission = admission();
+        let answer = admission.try_reserve_answer(&tenant()).unwrap();
+        answer.complete(3 * BYTES_A_PERMIT).unwrap();
+        let held = |budget: &Budget| budget.shares.held(&tenant());
+        assert_eq!(held(&admission.answers), 3);
+        assert_eq!(held(&admission.bytes), 0);
+        let large = admission.try_reserve_answer(&tenant()).unwrap();
+        large.add(SMALL_ANSWER_BYTES + 1).unwrap();
+        assert_eq!(held(&admission.bytes), 10, "all of the budget");
+        let refused = admission.try_reserve_body(&tenant(), 1).err();
+        assert_eq!(refused, Some(AdmissionError::Bytes));
+        let third = admission.try_reserve_answer(&tenant()).unwrap();
+        assert_eq!(third.add(1 << 20), Err(AdmissionError::Bytes));
+        // It was written as a smaller one.
+        large.complete(2 * BYTES_A_PERMIT).unwrap();
+        assert_eq!(held(&admission.bytes), 0);
+        drop((answer, large, third));
+        assert_eq!(held(&admission.answers), 0);
+    }
+
+    #[test]
+    fn a_tenant_that_reads_no_answers_gets_no_more_and_others_do() {
+        let admission = admission();
+        let unread: Vec<_> =
+            std::iter::from_fn(|| admission.try_reserve_answer(&tenant()).ok()).collect();
+        assert_eq!(unread.len(), 2 + UNREAD_BYTES / SMALL_ANSWER_BYTES);
+        admission.try_reserve_answer(&"other".into()).unwrap();
+        drop(unread);
+        admission.try_reserve_answer(&tenant()).unwrap();
     }
 
     #[test]

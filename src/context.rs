@@ -8,7 +8,7 @@ use facescan_clock::Clock;
 use tracing::{Span, field::Empty, info_span};
 
 use self::scope::Scopes;
-use crate::admission::Priority;
+use crate::admission::{Priority, answer_reservation::AnswerReservation};
 
 /// The context of one request, of one chunk of a batch, or of one run of the command line.
 ///
@@ -23,6 +23,8 @@ pub struct RequestContext {
     pub priority: Priority,
     /// The monotonic time by which the answer must be ready. `None` means no limit.
     pub deadline: Option<Duration>,
+    /// The memory of the answer. `None` if the answer is stored, or if no caller waits for it.
+    pub answer: Option<AnswerReservation>,
     /// The span of every log line that the request causes, on every thread.
     pub span: Span,
 }
@@ -59,6 +61,7 @@ impl RequestContext {
             principal,
             priority: Priority::Interactive,
             deadline: None,
+            answer: None,
             span,
         }
     }

@@ -20,7 +20,7 @@ use crate::{
         preprocess::{PREPROCESSING, Preprocessing},
         quality::Grader,
         run::{ImageRun, RunOutput},
-        work::WorkLimit,
+        work::{Size, WorkLimit},
     },
     telemetry::metrics::Metrics,
 };
@@ -41,12 +41,14 @@ use facescan_inference::{
 };
 
 pub mod answer;
+pub mod base64_text;
 pub mod budget;
 pub mod embed_image;
 pub mod enhance;
 pub mod error;
 pub mod faces;
 pub mod fan_out;
+mod memory;
 pub mod models;
 pub mod options;
 pub mod preprocess;
@@ -61,9 +63,6 @@ pub mod work;
 const DECODED_AT_ONCE: u64 = 1 << 21;
 /// The same while the pool has one tenant. Nobody else waits for the decoder then, and a change of threads costs time.
 const DECODED_AT_ONCE_ALONE: u64 = 1 << 24;
-
-/// The memory for each pixel, in bytes, of an image that is decoded: those of a 16-bit TIFF with transparency, the most.
-const DECODED_BYTES: u64 = 16;
 
 /// The components that process images. Cheap to clone.
 #[derive(Clone)]
@@ -157,7 +156,7 @@ impl Pipeline {
         let permit = self.decode_permit(context, memory).await;
         let pipeline = self.clone();
         // Before the pool starts it, because that can take a while.
-        let run = ImageRun::new(strict_device, self.work_limit);
+        let run = ImageRun::new(context, strict_device, self.work_limit);
         let work = work(self.clone(), run);
         let driven = async move {
             let _permit = permit;
@@ -227,12 +226,14 @@ impl Pipeline {
         Ok(self.long_pool.run(Stage::Begin, encode).await??)
     }
 
-    /// Returns the memory that an image needs with `bytes_per_pixel` bytes for each pixel. If its file states no size, the
-    /// memory is that of the largest image.
-    fn memory_of(&self, file: &[u8], bytes_per_pixel: u64) -> u64 {
+    /// Returns the memory that an image needs, by the size that its file states. The image may be turned while it is decoded,
+    /// so `need` is asked for both orientations. If the file states no size, the memory is that of the largest image.
+    fn memory_of(&self, file: &[u8], need: impl Fn(Size) -> u64) -> u64 {
         let max = self.decoding.limits.max_pixels;
-        let pixels = stated_size(file).map_or(max, work::pixels).min(max);
-        pixels.saturating_mul(bytes_per_pixel)
+        let side = u32::try_from(max.isqrt()).unwrap_or(u32::MAX);
+        let stated = stated_size(file).filter(|size| work::pixels(*size) <= max);
+        let (width, height) = stated.unwrap_or((side, side));
+        need((width, height)).max(need((height, width)))
     }
 
     /// Waits for a permit to hold an image decoded.

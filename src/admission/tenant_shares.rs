@@ -97,6 +97,13 @@ impl TenantShares {
         !self.has_room(tenant, 1)
     }
 
+    /// Returns what a tenant holds.
+    #[cfg(test)]
+    pub(super) fn held(&self, tenant: &Arc<str>) -> usize {
+        let ledger = self.shared.ledger();
+        ledger.tenants.get(tenant).map_or(0, |own| own.held)
+    }
+
     fn hold(&self, ledger: &mut Ledger, tenant: &Arc<str>, amount: usize) -> HeldShare {
         ledger.held += amount;
         ledger.tenants.entry(Arc::clone(tenant)).or_default().held += amount;
@@ -134,13 +141,30 @@ impl Shared {
     }
 }
 
+impl HeldShare {
+    pub(super) fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Returns all but `amount`.
+    pub(super) fn shrink_to(&mut self, amount: usize) {
+        let spare = self.amount.saturating_sub(amount);
+        self.release(spare);
+    }
+
+    fn release(&mut self, amount: usize) {
+        let mut ledger = self.shared.ledger();
+        ledger.held = ledger.held.saturating_sub(amount);
+        if let Some(own) = ledger.tenants.get_mut(&self.tenant) {
+            own.held = own.held.saturating_sub(amount);
+        }
+        self.amount -= amount;
+    }
+}
+
 impl Drop for HeldShare {
     fn drop(&mut self) {
-        let mut ledger = self.shared.ledger();
-        ledger.held = ledger.held.saturating_sub(self.amount);
-        if let Some(own) = ledger.tenants.get_mut(&self.tenant) {
-            own.held = own.held.saturating_sub(self.amount);
-        }
+        self.release(self.amount);
     }
 }
 

@@ -217,7 +217,7 @@ impl PipelineError {
             | Self::AnswerTooLarge { .. }
             | Self::AnonymizationFailed { .. }
             | Self::Store(StoreError::NulInText) => Failure::Permanent,
-            Self::Ingest(IngestError::Full(_)) => Failure::Wait,
+            Self::Ingest(IngestError::Full(_)) | Self::Overloaded(_) => Failure::Wait,
             Self::Ingest(IngestError::Fetch(error)) if error.is_temporary() => Failure::Temporary,
             Self::Ingest(_) => Failure::Permanent,
             // Another model or device would be a fault of the installation and not of the image.

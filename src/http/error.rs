@@ -367,6 +367,7 @@ fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
         PipelineError::Decode(DecodeError::TooLarge { .. })
         | PipelineError::TooManyPixels { .. }
         | PipelineError::AnswerTooLarge { .. } => table::IMAGE_TOO_LARGE,
+        PipelineError::Overloaded(_) => table::OVERLOADED,
         PipelineError::TooMuchWork { .. } => table::TOO_MUCH_WORK,
         PipelineError::DeviceUnavailable { .. } => table::DEVICE_UNAVAILABLE,
         PipelineError::AnonymizationFailed { .. } => table::ANONYMIZATION_FAILED,

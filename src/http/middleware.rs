@@ -11,3 +11,4 @@ pub mod local;
 pub mod panics;
 pub mod problem_body;
 pub mod security_headers;
+mod unread;

@@ -1,6 +1,8 @@
 //! Writes answers in the format that the caller accepts.
 
-use std::cmp::Reverse;
+mod reserved_body;
+
+use std::{cmp::Reverse, io};
 
 use axum::{
     http::{
@@ -11,8 +13,9 @@ use axum::{
 };
 use serde::Serialize;
 
+use self::reserved_body::ReservedBody;
 use super::error::ApiError;
-use crate::config::EnhancedFormat;
+use crate::{config::EnhancedFormat, context::RequestContext};
 
 /// The format that the caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,15 +175,21 @@ pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
 }
 
 /// Serialises `answer` on a thread of its own, because vectors and images make it large. Work on images cannot take that
-/// thread, and admission limits how many answers there are.
+/// thread, and admission limits how many answers there are. The answer takes its memory from that of the request.
 ///
 /// # Errors
-/// [`ApiError::Internal`] if it cannot be serialised.
+/// [`ApiError::Overloaded`] if the tenant's part of the memory is used up, or [`ApiError::Internal`] if the answer cannot be
+/// serialised.
 pub async fn respond<T: Serialize + Send + 'static>(
+    context: &RequestContext,
     accepted: Accepted,
     answer: T,
 ) -> Result<Response, ApiError> {
-    let written = on_own_thread(move || write(accepted, &answer));
+    let mut body = ReservedBody::new(context.answer.clone());
+    let written = on_own_thread(move || {
+        let written = write(accepted, &answer, &mut body);
+        body.finish(written)
+    });
     Ok(response(accepted, written.await??))
 }
 
@@ -200,16 +209,23 @@ pub async fn on_own_thread<T: Send + 'static>(
 /// # Errors
 /// [`ApiError::Internal`] if it cannot be serialised.
 pub fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
-    Ok(response(accepted, write(accepted, answer)?))
+    let mut body = Vec::new();
+    write(accepted, answer, &mut body)?;
+    Ok(response(accepted, body))
 }
 
-fn write<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Vec<u8>, ApiError> {
+fn write<T: Serialize>(
+    accepted: Accepted,
+    answer: &T,
+    body: &mut impl io::Write,
+) -> Result<(), ApiError> {
     match accepted {
-        Accepted::Msgpack => {
-            rmp_serde::to_vec_named(answer).map_err(|error| ApiError::Internal(error.to_string()))
-        }
+        Accepted::Msgpack => answer
+            .serialize(&mut rmp_serde::Serializer::new(body).with_struct_map())
+            .map_err(|error| ApiError::Internal(error.to_string())),
         Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => {
-            serde_json::to_vec(answer).map_err(|error| ApiError::Internal(error.to_string()))
+            serde_json::to_writer(body, answer)
+                .map_err(|error| ApiError::Internal(error.to_string()))
         }
     }
 }

@@ -11,9 +11,10 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        DECODED_BYTES, Pipeline, PooledImage,
+        Pipeline, PooledImage,
         answer::{EmbeddingAnswer, ImageInfo},
         fan_out::ImageOperation,
+        memory,
         models::{
             embedder::Embedding,
             encoder::{Encoder, PendingVector},
@@ -224,7 +225,7 @@ impl Pipeline {
         let started = self.clock.monotonic();
         let encoder = self.models.encoder()?.clone();
         let is_stored = plan.storage.store;
-        let memory = self.memory_of(&bytes, DECODED_BYTES);
+        let memory = self.memory_of(&bytes, memory::decoding);
         let work = move |pipeline: Self, mut run| async move {
             let image = (bytes, hash, is_stored);
             let submitted = pipeline.submit_now(&encoder, image, &mut run).await?;

@@ -5,7 +5,6 @@ mod identity;
 
 use std::sync::Arc;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -19,12 +18,14 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::ImageInfo,
+        base64_text,
         fan_out::ImageOperation,
+        memory,
         options::{DetectOptions, DetectRequest, RequestOptions, schema},
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
-        work,
+        work::{self, Size},
     },
 };
 use facescan_imaging::{
@@ -35,8 +36,8 @@ use facescan_inference::{device::DeviceRun, operation::Operation, registry::Thre
 
 pub(crate) use finish_job::FinishJob;
 
-/// The memory for each pixel of an image, in bytes: the image, the steps before and after, and the encoded result.
-const ENHANCED_BYTES: u64 = 20;
+/// The memory for each pixel of the enhanced image, in bytes: the steps before and after, and the encoded result.
+const ENHANCED_BYTES: u64 = 17;
 
 /// Options of `/enhance`. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -195,7 +196,7 @@ pub struct EnhancedFile {
     /// The applied steps, in order.
     pub steps: Vec<Step>,
     /// The encoded image, in base64.
-    #[serde(serialize_with = "as_base64")]
+    #[serde(serialize_with = "base64_text::serialize")]
     #[schema(value_type = String)]
     pub data: Bytes,
 }
@@ -210,10 +211,6 @@ pub struct Identity {
     pub threshold: f32,
     /// Whether the face may no longer be the same person.
     pub identity_drift: bool,
-}
-
-fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&BASE64_STANDARD.encode(data))
 }
 
 impl EnhanceRequest {
@@ -317,6 +314,20 @@ impl EnhancePlan {
     }
 }
 
+impl EnhancePlan {
+    /// Returns the memory for an image of a size.
+    fn memory(&self, size: Size) -> u64 {
+        let enhanced = work::pixels(work::upscaled(size, self.options.upscale));
+        let each = ENHANCED_BYTES + self.output().surcharge();
+        let search = match &self.identity {
+            Some(check) => memory::detection(&check.detect),
+            None => 0,
+        };
+        let enhancing = memory::samples(work::pixels(size)) + enhanced * each;
+        memory::decoding(size).max(enhancing) + search
+    }
+}
+
 impl ImageOperation for EnhancePlan {
     type Output = EnhanceResult;
 
@@ -365,7 +376,7 @@ impl Pipeline {
             self.models.detector.check(&check.detect)?;
         }
         let (strict, plan) = (plan.run.strict_device, plan.clone());
-        let memory = self.memory_of(&bytes, ENHANCED_BYTES);
+        let memory = self.memory_of(&bytes, |size| plan.memory(size));
         let work = move |pipeline: Self, mut run| async move {
             let result = pipeline.enhance_now(&bytes, &plan, &mut run).await?;
             Ok((result, run))
@@ -407,6 +418,7 @@ impl Pipeline {
         };
         let after = Arc::new(after);
         let data = self.encode(&after, plan.output()).await?;
+        run.keep(data.len())?;
         run.timings.enhance += self.since(began);
         let identity = match &plan.identity {
             Some(check) => Some(self.compare(&before, &after, check, run).await?),

@@ -5,7 +5,7 @@ use facescan_inference::{engine::EngineError, heads::HeadError, pool::PoolError,
 use facescan_store::StoreError;
 use thiserror::Error;
 
-use crate::ingest::error::IngestError;
+use crate::{admission::AdmissionError, ingest::error::IngestError};
 
 /// An option is unknown, malformed or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -57,6 +57,9 @@ pub enum PipelineError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The memory for answers is used up.
+    #[error(transparent)]
+    Overloaded(#[from] AdmissionError),
     /// The request has `strict_device`, and the operation would run elsewhere.
     #[error("{operation} cannot run on {requested}: {reason}")]
     DeviceUnavailable {

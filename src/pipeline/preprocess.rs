@@ -14,15 +14,16 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        DECODED_BYTES, Pipeline, PooledImage,
+        Pipeline, PooledImage,
         answer::ImageInfo,
         budget::Budget,
         fan_out::ImageOperation,
+        memory,
         options::{RequestOptions, schema},
         run::{ImageRun, RunOptions, RunOutput},
         scan::{content_hash, image_info, millis},
         stored::StoredScans,
-        work,
+        work::{self, Size},
     },
 };
 use facescan_clock::Clock;
@@ -39,9 +40,6 @@ use facescan_inference::{
 pub(crate) use row_job::RowJob;
 
 mod row_job;
-
-/// The memory for each pixel of an image, in bytes. The budget of an answer limits that of its row.
-const PREPROCESSED_BYTES: u64 = DECODED_BYTES;
 
 /// The name of preprocessing among the devices of an answer.
 pub const PREPROCESSING: &str = "preprocessing";
@@ -289,6 +287,16 @@ impl AsRef<[u8]> for Floats {
     }
 }
 
+impl PreprocessPlan {
+    /// Returns the memory for an image of a size.
+    fn memory(&self, size: Size) -> u64 {
+        let row = work::pixels(self.preprocess.output_size(size));
+        let value = (Dtype::F32.size() + self.dtype.size()) as u64;
+        memory::decoding(size)
+            .max(memory::samples(work::pixels(size)) + memory::samples(row) * value)
+    }
+}
+
 impl ImageOperation for PreprocessPlan {
     type Output = Row;
 
@@ -346,7 +354,7 @@ impl Pipeline {
         plan: &PreprocessPlan,
     ) -> Result<RunOutput<Row>, PipelineError> {
         let (strict, plan) = (plan.run.strict_device, plan.clone());
-        let memory = self.memory_of(&bytes, PREPROCESSED_BYTES);
+        let memory = self.memory_of(&bytes, |size| plan.memory(size));
         let work = move |pipeline: Self, mut run| async move {
             let row = pipeline.preprocess_now(&bytes, &plan, &mut run).await?;
             Ok((row, run))
@@ -369,6 +377,7 @@ impl Pipeline {
         let began = self.clock.monotonic();
         let decoded = self.decode(bytes, None).await?;
         let image = image_info(&decoded, content_hash(bytes));
+        run.work.add(price(decoded.size))?;
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
         run.count_pixels(&image);
@@ -376,6 +385,7 @@ impl Pipeline {
         let values = 3 * u64::from(width) * u64::from(height);
         let size = (Dtype::F32.size() + plan.dtype.size()) as u64;
         plan.budget.take(values * size)?;
+        run.keep(values as usize * plan.dtype.size())?;
         let began = self.clock.monotonic();
         let job = Arc::new(RowJob::new(&pixels, &plan.preprocess));
         let shape = job.shape();

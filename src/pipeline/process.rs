@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -16,6 +15,7 @@ use crate::{
     pipeline::{
         Pipeline, PooledImage,
         answer::ImageInfo,
+        base64_text,
         budget::Budget,
         fan_out::ImageOperation,
         options::{DetectOptions, DetectRequest, RequestOptions, schema},
@@ -47,6 +47,7 @@ mod blur_job;
 mod canvas;
 mod fitting;
 mod masks;
+mod need;
 mod price;
 mod step;
 
@@ -58,9 +59,6 @@ pub(crate) fn probe() -> HealthProbe {
         image_executor::health_probe(resized),
     ])
 }
-
-/// The memory for each pixel of an image, in bytes: the image, before and after an operation, and the encoded result.
-const PROCESSED_BYTES: u64 = 16;
 
 /// The maximum length of a list of operations as text, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 16;
@@ -241,7 +239,7 @@ pub struct ProcessedFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<[u32; 4]>,
     /// The encoded image, in base64.
-    #[serde(serialize_with = "as_base64")]
+    #[serde(serialize_with = "base64_text::serialize")]
     #[schema(value_type = String)]
     pub data: Bytes,
 }
@@ -269,10 +267,6 @@ pub struct StepReport {
     /// The number of searches for faces. The last one found none. Present with `anonymize`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searches: Option<u32>,
-}
-
-fn as_base64<S: serde::Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&BASE64_STANDARD.encode(data))
 }
 
 impl ProcessRequest {
@@ -437,7 +431,7 @@ impl Pipeline {
             self.models.detector.check(&plan.detect)?;
         }
         let (strict, plan) = (plan.run.strict_device, plan.clone());
-        let memory = self.memory_of(&bytes, PROCESSED_BYTES);
+        let memory = self.memory_of(&bytes, |size| plan.memory(size));
         let work = move |pipeline: Self, mut run| async move {
             let result = pipeline.process_now(&bytes, &plan, &mut run).await?;
             Ok((result, run))

@@ -4,6 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use facescan_inference::device::{Assignment, DeviceRun, DeviceState};
 
+use crate::{admission::answer_reservation::AnswerReservation, context::RequestContext};
+
 use super::{
     answer::{ImageInfo, Timings},
     error::PipelineError,
@@ -63,15 +65,18 @@ pub struct ImageRun {
     /// The last run of each operation. An equal run is not recorded again.
     last: BTreeMap<&'static str, DeviceRun>,
     is_strict: bool,
+    /// The memory of the caller's answer. `None` if no caller waits for one.
+    answer: Option<AnswerReservation>,
     /// The work of the operations.
     pub(super) work: WorkMeter,
 }
 
 impl ImageRun {
     /// Creates a run without times and devices. A strict run fails when work falls back to the CPU.
-    pub(super) fn new(is_strict: bool, limit: WorkLimit) -> Self {
+    pub(super) fn new(context: &RequestContext, is_strict: bool, limit: WorkLimit) -> Self {
         Self {
             is_strict,
+            answer: context.answer.clone(),
             work: WorkMeter::new(limit),
             ..Self::default()
         }
@@ -88,6 +93,17 @@ impl ImageRun {
     /// Counts the pixels of an image that was decoded.
     pub(super) fn count_pixels(&mut self, image: &ImageInfo) {
         self.pixels += u64::from(image.width) * u64::from(image.height);
+    }
+
+    /// Reserves the bytes of a result that stays in memory until the answer is read.
+    ///
+    /// # Errors
+    /// [`PipelineError::Overloaded`] if the caller's part of the memory for answers is used up.
+    pub(super) fn keep(&self, bytes: usize) -> Result<(), PipelineError> {
+        match &self.answer {
+            Some(answer) => Ok(answer.add(bytes)?),
+            None => Ok(()),
+        }
     }
 
     /// Records the device that ran `operation`.

@@ -12,15 +12,17 @@ use crate::{
     ingest::intake::LoadedImage,
     pipeline::error::PipelineError,
     pipeline::{
-        DECODED_BYTES, Pipeline, PooledImage,
+        Pipeline, PooledImage,
         answer::{ImageInfo, PictureQualityAnswer},
         faces::{Face, FacePixels, FaceWork, needs_full_image},
         fan_out::ImageOperation,
+        memory,
         models::{detector::PendingDetection, embedder::Embedding},
         options::{ScanKind, ScanPlan, StorageOptions},
         quality::{Grader, PendingQuality},
         run::{ImageRun, RunOptions, RunOutput},
         stored::{StoredPlan, StoredScans},
+        work::Size,
     },
 };
 use facescan_imaging::{
@@ -163,6 +165,17 @@ impl StoredPlan for ScanPlan {
     }
 }
 
+impl ScanPlan {
+    /// Returns the memory for an image of a size.
+    fn memory(&self, size: Size) -> u64 {
+        let search = match self.aligned {
+            true => 0,
+            false => memory::detection(&self.detect),
+        };
+        memory::decoding(size) + search
+    }
+}
+
 impl Pipeline {
     /// Scans one image without the database. `hash` is the hash of the bytes, if it is already computed.
     ///
@@ -179,7 +192,7 @@ impl Pipeline {
             self.models.detector.check(&options.detect)?;
         }
         let (strict, options) = (options.run.strict_device, options.clone());
-        let memory = self.memory_of(&bytes, DECODED_BYTES);
+        let memory = self.memory_of(&bytes, |size| options.memory(size));
         let work = move |pipeline, mut run| async move {
             let scan_run = ScanRun { pipeline, options };
             let scan = scan_run.run(bytes, hash, &mut run).await?;

@@ -175,7 +175,7 @@ pub(super) fn enhance(size: Size, options: &EnhanceOptions, output: OutputFormat
 }
 
 /// Returns the largest size that an upscaling can have.
-fn upscaled(size: Size, upscale: Upscale) -> Size {
+pub(super) fn upscaled(size: Size, upscale: Upscale) -> Size {
     const LARGEST_AUTOMATIC: f32 = 4.0;
     let factor = match upscale {
         Upscale::Off => 1.0,

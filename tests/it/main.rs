@@ -49,5 +49,6 @@ mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
 mod turns;
+mod unread;
 mod urls;
 mod verify;

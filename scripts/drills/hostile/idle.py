@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from typing import Callable
+from urllib.parse import urlencode
 
-from .. import frames as h2
+from .. import frames as h2, pictures
 from .attack import Attack, Report
 from .memory import place
-from .target import FORM, JSON, MSGPACK, NDJSON, Target, Tenant
+from .shapes import pack
+from .target import FORM, JSON, MSGPACK, NDJSON, PHOTO, Target, Tenant
 
 # How long an attack holds what it has.
 HOLD_S = 8
@@ -17,6 +20,8 @@ HOLD_S = 8
 DELAY_S = 3
 # Connections take memory beside what they send.
 CONNECTIONS = 128 << 20
+# Images in work count in the budget of imaging, and answers in that of bytes.
+ANSWERS = 3 << 30
 
 
 def opened(target: Target, count: int, data: bytes, report: Report) -> list[socket.socket]:
@@ -121,6 +126,51 @@ def unread(target: Target, report: Report) -> None:
     time.sleep(HOLD_S)
 
 
+def slow_readers(path: str, kind: str, body: Callable[[Target], bytes], *fields: str, count: int = 40, drip: int = 0) -> Callable[[Target, Report], None]:
+    """Returns an attack with small requests for large answers, of which each client reads `drip` bytes in a second."""
+    def run(target: Target, report: Report) -> None:
+        sent = body(target)
+        data = target.alice.head(path, kind, f"content-length: {len(sent)}", *fields) + sent
+        target.states(len(data) * count)
+        held = opened(target, count, data, report)
+        for _ in range(2 * HOLD_S):
+            time.sleep(1)
+            for connection in held if drip else ():
+                try:
+                    report.outcomes["parts read"] += bool(connection.recv(drip))
+                except OSError:
+                    report.outcomes["closed"] += 1
+        report.notes.append(f"{count} answers")
+    return run
+
+
+def unread_streams(path: bytes, kind: bytes, body: bytes, connections: int = 3) -> Callable[[Target, Report], None]:
+    """Returns an attack with 200 requests on each of a few HTTP/2 connections, whose clients have no room for an answer."""
+    def run(target: Target, report: Report) -> None:
+        fields = [h2.literal(b"content-type", kind), h2.literal(b"authorization", f"Bearer {target.alice.key}".encode())]
+        block = h2.head(b"POST", path, *fields)
+        data = h2.PREFACE + h2.settings(initial_window_size=0) + b"".join(
+            h2.headers(2 * n + 1, block, h2.END_HEADERS) + h2.frame(h2.DATA, h2.END_STREAM, 2 * n + 1, body) for n in range(200))
+        target.states(len(data) * connections)
+        held = opened(target, connections, data, report)
+        time.sleep(2 * HOLD_S)
+        report.notes.append(f"{200 * len(held)} answers")
+    return run
+
+
+ENLARGED = "/process?" + urlencode({"format": "npy", "operations": json.dumps([{"op": "resize", "width": 6600, "height": 6600}])})
+ROW = "/preprocess?width=3000&height=3000"
+TINY = pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(16, 16)))
+
+
+def tiny(_: Target) -> bytes:
+    return TINY
+
+
+def photographs(_: Target) -> bytes:
+    return pack({"images": [{"data": b"\xc6" + len(PHOTO).to_bytes(4, "big") + PHOTO}] * 16, "options": {"store": False}})
+
+
 CHUNKED = "transfer-encoding: chunked"
 UNFINISHED = h2.PREFACE + h2.settings() + h2.headers(1, h2.head(b"GET", b"/livez", h2.literal(b"a", b"b" * 12_000)), 0)
 
@@ -146,4 +196,14 @@ ATTACKS = [
     idle("connections that send nothing", heads(lambda _: b"", 3000)),
     idle("event streams", event_streams),
     idle("answers that nobody reads", unread),
+    *(Attack(f"idle: {name}", run, memory=ANSWERS, seconds=60, delay=DELAY_S) for name, run in {
+        "images of 131 MB that nobody reads": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/x-npy"),
+        "images in JSON that nobody reads": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/json", count=12),
+        "images that trickle": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/x-npy", drip=100),
+        "rows that nobody reads": slow_readers(ROW, "image/webp", tiny, "accept: application/x-npy"),
+        "rows in parts that nobody reads": slow_readers(ROW, "image/webp", tiny, "accept: multipart/mixed"),
+        "vectors that nobody reads": slow_readers("/embed", MSGPACK, photographs),
+        "images on streams of HTTP/2 that nobody reads": unread_streams(ENLARGED.encode(), b"image/webp", TINY),
+        "small answers on streams of HTTP/2 that nobody reads": unread_streams(b"/detect?store=false", b"image/webp", TINY),
+    }.items()),
     Attack("idle: an event stream of a revoked key", revoked_stream, watched=False)]

@@ -19,7 +19,7 @@ use hyper::body::{Frame, SizeHint};
 
 use super::admitted::stated_length;
 use crate::{
-    admission::{Admission, AdmissionError, body_reservation::BodyReservation},
+    admission::{Admission, AdmissionError, byte_reservation::ByteReservation},
     context::RequestContext,
     http::{error::ApiError, middleware::arrival::TooSlow},
 };
@@ -28,7 +28,7 @@ use crate::{
 const FIRST_BYTES: usize = 16 << 10;
 
 /// The reservation of a body, which the body and its request share.
-pub type SharedReservation = Arc<Mutex<BodyReservation>>;
+pub type SharedReservation = Arc<Mutex<ByteReservation>>;
 
 /// Reserves the beginning of a body. The body of the request then reserves the rest as it arrives, up to `most` bytes, which are
 /// those that the server holds at a time.

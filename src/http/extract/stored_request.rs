@@ -61,7 +61,7 @@ impl StoredRequest {
     ) -> Result<Response, ApiError> {
         let stored = stored.ok_or_else(|| not_found(kind, self.id))?;
         let answer: A = stored.into();
-        respond(self.accepted, answer).await
+        respond(&self.context, self.accepted, answer).await
     }
 }
 

@@ -140,7 +140,7 @@ pub async fn list(
             .map(|batch| BatchAnswer::new(batch, now))
             .collect(),
     };
-    respond(Accepted::structured(&headers), answer).await
+    respond(&context, Accepted::structured(&headers), answer).await
 }
 
 /// Checks that the caller may search, if the operation of a batch is a search.

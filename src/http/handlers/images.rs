@@ -328,7 +328,7 @@ pub async fn list(
         images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
         next,
     };
-    respond(Accepted::structured(&headers), answer).await
+    respond(&context, Accepted::structured(&headers), answer).await
 }
 
 /// Reads a stored image with its sources, scans, faces and vectors.

@@ -9,7 +9,6 @@ use axum::{
     },
     response::{AppendHeaders, IntoResponse, Response},
 };
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -27,6 +26,7 @@ use crate::{
     pipeline::{
         Pipeline,
         answer::{ErrorEntry, Outcome, Timings},
+        base64_text,
         fan_out::ImageOperation as _,
         preprocess::{PREPROCESSING, PreprocessPlan, PreprocessRequest, Row},
         run::DevicesUsed,
@@ -73,19 +73,12 @@ pub struct PreprocessAnswer {
     /// The images without a row.
     errors: Vec<FailedImage>,
     /// The values, in base64.
-    #[serde(serialize_with = "as_base64")]
+    #[serde(serialize_with = "base64_text::serialize_rows")]
     #[schema(value_type = String)]
     tensor: Vec<bytes::Bytes>,
     /// Milliseconds by stage, one entry for each row. Present with `timings=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     timings_ms: Option<Vec<Timings>>,
-}
-
-fn as_base64<S: serde::Serializer>(
-    rows: &[bytes::Bytes],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&BASE64_STANDARD.encode(rows.concat()))
 }
 
 /// An image without a row.
@@ -175,7 +168,7 @@ pub async fn preprocess(
                 tensor: batch.rows.into_iter().map(|row| row.row.values).collect(),
                 errors: batch.failed,
             };
-            respond(accepted, answer).await?
+            respond(&context, accepted, answer).await?
         }
         Accepted::Npy | Accepted::Image(_) => batch.file(&plan, reservations)?,
     };

@@ -245,7 +245,7 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         };
         let response = match write_on {
             WriteOn::ThisThread => respond_small(accepted, &answer)?,
-            WriteOn::OwnThread => respond(accepted, answer).await?,
+            WriteOn::OwnThread => respond(self.context, accepted, answer).await?,
         };
         Ok((AppendHeaders(times), response).into_response())
     }

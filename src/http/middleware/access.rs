@@ -14,14 +14,18 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use crate::{
-    access::{error::AccessError, rate_limit::Usage},
+    access::{
+        error::AccessError,
+        rate_limit::{RateLimitState, Usage},
+    },
+    admission::{AdmissionError, RequestPermit, answer_reservation::AnswerReservation},
     audit::refusals::{RefusalKind, RefusedRequest},
     context::{Principal, RequestContext, RequestId, scope::Scope},
     http::{
         AppState,
         error::ApiError,
         extract::admitted::stated_length,
-        middleware::local,
+        middleware::{local, unread},
         route_scopes::{Requirement, RouteScopes},
     },
     telemetry::metrics::labels::Refusal,
@@ -47,8 +51,7 @@ pub async fn authorize(
         scopes.requirement(request.method(), path.as_str())
     });
     let mut seen = Seen::new(&request);
-    let mut limits = None;
-    let mut permit = None;
+    let mut admitted = Admitted::default();
     let principal = match requirement {
         Requirement::Open => Ok(None),
         _ => match local::check(&request, &state.config) {
@@ -59,48 +62,90 @@ pub async fn authorize(
     seen.principal = principal.as_ref().ok().cloned().flatten();
     match principal.and_then(|principal| permitted(principal, requirement)) {
         Ok(None) => {}
-        Ok(Some(principal)) => {
-            // Figures are needed most when the server is full.
-            if !matches!(requirement, Requirement::Scope(Scope::Metrics)) {
-                match state.admission.try_enter(&principal.tenant) {
-                    Ok(entered) => permit = Some(entered),
-                    Err(full) => return ApiError::from(full).into_response(),
+        Ok(Some(principal)) => match Admitted::new(&state, &request, &principal, requirement) {
+            Ok(new) => {
+                if stated_length(request.headers()).is_none() {
+                    request = charge_body(request, &state, &principal);
                 }
-            }
-            let stated = stated_length(request.headers());
-            match state.rate_limits.take(&principal, stated.unwrap_or(0)) {
-                Ok(state) => limits = state,
-                Err(error) => return rate_limited(&state, error),
-            }
-            if stated.is_none() {
-                request = charge_body(request, &state, &principal);
-            }
-            if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
-                if let Some(key) = &principal.key_id {
-                    context.span.record("tenant", &*principal.tenant);
-                    context.span.record("key", &**key);
+                if let Some(context) = request.extensions_mut().get_mut::<RequestContext>() {
+                    if let Some(key) = &principal.key_id {
+                        context.span.record("tenant", &*principal.tenant);
+                        context.span.record("key", &**key);
+                    }
+                    context.principal = principal;
+                    context.answer.clone_from(&new.answer);
                 }
-                context.principal = principal;
+                admitted = new;
             }
-        }
+            Err(refused) => return refused,
+        },
         Err(error) => {
             let response = ApiError::from(error).into_response();
             seen.record(&state, response.status());
             return response;
         }
     }
-    let mut response = next.run(request).await;
-    // The client may take its time to read the answer: the connection then makes room for others.
-    drop(permit);
+    let response = next.run(request).await;
     seen.record(&state, response.status());
-    if let Some(limits) = limits {
-        for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
-            if let Ok(value) = HeaderValue::from_str(&value) {
-                response.headers_mut().insert(name, value);
+    admitted.finish(response)
+}
+
+/// What a request holds, and the limits of its caller.
+#[derive(Default)]
+struct Admitted {
+    permit: Option<RequestPermit>,
+    answer: Option<AnswerReservation>,
+    limits: Option<RateLimitState>,
+}
+
+impl Admitted {
+    /// Lets a request in, with memory for its answer. Figures are needed most when the server is full, so they need neither.
+    ///
+    /// Returns the response to a request that is refused.
+    fn new(
+        state: &AppState,
+        request: &Request,
+        principal: &Principal,
+        requirement: Requirement,
+    ) -> Result<Self, Response> {
+        let mut admitted = Self::default();
+        if !matches!(requirement, Requirement::Scope(Scope::Metrics)) {
+            let entered = enter(state, &principal.tenant);
+            let (permit, answer) = entered.map_err(|full| ApiError::from(full).into_response())?;
+            admitted.permit = Some(permit);
+            admitted.answer = Some(answer);
+        }
+        let stated = stated_length(request.headers());
+        let taken = state.rate_limits.take(principal, stated.unwrap_or(0));
+        admitted.limits = taken.map_err(|error| rate_limited(state, error))?;
+        Ok(admitted)
+    }
+
+    /// Adds the limits to a response. The client may take its time to read it: the request no longer counts then, and the
+    /// answer has memory of its own.
+    fn finish(self, mut response: Response) -> Response {
+        drop(self.permit);
+        if let Some(answer) = self.answer {
+            response = unread::hold(response, answer);
+        }
+        if let Some(limits) = self.limits {
+            for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
+                if let Ok(value) = HeaderValue::from_str(&value) {
+                    response.headers_mut().insert(name, value);
+                }
             }
         }
+        response
     }
-    response
+}
+
+/// Lets a request of a tenant in, with memory for its answer.
+fn enter(
+    state: &AppState,
+    tenant: &Arc<str>,
+) -> Result<(RequestPermit, AnswerReservation), AdmissionError> {
+    let permit = state.admission.try_enter(tenant)?;
+    Ok((permit, state.admission.try_reserve_answer(tenant)?))
 }
 
 /// What the audit trail needs of a request if it is refused.

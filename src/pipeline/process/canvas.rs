@@ -35,6 +35,8 @@ pub(super) struct Canvas<'a> {
     info: ImageInfo,
     frames: Vec<Frame>,
     floats: Option<Floats>,
+    /// The most pixels after a resize.
+    resized_limit: u64,
     steps: Vec<StepReport>,
     run: &'a mut ImageRun,
 }
@@ -102,6 +104,7 @@ impl<'a> Canvas<'a> {
                 region: None,
             }],
             floats: None,
+            resized_limit: plan.max_pixels,
             steps: Vec::new(),
             run,
         }
@@ -288,13 +291,18 @@ impl<'a> Canvas<'a> {
         margin: f32,
         report: &mut StepReport,
     ) -> Result<(), PipelineError> {
+        let whole = self
+            .frames
+            .iter()
+            .map(|frame| work::pixels(frame.pixels.dimensions()));
+        let limit = self.plan.cut_pixels(whole.sum());
         let mut cut = Vec::new();
         let mut pixels = 0;
         for frame in &mut self.frames {
             for face in frame.faces(self.pipeline, self.plan, self.run).await? {
                 let region = around(&face, frame.pixels.dimensions(), margin);
                 pixels += u64::from(region.width()) * u64::from(region.height());
-                self.plan.check_pixels(pixels)?;
+                check_pixels(pixels, limit)?;
                 cut.push(Frame {
                     pixels: crop::crop(&frame.pixels, region),
                     region: Some(region.into()),
@@ -303,12 +311,13 @@ impl<'a> Canvas<'a> {
         }
         report.faces = Some(cut.len());
         self.frames = cut;
+        self.resized_limit = self.plan.cut_pixels(0);
         Ok(())
     }
 
     async fn resize(&mut self, step: &Step) -> Result<(), PipelineError> {
         let mut pixels = 0;
-        let plan = self.plan;
+        let limit = self.resized_limit;
         for frame in &mut self.frames {
             let size = frame.pixels.dimensions();
             let Some(fitting) = step.fitting(size) else {
@@ -316,10 +325,9 @@ impl<'a> Canvas<'a> {
             };
             // A long, thin image is scaled to many more pixels than the output has.
             let placed = fitting.placement(size);
-            let area = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
-            plan.check_pixels(area(placed.scaled))?;
-            pixels += area(placed.output);
-            plan.check_pixels(pixels)?;
+            check_pixels(work::pixels(placed.scaled), limit)?;
+            pixels += work::pixels(placed.output);
+            check_pixels(pixels, limit)?;
             let pixels = &mut frame.pixels;
             self.pipeline.fit(pixels, &fitting, self.run).await?;
         }
@@ -354,6 +362,7 @@ impl<'a> Canvas<'a> {
                     self.pipeline.encode(&pixels, plan.output()).await?
                 }
             };
+            self.run.keep(data.len())?;
             processed.push(ProcessedFile {
                 format: plan.format,
                 width,
@@ -464,14 +473,10 @@ impl Pipeline {
     }
 }
 
-impl ProcessPlan {
-    /// Checks the total number of pixels that one image becomes.
-    fn check_pixels(&self, pixels: u64) -> Result<(), PipelineError> {
-        if pixels <= self.max_pixels {
-            return Ok(());
-        }
-        Err(PipelineError::TooManyPixels {
-            limit: self.max_pixels,
-        })
+/// Checks the number of pixels that one image becomes.
+fn check_pixels(pixels: u64, limit: u64) -> Result<(), PipelineError> {
+    if pixels <= limit {
+        return Ok(());
     }
+    Err(PipelineError::TooManyPixels { limit })
 }

@@ -10,8 +10,9 @@ use super::{MaskUnion, ProcessPlan};
 use crate::{
     context::RequestContext,
     pipeline::{
-        DECODED_BYTES, Pipeline,
+        Pipeline,
         error::PipelineError,
+        memory,
         work::{self, WorkMeter},
     },
 };
@@ -35,7 +36,9 @@ impl Pipeline {
             meter.add(work::mask(mask))?;
         }
         let pipeline = self.clone();
-        let memory = masks.iter().map(|mask| self.memory_of(mask, DECODED_BYTES));
+        let memory = masks
+            .iter()
+            .map(|mask| self.memory_of(mask, memory::decoding));
         let memory = memory.max().unwrap_or_default();
         let permit = self.decode_permit(context, memory).await;
         let read = async move {

@@ -228,6 +228,11 @@ impl Step {
         }
     }
 
+    /// Returns whether the operation makes an image of each face.
+    pub(super) fn cuts_faces(&self) -> bool {
+        matches!(self, Self::Crop { faces: true, .. })
+    }
+
     /// Returns whether the operation needs the faces of the image.
     pub fn finds_faces(&self) -> bool {
         match self {

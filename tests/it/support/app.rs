@@ -10,6 +10,7 @@ use axum::{
     Router,
     body::Body,
     http::{HeaderMap, Request, StatusCode, header::CONTENT_TYPE},
+    response::Response,
 };
 use bytes::Bytes;
 use facescan::{
@@ -193,9 +194,14 @@ impl TestApp {
         self.data.path()
     }
 
+    /// Sends a request. The caller reads the body.
+    pub async fn open(&self, request: Request<Body>) -> Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
     /// Sends a request and reads the whole response.
     pub async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.open(request).await;
         let (parts, body) = response.into_parts();
         Reply {
             status: parts.status,

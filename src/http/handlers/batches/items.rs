@@ -179,7 +179,7 @@ pub async fn list(
         items: page.items,
         next: page.next,
     };
-    respond(request.accepted(), answer).await
+    respond(&request.context, request.accepted(), answer).await
 }
 
 fn accepts_ndjson(headers: &HeaderMap) -> bool {

@@ -1,12 +1,12 @@
-//! The reservation of one body.
+//! A part of the byte budget: that of a body, or of a large answer.
 
 use std::sync::Arc;
 
 use super::{AdmissionError, BYTES_A_PERMIT, Budget, Taken};
 use crate::telemetry::metrics::Metrics;
 
-/// The reservation of one body. Dropping it releases the bytes.
-pub struct BodyReservation {
+/// The reservation of one body, or of one large answer. Dropping it releases the bytes.
+pub struct ByteReservation {
     pub(super) budget: Budget,
     pub(super) tenant: Arc<str>,
     pub(super) metrics: Metrics,
@@ -15,13 +15,13 @@ pub struct BodyReservation {
     pub(super) permits: usize,
 }
 
-impl BodyReservation {
-    /// Grows the reservation to `bytes` bytes. It never shrinks.
+impl ByteReservation {
+    /// Grows the reservation to `bytes` bytes. [`shrink_to`](Self::shrink_to) shrinks it.
     ///
     /// # Errors
     /// Returns [`AdmissionError::Bytes`] if the byte budget, or the part of the tenant, is used up.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), AdmissionError> {
-        // A body that is larger than the budget has all of it.
+        // What is larger than the budget has all of it.
         let permits = self.budget.bounded(bytes.div_ceil(BYTES_A_PERMIT)) as usize;
         let missing = permits.saturating_sub(self.permits);
         if missing == 0 {
@@ -36,6 +36,22 @@ impl BodyReservation {
             None => {
                 self.metrics.refused(AdmissionError::Bytes.refusal());
                 Err(AdmissionError::Bytes)
+            }
+        }
+    }
+
+    /// Returns what is above `bytes` bytes to the budget.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let needed = bytes.div_ceil(BYTES_A_PERMIT);
+        while self.permits > needed
+            && let Some(mut last) = self.taken.pop()
+        {
+            let before = self.permits - last.amount();
+            last.shrink_to(needed.saturating_sub(before));
+            self.permits = before + last.amount();
+            if last.amount() > 0 {
+                self.taken.push(last);
+                return;
             }
         }
     }

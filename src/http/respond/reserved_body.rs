@@ -1,0 +1,106 @@
+//! The body of an answer that takes its memory from that of the request.
+
+use std::io::{self, Write};
+
+use crate::{
+    admission::{AdmissionError, answer_reservation::AnswerReservation},
+    http::error::ApiError,
+};
+
+/// The least that is reserved at a time.
+const LEAST_BYTES: usize = 64 << 10;
+
+/// Collects an answer. Reserves memory before it grows.
+pub(super) struct ReservedBody {
+    body: Vec<u8>,
+    answer: Option<AnswerReservation>,
+    refused: Option<AdmissionError>,
+}
+
+impl ReservedBody {
+    /// Creates an empty body. Without a reservation it has no limit.
+    pub fn new(answer: Option<AnswerReservation>) -> Self {
+        Self {
+            body: Vec::new(),
+            answer,
+            refused: None,
+        }
+    }
+
+    /// Returns the body if `written` is a success.
+    ///
+    /// # Errors
+    /// [`ApiError::Overloaded`] if the memory was refused, or the error of `written`.
+    pub fn finish(self, written: Result<(), ApiError>) -> Result<Vec<u8>, ApiError> {
+        match self.refused {
+            Some(full) => Err(full.into()),
+            None => written.map(|()| self.body),
+        }
+    }
+
+    fn reserve(&mut self, bytes: usize) -> io::Result<()> {
+        let spare = self.body.capacity() - self.body.len();
+        if bytes <= spare {
+            return Ok(());
+        }
+        // A quarter more, so that a long body is not moved often and little of it is spare.
+        let more = bytes.max(LEAST_BYTES).max(self.body.len() / 4);
+        if let Some(answer) = &self.answer
+            && let Err(full) = answer.add(more)
+        {
+            self.refused = Some(full);
+            return Err(io::Error::other(full));
+        }
+        self.body.reserve_exact(more);
+        Ok(())
+    }
+}
+
+impl Write for ReservedBody {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.reserve(bytes.len())?;
+        self.body.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use facescan_clock::SystemClock;
+
+    use super::*;
+    use crate::{
+        admission::{Admission, Budgets},
+        telemetry::metrics::Metrics,
+    };
+
+    #[test]
+    fn a_body_beyond_the_byte_budget_is_refused_before_it_is_written() {
+        let budgets = Budgets {
+            requests: 4,
+            interactive_images: 1,
+            bulk_images: 1,
+            bytes: 1 << 20,
+        };
+        let clock: Arc<dyn facescan_clock::Clock> = Arc::new(SystemClock::start());
+        let admission = Admission::new(budgets, Metrics::default(), &clock);
+        let tenant: Arc<str> = "one".into();
+        let answer = admission.try_reserve_answer(&tenant).unwrap();
+        let _others = admission.try_reserve_body(&tenant, 512 << 10).unwrap();
+        let mut body = ReservedBody::new(Some(answer.clone()));
+        let part = [0; 1000];
+        let refused = std::iter::repeat_with(|| body.write_all(&part))
+            .take(2000)
+            .find_map(Result::err);
+        assert!(refused.is_some());
+        assert!((256 << 10..1 << 20).contains(&body.body.capacity()));
+        let error = body.finish(Ok(())).unwrap_err();
+        assert!(matches!(error, ApiError::Overloaded(AdmissionError::Bytes)));
+    }
+}
