@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use facescan_imaging::geometry::BBox;
+
 use super::dialect::Statements;
 use super::erasures::erase_enrolments_of;
-use super::read;
-use super::records::StoredFace;
+use super::record::record;
 use super::rows::IdRow;
 use super::{ErasedCounts, StoreError};
 
@@ -18,6 +19,30 @@ const SAME_FACE_IOU: f32 = 0.5;
 /// both databases.
 const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
      WHERE tenant = $1 AND id = (SELECT image_id FROM faces WHERE id = $2) RETURNING id";
+
+/// Without results and vectors, because an image can have any number of scans.
+const BOXES_OF_IMAGE: &str = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
+     EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
+     FROM faces f WHERE f.image_id = $1";
+
+record! {
+    struct FaceBox {
+        id: Uuid,
+        scan_id: Uuid,
+        x1: f32,
+        y1: f32,
+        x2: f32,
+        y2: f32,
+        has_vector: bool,
+    }
+}
+
+impl FaceBox {
+    fn bbox(&self) -> BBox {
+        let [x1, y1, x2, y2] = [self.x1, self.y1, self.x2, self.y2];
+        BBox { x1, y1, x2, y2 }
+    }
+}
 
 /// Deletes a face in every scan; see [`super::ErasureStore::erase_face`]. Returns what it has deleted.
 pub(super) async fn delete_face(
@@ -31,7 +56,7 @@ pub(super) async fn delete_face(
     let Some(image) = image else {
         return Ok(ErasedCounts::default());
     };
-    let faces = read::faces_of_image(connection, image.id).await?;
+    let faces: Vec<FaceBox> = connection.fetch_all(BOXES_OF_IMAGE, &[&image.id]).await?;
     // Another call may have deleted the face while this one waited for the lock.
     let Some(face) = faces.iter().find(|face| face.id == id) else {
         return Ok(ErasedCounts::default());
@@ -53,7 +78,7 @@ pub(super) async fn delete_face(
         let statement = "UPDATE scans SET answers_cache = $2 WHERE id = $1";
         connection.execute(statement, &[&scan_id, &false]).await?;
     }
-    let vectors = same_faces.iter().filter(|face| face.embedding.is_some());
+    let vectors = same_faces.iter().filter(|face| face.has_vector);
     Ok(ErasedCounts {
         faces: same_faces.len() as u64,
         vectors: vectors.count() as u64,
@@ -65,7 +90,7 @@ pub(super) async fn delete_face(
 /// Returns whether `other` is `face`, or the same face in another scan.
 ///
 /// Faces of one scan are always different, even if their boxes overlap: non-maximum suppression kept both.
-fn is_same_face(face: &StoredFace, other: &StoredFace) -> bool {
+fn is_same_face(face: &FaceBox, other: &FaceBox) -> bool {
     other.id == face.id
-        || (other.scan_id != face.scan_id && other.bbox.iou(&face.bbox) >= SAME_FACE_IOU)
+        || (other.scan_id != face.scan_id && other.bbox().iou(&face.bbox()) >= SAME_FACE_IOU)
 }

@@ -247,7 +247,7 @@ pub(super) async fn image(
 }
 
 /// Returns the faces of all scans of an image.
-pub(super) async fn faces_of_image(
+async fn faces_of_image(
     connection: &mut impl Statements,
     image_id: Uuid,
 ) -> Result<Vec<StoredFace>, StoreError> {
