@@ -28,7 +28,7 @@ use crate::{
             bodies::{FacesForm, SearchBody, SearchesBody},
             failures::{CollectionFailures, FacesFailures},
         },
-        respond::respond_small,
+        respond::{on_own_thread, respond, respond_small},
     },
     pipeline::answer::ErrorEntry,
     recognition::{
@@ -318,11 +318,12 @@ pub async fn list(
     let mut listed = audit.audited_searches(tenant, collection.id, page).await?;
     let has_more = listed.len() > limit as usize;
     listed.truncate(limit as usize);
-    let answer = SearchPage {
+    // A page can have a megabyte of ids of candidates.
+    let answer = on_own_thread(move || SearchPage {
         next: listed.last().filter(|_| has_more).map(|entry| entry.number),
         searches: listed.into_iter().map(RecordedSearch::from).collect(),
-    };
-    respond_small(request.accepted, &answer)
+    });
+    respond(request.accepted, answer.await?).await
 }
 
 impl From<AuditEntry> for RecordedSearch {

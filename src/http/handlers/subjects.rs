@@ -24,7 +24,7 @@ use crate::{
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
         openapi::failures::CollectionFailures,
-        respond::respond_small,
+        respond::{respond, respond_small},
     },
     recognition::{
         collections::{key, terms::check_details},
@@ -269,7 +269,8 @@ pub async fn list(
         subjects: listed.into_iter().map(SubjectAnswer::from).collect(),
         next,
     };
-    respond_small(request.accepted, &answer)
+    // A page can have megabytes of metadata.
+    respond(request.accepted, answer).await
 }
 
 /// Reads a subject.
