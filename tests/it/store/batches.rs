@@ -3,6 +3,7 @@
 mod delete;
 mod leases;
 mod manage;
+mod pages;
 mod submit;
 mod turns;
 
@@ -32,6 +33,7 @@ pub async fn scenario(database: &Database) {
     leases::lose_a_lease(&stores, database).await;
     leases::find_a_cached_scan(&stores).await;
     leases::retry_later(batches).await;
+    pages::leave_receipts_out_of_lists(batches).await;
     turns::take_turns(batches).await;
     turns::leave_other_models_alone(batches).await;
     manage::cancel_between_chunks(batches).await;

@@ -33,9 +33,10 @@ const BATCH_BY_KEY: &str = concat!(
     " FROM batches b WHERE tenant = $1 AND idempotency_key = $2 AND deletion IS NULL"
 );
 
+/// Without the receipts, which can have hundreds of refused entries each.
 const BATCHES: &str = concat!(
     "SELECT * FROM (SELECT ",
-    batch_columns!(),
+    batch_columns!("NULL"),
     " FROM batches b WHERE tenant = $1 AND deletion IS NULL) b WHERE ($2 IS NULL OR state = $2) \
      AND ($3 IS NULL OR name = $3) AND ($4 IS NULL OR id < $4) ORDER BY id DESC LIMIT $5"
 );

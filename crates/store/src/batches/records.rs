@@ -129,7 +129,7 @@ pub struct Batch {
     pub state: BatchState,
     /// The digest of the request. `None` until the whole request has arrived.
     pub request_digest: Option<[u8; 32]>,
-    /// The answer to the request, which a repeated request gets too.
+    /// The answer to the request, which a repeated request gets too. Lists of batches leave it out.
     pub receipt: Option<Value>,
     /// The number of entries of the request that were read, refused ones included.
     pub submitted: u64,

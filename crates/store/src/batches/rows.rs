@@ -15,17 +15,23 @@ use crate::{
     values::{Digest, Value},
 };
 
-/// The columns of [`BatchRow`]. The state follows from the others.
+/// The columns of [`BatchRow`], with another receipt if one is given. The state follows from the others.
 macro_rules! batch_columns {
     () => {
-        "b.id, b.tenant, b.name, b.operation, b.options, b.models, b.priority, b.request_digest, \
-         b.receipt, b.submitted, b.accepted, b.queued, b.running, b.ok, b.cached, b.error, b.dead, \
-         b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, b.traceparent, b.key_id, \
-         CASE WHEN b.cancelled_at IS NOT NULL THEN 'cancelled' \
-              WHEN b.finished_at IS NOT NULL THEN 'done' \
-              WHEN b.is_open THEN 'open' \
-              WHEN b.started_at IS NOT NULL THEN 'running' \
-              ELSE 'queued' END AS state"
+        batch_columns!("b.receipt")
+    };
+    ($receipt:literal) => {
+        concat!(
+            "b.id, b.tenant, b.name, b.operation, b.options, b.models, b.priority, b.request_digest, ",
+            $receipt,
+            " AS receipt, b.submitted, b.accepted, b.queued, b.running, b.ok, b.cached, b.error, b.dead, \
+             b.cancelled, b.created_at, b.started_at, b.finished_at, b.expires_at, b.traceparent, b.key_id, \
+             CASE WHEN b.cancelled_at IS NOT NULL THEN 'cancelled' \
+                  WHEN b.finished_at IS NOT NULL THEN 'done' \
+                  WHEN b.is_open THEN 'open' \
+                  WHEN b.started_at IS NOT NULL THEN 'running' \
+                  ELSE 'queued' END AS state"
+        )
     };
 }
 pub(super) use batch_columns;
