@@ -101,6 +101,32 @@ async fn changes_and_exports_are_recorded_by_default() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_page_of_an_export_is_recorded() {
+    let app = TestApp::start().await;
+    let body = json!({"operation": "detect", "open": true, "items": []});
+    let batch = id_of(&submit(&app, &body).await);
+    let items = format!("/batches/{batch}/items");
+    app.get(&items).await;
+    app.get(&format!("{items}?after=0")).await;
+    let request = Request::get(format!("{items}?after=7"))
+        .header("accept", "application/x-ndjson")
+        .body(axum::body::Body::empty())
+        .unwrap();
+    app.send(request).await;
+    let entries = entries(&app).await;
+    let exports: Vec<_> = entries.iter().skip(1).map(summary).collect();
+    let export = |details: Value| ("export_batch".into(), Some(batch.clone()), details);
+    assert_eq!(
+        exports,
+        [
+            export(json!({})),
+            export(json!({"after": 0})),
+            export(json!({"after": 7}))
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_cannot_be_recorded_is_refused() {
     let app = TestApp::with(&[("FACESCAN__AUDIT__LEVEL", "all")]).await;
     let mut connection = open(&app).await;

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use facescan_store::{Batch, ItemPage, ItemState};
 use futures::stream;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::check_may_search;
 use crate::{
@@ -165,12 +167,7 @@ pub async fn list(
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
     check_may_search(&request.context, &batch.operation)?;
-    // A page after the first one belongs to the export that the first one began.
-    if query.after.is_none() {
-        request
-            .record(AuditEvent::change("export_batch", request.id))
-            .await?;
-    }
+    request.record(export_event(request.id, query)).await?;
     if accepts_ndjson(&headers) {
         return Ok(ndjson(AppState::clone(&request.state), batch, query));
     }
@@ -180,6 +177,15 @@ pub async fn list(
         next: page.next,
     };
     respond(&request.context, request.accepted(), answer).await
+}
+
+/// Returns what the audit trail says about an export. Every page has its entry, because a caller can begin anywhere.
+fn export_event(batch: Uuid, query: ItemsQuery) -> AuditEvent {
+    let event = AuditEvent::change("export_batch", batch);
+    match query.after {
+        None => event,
+        Some(after) => event.with(json!({"after": after})),
+    }
 }
 
 fn accepts_ndjson(headers: &HeaderMap) -> bool {
