@@ -53,11 +53,11 @@ pub enum BatchError {
         /// The limit.
         limit: u32,
     },
-    /// The tenant watches as many batches as it may.
+    /// The tenant has as many streams of events and of items as it may have.
     #[error(
-        "the tenant has {limit} open event streams, the limit of this server; close some first"
+        "the tenant has {limit} open streams of events and of items, the limit of this server; close some first"
     )]
-    TooManyWatches {
+    TooManyStreams {
         /// The limit.
         limit: usize,
     },

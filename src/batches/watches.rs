@@ -15,7 +15,7 @@ use super::{Batches, error::BatchError};
 /// The time between two looks at a batch.
 pub const PERIOD: Duration = Duration::from_millis(500);
 
-/// The batches that are watched, and the number of watches of each tenant. Cheap to clone.
+/// The batches that are watched, and the number of streams of each tenant. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct BatchWatches {
     shared: Arc<Mutex<Watched>>,
@@ -33,24 +33,31 @@ struct Watched {
 /// One watch of a batch. Dropping it ends the watch.
 pub struct BatchWatch {
     states: watch::Receiver<Seen>,
-    _held: HeldWatch,
+    _held: HeldStream,
 }
 
-/// A watch that counts for a tenant.
-struct HeldWatch {
+/// A stream that counts for a tenant. Dropping it makes room for another one.
+pub struct HeldStream {
     watches: BatchWatches,
     tenant: Arc<str>,
 }
 
 impl Batches {
+    /// Counts a stream of events or of items for a tenant.
+    ///
+    /// # Errors
+    /// [`BatchError::TooManyStreams`] if the tenant has as many as it may have.
+    pub fn hold_stream(&self, tenant: &Arc<str>) -> Result<HeldStream, BatchError> {
+        let limit = self.config.batches.max_event_streams;
+        self.watches.hold(tenant, limit)
+    }
+
     /// Begins to watch a batch of a tenant.
     ///
     /// # Errors
-    /// The errors of [`batch`](Self::batch), and [`BatchError::TooManyWatches`] if the tenant watches as many batches as it may.
+    /// The errors of [`batch`](Self::batch) and of [`hold_stream`](Self::hold_stream).
     pub async fn watch(&self, tenant: &Arc<str>, id: Uuid) -> Result<BatchWatch, BatchError> {
-        let held = self
-            .watches
-            .hold(tenant, self.config.batches.max_event_streams)?;
+        let held = self.hold_stream(tenant)?;
         // An unknown batch is an error, and so is one of another tenant that somebody else watches.
         let batch = self.batch(tenant, id).await?;
         Ok(BatchWatch {
@@ -82,19 +89,19 @@ impl BatchWatches {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of watches of a tenant.
+    /// Returns the number of streams of a tenant.
     pub fn count(&self, tenant: &str) -> usize {
         self.watched().tenants.get(tenant).copied().unwrap_or(0)
     }
 
-    fn hold(&self, tenant: &Arc<str>, limit: usize) -> Result<HeldWatch, BatchError> {
+    fn hold(&self, tenant: &Arc<str>, limit: usize) -> Result<HeldStream, BatchError> {
         let mut watched = self.watched();
         let count = watched.tenants.entry(Arc::clone(tenant)).or_default();
         if *count >= limit {
-            return Err(BatchError::TooManyWatches { limit });
+            return Err(BatchError::TooManyStreams { limit });
         }
         *count += 1;
-        Ok(HeldWatch {
+        Ok(HeldStream {
             watches: self.clone(),
             tenant: Arc::clone(tenant),
         })
@@ -161,7 +168,7 @@ fn publish(sender: &watch::Sender<Seen>, batch: Option<Batch>) {
     });
 }
 
-impl Drop for HeldWatch {
+impl Drop for HeldStream {
     fn drop(&mut self) {
         let mut watched = self.watches.watched();
         if let Some(count) = watched.tenants.get_mut(&self.tenant) {

@@ -213,7 +213,7 @@ impl ApiError {
             | Self::Recognition(RecognitionError::TooManySearches { retry_after, .. }) => {
                 Some(*retry_after)
             }
-            Self::Batch(BatchError::TooManyWaiting { .. } | BatchError::TooManyWatches { .. }) => {
+            Self::Batch(BatchError::TooManyWaiting { .. } | BatchError::TooManyStreams { .. }) => {
                 Some(BATCH_RETRY)
             }
             // Requests take fractions of a second, so the server usually has capacity after one second.
@@ -279,7 +279,7 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
         | BatchError::TooManyWebhooks { .. } => table::CONFLICT,
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
         BatchError::OtherKey(_) => table::FORBIDDEN,
-        BatchError::TooManyWaiting { .. } | BatchError::TooManyWatches { .. } => {
+        BatchError::TooManyWaiting { .. } | BatchError::TooManyStreams { .. } => {
             table::RATE_LIMITED
         }
         BatchError::Audit(error) => kind_of_audit(error),

@@ -2,6 +2,7 @@
 
 mod events;
 mod items;
+mod stream_key;
 mod submit;
 
 use axum::{

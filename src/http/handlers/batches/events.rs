@@ -11,13 +11,12 @@ use axum::{
 };
 use facescan_store::Batch;
 use futures::stream;
-use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::ToSchema;
 
+use super::stream_key::StreamKey;
 use crate::{
-    access::error::AccessError,
     batches::{
         answer::{BatchAnswer, CountsAnswer},
         watches::{BatchWatch, PERIOD, is_over},
@@ -25,7 +24,7 @@ use crate::{
     context::scope::Scope,
     http::{
         AppState, error::ApiError, extract::stored_request::StoredRequest,
-        middleware::access::credential, openapi::failures::BatchFailures,
+        openapi::failures::BatchFailures,
     },
 };
 
@@ -63,8 +62,7 @@ struct EventData {
 struct EventStream {
     state: AppState,
     watch: BatchWatch,
-    /// What the caller sent to be authenticated.
-    credential: Option<SecretString>,
+    key: StreamKey,
     checks: Interval,
     last: Option<String>,
 }
@@ -95,7 +93,7 @@ pub async fn stream(headers: HeaderMap, request: StoredRequest) -> Result<Respon
     let stream = EventStream {
         state: AppState::clone(&request.state),
         watch,
-        credential: credential(&headers).map(SecretString::from),
+        key: StreamKey::new(&request, &headers, &[Scope::Batch]),
         checks,
         last: last.and_then(|id| id.to_str().ok()).map(str::to_owned),
     };
@@ -123,7 +121,7 @@ impl EventStream {
             }
             let goes_on = tokio::select! {
                 biased;
-                _ = self.checks.tick() => self.is_allowed().await,
+                _ = self.checks.tick() => self.key.is_allowed().await,
                 has_changed = self.watch.changed() => has_changed,
             };
             if !goes_on {
@@ -144,16 +142,6 @@ impl EventStream {
         };
         let event = Event::default().event("progress").id(id);
         event.json_data(data).ok()
-    }
-
-    /// Returns whether the caller may still watch batches. If this cannot be found out now, the stream goes on.
-    async fn is_allowed(&self) -> bool {
-        let credential = self.credential.as_ref().map(ExposeSecret::expose_secret);
-        match self.state.access.authenticate(credential).await {
-            Ok(principal) => principal.require(Scope::Batch).is_ok(),
-            Err(AccessError::Store(_) | AccessError::Issuer(_)) => true,
-            Err(_) => false,
-        }
     }
 }
 
